@@ -29,10 +29,10 @@ PACKAGE_STAMP := $(STAMPS)/package-$(PLACE)
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs clean distclean
+.PHONY: help setup demo test test-all lint format docs clean distclean
 
 help:  ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(PACKAGE_STAMP)  ## Install everything into .venv
 
@@ -41,10 +41,15 @@ demo: $(DEMO_STAMP)  ## Learn two graphs, one that pays and one that does not
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/gausim.py --epochs 40 \
 		--similarity linear --scale 5
 
-test: setup  ## Run all tests and doctests, with coverage
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MPLBACKEND=Agg \
-	$(PY) -m pytest -n $(WORKERS) --cov --cov-report=term \
+test: setup  ## Run the tests and doctests but the slow ones, with coverage
+	$(PYTEST) -m 'not slow' --cov --cov-report=term \
 		--doctest-modules test torch_geometric_gsl
+
+test-all: setup  ## Run all tests and doctests, with coverage
+	$(PYTEST) --cov --cov-report=term --doctest-modules test torch_geometric_gsl
+
+PYTEST = OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MPLBACKEND=Agg \
+	$(PY) -m pytest -n $(WORKERS)
 
 lint: $(TOOLS_STAMP)  ## Check style and types
 	$(PY) -m ruff check .
@@ -99,9 +104,9 @@ $(DEMO_STAMP): $(TORCH_STAMP) setup.py
 	touch $@
 
 # All but what is compiled, and with it what the demo needs.
-$(TOOLS_STAMP): $(TORCH_STAMP) setup.py
+$(TOOLS_STAMP): $(TORCH_STAMP) setup.py paper/pyproject.toml
 	rm -f $(STAMPS)/tools-* $(STAMPS)/demo-*
-	$(PIP) install -e '.[$(EXTRAS)]'
+	$(PIP) install -e '.[$(EXTRAS)]' -e ./paper
 	touch $(DEMO_STAMP) $@
 
 $(PACKAGE_STAMP): $(SPARSE_STAMP) $(TOOLS_STAMP)

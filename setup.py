@@ -26,24 +26,6 @@ install_requires = ['torch>=2.6', 'torch-geometric>=2.6']
 sparse_requires = ['torch-scatter', 'torch-sparse']
 datasets_requires = ['scikit-learn']
 plot_requires = ['matplotlib']
-# The runs, tables and searches of examples/paper/.
-paper_requires = [
-    'filelock',
-    'matplotlib',
-    'optuna',
-    'scikit-learn',
-    'scipy',
-    'tensorboard',
-]
-# The tables of `run.py tables`, whose libraries no other run needs.
-tables_requires = [
-    'catboost',
-    'lightgbm',
-    'rtdl_num_embeddings',
-    'scikit-learn>=1.7',
-    'threadpoolctl',
-    'xgboost',
-]
 
 extras_require = {
     'sparse': sparse_requires,
@@ -52,17 +34,12 @@ extras_require = {
     'plot': plot_requires,
     # Other searches of nearest neighbours, and what else PyG can work with.
     'knn': ['faiss-cpu', 'pynndescent'],
-    'hub': ['huggingface_hub'],
     'lightning': ['lightning'],
-    'paper': paper_requires,
-    'tables': paper_requires + tables_requires,
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',
-        'huggingface_hub',
         'pandas',
         'polars',
-        *paper_requires,
         'pytest>=9.0',
         'pytest-cov',
         'pytest-xdist',

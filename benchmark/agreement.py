@@ -88,7 +88,7 @@ def model_pair(method: str, variant: str, part: Workload) -> tuple[GSLNet, Plain
     model = gsl_net(method, variant, part, dropout=0.0)
     for module in model.modules():
         if isinstance(module, GumbelKNNSampler):
-            module.memory_budget = BLOCK_BYTES
+            module.budget = module.budget._replace(memory=BLOCK_BYTES)
     return model, PlainNet(model, part.x.size(0))
 
 

@@ -150,7 +150,8 @@ def main() -> None:
         if verbose:
             print(*(f'    {call.file}: {call.name}' for call in calls), sep='\n')
     print(f'\n{"folder":<24}{"lines":>8}  longest file, longest function without docs')
-    for folder in (PACKAGE, ROOT / 'examples', ROOT / 'test', ROOT / 'benchmark'):
+    others = (ROOT / name for name in ('examples', 'paper', 'test', 'benchmark'))
+    for folder in (PACKAGE, *others):
         if folder.is_dir():
             lines, file, function = sizes(folder)
             print(f'{folder.name:<24}{lines:>8}  {file}, {function}')

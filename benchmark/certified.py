@@ -4,12 +4,12 @@
     python benchmark/certified.py --workloads pubmed-z clustered-100000@0.1 --scales 5
 
 What is measured is one noise-free sum of messages `X W`, the step that makes an
-evaluation quadratic. `eval_tolerance=1e-3` bounds its relative error, and is served by
-clusters where their bounds are narrow. A workload is one of those of `sharp.py`;
-`clustered-N@NOISE` has clusters of another width. The sum pair by pair is computed for
-all targets up to 30,000 nodes, and else predicted from some of them, which is marked
-with a tilde; the actual error is the largest of those targets. One that exceeds the
-tolerance is a failure.
+evaluation quadratic. `Budget(eval_tolerance=1e-3)` bounds its relative error, and is
+served by clusters where their bounds are narrow. A workload is one of those of
+`sharp.py`; `clustered-N@NOISE` has clusters of another width. The sum pair by pair is
+computed for all targets up to 30,000 nodes, and else predicted from some of them,
+which is marked with a tilde; the actual error is the largest of those targets. One that
+exceeds the tolerance is a failure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch import Tensor
 from tqdm import tqdm
 from worker import ask
 
-from torch_geometric_gsl import GumbelKNNSampler
+from torch_geometric_gsl import Budget, GumbelKNNSampler
 
 HERE = Path(__file__).resolve().parent
 TOLERANCE = 1e-3
@@ -81,8 +81,8 @@ def describe(
     x: Tensor, name: str, scale: float, request: dict[str, Any]
 ) -> dict[str, Any]:
     """Return one row."""
-    own = Sum(x, name, scale, eval_tolerance=TOLERANCE)
-    exact = Sum(x, name, scale, max_eval_pairs=2**62)
+    own = Sum(x, name, scale, budget=Budget(eval_tolerance=TOLERANCE))
+    exact = Sum(x, name, scale, budget=Budget(eval_pairs=2**62))
     size = x.size(0)
     some = torch.arange(size)
     if size > WHOLE_UP_TO:

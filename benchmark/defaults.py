@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from record import write_json
 from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.transforms import RandomNodeSplit
 from tqdm import tqdm
 
 import torch_geometric_gsl as gsl
-from torch_geometric_gsl._files import replacing
 from torch_geometric_gsl.datasets import load_dataset
 
 DATASETS = ('wine', 'breast_cancer', 'digits', 'Chameleon', 'CiteSeer', '20News')
@@ -125,8 +125,7 @@ def run(path: Path, datasets: list[str], seeds: int) -> None:
     for dataset, seed, name in tqdm(units):
         data, num_classes = load(dataset, seed)
         found[f'{dataset}|{seed}|{name}'] = fit(name, data, num_classes, seed)
-        with replacing(path) as draft:
-            draft.write_text(json.dumps(found, indent=1) + '\n')
+        write_json(path, found)
 
 
 def table(path: Path) -> None:
@@ -138,9 +137,7 @@ def table(path: Path) -> None:
     for name in [*CONTROLS, *CANDIDATES]:
         row, means = [name], []
         for dataset in datasets:
-            runs = [
-                found['|'.join(key)] for key in keys if key[::2] == [dataset, name]
-            ]
+            runs = [found['|'.join(key)] for key in keys if key[::2] == [dataset, name]]
             if runs:
                 val, test = (
                     statistics.mean(run[what] for run in runs)

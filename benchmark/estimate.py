@@ -4,7 +4,7 @@
     python benchmark/estimate.py --sizes 10000 30000 --repeats 7
 
 What is measured is one noise-free sum of messages over all nodes, the step that makes
-an evaluation quadratic. Beyond `max_eval_pairs` pairs a sampler estimates it from some
+an evaluation quadratic. Beyond `Budget.eval_pairs` a sampler estimates it from some
 of the sources and announces the error. Up to 30,000 nodes the sum is computed
 exactly as well, interleaved with the estimates: the actual error stands beside the
 announced one, and a time beside that of the exact sum of the same run. An actual error
@@ -34,11 +34,12 @@ from worker import ask
 from workloads import load
 
 from torch_geometric_gsl import (
+    Budget,
     GumbelKNNSampler,
     NeuralGaussianSimilarity,
     SampledEvaluationWarning,
 )
-from torch_geometric_gsl.nn.sampler.plan import LEAST_SAMPLES
+from torch_geometric_gsl.nn.sampler.evaluation import LEAST_SAMPLES
 
 HERE = Path(__file__).resolve().parent
 SIZES, SAMPLES = (10_000, 30_000, 100_000, 1_000_000), (1_024, 8_192)
@@ -56,10 +57,11 @@ ERRORS = ('announced_error', 'actual_error', 'size')
 class Sum:
     """One sum, with what it gave and announced when it was last computed."""
 
-    def __init__(self, x: Tensor, h: Tensor, max_eval_pairs: int) -> None:
+    def __init__(self, x: Tensor, h: Tensor, eval_pairs: int) -> None:
         torch.manual_seed(0)
         similarity = NeuralGaussianSimilarity(x.size(1), out_channels=h.size(1))
-        self.sampler = GumbelKNNSampler(similarity, max_eval_pairs=max_eval_pairs)
+        budget = Budget(eval_pairs=eval_pairs)
+        self.sampler = GumbelKNNSampler(similarity, budget=budget)
         self.sampler.eval()
         self.x, self.h = x, h
         self.out = h.new_empty(0)

@@ -165,23 +165,22 @@ def check_race(
     options: Found = {'k': 1 if size[0] == 1 else 5, 'method': method, 'loop': loop}
     sampler = setup.sampler(name, size[1], train_scale=True, **options)
     twin, x = copy.deepcopy(sampler).cpu(), setup.randn(*size)
-    twin.memory_budget = 2**18
+    twin.budget = twin.budget._replace(memory=2**18)
     with cpu_seeds():
         ours, theirs = partial(outputs, sampler, x), partial(outputs, twin, x.cpu())
         return compare(ours, theirs)
 
 
 def check_sharp(setup: Setup, name: str) -> Found:
-    """Compare a race under kept bounds with torch's on the same device."""
+    """Compare a race under better bounds with torch's on the same device."""
     n = 300 if setup.is_small else 1000
     x = setup.randn(20, 16).repeat(n // 20, 1) + 0.1 * setup.randn(n, 16)
     sampler = setup.sampler(name, 16, scale=20.0, method='race')
-    sampler(x)  # Finds the bounds.
     plan = sampler.plan(x)
 
     def in_torch(mask: Tensor | None) -> list[Tensor]:
         with mock.patch.object(race_block, 'has_triton', return_value=False):
-            sampler.memory_budget = 2**20
+            sampler.budget = sampler.budget._replace(memory=2**20)
             return outputs(sampler, x, mask)
 
     return compare(partial(outputs, sampler, x), in_torch) | plan._asdict()
@@ -276,7 +275,7 @@ def refusals(setup: Setup) -> dict[str, Callable[[], object]]:
         'batch': lambda: sampler(x, batch=batch),
         "'h'": lambda: sampler.propagate(x, moved),
         'x_dst': lambda: sampler((x, moved)),
-        'context': lambda: net((moved, x)),
+        'x_src': lambda: net((moved, x)),
         'parameters': lambda: copy.deepcopy(sampler).to(other)(x),
         'parameters of a scale': lambda: learned(train_scale=True).to(other)(x),
         'parameters of a null neighbour': lambda: learned(null_score=0.0).to(other)(x),

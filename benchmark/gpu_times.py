@@ -194,7 +194,7 @@ def some(setup: Setup, size: int) -> int:
 def time_evaluation(setup: Setup, size: int) -> Found:
     """Time exact sums of all, or of some targets, over all sources."""
     sampler, x = problem(setup, size, 1.0)
-    sampler.eval().max_eval_pairs = size**2
+    sampler.eval().budget = sampler.budget._replace(eval_pairs=size**2)
     count = some(setup, size)
     h = setup.randn(size, CHANNELS)
     with torch.no_grad():

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl import GumbelKNNSampler, resolve_similarity
+from torch_geometric_gsl import Budget, GumbelKNNSampler, resolve_similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 SIZES = (60, 400)
@@ -90,7 +90,7 @@ def draw(setting: Setting) -> Result:
             tau=setting.tau,
             scale=setting.scale,
             method=setting.method,
-            num_tail=setting.num_tail,
+            budget=Budget(tail=setting.num_tail),
             **variant,
         )
         found: list[Tensor] = []

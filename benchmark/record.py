@@ -1,89 +1,31 @@
-"""Share among the commands: an argument, what a run ran on, and the file it writes."""
+"""Share among the commands what the experiments have, and the file that they write."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
-import os
-import platform
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch_geometric
+# A machine that only measures has a copy of the repository, and installs nothing.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'paper'))
 
-import torch_geometric_gsl
+from reproduction.files import write_text
+from reproduction.record import environment, positive
+
+__all__ = ['environment', 'positive', 'write_json']
 
 # Of numbers: one takes a line as a whole, not with each of its entries.
 LISTS = re.compile(r'\[([^][{}"]*)\]')
-HERE = Path(__file__).resolve().parent
-# Results are written while their code stays as it is.
-CODE = (':/', ':(top,exclude)*/results/*')
-# Variables that change how memory is allocated.
-ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f'must be a positive integer (got {text!r})')
-    return int(text)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Replace the file at once, so that an interrupted run leaves no half of it."""
     text = json.dumps(content, indent=1, default=dataclasses.asdict, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f'{path.name}.{os.getpid()}.tmp')
-    try:
-        draft.write_text(f'{LISTS.sub(_one_line, text)}\n')
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_text(path, f'{LISTS.sub(_one_line, text)}\n')
 
 
 def _one_line(match: re.Match[str]) -> str:
     return f'[{" ".join(match[1].split())}]'
-
-
-def environment(**options: Any) -> dict[str, Any]:
-    """Return the command, its options, the machine, and all versions."""
-    return {
-        'command': shlex.join([Path(sys.executable).name, *sys.argv]),
-        **options,
-        'allocator': {k: v for k, v in os.environ.items() if ALLOCATOR.search(k)},
-        'cpu': _cpu_name(),
-        'python': platform.python_version(),
-        'torch': torch.__version__,
-        'torch_geometric': torch_geometric.__version__,
-        'torch_geometric_gsl': torch_geometric_gsl.__version__,
-        'git_commit': COMMIT,
-        'git_changes': HAS_CHANGES,
-    }
-
-
-def _cpu_name() -> str:
-    info = Path('/proc/cpuinfo')
-    text = info.read_text() if info.exists() else ''
-    found = re.search(r'^model name.*: (.+)$', text, re.M)
-    return found[1].strip() if found else platform.processor()
-
-
-def _git(*words: str) -> str | None:
-    """Return the answer of git, or :obj:`None` without git or outside a repository."""
-    try:
-        done = subprocess.run(
-            ['git', *words], cwd=HERE, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-# As the code was loaded, whatever is committed or edited while it runs.
-COMMIT = _git('rev-parse', 'HEAD')
-HAS_CHANGES = bool(_git('status', '--porcelain', '--', *CODE))

@@ -18,8 +18,7 @@ from torch_geometric.data import Data, HeteroData
 from tqdm import trange
 
 from torch_geometric_gsl import KNNGCN, GSLNet, HeteroGSLNet, MLPClassifier
-from torch_geometric_gsl.datasets import TwentyNewsgroups, load_dataset, paper_split
-from torch_geometric_gsl.datasets.registry import raw_folder
+from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 IN, HAS = ('word', 'in', 'document'), ('document', 'has', 'word')
 NEAR = ('document', 'near', 'document')
@@ -72,16 +71,6 @@ def train(model: Any, x: Any, table: Data, epochs: int, name: str) -> float:
                 best, state = score, copy.deepcopy(model.state_dict())
     model.load_state_dict(state)
     return 100 * float(model.score(x, table.y, table.test_mask)['accuracy'])
-
-
-def word_names(dataset: str, num_words: int) -> list[str]:
-    """Return the words themselves, where they are known."""
-    if dataset != '20News':
-        return [f'word {number}' for number in range(num_words)]
-    folder = raw_folder(dataset)
-    raw_dir = None if folder is None else str(folder)
-    posts = TwentyNewsgroups(str(Path('data', dataset)), raw_dir=raw_dir)
-    return list(posts.feature_names)
 
 
 def draw(model: Any, data: HeteroData, table: Data, words: list[str]) -> Any:
@@ -141,7 +130,8 @@ def main() -> None:
         spread, mean = torch.std_mean(torch.tensor(found), correction=0)
         print(f'{name:14}{mean:.1f} ± {spread:.1f}')
     if args.picture is not None:
-        words = word_names(args.dataset, data['word'].num_nodes)
+        unknown = [f'word {number}' for number in range(data['word'].num_nodes)]
+        words = whole.get('feature_names', unknown)
         draw(model, data, table, words).savefig(args.picture, dpi=120)
 
 

@@ -17,7 +17,7 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
     TransitionGraphConv,
 )
-from torch_geometric_gsl.datasets import MiniImageNetFeatures, load_dataset
+from torch_geometric_gsl.datasets import load_dataset
 
 x = torch.randn(6, 4)
 sampler = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
@@ -33,10 +33,10 @@ def truncated_file() -> None:
 
 def hostile_pickle() -> None:
     with tempfile.TemporaryDirectory() as root:
-        raw = Path(root) / 'raw'
-        raw.mkdir()
+        raw = Path(root, 'MiniImageNet', 'raw')
+        raw.mkdir(parents=True)
         (raw / 'mini_imagenet.pkl').write_bytes(b"cos\nsystem\n(S'echo'\ntR.")
-        MiniImageNetFeatures(root)
+        load_dataset('MiniImageNet', root)
 
 
 CASES: dict[str, Callable[[], object]] = {

@@ -4,6 +4,8 @@ Data: handwritten digits as sets of lit pixels (position and brightness), one gr
 image, no edges. Expected output: about 90 % test accuracy.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,10 +15,10 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import Linear, global_max_pool
 
 from torch_geometric_gsl import LatentGraphConv
-from torch_geometric_gsl.datasets import SklearnTable
+from torch_geometric_gsl.datasets import load_dataset
 
 seed_everything(0)
-table = SklearnTable('data', 'digits', standardize=False)[0]
+table: Any = load_dataset('digits', standardize=False)
 row, column = torch.cartesian_prod(torch.arange(8), torch.arange(8)).t()
 position = torch.cat([F.one_hot(row), F.one_hot(column)], dim=1).float()
 

@@ -49,7 +49,7 @@ def pre_train(encoder: Encoder, loss: torch.nn.Module, x: Tensor) -> None:
     for _ in trange(100, desc='pre-training', leave=False, disable=None):
         candidates, z = encoder(x)
         optimizer.zero_grad()
-        loss(x, candidates, embedding=z).backward()
+        loss(x, candidates, z=z).backward()
         optimizer.step()
 
 

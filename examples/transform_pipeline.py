@@ -9,7 +9,7 @@ import torch_geometric.transforms as T
 from torch_geometric import seed_everything
 from torch_geometric.nn.models import GCN
 
-from torch_geometric_gsl.datasets import SklearnTable
+from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.transforms import DropObservedGraph, SimilarityKNNGraph
 
 seed_everything(0)
@@ -20,7 +20,7 @@ transform = T.Compose(
         T.RandomNodeSplit(num_val=0.25, num_test=0.25),
     ]
 )
-data = SklearnTable('data', 'digits', pre_transform=None, transform=transform)[0]
+data = transform(load_dataset('digits'))
 print(data)
 
 # From here on, any script for node classification.

@@ -2,9 +2,12 @@
 
 import torch
 from oracles import seeded, to_matrix
+from torch.nn import functional as F
 
 from torch_geometric_gsl import GumbelKNNSampler
+from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.masking import hide_channels, mask_features
 
 N, IN, HIDDEN, K = 12, 6, 5, 3
 BATCH = torch.arange(N) // 6
@@ -57,10 +60,51 @@ def matrix(graph, n=N):
     return to_matrix(graph.edge_index, graph.edge_weight, n, n)
 
 
-def two_layers(network, a, x):
-    """Apply both layers of a network with a matrix."""
-    h = (a @ x @ network.first.lin.weight.t() + network.first.bias).relu()
-    return a @ h @ network.last.lin.weight.t() + network.last.bias
+def reference(network, x, graph, generator, anchor=None):
+    """Compute a loss from whole matrices, with the random numbers of the network."""
+
+    def adjacency(graph):
+        edge_index, weight = graph
+        if network.training and (dropout := network.adjacency_dropout) > 0:
+            keep = torch.empty(weight.numel())
+            keep = keep.bernoulli_(1 - dropout, generator=generator)
+            weight = weight * keep / (1 - dropout)
+        return to_matrix(edge_index, weight, len(x), len(x))
+
+    def two_layers(a, h):
+        h = (a @ h @ network.first.lin.weight.t() + network.first.bias).relu()
+        return a @ h @ network.last.lin.weight.t() + network.last.bias
+
+    if isinstance(network, Denoiser):
+        ratio = network.negative_ratio if network.binary else None
+        masked = mask_features(x, network.mask_ratio, ratio, generator=generator)
+        assert 5 < masked.target.numel() < x.numel()
+        place = masked.row, masked.column
+        hidden = x if network.sees_hidden else x.index_put(place, x.new_zeros(()))
+        out = two_layers(adjacency(graph), hidden)[place]
+        if network.binary:
+            return (-torch.where(x[place] > 0, out, -out)).exp().log1p().mean()
+        return (out - x[place]).square().mean()
+    views = []
+    for edges, rate in zip((anchor, graph), network.mask_rate, strict=True):
+        hidden = hide_channels(x, rate, generator)
+        h = two_layers(adjacency(edges), hidden)
+        h = h @ network.project_first.weight.t() + network.project_first.bias
+        views.append(network.project_last(h.relu()))
+    return contrast(*views, network.temperature)
+
+
+def contrast(first, second, temperature):
+    """Compute the contrast of two views, a pair of nodes at a time."""
+    n, terms = len(first), []
+    cosine = [
+        [F.cosine_similarity(a, b, dim=0) / temperature for b in second] for a in first
+    ]
+    for i in range(n):
+        row = torch.stack([cosine[i][j].exp() for j in range(n)]).sum()
+        column = torch.stack([cosine[j][i].exp() for j in range(n)]).sum()
+        terms += [cosine[i][i] - row.log(), cosine[i][i] - column.log()]
+    return -torch.stack(terms).sum() / (2 * n)
 
 
 def clusters(seed=0, n=90, idle=12, chance_of_own=0.7):

@@ -16,18 +16,12 @@ from scipy.stats import chi2
 
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import Response, identity
+from torch_geometric_gsl.ops.scores import Identity
 from torch_geometric_gsl.ops.stream import stream_arrivals
 
 # Each statistical test rejects a true hypothesis with this probability, half of it
 # for a fit that is too bad and half for one that is too good. Seeds are fixed.
 ERROR_RATE = 1e-4
-
-
-def comparison_of(formula):
-    """Return what a response of this name is made for."""
-    is_distance = formula in ('heat_kernel', 'negative')
-    return 'squared_distance' if is_distance else 'dot'
 
 
 @contextmanager
@@ -76,7 +70,7 @@ def matrix_pairs(score, *, loop=True):
     return PairScores(
         score,
         torch.eye(num_sources, dtype=score.dtype),
-        Response(identity),
+        Identity(),
         lower=float(shown.min()) if shown.numel() else 0.0,
         upper=float(shown.max()) if shown.numel() else 0.0,
         excluded=own,

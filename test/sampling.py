@@ -3,7 +3,7 @@
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl import GumbelKNNSampler
+from torch_geometric_gsl import Budget, GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 
 
@@ -17,6 +17,15 @@ def make(name='neural_gaussian', width=None, dtype=torch.double, **kwargs):
     torch.manual_seed(5)
     similarity = resolve_similarity(name, 6, out_channels=width)
     return GumbelKNNSampler(similarity, **{'k': 3, **kwargs}).to(dtype)
+
+
+def limits(method, options=(), **budget):
+    """Return a budget without numbers that a method has no use for."""
+    if method == 'dense' or not dict(options).get('replace', True):
+        budget = {
+            name: v for name, v in budget.items() if name not in ('arrivals', 'tail')
+        }
+    return Budget(**budget)
 
 
 def assert_graph(graph, total, num_sources=None):

@@ -169,7 +169,7 @@ def results(name, rows, shard=None):
         for a in summary.layers
     ]
     samplers = [part for part in module.modules() if isinstance(part, GumbelKNNSampler)]
-    found['bounds'] = any(s._memory.kept.nodes for s in samplers)
+    found['bounds'] = any(s._bounds._entries for s in samplers)
     if is_net:
         found['predict'] = [model.predict(x, **given)]
         found['score'] = model.score(x, *labels(name, rows), **given)

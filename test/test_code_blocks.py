@@ -98,6 +98,12 @@ def sessions(text):
 
 ALL = [block for path in PAGES for block in blocks(path)]
 RUN = [block for block in ALL if block.kind in ('python', 'doctest')]
+
+
+def trains(block):
+    return 'optimizer.step()' in block.code or '.fit(' in block.code
+
+
 SHELL = [block for block in ALL if block.kind in ('bash', 'console', 'shell')]
 
 
@@ -144,12 +150,18 @@ def assert_prints_alike(printed, block):
     expected = [float(number) for number in FRACTION.findall(text)]
     found = [float(number) for number in FRACTION.findall(printed)]
     # A difference of the last bit grows while a model with random draws is trained.
-    is_trained = 'optimizer.step()' in block.code or '.fit(' in block.code
-    assert found == pytest.approx(expected, rel=0.1 if is_trained else 0.01)
+    assert found == pytest.approx(expected, rel=0.1 if trains(block) else 0.01)
 
 
 @pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')
-@pytest.mark.parametrize('block', RUN, ids=str)
+@pytest.mark.parametrize(
+    'block',
+    [
+        pytest.param(block, marks=pytest.mark.slow) if trains(block) else block
+        for block in RUN
+    ],
+    ids=str,
+)
 def test_block_runs_alone(block, monkeypatch):
     monkeypatch.setattr(socket.socket, 'connect', None)  # No block needs a network.
     try:
@@ -174,9 +186,9 @@ def test_blocks_with_an_output_seed_themselves():
 @pytest.mark.parametrize('block', SHELL, ids=str)
 def test_commands_name_what_exists(block):
     code = re.sub(r'(^|\s)#.*', '', block.code)
-    targets = set(re.findall(r'^([a-z]+):.*## ', read('Makefile'), re.M))
+    targets = set(re.findall(r'^([a-z-]+):.*## ', read('Makefile'), re.M))
     extras = set(re.findall(r"^    '(\w+)': ", read('setup.py'), re.M))
-    for words in re.findall(r'\bmake((?: +[\w.=]+)+)', code):
+    for words in re.findall(r'\bmake((?: +[\w.=-]+)+)', code):
         assert {word for word in words.split() if '=' not in word} <= targets
     for path in re.findall(r'(?:\bpython|\bbash|-m pytest) +([\w./]+)', code):
         assert (ROOT / path).exists(), path

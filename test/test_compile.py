@@ -37,6 +37,7 @@ def features(num_nodes=N):
     return torch.randn(num_nodes, IN, generator=seeded(3))
 
 
+@pytest.mark.slow
 def test_inductor():
     model = make({}, num_layers=1).eval()
     compiled = torch.compile(model)
@@ -49,9 +50,16 @@ def test_inductor():
     ('num_nodes', 'kind'),
     [
         (N, {}),
-        (N, {'num_transition_nodes': 7, 'num_nodes': N}),
-        (150, {'method': 'race'}),
-        (150, {'method': 'race', 'scale': 10.0, 'similarity': 'linear'}),
+        pytest.param(
+            N,
+            {'num_transition_nodes': 7, 'num_nodes': N},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(150, {'method': 'race'}, marks=pytest.mark.slow),
+        pytest.param(
+            *(150, {'method': 'race', 'scale': 10.0, 'similarity': 'linear'}),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=['full', 'transition', 'race', 'sharp race'],
 )
@@ -73,6 +81,7 @@ def test_evaluation_and_training_step(num_nodes, kind):
     assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_evaluation_by_tiles_is_not_traced(monkeypatch):
     model = make({}).eval()

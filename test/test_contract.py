@@ -1,5 +1,6 @@
 """What a layer shows is what it sums."""
 
+import copy
 import itertools
 
 import pytest
@@ -12,8 +13,9 @@ from torch_geometric_gsl.nn.conv import (
     MultiplexLatentGraphConv,
     TransitionGraphConv,
 )
-from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler import Budget, GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import CosineSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.regularizers import edge_entropy
 
@@ -68,6 +70,103 @@ def test_a_sampler_sums_over_the_graph_that_it_returns(
     torch.testing.assert_close(weighted_sum(h, *graph, num_targets), out)
     most = {'all': N, None: N if options.get('replace', True) else 2}.get(eval_k, 4)
     assert is_training or int(torch.bincount(graph.edge_index[1]).max()) <= most
+
+
+def clustered(n, seed):
+    """Return rows of a few groups, among which sharp scores race by bounds."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(n, 5, generator=generator)
+    return torch.eye(5).repeat(-(-n // 5), 1)[:n] + 0.2 * noise
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('scale', [1.0, 20.0])
+@pytest.mark.parametrize('train_scale', [False, True])
+@pytest.mark.parametrize(
+    'options',
+    [{}, {'null_score': 0.0}, {'replace': False}, {'hard': True}, {'loop': False}],
+    ids=str,
+)
+def test_one_seed_gives_one_graph(method, scale, train_scale, options):
+    torch.manual_seed(1)
+    options = {'scale': scale, 'train_scale': train_scale, 'method': method} | options
+
+    def make():
+        torch.manual_seed(2)
+        return GumbelKNNSampler(CosineSimilarity(5), k=2, **options)
+
+    x, used = clustered(320, 0), make()
+    for other in (clustered(320, 1), x, clustered(40, 2), x + 0.01, (x, x[:9])):
+        used(other)
+    with torch.no_grad():
+        used.distribution(x)
+        used(x)
+    used.plan(2 * x.flip(0))
+    resumed = make()
+    resumed.load_state_dict(used.state_dict())
+    samplers = make(), used, resumed, copy.deepcopy(used)
+    for form in ('all', 'pair'):
+        given = (x, clustered(50, 3)) if form == 'pair' else x
+        fresh, *others = (
+            sampler(given, generator=torch.Generator().manual_seed(5))
+            for sampler in samplers
+        )
+        for graph in others:
+            assert torch.equal(graph.edge_index, fresh.edge_index)
+            assert torch.equal(graph.edge_weight, fresh.edge_weight)
+
+
+@pytest.mark.parametrize('bounds', ['squared_distance', 'sparse', 'bell'])
+def test_one_seed_gives_one_graph_in_a_resumed_training(bounds):
+    x = clustered(300, 0)
+    x = x.relu().to_sparse_csr() if bounds == 'sparse' else x
+    name = {'squared_distance': 'distance', 'bell': 'gaussian'}.get(bounds, 'linear')
+    options = {'scale': 20.0, 'method': 'race', 'train_scale': True, 'k': 2}
+
+    def make(state=None):
+        torch.manual_seed(2)
+        width = None if bounds == 'sparse' else 4
+        sampler = GumbelKNNSampler(
+            resolve_similarity(name, 5, out_channels=width), **options
+        )
+        if state is not None:
+            sampler.load_state_dict(state)
+        return sampler, torch.optim.SGD(sampler.parameters(), lr=0.05)
+
+    def step(sampler, optimizer, seed):
+        graph = sampler(x, generator=torch.Generator().manual_seed(seed))
+        optimizer.zero_grad()
+        graph.edge_weight.square().sum().backward()
+        optimizer.step()
+        return graph
+
+    trained = make()
+    for seed in range(6):
+        expected = step(*trained, seed)
+        state = copy.deepcopy(trained[0].state_dict())
+        if seed == 2:
+            resumed = make(state)
+        elif seed > 2:
+            found = step(*resumed, seed)
+            assert torch.equal(found.edge_index, expected.edge_index)
+            assert torch.equal(found.edge_weight, expected.edge_weight)
+
+
+@pytest.mark.parametrize(
+    ('options', 'text'),
+    [
+        ({'method': 'dense', 'budget': Budget(arrivals=4)}, "'arrivals' has no mean"),
+        ({'method': 'dense', 'budget': Budget(tail=4)}, "'tail' has no meaning"),
+        ({'replace': False, 'budget': Budget(arrivals=4)}, "'arrivals' has no mean"),
+        (
+            {'budget': Budget(eval_tolerance=0.1, eval_pairs=9)},
+            "'eval_pairs' must be left out beside 'eval_tolerance'",
+        ),
+    ],
+)
+def test_what_cannot_act_is_refused(options, text):
+    with pytest.raises(ValueError, match=text):
+        GumbelKNNSampler(CosineSimilarity(5), **options)
 
 
 @pytest.mark.parametrize('form', FORMS)

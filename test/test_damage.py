@@ -2,20 +2,20 @@
 
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
-from torch_geometric_gsl._files import write_tensors
+from torch_geometric_gsl._files import read_tensors, write_tensors
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets._feature_table import _read
 
 DATA = Data(x=torch.ones(10_000, 1), y=torch.arange(10_000) % 2)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
 FILES = {
     'table.pt': (
-        lambda path: write_tensors({'data': DATA.to_dict(), 'pre_transform': ''}, path),
-        lambda path: _read(str(path)),
+        lambda path: write_tensors(DATA.to_dict(), path),
+        lambda path: read_tensors(path, 'table'),
     ),
     'my.pt': (lambda path: torch.save(DATA, path), load_dataset),
 }
@@ -40,6 +40,15 @@ def test_too_little_memory_is_no_damage(
     monkeypatch.setattr(torch, 'load', Mock(side_effect=error))
     with pytest.raises(kinds, match=text.format(name)):
         read(tmp_path / name)
+
+
+def test_what_cannot_be_read_again_is_not_written(tmp_path):
+    path = tmp_path / 'a.pt'
+    write_tensors({'a': np.float64(1)}, path)
+    with pytest.raises(ValueError, match=r"a.pt' is left as it is: .* pathlib"):
+        write_tensors({'a': path}, path)
+    assert read_tensors(path, 'table') == {'a': 1.0}
+    assert [item.name for item in tmp_path.iterdir()] == ['a.pt']
 
 
 def test_the_text_of_torch():

@@ -9,6 +9,7 @@ from torch.export import Dim, export
 
 from torch_geometric_gsl import (
     KNNGCN,
+    Budget,
     GSLNet,
     LatentGraphConv,
     SensorGraphConv,
@@ -66,12 +67,12 @@ def test_sources_of_new_rows(similarity, kwargs):
     [
         {'null_score': 0.0},
         {'train_scale': True},
-        {'eval_tolerance': 1e-3, 'scale': 30.0},
+        {'budget': Budget(eval_tolerance=1e-3), 'scale': 30.0},
         {'z_channels': -1},
-        {'memory_budget': 1},
+        {'budget': Budget(memory=1)},
         {'add_self_loops': True},
     ],
-    ids=lambda kwargs: next(iter(kwargs)),
+    ids=str,
 )
 def test_options(kwargs):
     model = make('linear', **kwargs)

@@ -6,7 +6,7 @@ from typing import Any
 
 OPTIONAL = {
     *('torch_sparse', 'torch_scatter', 'sklearn', 'matplotlib', 'yacs', 'lightning'),
-    *('faiss', 'huggingface_hub', 'pynndescent', 'pytorch_lightning'),
+    *('faiss', 'pynndescent', 'pytorch_lightning'),
 }
 wanted = []
 
@@ -83,10 +83,6 @@ for backend in ('faiss', 'pynndescent'):
         T.SimilarityKNNGraph(backend=backend)
     except ImportError as error:
         print('refused', error)
-try:
-    torch_geometric_gsl.GSLNet.from_pretrained('someone/model')
-except ImportError as error:
-    print('refused', error)
 """
 
 
@@ -104,6 +100,4 @@ def test_works_without_optional_libraries():
         "refused backend='faiss' needs the library faiss: pip install 'faiss-cpu'",
         "refused backend='pynndescent' needs the library pynndescent: "
         "pip install 'pynndescent'",
-        "refused 'someone/model' is not a folder, and the model hub needs "
-        "huggingface_hub: pip install 'huggingface_hub'",
     ]

@@ -101,7 +101,7 @@ def steps(workflow):
 @pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow(path):
     workflow = yaml.safe_load(path.read_text(encoding='utf-8'))
-    targets = set(re.findall(r'^([a-z]+):.*## ', read('Makefile'), re.MULTILINE))
+    targets = set(re.findall(r'^([a-z-]+):.*## ', read('Makefile'), re.MULTILINE))
     for job in workflow['jobs'].values():
         matrix = job.get('strategy', {}).get('matrix', {})
         assert set(matrix.get('target', [])) <= targets
@@ -111,7 +111,7 @@ def test_workflow(path):
         assert re.fullmatch(
             r'[\w-]+/[\w-]+@(v\d+|release/v1)', step.get('uses', 'a/b@v1')
         )
-        names = re.findall(r'\bmake ([a-z]+)', step.get('run', ''))
+        names = re.findall(r'\bmake ([a-z-]+)', step.get('run', ''))
         assert set(names) <= targets
 
 

@@ -9,11 +9,13 @@ import math
 import pickle
 import pkgutil
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from oracles import check_gradients, run_alone
+from small_baselines import BASELINES, make_baseline
 
 import torch_geometric_gsl as gsl
 
@@ -104,27 +106,10 @@ FACTORIES = {
         lambda: gsl.GraphContrast(make_sampler(), IN, 8, mask_rate=0.3, **SMALL),
         lambda: gsl.GraphContrast(make_sampler(), IN, 8, tau=0.5, **SMALL),
     ],
-    'KNNGCN': [
-        lambda: gsl.KNNGCN(IN, 8, 2, OUT),
-        lambda: gsl.KNNGCN(IN, 8, 2, OUT, root_weight=True, cached=True),
-    ],
-    'KNNLINKX': [lambda: gsl.KNNLINKX(IN, 8, 2, OUT, num_nodes=N)],
-    'SLAPS': [
-        lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False),
-        lambda: gsl.SLAPS(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
-    ],
-    'SUBLIME': [
-        lambda: gsl.SUBLIME(IN, 8, 2, OUT, k=3),
-        lambda: gsl.SUBLIME(IN, 8, 2, OUT, k=3, graph_generator='mlp'),
-    ],
-    'HESGSL': [
-        lambda: gsl.HESGSL(IN, 8, 2, OUT, k=3, binary=False),
-        lambda: gsl.HESGSL(IN, 8, 2, OUT, k=3, binary=False, graph_generator='mlp_d'),
-    ],
-    'NodeFormer': [lambda: gsl.NodeFormer(IN, 8, 2, OUT)],
-    'IDGL': [lambda: gsl.IDGL(IN, 8, 2, OUT, k=3)],
-    'IDGLAnchor': [lambda: gsl.IDGLAnchor(IN, 8, 2, OUT, k=3, num_anchors=5)],
-    'MLPClassifier': [lambda: gsl.MLPClassifier(IN, 8, 2, OUT)],
+    **{
+        name: [partial(make_baseline, name, number) for number in range(len(rows))]
+        for name, rows in BASELINES.items()
+    },
 }
 #: Those that take features by the type of the nodes.
 TYPED = gsl.HeteroLatentGraphConv, gsl.HeteroGSLNet
@@ -323,7 +308,7 @@ def callables():
 
 
 #: What documented defaults are written with.
-NAMES = {'math': math, 'torch': torch}
+NAMES = {'math': math, 'torch': torch, 'Budget': gsl.Budget}
 
 
 def differences(value, doc):
@@ -353,8 +338,11 @@ def differences(value, doc):
 DOCUMENTED = {path: (value, doc) for path, value, doc in callables()}
 
 
-def test_every_public_module_is_documented():
-    assert set(public_modules()) <= {path.split('.')[-1] for path in DOCUMENTED}
+def test_every_constructor_is_documented():
+    # A class that inherits its constructor takes the arguments of its base.
+    own = {name for name in public_modules() if '__init__' in vars(getattr(gsl, name))}
+    assert len(own) > 20
+    assert own <= {path.split('.')[-1] for path in DOCUMENTED}
 
 
 @pytest.mark.parametrize('path', DOCUMENTED)
@@ -404,7 +392,12 @@ def test_wrong_documentation_is_found():
 @pytest.mark.parametrize('name', public_modules())
 def test_docstring(name):
     doc = inspect.getdoc(getattr(gsl, name)) or ''
-    for part in ('Args:', 'Shapes:', 'Raises:', 'Example:\n    >>>', '.. math::'):
+    # Similarities share arguments, which their base documents.
+    is_similarity = issubclass(getattr(gsl, name), gsl.Similarity)
+    whole = doc + (inspect.getdoc(gsl.Similarity) if is_similarity else '')
+    for part in ('Args:', 'Raises:'):
+        assert f'\n{part}' in whole, part
+    for part in ('Shapes:', 'Example:\n    >>>', '.. math::'):
         assert f'\n{part}' in doc, part
     link = r'<https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+)>`_\s+paper'
     assert re.search(link, doc)

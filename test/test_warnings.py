@@ -13,6 +13,7 @@ import torch
 from oracles import run_alone
 
 from torch_geometric_gsl import (
+    Budget,
     GaussianSimilarity,
     GSLNet,
     GumbelKNNSampler,
@@ -24,6 +25,7 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl._warnings import warn_caller
 
 X = torch.randn(1100, 4, generator=torch.Generator().manual_seed(0))
+FEW = Budget(eval_pairs=1)
 CHAIN = """
 from torch_geometric.nn import Sequential
 
@@ -36,10 +38,10 @@ def make(kind, layers):
 # Code that is typed in, line by line.
 PROMPT = """
 import torch
-from torch_geometric_gsl import LatentGraphConv
+from torch_geometric_gsl import Budget, LatentGraphConv
 x, graph = torch.randn(1100, 4), torch.fx.Graph()
 graph.output(graph.call_module('conv', (graph.placeholder('x'),)))
-conv = LatentGraphConv(4, 4, max_eval_pairs=1).eval()
+conv = LatentGraphConv(4, 4, budget=Budget(eval_pairs=1)).eval()
 model = torch.fx.GraphModule({'conv': conv}, graph)
 model(x)
 model(x)
@@ -48,11 +50,11 @@ conv(x)
 
 
 def make_sampler():
-    return GumbelKNNSampler(GaussianSimilarity(4), max_eval_pairs=1).eval()
+    return GumbelKNNSampler(GaussianSimilarity(4), budget=FEW).eval()
 
 
 def make_conv():
-    return LatentGraphConv(4, 4, max_eval_pairs=1).eval()
+    return LatentGraphConv(4, 4, budget=FEW).eval()
 
 
 def make_graph_module():
@@ -84,7 +86,8 @@ def line():
     return sys._getframe(1).f_lineno
 
 
-MODELS = ['model', 'no_grad', 'compiled', 'graph_module', 'Sequential', 'Chain']
+MODELS = ['model', 'no_grad', 'graph_module', 'Sequential', 'Chain']
+MODELS += [pytest.param('compiled', marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=['sampler', *MODELS])
@@ -93,7 +96,7 @@ def run(request, make_chain):
     if request.param == 'sampler':
         sampler = make_sampler()
         return lambda: sampler.propagate(X, X)
-    model = GSLNet(4, 4, 2, 2, max_eval_pairs=1).eval()
+    model = GSLNet(4, 4, 2, 2, budget=FEW).eval()
     if request.param == 'no_grad':
         model = torch.no_grad()(model)
     elif request.param == 'compiled':
@@ -116,7 +119,7 @@ def test_an_estimate_points_at_the_caller(run):
 @pytest.mark.parametrize('training', [True, False])
 def test_a_batch_warns_once_a_call(training, way):
     # One race serves all graphs; streams and estimates are one of each.
-    options = {'tau': 9.0, 'method': 'stream'} if training else {'max_eval_pairs': 1}
+    options = {'tau': 9.0, 'method': 'stream'} if training else {'budget': FEW}
     sampler = GumbelKNNSampler(GaussianSimilarity(4), **options).train(training)
     rows = X[:300] if training else X
     x, batch = torch.cat([rows, rows]), torch.arange(2).repeat_interleave(len(rows))
@@ -152,6 +155,7 @@ def test_later_lines_are_warned_too(kind, layers, make_chain):
     assert [warning.lineno for warning in seen] == lines
 
 
+@pytest.mark.slow
 def test_a_prompt():
     _, warned = run_alone('-W', 'default', '-c', PROMPT)
     lines = re.findall(r'^<string>:(\d+): .* estimated from', warned, re.MULTILINE)

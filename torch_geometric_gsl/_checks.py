@@ -164,8 +164,9 @@ def check_one_type(x: object) -> None:
 
 def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
     """Raise unless :obj:`x` is a floating-point matrix of that width."""
-    check_one_type(x)
-    check_type(x, Tensor, name, 'a torch.Tensor')
+    if not isinstance(x, Tensor):
+        check_one_type(x)
+        check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
     if x.dim() != 2:
@@ -250,9 +251,9 @@ def check_parameter_device(
 
 def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
     """Raise unless features and parameters share dtype and device."""
-    check_parameter_device(x, parameter, name)
     if parameter is None:
         return
+    check_parameter_device(x, parameter, name)
     # Autocast does not take double precision for another.
     is_cast = torch.is_autocast_enabled(x.device.type) and torch.float64 not in (
         x.dtype,

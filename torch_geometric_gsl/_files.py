@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
+import struct
 import tempfile
 import warnings
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +18,13 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from torch_geometric_gsl._damage import ERRORS, check_memory, refused_global
+# Readers of pickles and archives raise these on a damaged file: RuntimeError where it
+# seems to be encrypted (the documentation of pickle leaves the list open).
+ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError),
+    *(LookupError, RuntimeError, TypeError, ValueError, struct.error, zlib.error),
+    *(pickle.UnpicklingError, zipfile.BadZipFile),
+)
 
 
 @contextmanager
@@ -77,6 +87,16 @@ def load_tensors(
     stream: IO[bytes], path: str | Path, what: str, device: Any = 'cpu'
 ) -> dict[str, Any]:
     """Load the content of a file of that name; nothing in it is executed."""
+    if (part := _damaged_part(stream)) is not None:
+        raise OSError(f"'{path}' holds no {what}: its part '{part}' is damaged")
+    content: dict[str, Any] = load_safely(stream, path, what, dict, device)
+    return content
+
+
+def load_safely(
+    stream: IO[bytes], path: str | Path, what: str, kind: type, device: Any = 'cpu'
+) -> Any:
+    """Load an object of a kind whose parts PyTorch allows."""
     with warnings.catch_warnings():
         # Of the protocol of a pickle, which is refused anyway.
         warnings.filterwarnings('ignore', 'Detected pickle protocol')
@@ -90,6 +110,38 @@ def load_tensors(
             elif 'weights_only' in reason:  # Advice of PyTorch to trust the file.
                 reason = 'it is no file of plain values and tensors'
             raise OSError(f"'{path}' holds no {what}: {reason}") from error
-    if not isinstance(content, dict):
+    if not isinstance(content, kind):
         raise OSError(f"'{path}' holds no {what} (got a {type(content).__name__})")
     return content
+
+
+def check_memory(error: Exception, size: int) -> None:
+    """Raise :class:`MemoryError` if an error says that torch has no memory for a file.
+
+    A file that asks for more than it can hold is damaged.
+    """
+    found = re.search(r'tried to allocate (\d+) bytes', str(error))
+    if isinstance(error, RuntimeError) and found and int(found[1]) <= size:
+        raise MemoryError(str(error).splitlines()[0]) from error
+
+
+def refused_global(error: Exception) -> str | None:
+    """Return what torch refused to load, without its advice to trust the file."""
+    found = re.search(r'GLOBAL (\S{1,100})', str(error))
+    return found[1] if found else None
+
+
+def damaged(path: Path, reason: object) -> OSError:
+    """Return the error of a damaged raw file."""
+    return OSError(f"'{path}' is damaged ({reason}): delete it to download it again")
+
+
+def _damaged_part(stream: IO[bytes]) -> str | None:
+    """Return a part whose check sum is wrong, which PyTorch would not notice."""
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            return archive.testzip()
+    except zipfile.BadZipFile:
+        return None  # PyTorch says what is wrong.
+    finally:
+        stream.seek(0)

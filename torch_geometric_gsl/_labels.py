@@ -39,3 +39,17 @@ def find_labelled(y: NDArray[Any], name: str | None = 'y') -> NDArray[np.bool_]:
             UserWarning,
         )
     return known
+
+
+def check_same_kind(y: Any) -> None:
+    """Raise if classes are texts and something else, such as numbers or none."""
+    # NumPy would make a text of all that stands in a list beside one.
+    y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if y.dtype.kind != 'O':
+        return
+    kinds = sorted({type(value).__name__ for value in np.ravel(y)})
+    if 'str' in kinds and len(kinds) > 1:
+        raise ValueError(
+            f"'y' must hold classes of one kind (got {' and '.join(kinds)}). Rows "
+            'without a class are those of -1: number the classes, as with LabelEncoder'
+        )

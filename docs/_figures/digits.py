@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MLP
 
 from torch_geometric_gsl import GaussianSimilarity, GSLNet, LinearSimilarity
-from torch_geometric_gsl.datasets import SklearnTable, paper_split
+from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.diagnostics import describe_graph, describe_model
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.typing import SampledGraph
@@ -19,7 +19,7 @@ from torch_geometric_gsl.visualization import (
     plot_similarity_curves,
 )
 
-table = SklearnTable('data', 'digits')[0]
+table = load_dataset('digits')
 data = Data(x=table.x[:600], y=table.y[:600])  # no edges
 data = paper_split(data, seed=0, train=0.1)  # 60 labels, 150 to validate, 390 to test
 

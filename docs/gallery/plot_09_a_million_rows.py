@@ -18,6 +18,7 @@ from torch_geometric import seed_everything
 
 from torch_geometric_gsl import (
     KNNGCN,
+    Budget,
     GSLNet,
     GumbelKNNSampler,
     LinearSimilarity,
@@ -123,16 +124,16 @@ for name, make in makers.items():
 # --------
 #
 # Evaluation is noise-free and sums over *all* rows, which is quadratic. Beyond
-# ``max_eval_pairs``, about nine billion pairs by default, it takes a sample of the
+# ``Budget.eval_pairs``, about nine billion by default, it takes a sample of the
 # sources and warns with the error that it measured on some rows. To see it, the limit
 # is lowered here to a tenth of the pairs. Clusters of a hundred rows are hard to miss;
 # where only a handful of rows matter to each, a sample lacks them, and the error that
-# is announced is large. Then ``eval_tolerance`` is the way out.
+# is announced is large. Then ``Budget.eval_tolerance`` is the way out.
 
 model = models['rows to rows']
 with warnings.catch_warnings(record=True) as caught, torch.no_grad():
     warnings.simplefilter('always')
-    model.convs[0].sampler.max_eval_pairs = NUM_ROWS**2 // 10
+    model.convs[0].sampler.budget = Budget(eval_pairs=NUM_ROWS**2 // 10)
     model(x)
 print(caught[0].message)
 

@@ -1,37 +1,104 @@
-"""What SLAPS, SUBLIME and HESGSL share: the graph, the classifier, sums of losses."""
+"""SLAPS, SUBLIME and HESGSL: the graph, the classifier, and the losses of the graph."""
 
 import math
 
 import pytest
 import torch
-from generated import (
-    GENERATORS,
-    IN,
-    LAYOUTS,
-    MASK,
-    MODEL_KINDS,
-    OUT,
-    K,
-    N,
-    adjacency,
-    as_layout,
-    build,
-    gcn,
-    graph_matrix,
-    labels,
-    words,
-)
+from drawn import reference
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
 from torch_geometric_gsl.baselines import HESGSL, SLAPS, SUBLIME
+from torch_geometric_gsl.baselines._generators import sparse_pair_dots
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.typing import is_sorted_by_target
+
+N, IN, OUT, K = 9, 5, 3, 3
+MASK = torch.tensor([0, 3, 4])
+EVERY = torch.arange(N)
+MODELS = {
+    SLAPS: {'denoising_channels': 6, 'mask_ratio': 2.0},
+    HESGSL: {'denoising_channels': 6, 'mask_ratio': 2.0, 'num_hops': 2},
+    SUBLIME: {'encoder_channels': 5, 'embedding_channels': 4, 'projected_channels': 4},
+}
+KINDS = pytest.mark.parametrize('kind', MODELS)
+GENERATORS = pytest.mark.parametrize('graph_generator', ['mlp', 'mlp_d'])
+LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
+BINARY = pytest.mark.parametrize('binary', [True, False])
+
+
+def words(n=N, seed=0):
+    """Words of positive weight, and a node without any."""
+    generator = seeded(seed)
+    x = torch.rand(n, IN, generator=generator, dtype=torch.float64) + 0.1
+    x = x * (torch.rand(n, IN, generator=generator) < 0.6)
+    x[:, 0] += 0.1
+    x[2] = 0
+    return x
+
+
+def labels():
+    """Labels of a few nodes; those of the others are not to be read."""
+    return torch.full((N,), -1).index_put((MASK,), torch.tensor([2, 0, 2]))
+
+
+def as_layout(x, layout):
+    return x if layout == 'dense' else x.to_sparse_csr()
+
+
+def build(kind, randomize=True, out_channels=OUT, **options):
+    """A small model with parameters that are no longer those of its beginning."""
+    torch.manual_seed(7)
+    options = {'k': K, **MODELS[kind], **options}
+    model = kind(IN, 4, 2, out_channels, **options).double().eval()
+    if randomize:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += torch.randn_like(parameter) / 2
+    return model
+
+
+def graph_matrix(model, x):
+    """Row i holds the weights of the sources of node i."""
+    return to_matrix(*model.graphs(x)[0], len(x), len(x))
+
+
+# The graph and the classifier, for whole matrices.
+
+
+def normalised(kept):
+    both = (kept.relu() + kept.relu().t()) / 2
+    degree = both.sum(dim=1)
+    scale = degree.where(degree > 0, 1).rsqrt()
+    return scale.unsqueeze(1) * both * scale
+
+
+def adjacency(model, x, act, k=K):
+    """Embed nodes, keep the nearest of each, and normalise both directions."""
+    squash = {'tanh': torch.tanh, 'relu': torch.relu}[act]
+    state = model.graph_generator.state_dict()
+    if 'weight' in state:
+        z = squash(x * state['weight'][0]) * state['weight'][1]
+    else:
+        h = squash(x @ state['first.weight'].t() + state['first.bias'])
+        z = h @ state['second.weight'].t() + state['second.bias']
+    z = F.normalize(z, dim=1)
+    cosine = z @ z.t()
+    nearest = cosine.argsort(dim=1, descending=True, stable=True)[:, : k + 1]
+    kept = torch.zeros_like(cosine).scatter(1, nearest, cosine.gather(1, nearest))
+    return normalised(kept)
+
+
+def classified(model, a, h):
+    for number, layer in enumerate(model.classifier):
+        h = a @ (h.relu() if number else h) @ layer.lin.weight.t() + layer.bias
+    return h
 
 
 @LAYOUTS
 @GENERATORS
-@MODEL_KINDS
+@KINDS
 @pytest.mark.parametrize('act', ['tanh', 'relu'])
 @torch.no_grad()
 def test_graph_and_output_against_matrices(layout, graph_generator, kind, act):
@@ -42,20 +109,19 @@ def test_graph_and_output_against_matrices(layout, graph_generator, kind, act):
     assert is_sorted_by_target(graph.edge_index)
     assert torch.unique(graph.edge_index, dim=1).shape == graph.edge_index.shape
     torch.testing.assert_close(to_matrix(*graph, N, N), expected)
-    out = gcn(model.classifier, expected, x)
+    out = classified(model, expected, x)
     torch.testing.assert_close(model(as_layout(x, layout)), out)
+    model = build(kind, graph_generator=graph_generator, graph_act=act, k=N - 1)
+    found = graph_matrix(model, as_layout(x, layout))
+    torch.testing.assert_close(found, adjacency(model, x, act, N - 1))
 
 
 @GENERATORS
 def test_it_begins_as_the_nearest_neighbours(graph_generator):
     # Identity, and relu on what is not negative: embeddings are the features.
     model = build(SLAPS, False, graph_generator=graph_generator, graph_act='relu')
-    x = words()
-    a = to_matrix(*nearest_neighbours(x, K + 1, loop=True), N, N)
-    a = (a + a.t()) / 2
-    scale = a.sum(dim=1).where(a.sum(dim=1) > 0, torch.ones(())).rsqrt()
-    expected = scale.unsqueeze(1) * a * scale
-    torch.testing.assert_close(graph_matrix(model, x), expected)
+    nearest = to_matrix(*nearest_neighbours(words(), K + 1, loop=True), N, N)
+    torch.testing.assert_close(graph_matrix(model, words()), normalised(nearest))
 
 
 @LAYOUTS
@@ -63,43 +129,38 @@ def test_it_begins_as_the_nearest_neighbours(graph_generator):
 def test_batch(layout, graph_generator):
     # The second graph has fewer nodes than neighbours, the third but one.
     sizes = [7, 3, 1, 8]
-    model = build(SLAPS, graph_generator=graph_generator)
-    x = words(sum(sizes), seed=2)
+    model = build(HESGSL, graph_generator=graph_generator)
+    x, y = words(sum(sizes), seed=2), torch.arange(sum(sizes)) % OUT
     batch = torch.arange(4).repeat_interleave(torch.tensor(sizes))
     out = model(as_layout(x, layout), batch=batch)
     (graph,) = model.graphs(as_layout(x, layout), batch=batch)
     assert torch.equal(batch[graph.edge_index[0]], batch[graph.edge_index[1]])
-    for part, own, size in zip(x.split(sizes), out.split(sizes), sizes, strict=True):
+    total = 0
+    parts = (value.split(sizes) for value in (x, y, out))
+    for part, label, own in zip(*parts, strict=True):
+        size = len(part)
         k = max(1, min(K, size - 1))
-        small = build(SLAPS, graph_generator=graph_generator, k=k)
+        small = build(HESGSL, graph_generator=graph_generator, k=k)
         if size > 1:
             torch.testing.assert_close(own, small(as_layout(part, layout)))
+        loss = small.homophily_loss(as_layout(part, layout), label)
+        total = total + size * loss / sum(sizes)
+    found = model.homophily_loss(as_layout(x, layout), y, batch=batch)
+    torch.testing.assert_close(found, total)
 
 
 @LAYOUTS
 @GENERATORS
-@torch.no_grad()
-def test_all_nodes_and_equal_nodes(layout, graph_generator):
-    model = build(SLAPS, graph_generator=graph_generator, k=N - 1)
-    found = graph_matrix(model, as_layout(words(), layout))
-    torch.testing.assert_close(found, adjacency(model, words(), 'tanh', N - 1))
-    x = torch.ones(6, IN, dtype=torch.float64)
-    out = build(SLAPS, graph_generator=graph_generator)(as_layout(x, layout))
-    assert bool(out.isfinite().all())
-
-
-@LAYOUTS
-@GENERATORS
-def test_nodes_without_features(layout, graph_generator):
+def test_equal_nodes_and_nodes_without_features(layout, graph_generator):
+    x, single = torch.ones(6, IN).double(), torch.zeros(N, IN).double()
+    single[0, 0] = 1
     model = build(SLAPS, False, graph_generator=graph_generator)
-    x = torch.zeros(N, IN, dtype=torch.float64)
-    x[0, 0] = 1
-    loss = model.loss(as_layout(x, layout), torch.arange(N) % OUT, torch.arange(N))
+    assert bool(model(as_layout(x, layout)).isfinite().all())
+    loss = model.loss(as_layout(single, layout), EVERY % OUT)
     loss.backward()
     assert bool(loss.isfinite())
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            assert bool(parameter.grad.isfinite().all())
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(bool(grad.isfinite().all()) for grad in grads)
 
 
 @LAYOUTS
@@ -116,55 +177,168 @@ def test_autocast_finds_the_same_graph(layout):
 
 @pytest.mark.parametrize('act', ['tanh', 'relu'])
 def test_gradient_of_a_sparse_row_that_becomes_zero(act):
-    x = torch.rand(9, 5) * (torch.rand(9, 5) < 0.6)
+    x, gradients = words().float(), []
     x[2] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
-    y, gradients = torch.arange(9) % 3, []
-    for features in (x, x.to_sparse_csr()):
-        torch.manual_seed(0)
-        model = SLAPS(5, 4, 2, 3, k=3, graph_generator='mlp_d', graph_act=act)
+    for layout in ('dense', 'sparse'):
+        model = build(SLAPS, False, graph_generator='mlp_d', graph_act=act).float()
         with torch.no_grad():  # The only entry of row 2 vanishes.
             model.graph_generator.weight[0, 1] = -1 if act == 'relu' else 0
-        model.loss(features, y, torch.arange(9)).backward()
+        loss = model.loss(as_layout(x, layout), EVERY % OUT, generator=seeded())
+        loss.backward()
         gradients.append(model.graph_generator.weight.grad)
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize('memory_budget', [1, 200, 2**25])
+def test_products_of_sparse_rows(memory_budget):
+    x = torch.randn(N, 6, generator=seeded(), dtype=torch.float64)
+    x = x * (torch.rand(N, 6, generator=seeded(1)) < 0.5)
+    x[2], x[4] = 0, x[3]
+    # Lists of different lengths, one of them empty, with a row twice in one list.
+    sizes = torch.tensor([0, 3, 0, 2, 4, 1, 2, 2, 3, 1])
+    source = torch.arange(18).mul(5).remainder(N).index_fill(0, torch.tensor([1]), 0)
+    neighbours = Neighbours(source, N, sizes.cumsum(0))
+    csr = x.to_sparse_csr()
+    places = Neighbours(csr.col_indices(), 6, csr.crow_indices())
+    value, dense = csr.values().clone().requires_grad_(), x.clone().requires_grad_()
+    found = sparse_pair_dots(value, places, neighbours, memory_budget=memory_budget)
+    expected = pair_dots(dense, dense, neighbours)
+    torch.testing.assert_close(found, expected)
+    weight = torch.randn(18, dtype=torch.float64)
+    for out in (found, expected):
+        (out * weight).sum().backward()
+    torch.testing.assert_close(value.grad, dense.grad[x != 0])
+    # Entries of one place add up: the first row holds 1 + 2 in its second column.
+    places = Neighbours(torch.tensor([1, 1, 1]), 2, torch.tensor([0, 2, 3]))
+    value = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    every = Neighbours(torch.tensor([[0, 1], [0, 1]]), num_sources=2)
+    assert sparse_pair_dots(value, places, every).tolist() == [9, 12, 12, 16]
+
+
+# The losses of the graph.
+
+
 @LAYOUTS
 @GENERATORS
-@MODEL_KINDS
-def test_loss_is_the_weighted_sum(layout, graph_generator, kind):
-    model = build(kind, graph_generator=graph_generator)
-    x, y = as_layout(words(), layout), labels()
-    expected = F.cross_entropy(model(x)[MASK], y[MASK])
+@KINDS
+@BINARY
+@pytest.mark.parametrize('training', [True, False])
+@torch.no_grad()
+def test_losses_against_matrices(layout, graph_generator, kind, binary, training):
+    options = {'adjacency_dropout': 0.3, 'dropout': 0.0}
+    options |= {} if kind is SUBLIME else {'binary': binary, 'negative_ratio': 1.0}
+    model = build(kind, graph_generator=graph_generator, **options).train(training)
+    x = words()
+    (graph,) = model.graphs(x)
     if kind is SUBLIME:
-        model.contrastive_weight = 3.5
-        expected = expected + 3.5 * model.contrastive_loss(x, generator=seeded())
+        anchor = EVERY.repeat(2, 1), torch.ones(N).double()
+        found = model.contrastive_loss(as_layout(x, layout), generator=seeded(3))
+        expected = reference(model.encoder, x, graph, seeded(3), anchor)
     else:
-        model.denoising_weight = 3.5
-        expected = expected + 3.5 * model.denoising_loss(x, generator=seeded())
-    if kind is HESGSL:
-        model.homophily_weight = 0.0
-        found = model.loss(x, y, MASK, generator=seeded())
-        torch.testing.assert_close(found, expected)
-        model.homophily_weight = 0.7
-        expected = expected + 0.7 * model.homophily_loss(x, y, MASK)
+        found = model.denoising_loss(as_layout(x, layout), generator=seeded(3))
+        expected = reference(model.denoiser, x, graph, seeded(3))
+        assert model.denoiser.sees_hidden == (kind is HESGSL and binary)
+    torch.testing.assert_close(found, expected)
+
+
+def homophily(a, label, num_hops, num_classes=OUT):
+    """The formula of HESGSL, a node and a class at a time."""
+    n, classes = len(label), range(num_classes)
+    value = [[float(c == own) for c in classes] for own in label]
+    for _ in range(num_hops):
+        value = [
+            [math.fsum(a[i][j] * value[j][c] for j in range(n)) for c in classes]
+            for i in range(n)
+        ]
+    total = 0.0
+    for row, own in zip(value, label, strict=True):
+        total += math.log(math.fsum(map(math.exp, row))) - row[own]
+    return total / (n * num_classes)
+
+
+@LAYOUTS
+@GENERATORS
+@pytest.mark.parametrize('num_hops', [1, 2, 10])
+def test_homophily_loss_against_loops(layout, graph_generator, num_hops):
+    model = build(HESGSL, graph_generator=graph_generator, num_hops=num_hops)
+    x, y = words(), labels()
+    label = model(x).argmax(dim=1)
+    assert label[MASK].tolist() != y[MASK].tolist()  # Labels overrule predictions.
+    label[MASK] = y[MASK]
+    a = graph_matrix(model, x).tolist()
+    for target, mask in ((y, MASK), (EVERY % OUT, EVERY < N)):
+        own = label if mask is MASK else target
+        loss = model.homophily_loss(as_layout(x, layout), target, mask)
+        expected = homophily(a, own.tolist(), num_hops)
+        assert loss.item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_homophily_loss_of_a_graph_of_two_classes():
+    """Two groups of equal nodes, whose weights of a target sum to 1."""
+    x = torch.eye(IN, dtype=torch.float64)[[0, 0, 1, 1]]
+    model, y = build(HESGSL, False, k=1, num_hops=1), torch.tensor([0, 0, 1, 1])
+    expected = (math.log(math.e + OUT - 1) - 1) / OUT
+    assert model.homophily_loss(x, y).item() == pytest.approx(expected)
+    # Half of what arrives is of the wrong class, if neighbours differ.
+    expected = (math.log(2 * math.exp(0.5) + OUT - 2) - 0.5) / OUT
+    y = torch.tensor([0, 1, 0, 1])
+    assert model.homophily_loss(x, y).item() == pytest.approx(expected)
+
+
+def test_homophily_loss_of_one_class():
+    model, x = build(HESGSL, out_channels=1), words()
+    y = torch.zeros(N, dtype=torch.long)
+    loss = model.homophily_loss(x, y, MASK)
+    assert loss.item() == 0
+    loss.backward()
+    assert not bool(model.graph_generator.first.weight.grad.any())
+    assert bool(model.loss(x, y, MASK).isfinite())
+
+
+def test_homophily_loss_has_no_noise():
+    """Neither pseudo-labels nor the graph know of dropout."""
+    model = build(HESGSL, dropout=0.9, adjacency_dropout=0.9)
+    x, y = words(), labels()
+    quiet, state = model.homophily_loss(x, y, MASK), torch.get_rng_state()
+    assert torch.equal(model.train().homophily_loss(x, y, MASK), quiet)
+    assert torch.equal(torch.get_rng_state(), state)
+    # What is random in the loss is then what is random without this one.
+    losses = []
+    for model.homophily_weight in (1.0, 0.0):
+        losses.append(model.train().loss(x, y, MASK, generator=seeded(3)))
+    torch.testing.assert_close(losses[0] - losses[1], quiet)
+
+
+def graph_losses(model, x, y):
+    """The losses of the graph beside the names of their weights."""
+    found = {}
+    if isinstance(model, SUBLIME):
+        found['contrastive_weight'] = model.contrastive_loss(x, generator=seeded())
+    else:
+        found['denoising_weight'] = model.denoising_loss(x, generator=seeded())
+    if isinstance(model, HESGSL):
+        found['homophily_weight'] = model.homophily_loss(x, y, MASK)
+    return found
+
+
+@LAYOUTS
+@KINDS
+def test_loss_is_the_weighted_sum(layout, kind):
+    model, x, y = build(kind), as_layout(words(), layout), labels()
+    expected = F.cross_entropy(model(x)[MASK], y[MASK])
+    for number, (name, value) in enumerate(graph_losses(model, x, y).items()):
+        setattr(model, name, 3.5 + number)
+        expected = expected + (3.5 + number) * value
     loss = model.loss(x, y, MASK, generator=seeded())
     torch.testing.assert_close(loss, expected)
 
 
 @LAYOUTS
 @GENERATORS
-@pytest.mark.parametrize(
-    ('kind', 'options'),
-    [
-        (SLAPS, {}),
-        (SLAPS, {'binary': False}),
-        (HESGSL, {}),
-        (HESGSL, {'binary': False}),
-        (SUBLIME, {}),
-    ],
-)
-def test_gradient_of_the_loss(layout, graph_generator, kind, options):
+@KINDS
+@BINARY
+def test_gradient_of_the_loss(layout, graph_generator, kind, binary):
+    options = {} if kind is SUBLIME else {'binary': binary}
     model = build(kind, graph_generator=graph_generator, **options)
     x, y = as_layout(words(), layout), labels()
     leaves = list(model.parameters())
@@ -178,18 +352,42 @@ def test_gradient_of_the_loss(layout, graph_generator, kind, options):
 
     # The numeric gradient moves the parameters themselves.
     assert torch.autograd.gradcheck(loss, tuple(leaves), fast_mode=True)
-    loss().backward()
-    for name, value in model.named_parameters():
-        assert (value.grad is not None) == any(value is leaf for leaf in leaves), name
-        assert value.grad is None or float(value.grad.abs().max()) > 0, name
+
+
+TRAINED = {
+    'denoising_weight': {'graph_generator', 'denoiser'},
+    'homophily_weight': {'graph_generator'},
+    'contrastive_weight': {'graph_generator', 'encoder'},
+}
 
 
 @LAYOUTS
 @GENERATORS
-@MODEL_KINDS
+@KINDS
+def test_what_each_loss_trains(layout, graph_generator, kind):
+    model = build(kind, graph_generator=graph_generator, dropout=0.0)
+    x, y = as_layout(words(), layout), labels()
+    losses = graph_losses(model, x, y)
+    cases = [(TRAINED[name], value) for name, value in losses.items()]
+    of_labels = {'classifier'} | (set() if kind is SUBLIME else {'graph_generator'})
+    cases += [(of_labels, model(x).sum())]
+    cases += [(set().union(*(parts for parts, _ in cases)), model.loss(x, y, MASK))]
+    for parts, loss in cases:
+        model.zero_grad()
+        loss.backward()
+        for name, value in model.named_parameters():
+            is_trained = name.split('.')[0] in parts
+            assert (value.grad is not None) == is_trained, name
+            assert not is_trained or bool(value.grad.isfinite().all()), name
+            assert not is_trained or bool(value.grad.any()), name
+
+
+@LAYOUTS
+@GENERATORS
+@KINDS
 def test_permutation_of_nodes(layout, graph_generator, kind):
     model = build(kind, graph_generator=graph_generator)
-    x, y, order = words(), torch.arange(N) % OUT, torch.randperm(N, generator=seeded())
+    x, y, order = words(), EVERY % OUT, torch.randperm(N, generator=seeded())
     one, two = as_layout(x, layout), as_layout(x[order], layout)
     torch.testing.assert_close(model(two), model(one)[order])
     expected = graph_matrix(model, one)[order][:, order]
@@ -198,18 +396,49 @@ def test_permutation_of_nodes(layout, graph_generator, kind):
         losses = [model.contrastive_loss(z, generator=seeded()) for z in (one, two)]
         torch.testing.assert_close(*losses)
     if kind is HESGSL:
-        mask = torch.zeros(N, dtype=torch.bool)
-        mask[MASK] = True
+        mask = EVERY < 4
         found = model.homophily_loss(two, y[order], mask[order])
         torch.testing.assert_close(found, model.homophily_loss(one, y, mask))
 
 
-@LAYOUTS
-@MODEL_KINDS
-def test_nan(layout, kind):
-    x = words()
-    x[3, 0] = math.nan
-    model = build(kind)
-    for call in (model, model.graphs):
-        with pytest.raises(ValueError, match=r"'x' contains NaN .* \(got 1 of \d+\)"):
-            call(as_layout(x, layout))
+@pytest.mark.parametrize('dropped', ['dropout', 'adjacency_dropout'])
+@pytest.mark.parametrize('place', [0, 1])
+def test_each_network_has_its_dropout(dropped, place):
+    options = {'dropout': 0.0, 'adjacency_dropout': 0.0}
+    options[dropped] = tuple(0.5 * (place == number) for number in (0, 1))
+    model, x = build(SLAPS, mask_ratio=1.0, **options), words()
+    quiet = model.denoising_loss(x), model(x)
+    model.train()
+    loud = model.denoising_loss(x), model(x)
+    for number, (a, b) in enumerate(zip(quiet, loud, strict=True)):
+        assert torch.equal(a, b) == (number != place)
+
+
+def test_nothing_hidden():
+    loss = build(SLAPS, mask_ratio=1e9).denoising_loss(words())
+    assert loss.item() == 0
+    loss.backward()
+
+
+def test_the_anchor_of_sublime():
+    model, x = build(SUBLIME, tau=0.9), words()
+    expected = torch.eye(N, dtype=torch.float64)
+    for step in range(3):
+        model.train(step > 0)
+        model.contrastive_loss(x)
+        if step > 0:
+            expected = 0.9 * expected + 0.1 * graph_matrix(model, x).detach()
+        found = to_matrix(*model.anchor.graph(N, x), N, N)
+        torch.testing.assert_close(found, expected)
+    model(x)
+    assert torch.equal(to_matrix(*model.anchor.graph(N, x), N, N), found)
+    other = build(SUBLIME, tau=0.9)
+    other.load_state_dict(model.state_dict())
+    losses = [m.eval().contrastive_loss(x, generator=seeded()) for m in (model, other)]
+    assert torch.equal(*losses)
+    match = r"'x' must hold the 9 nodes of the anchor graph, .* \(got 8 nodes\)"
+    with pytest.raises(ValueError, match=match):
+        model.contrastive_loss(words(8))
+    assert model(words(8)).shape == (8, OUT)
+    model.reset_parameters()
+    assert model.anchor.edge_weight.numel() == 0

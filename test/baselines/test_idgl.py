@@ -13,6 +13,24 @@ N, IN, OUT, K = 9, 5, 3, 2
 KINDS = pytest.mark.parametrize('kind', [IDGL, IDGLAnchor])
 
 
+def problem(num_nodes=N):
+    """Three classes around centres, not all features of one sign, and the labels."""
+    y = torch.arange(num_nodes) % 3
+    x = 0.7 * torch.randn(num_nodes, 5, generator=seeded(3), dtype=torch.double)
+    x[torch.arange(num_nodes), y] += 1.5
+    return x, y
+
+
+def make(kind=IDGL, **kwargs):
+    """A model without noise that iterates three times."""
+    torch.manual_seed(5)
+    options = {'k': K, 'dropout': 0.0, 'delta': 0.0, 'max_iterations': 3}
+    if kind is IDGLAnchor:
+        options |= {'num_anchors': 4, 'smoothness': 0.4, 'sparsity': 0.2}
+    sizes = {'num_layers': 2, **options, **kwargs}
+    return kind(IN, 4, out_channels=OUT, **sizes).double()
+
+
 # The method written out for whole matrices.
 
 
@@ -94,11 +112,11 @@ CASES = [
 @KINDS
 @pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
 @pytest.mark.parametrize('case', CASES, ids=str)
-def test_every_equation(kind, case, form, idgl_model, idgl_problem):
+def test_every_equation(kind, case, form):
     if kind is IDGLAnchor:
         case = {'num_anchors': 6, **case}
-    model = idgl_model(kind, **case)
-    x, y = idgl_problem()
+    model = make(kind, **case)
+    x, y = problem()
     x = x if form == 'dense' else x.relu()
     sources = list(range(N))
     if kind is IDGLAnchor:
@@ -123,9 +141,9 @@ def test_every_equation(kind, case, form, idgl_model, idgl_problem):
 
 @KINDS
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_gradient_of_the_loss(kind, is_sparse, idgl_model, idgl_problem):
-    model = idgl_model(kind, num_heads=2, degree=0.3)
-    x, y = idgl_problem(6)
+def test_gradient_of_the_loss(kind, is_sparse):
+    model = make(kind, num_heads=2, degree=0.3)
+    x, y = problem(6)
     x = x.relu().to_sparse_csr() if is_sparse else x.requires_grad_()
     # The numeric gradient moves the parameters themselves.
     inputs = (*model.parameters(), *(() if is_sparse else (x,)))
@@ -136,9 +154,9 @@ def test_gradient_of_the_loss(kind, is_sparse, idgl_model, idgl_problem):
     assert torch.autograd.gradcheck(loss, inputs, fast_mode=True)
 
 
-def test_graphs_of_hidden_samples_are_never_formed(meter, idgl_model, idgl_problem):
+def test_graphs_of_hidden_samples_are_never_formed(meter):
     num_nodes = 2000
-    x, model = idgl_problem(num_nodes)[0], idgl_model()
+    x, model = problem(num_nodes)[0], make()
     with meter() as measured:
         graph = model._learn(x[:, :4].relu(), 1, None, None)
         graph.propagate(x).sum().backward()
@@ -147,9 +165,9 @@ def test_graphs_of_hidden_samples_are_never_formed(meter, idgl_model, idgl_probl
 
 
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_a_batch_of_one_graph(is_sparse, idgl_model, idgl_problem):
+def test_a_batch_of_one_graph(is_sparse):
     """Products of thin matrices are what their entries are, one by one."""
-    model, (x, _) = idgl_model(degree=0.3), idgl_problem()
+    model, (x, _) = make(degree=0.3), problem()
     x = x.relu().to_sparse_csr() if is_sparse else x
     one = torch.zeros(N, dtype=torch.long)
     torch.testing.assert_close(model(x, batch=one), model(x))
@@ -162,9 +180,9 @@ def count(model, x, **kwargs):
     return len(model.graphs(x, generator=seeded(1), **kwargs))
 
 
-def test_rule_that_ends_the_iteration(idgl_model, idgl_problem):
-    x, y = idgl_problem()
-    model = idgl_model(max_iterations=8)
+def test_rule_that_ends_the_iteration():
+    x, y = problem()
+    model = make(max_iterations=8)
     graphs = reference(model, x, y, list(range(N)))[1]
     change = [
         float((one - two).square().sum() / graphs[0].square().sum())
@@ -179,13 +197,9 @@ def test_rule_that_ends_the_iteration(idgl_model, idgl_problem):
 
 
 @KINDS
-def test_order_of_nodes(kind, monkeypatch, idgl_model, idgl_problem):
-    model, (x, y), order = (
-        idgl_model(kind, degree=0.1),
-        idgl_problem(),
-        torch.randperm(N),
-    )
-    anchors = torch.tensor([1, 4, 6])
+def test_order_of_nodes(kind, monkeypatch):
+    model, (x, y) = make(kind, degree=0.1), problem()
+    order, anchors = torch.randperm(N), torch.tensor([1, 4, 6])
     if kind is IDGLAnchor:
         monkeypatch.setattr(model, '_anchors', lambda x, generator: anchors)
     out, loss = model(x), model.loss(x, y, y < 2)
@@ -195,8 +209,8 @@ def test_order_of_nodes(kind, monkeypatch, idgl_model, idgl_problem):
 
 
 @KINDS
-def test_graph_to_start_from(kind, idgl_model, idgl_problem):
-    model, x = idgl_model(kind).eval(), idgl_problem()[0]
+def test_graph_to_start_from(kind):
+    model, x = make(kind).eval(), problem()[0]
     edge_index, _ = nearest_neighbours(x, K)
     expected = model(x)
     torch.testing.assert_close(model(x, edge_index), expected)
@@ -212,10 +226,10 @@ def test_graph_to_start_from(kind, idgl_model, idgl_problem):
 
 
 @KINDS
-def test_dropout_of_the_first_iteration(kind, idgl_model, idgl_problem):
-    x = idgl_problem()[0]
+def test_dropout_of_the_first_iteration(kind):
+    x = problem()[0]
     inputs = []
-    model = idgl_model(kind, dropout=0.5)
+    model = make(kind, dropout=0.5)
     model.lins[1].register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     model(x.repeat(20, 1) + torch.randn(20 * N, IN, dtype=torch.double))
     zeros = [float((h == 0).double().mean()) for h in inputs]
@@ -226,11 +240,11 @@ def test_dropout_of_the_first_iteration(kind, idgl_model, idgl_problem):
 
 
 @KINDS
-def test_rows_of_zeros(kind, idgl_model, idgl_problem):
-    x, y = idgl_problem()
+def test_rows_of_zeros(kind):
+    x, y = problem()
     x[2] = 0
     for given in (x, x.to_sparse_csr()):
-        model = idgl_model(kind, degree=0.1, skip_weight=0.0)
+        model = make(kind, degree=0.1, skip_weight=0.0)
         loss = model.loss(given, y, torch.arange(N), generator=seeded(1))
         loss.backward()
         assert bool(loss.isfinite())
@@ -242,45 +256,166 @@ def test_rows_of_zeros(kind, idgl_model, idgl_problem):
 
 @KINDS
 @pytest.mark.parametrize('factor', [1e-30, 1e30])
-def test_length_of_features(kind, factor, idgl_model, idgl_problem):
-    x = idgl_problem()[0].float().relu()
-    model = idgl_model(kind, max_iterations=1).float().eval()
+def test_length_of_features(kind, factor):
+    x = problem()[0].float().relu()
+    model = make(kind, max_iterations=1).float().eval()
     expected = model.graphs(x)[0].edge_weight
     for given in (factor * x, (factor * x).to_sparse_csr()):
         torch.testing.assert_close(model.graphs(given)[0].edge_weight, expected)
 
 
 @KINDS
-def test_one_node(kind, idgl_model, idgl_problem):
-    x = idgl_problem()[0][:1]
-    assert idgl_model(kind, skip_weight=0.0)(x).shape == (1, OUT)
+def test_one_node(kind):
+    x = problem()[0][:1]
+    assert make(kind, skip_weight=0.0)(x).shape == (1, OUT)
     loop = torch.zeros(2, 1, dtype=torch.long)
-    assert idgl_model(kind)(x, loop).shape == (1, OUT)
-
-
-@KINDS
-def test_autocast(kind, idgl_model, idgl_problem):
-    """What is added to the cross-entropy is computed in full precision."""
-    model, (x, y) = idgl_model(kind, max_iterations=1).float(), idgl_problem()
-    added = []
-    for enabled in (False, True):
-        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=enabled):
-            out = model(x.float(), generator=seeded(1))
-            loss = model.loss(x.float(), y, torch.arange(N), generator=seeded(1))
-            added.append(loss - F.cross_entropy(out, y))
-    torch.testing.assert_close(*added, rtol=1e-5, atol=1e-6)
+    assert make(kind)(x, loop).shape == (1, OUT)
 
 
 @KINDS
 @pytest.mark.parametrize('epsilon', [0.0, 0.3])
-def test_graphs_inside_of_autocast(kind, epsilon, idgl_model, idgl_problem):
-    """They are those of full precision, where no hidden features are compared."""
-    model, x = (
-        idgl_model(kind, epsilon=epsilon, max_iterations=1).float(),
-        idgl_problem()[0],
-    )
-    (expected,) = model.graphs(x.float(), generator=seeded(1))
-    with torch.autocast('cpu', dtype=torch.bfloat16):
-        (found,) = model.graphs(x.float(), generator=seeded(1))
+def test_autocast(kind, epsilon):
+    """The first graph and the regularizers are those of full precision."""
+    model = make(kind, epsilon=epsilon, max_iterations=1).float()
+    x, y = problem()[0].float(), problem()[1]
+    graphs, added = [], []
+    for enabled in (False, True):
+        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=enabled):
+            graphs += model.graphs(x, generator=seeded(1))
+            out = model(x, generator=seeded(1))
+            loss = model.loss(x, y, generator=seeded(1))
+            added.append(loss - F.cross_entropy(out, y))
+    assert torch.equal(graphs[0].edge_index, graphs[1].edge_index)
+    torch.testing.assert_close(graphs[0].edge_weight, graphs[1].edge_weight)
+    torch.testing.assert_close(*added, rtol=1e-5, atol=1e-6)
+
+
+# Anchors alone.
+
+
+def features(num_nodes=40):
+    return torch.randn(num_nodes, IN, generator=seeded(3), dtype=torch.double)
+
+
+def anchored(**kwargs):
+    options = {'k': 3, 'num_anchors': 12, 'max_iterations': 2, **kwargs}
+    return make(IDGLAnchor, smoothness=0.0, sparsity=0.0, **options)
+
+
+def anchors(model, num_nodes=40, **kwargs):
+    """The sources of the first graph; hidden rows of zeros are none of later ones."""
+    found = [
+        graph.edge_index[0].unique().tolist()
+        for graph in model.graphs(features(num_nodes), **kwargs)
+    ]
+    assert all({*sources} <= {*found[0]} for sources in found)
+    return found[0]
+
+
+def test_training_draws_anchors():
+    model, x = anchored(), features()
+    drawn = [anchors(model, generator=seeded(seed)) for seed in range(100)]
+    assert all(len(draw) == 12 for draw in drawn)
+    count = torch.bincount(torch.tensor(drawn).flatten(), minlength=40)
+    # Binomial: mean 30, standard deviation 4.6.
+    assert int(count.min()) > 8
+    assert int(count.max()) < 52
+    torch.manual_seed(7)
+    first, second = model(x), model(x)
+    torch.manual_seed(7)
+    assert torch.equal(model(x), first)
+    assert not torch.equal(first, second)
+
+
+def test_evaluation_does_not_draw():
+    model, other, x = anchored().eval(), anchored().eval(), features()
+    expected, state = model(x), torch.get_rng_state()
+    assert torch.equal(model(x, generator=seeded(1)), expected)
+    assert torch.equal(torch.get_rng_state(), state)
+    model.train()(x)
+    assert torch.equal(model.eval()(x), expected)
+    assert len(anchors(model)) == 12
+    # Other nodes have other anchors, other models as well; the state tells which.
+    assert max(anchors(model, num_nodes=100)) >= 40
+    other.reset_parameters()
+    assert anchors(other) != anchors(model)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(x), expected)
+
+
+def test_kept_anchors():
+    model, x = anchored().eval(), features()
+    expected, found = model(x), [set(anchors(model))]
+    for kept in (9, 4, 1):
+        model.keep_anchors(kept)
+        found.append(set(anchors(model)))
+        assert len(found[-1]) == kept
+        assert found[-1] < found[-2]
+        assert not torch.allclose(model(x), expected)
+    assert len(anchors(model.train())) == 12  # Training takes all of them.
+    model.eval().keep_anchors(12)
+    assert torch.equal(model(x), expected)
+
+
+def test_randomly_kept_anchors():
+    model = anchored().eval()
+    every = set(anchors(model))
+    choices = []
+    for seed in range(100):
+        model.keep_anchors(7, seed=seed)
+        choices.append(set(anchors(model)))
+        assert len(choices[-1]) == 7
+        assert choices[-1] < every
+        model.keep_anchors(4, seed=seed)
+        assert set(anchors(model)) < choices[-1]
+    # Each anchor is kept as often as any other. Binomial: mean 58, standard deviation
+    # 4.9; one of twelve is beyond five of them with a probability of 1e-5.
+    counts = [sum(anchor in kept for kept in choices) for anchor in every]
+    assert min(counts) > 58 - 5 * 4.9
+    assert max(counts) < 58 + 5 * 4.9
+    # Of fewer nodes than anchors the number that is kept is the same.
+    model = anchored(num_anchors=500).eval()
+    model.keep_anchors(30, seed=0)
+    assert len(anchors(model)) == 30
+
+
+@pytest.mark.parametrize(
+    ('error', 'value', 'seed', 'match'),
+    [
+        (ValueError, 0, None, r"'num_kept' must be at least 1 \(got 0\)"),
+        (ValueError, 13, None, r"'num_kept' must be at most 12 \(got 13\)"),
+        (TypeError, 1.5, None, "'num_kept' must be an integer"),
+        (ValueError, 5, -1, r"'seed' must be at least 0 \(got -1\)"),
+    ],
+)
+def test_wrong_numbers_of_anchors(error, value, seed, match):
+    with pytest.raises(error, match=match):
+        anchored().keep_anchors(value, seed)
+
+
+def test_more_anchors_than_nodes():
+    x = features()
+    every, more = anchored(num_anchors=40), anchored(num_anchors=500)
+    assert anchors(more) == list(range(40))
+    torch.testing.assert_close(more(x), every(x))
+    # The first learned graph is then that of the full model.
+    full = make(k=3)
+    full.load_state_dict(every.state_dict(), strict=False)
+    expected, found = full.graphs(x)[0], every.graphs(x)[0]
     assert torch.equal(found.edge_index, expected.edge_index)
     torch.testing.assert_close(found.edge_weight, expected.edge_weight)
+
+
+def test_graphs_without_anchors():
+    model, x = anchored(num_anchors=1).eval(), features()
+    (anchor,) = anchors(model)
+    batch = (torch.arange(40) >= 20).long()
+    alone = batch != batch[anchor]
+    (first, *_) = model.graphs(x, batch=batch)
+    assert not bool(alone[first.edge_index[1]].any())
+    out = model(x, batch=batch)
+    # Their messages are those of the graph to start from alone.
+    torch.nn.init.normal_(model.metrics[0].weight)
+    changed = model(x, batch=batch)
+    torch.testing.assert_close(changed[alone], out[alone])
+    assert not torch.allclose(changed[~alone], out[~alone])

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
+from small_baselines import BASELINES, IN, OUT, SIZES, N, features
 from torch.nn import functional as F
 
 import torch_geometric_gsl as gsl
@@ -16,8 +17,6 @@ from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
-N, IN, OUT = 12, 6, 4
-SIZES = (IN, 8, 2, OUT)
 # How each model is built; one that is missing here fails a test below.
 FACTORIES = {
     'GSLNet': (gsl.GSLNet, {'k': 2}),
@@ -27,30 +26,7 @@ FACTORIES = {
         gsl.GSLNet,
         {'num_transition_nodes': 5, 'transition': 'anchors'},
     ),
-    'KNNGCN': (gsl.KNNGCN, {'k': 2, 'root_weight': True}),
-    'KNNLINKX': (gsl.KNNLINKX, {'num_nodes': N, 'k': 2}),
-    'SLAPS': (gsl.SLAPS, {'k': 2, 'binary': False, 'denoising_channels': 16}),
-    'SUBLIME': (
-        gsl.SUBLIME,
-        {
-            'k': 2,
-            'encoder_channels': 16,
-            'embedding_channels': 8,
-            'projected_channels': 8,
-        },
-    ),
-    'HESGSL': (
-        gsl.HESGSL,
-        {'k': 2, 'binary': False, 'denoising_channels': 16, 'num_hops': 2},
-    ),
-    # Graphs of a batch end the iteration together.
-    'IDGL': (gsl.IDGL, {'k': 2, 'delta': 0.0, 'max_iterations': 3}),
-    'IDGLAnchor': (
-        gsl.IDGLAnchor,
-        {'k': 2, 'num_anchors': 8, 'delta': 0.0, 'max_iterations': 3},
-    ),
-    'NodeFormer': (gsl.NodeFormer, {'heads': 2, 'k': 2}),
-    'MLPClassifier': (gsl.MLPClassifier, {}),
+    **{name: (getattr(gsl, name), rows[0]) for name, rows in BASELINES.items()},
 }
 EDGES_AND_BATCH = {'edge_index', 'edge_weight', 'batch'}
 # What the forward pass of each model takes, beside the features and a generator.
@@ -95,10 +71,6 @@ def serves(name, argument):
     if name in OF_ALL_ROWS and argument in EDGES_AND_BATCH:
         return False
     return argument in TAKES[name.partition('-')[0]]
-
-
-def features():
-    return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
 
 
 def calls(model, x=None):
@@ -231,16 +203,18 @@ def test_the_cached_graph(name, layout):
         out = model(x)
         out.sum().backward()
         torch.testing.assert_close(out, expected)
-        edge_index = nearest_neighbours(x, 2).edge_index
         if name != 'KNNGCN':  # Other features, on the graph of the first.
-            plain = make(name).eval()
-            torch.testing.assert_close(model(other), plain(other, edge_index))
+            plain = make(name).eval()(other, nearest_neighbours(x, 2).edge_index)
+            torch.testing.assert_close(model(other), plain)
         assert torch.equal(copy.deepcopy(model)(x), expected)
+        # It goes with the model, but not with its state.
+        found = copy.deepcopy(model).double()(as_layout(features().double(), layout))
+        torch.testing.assert_close(found.float(), expected, rtol=1e-3, atol=1e-4)
+        assert '_cached_weight' not in model.state_dict()
         assert search.call_count == 1
-        few = as_layout(features()[:9], layout)
         # KNNLINKX has weights for each of the nodes as well.
         with pytest.raises(ValueError, match=r'12 (nodes of the cached|rows).*got 9'):
-            model(few)
+            model(as_layout(features()[:9], layout))
         model.reset_parameters()
         model(other)
         assert search.call_count == 2
@@ -248,19 +222,6 @@ def test_the_cached_graph(name, layout):
         plain(x)
         plain(x)
         assert search.call_count == 4
-
-
-@pytest.mark.parametrize('name', CACHING)
-@LAYOUTS
-def test_the_cached_graph_goes_with_the_model(name, layout):
-    x = features().double()
-    model = make(name, cached=True).double().eval()
-    expected = model(as_layout(x, layout))
-    assert '_cached_weight' not in model.state_dict()
-    found = model.float()(as_layout(x.float(), layout))
-    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
-    for key, value in model.to('meta').named_buffers():
-        assert value.device.type == 'meta', key
 
 
 @pytest.mark.parametrize('name', CACHING)
@@ -376,15 +337,6 @@ def test_pairs_work(name, training):
         call()
 
 
-@EACH
-def test_a_generator(name):
-    for call in calls(make(name)):
-        call(generator=None)
-        call(generator=torch.Generator().manual_seed(1))
-        with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
-            call(generator=3)
-
-
 TAKE_BATCH = [name for name in FACTORIES if serves(name, 'batch')]
 
 
@@ -433,6 +385,9 @@ def test_all_that_is_random_comes_from_the_generator(name, training):
         assert torch.equal(torch.get_rng_state(), state)
         return found
 
+    for call in calls(model):
+        with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
+            call(generator=3)
     first = results(1, global_seed=0)
     assert all(map(torch.equal, first, results(1, global_seed=5)))
     if training:

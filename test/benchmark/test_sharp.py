@@ -5,9 +5,8 @@ import pytest
 import sharp
 import sharp_agreement
 import sharp_table
-import torch
-from embeddings import NOISE, load, missing_reason, parse
-from sharp import Problem, main, make_similarity, measure, parse_args, predict
+from embeddings import load
+from sharp import Problem, main, make_similarity, measure
 from sharp_agreement import check
 from sharp_table import growth, markdown, shown, summarize
 
@@ -25,58 +24,6 @@ REQUEST = {
 def _memory(monkeypatch):
     """Measuring it changes how the process allocates from then on."""
     monkeypatch.setattr(sharp, 'peak_memory', lambda step, warm_up: 1.0)
-
-
-@pytest.mark.parametrize(
-    ('args', 'message'),
-    [
-        ('--repeats 0', "--repeats: must be a positive integer (got '0')"),
-        ('--workloads noise-10', "(got 'noise-10')"),
-        ('--workloads citeseer', "(got 'citeseer')"),
-        ('--workloads noise-1000@0.1', "(got 'noise-1000@0.1')"),
-        ('--limit 0', "'--limit' and '--scales' must be positive (got 0.0 and None)"),
-        ('--scales 1 -1', "'--limit' and '--scales' must be positive"),
-        ('--similarities bells', '--similarities'),
-    ],
-)
-def test_arguments(args, message, capsys):
-    with pytest.raises(SystemExit, match='2'):
-        parse_args(args.split())
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ('args', 'workload', 'scales'),
-    [
-        ('', 'noise-10000', [1, 3, 5, 10, 20, 40]),
-        ('', 'citeseer-raw', [1, 3, 5, 10, 20, 40]),
-        ('', 'clustered-300000', [1, 10, 40]),
-        ('--quick', 'noise-1000', [1, 10, 40]),
-        ('--quick --scales 7', 'clustered-1000000', [7]),
-    ],
-)
-def test_scales(args, workload, scales):
-    assert sharp.scales_of(workload, parse_args(args.split())) == scales
-
-
-def test_embeddings(monkeypatch):
-    monkeypatch.delenv('GSL_DATA', raising=False)
-    monkeypatch.setattr('workloads.ROOT', 'nowhere')
-    assert parse('citeseer-z') == ('citeseer', 0, 0.0)
-    assert parse('clustered-2000@0.1') == ('clustered', 2000, 0.1)
-    assert parse('clustered-2000') == ('clustered', 2000, NOISE)
-    assert parse('noise-2000')[:2] == ('noise', 2000)
-    assert 'no raw files' in missing_reason('citeseer-z')
-    assert missing_reason('noise-1000') is None
-    cosines = {}
-    for name in ('clustered-1000', 'noise-1000'):
-        x, is_learned = load(name, seed=0)
-        assert is_learned
-        torch.testing.assert_close(x.norm(dim=1), torch.ones(1000))
-        assert torch.equal(x, load(name, seed=0)[0])
-        cosines[name] = (x @ x.t()).topk(2, dim=1).values[:, 1].mean()
-    # Noise of norm 1/2 leaves 1 / 1.25 within a cluster; noise alone has no near one.
-    assert cosines['clustered-1000'] > 0.8 > 0.7 > cosines['noise-1000']
 
 
 def problem(scale, name='cosine'):
@@ -98,34 +45,6 @@ def test_a_step_reaches_all_that_learns():
     assert all(leaf.grad is None for leaf in leaves.values())
 
 
-def test_prediction_is_linear_in_the_targets(monkeypatch):
-    # A second a target, and five for the sources.
-    own = problem(10.0)
-    steps = {}
-
-    def step(method, task, count=None):
-        def run():
-            raise AssertionError
-
-        steps[run] = count
-        return lambda: steps.setdefault('last', count)
-
-    monkeypatch.setattr(own, 'step', step)
-    monkeypatch.setattr(sharp, 'PREDICTED_DRAWS', 5 * 1000 * 200)
-    times = iter([5.0 + 50, 5.0 + 50, 5.0 + 200, 5.0 + 200])
-    monkeypatch.setattr(sharp, 'seconds_of', lambda step: next(times))
-    seconds, search = predict(own, 'stream')
-    assert seconds == pytest.approx(1005)
-    assert search == 0
-    assert [count for key, count in steps.items() if key != 'last'] == [50, 200]
-
-
-def test_lists_are_predicted():
-    # Where scores are monotone and sharp, the race has a head.
-    assert predict(problem(40.0), 'race')[1] >= 0
-    assert 'head' in problem(40.0).plan('race').reason
-
-
 def test_agreement_sees_a_mistake(monkeypatch):
     x, similarity = load('clustered-1000', seed=0)[0], make_similarity('bell', 32)
     assert check(x, similarity, 10.0, seed=0)['agrees']
@@ -134,6 +53,7 @@ def test_agreement_sees_a_mistake(monkeypatch):
     assert not check(x, similarity, 10.0, seed=0)['agrees']
 
 
+@pytest.mark.slow
 def test_measure():
     rows = measure(REQUEST | {'scales': [1.0, 10.0], 'limit': 1e9})
     assert [row['scale'] for row in rows] == [1, 10]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# A command of `examples/paper` has the same name.
+# A command of `paper` has the same name.
 PATH = Path(__file__).resolve().parents[2] / 'benchmark' / 'tables.py'
 spec = importlib.util.spec_from_file_location('benchmark_tables', PATH)
 tables = importlib.util.module_from_spec(spec)
@@ -17,20 +17,6 @@ REQUEST = {'num_rows': 60, 'seed': 0, 'repeats': 1, 'threads': 1, 'epochs': 2}
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch):
     monkeypatch.setattr(tables, 'NUM_TEST', 20)
-
-
-@pytest.mark.parametrize(
-    ('args', 'message'),
-    [
-        ('--rows 0', "--rows: must be a positive integer (got '0')"),
-        ('--methods trees', '--methods'),
-        ('--epochs -1', "--epochs: must be a positive integer (got '-1')"),
-    ],
-)
-def test_arguments(args, message, capsys):
-    with pytest.raises(SystemExit, match='2'):
-        tables.parse_args(args.split())
-    assert message in capsys.readouterr().err
 
 
 def test_the_law(monkeypatch):
@@ -45,11 +31,6 @@ def test_the_law(monkeypatch):
         field = math.sqrt(2) * math.cos(a * east + b * north + phase)
         other = math.tanh(2 * x1) + x2 * x3 / 2 + (0.5 if x4 > 0 else 0)
         assert target == pytest.approx(field + other)
-
-
-def test_rows_differ_between_seeds():
-    assert (tables.make_table(50, 0)[0] == tables.make_table(50, 0)[0]).all()
-    assert (tables.make_table(50, 0)[0] != tables.make_table(50, 1)[0]).all()
 
 
 @pytest.mark.parametrize('method', tables.METHODS)
@@ -89,9 +70,3 @@ def test_the_table(tmp_path, monkeypatch, capsys):
     assert written['rows'] == [row, row]
     assert 'git_commit' in written
     assert '| 1,000 | LightGBM |' in capsys.readouterr().out
-
-
-def test_a_process_that_ends_early(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, 'ask', lambda function, request: (None, -9))
-    with pytest.raises(SystemExit, match='learned graph of 1000 rows ended with'):
-        tables.main(['--rows', '1000', '--out', str(tmp_path / 'tables.json')])

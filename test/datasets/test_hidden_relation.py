@@ -97,7 +97,7 @@ def test_a_bell_that_moves_finds_the_relation(seed):
         ({'delta': 'far'}, TypeError, "'delta' must be"),
         ({'delta': ()}, ValueError, r"'delta' must hold an angle \(got \(\)\)"),
         ({'width': -1.0}, ValueError, "'width' must be"),
-        ({'noise': -0.1}, ValueError, r"'noise' must not be negative \(got -0.1\)"),
+        ({'noise': -0.1}, ValueError, r"'noise' must be at least 0 \(got -0.1\)"),
         ({'seed': 0.5}, TypeError, "'seed' must be"),
     ],
 )

@@ -1,44 +1,75 @@
+"""Public data sets: where they are found, what is read, and what is refused."""
+
 import hashlib
+import json
+import math
 import pickle
 import re
+import shutil
+import sys
+import zlib
 from pathlib import Path
+from unittest.mock import Mock
+from urllib.error import URLError
 
 import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.io import read_npz
 from torch_geometric.transforms import NormalizeFeatures
 
-from torch_geometric_gsl.datasets import DATASETS, load_dataset, registry
-from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
+from torch_geometric_gsl.datasets import DATASETS, load_dataset, load_observed_edges
+from torch_geometric_gsl.datasets._raw_files import RAW_FILES
 from torch_geometric_gsl.datasets.registry import raw_folder
-from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
+
+sparse = pytest.importorskip('scipy.sparse')
+datasets = pytest.importorskip('sklearn.datasets')
+preprocessing = pytest.importorskip('sklearn.preprocessing')
 
 LINES = b'node_id\tfeature\tlabel\n0\t0,1,0\t1\n1\t7,1,0\t0\n2\t0,0,0\t1\n'
-EDGES = b'node_id\tnode_id\n0\t1\n2\t1\n'
+EDGES = b'node_id\tnode_id\n1\t0\n1\t1\n'
 FILE, EDGE_FILE = 'out1_node_feature_label.txt', 'out1_graph_edges.txt'
 FOLDER = 'chameleon/geom_gcn/raw'
+CACHE = '20news-bydate_py3.pkz'
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    monkeypatch.delenv('GSL_DATA', raising=False)
+    refuse = Mock(side_effect=URLError('no network in tests'))
+    monkeypatch.setattr(torch.hub, 'download_url_to_file', refuse)
+    monkeypatch.setattr('sklearn.datasets._twenty_newsgroups._fetch_remote', refuse)
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Chameleon with three nodes, no GSL_DATA, and no network."""
-    contents = {FILE: LINES, EDGE_FILE: EDGES}
-    digests = {k: (hashlib.sha256(v).hexdigest(),) for k, v in contents.items()}
-    raw = registry.RAW_FILES['Chameleon']._replace(digests=digests)
-    monkeypatch.setitem(registry.RAW_FILES, 'Chameleon', raw)
-    monkeypatch.delenv('GSL_DATA', raising=False)
+    """A function that changes the counts and the known bytes of a data set."""
 
-    def refuse(url, path):
-        raise OSError('no network in tests')
+    def change(name, counts, contents=None):
+        raw = RAW_FILES[name]._replace(counts=counts)
+        if contents is not None:
+            sums = {k: (hashlib.sha256(v).hexdigest(),) for k, v in contents.items()}
+            raw = raw._replace(digests=sums)
+        monkeypatch.setitem(RAW_FILES, name, raw)
 
-    monkeypatch.setattr(torch.hub, 'download_url_to_file', refuse)
+    return change
 
 
-def write(folder, content=LINES):
-    folder.mkdir(parents=True)
-    (folder / FILE).write_bytes(content)
-    (folder / EDGE_FILE).write_bytes(EDGES)
+@pytest.fixture
+def chameleon(small):
+    small('Chameleon', (3, 3, 2), {FILE: LINES, EDGE_FILE: EDGES})
+
+
+def write(folder, contents):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def write_chameleon(folder, lines=LINES):
+    return write(folder, {FILE: lines, EDGE_FILE: EDGES})
 
 
 def snapshot(folder):
@@ -46,39 +77,40 @@ def snapshot(folder):
     return {str(path): path.read_bytes() for path in paths}
 
 
+# The files themselves
+
+
 def test_documented_counts():
     doc = load_dataset.__doc__ or ''
     rows = re.findall(r'(\w+) +([\d,]+) +([\d,]+) +([\d,]+)\n', doc)
-    found = {name: [int(n.replace(',', '')) for n in counts] for name, *counts in rows}
+    found = {n: tuple(int(c.replace(',', '')) for c in counts) for n, *counts in rows}
     assert tuple(found) == DATASETS
-    for raw in registry.RAW_FILES.values():
+    for name, raw in RAW_FILES.items():
+        assert raw.counts == found[name]
         assert re.fullmatch(r'(https://[\w.-]+(/[\w.-]+)+)?', raw.url), raw
-    assert list(MiniImageNetFeatures._expected) == found['MiniImageNet']
-    assert list(TwentyNewsgroups._expected) == found['20News']
 
 
 @pytest.mark.parametrize(
-    ('name', 'num_words', 'is_sparse'),
+    ('name', 'num_words', 'num_pairs'),
     [
-        ('CiteSeer', 105_165, True),
-        ('PubMed', 988_031, False),
-        ('Chameleon', 29_157, True),
-        ('Squirrel', 93_477, True),
-        ('CS', 1_092_079, True),
-        ('Physics', 1_137_311, True),
+        ('CiteSeer', 105_165, 4552),
+        ('PubMed', 988_031, 44324),
+        ('Chameleon', 29_157, 31371),
+        ('Squirrel', 93_477, 198353),
+        ('CS', 1_092_079, None),
+        ('Physics', 1_137_311, None),
     ],
 )
-def test_words(gsl_data, monkeypatch, tmp_path, name, num_words, is_sparse):
-    folder = registry.RAW_FILES[name].folder
+def test_real_words(gsl_data, monkeypatch, tmp_path, name, num_words, num_pairs):
+    folder = RAW_FILES[name].folder
     source = gsl_data(folder)
     monkeypatch.setenv('GSL_DATA', str(source.parents[folder.count('/')]))
     data = load_dataset(name, str(tmp_path))
     assert sorted(data.keys()) == ['x', 'y']
     assert data.validate()
     assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
-    assert data.y.unique().tolist() == list(range(int(data.y.max()) + 1))
-    counts = ' +'.join(f'{n:,}' for n in (*data.x.shape, int(data.y.max()) + 1))
-    assert re.search(f'{name} +{counts}\n', load_dataset.__doc__)
+    assert data.y.unique().tolist() == list(range(RAW_FILES[name].counts[2]))
+    is_sparse = name != 'PubMed'
     assert (data.x.layout == torch.sparse_csr) == is_sparse
     x = data.x.to_sparse_coo() if is_sparse else data.x.to_sparse()
     x = x.coalesce()
@@ -86,14 +118,55 @@ def test_words(gsl_data, monkeypatch, tmp_path, name, num_words, is_sparse):
     assert x.values().numel() == num_words
     total = torch.zeros(x.size(0)).index_add_(0, x.indices()[0], x.values())
     assert float(total.max()) < 1 + 1e-5
+    if num_pairs is not None:
+        nodes = data.num_nodes
+        source, target = found = load_observed_edges(name, nodes, str(tmp_path))
+        assert found.shape == (2, 2 * num_pairs)
+        assert not (source == target).any()
+        code = source * nodes + target
+        assert (code.diff() > 0).all()  # Each once, sorted.
+        assert torch.equal((target * nodes + source).sort().values, code)
     assert not list(tmp_path.iterdir())  # Nothing is written, the source is no root.
 
 
-@pytest.mark.usefixtures('small')
+def test_real_posts(gsl_data, tmp_path):
+    write(tmp_path / '20News' / 'raw', {})
+    source = gsl_data(f'20News/{CACHE}')
+    shutil.copyfile(source, tmp_path / '20News' / 'raw' / CACHE)
+    data = load_dataset('20News', tmp_path)
+    assert (data.x.shape, data.x.dtype) == ((9607, 236), torch.float32)
+    assert (len(data.feature_names), len(data.class_names)) == (236, 10)
+    # The numbers of posts that the newsgroups are known to have.
+    sizes = [799, 982, 975, 990, 999, 991, 984, 990, 987, 910]
+    assert data.y.bincount().tolist() == sizes
+    # TF-IDF rows have unit norm, unless none of the words occurs.
+    norm = data.x.norm(dim=1)
+    assert torch.allclose(norm[norm > 0], torch.ones(()))
+    assert int((norm == 0).sum()) < 100
+
+
+@pytest.mark.parametrize('name', ['digits', 'wine', 'breast_cancer'])
+def test_tables_of_scikit_learn(tmp_path, name):
+    data, table = load_dataset(name, tmp_path), getattr(datasets, f'load_{name}')()
+    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
+    assert data.class_names == [str(label) for label in table.target_names]
+    assert data.y.tolist() == table.target.tolist()
+    # scikit-learn also maps constant columns to zero.
+    expected = preprocessing.StandardScaler().fit_transform(table.data)
+    np.testing.assert_allclose(data.x.numpy(), expected, rtol=1e-5, atol=1e-6)
+    original = load_dataset(name, tmp_path, standardize=False)
+    np.testing.assert_array_equal(original.x, table.data.astype(np.float32))
+    assert not list(tmp_path.iterdir())
+
+
+# Folders
+
+
+@pytest.mark.usefixtures('chameleon')
 @pytest.mark.parametrize('place', [FOLDER, 'chameleon/geom_gcn'])
 def test_files_of_the_environment_come_first(tmp_path, monkeypatch, place):
-    write(tmp_path / 'root' / FOLDER, b'damaged')
-    write(tmp_path / 'own' / place)
+    write_chameleon(tmp_path / 'root' / FOLDER, b'damaged')
+    write_chameleon(tmp_path / 'own' / place)
     monkeypatch.setenv('GSL_DATA', str(tmp_path / 'own'))
     before = snapshot(tmp_path)
     data = load_dataset('Chameleon', str(tmp_path / 'root'))
@@ -101,38 +174,35 @@ def test_files_of_the_environment_come_first(tmp_path, monkeypatch, place):
     assert data.x.tolist() == [[0, 1, 0], [7 / 8, 1 / 8, 0], [0, 0, 0]]
     assert data.y.tolist() == [1, 0, 1]
     assert raw_folder('Chameleon') == tmp_path / 'own' / place
+    edges = load_observed_edges('Chameleon', 3, str(tmp_path / 'root'))
+    assert edges.tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(ValueError, match=r"'num_nodes' must be 3 .* \(got 9\)"):
+        load_observed_edges('Chameleon', 9)
     assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize(('count', 'is_sparse'), [(9, True), (10, False)])
-def test_rows_of_words(count, is_sparse):
-    # Sums below and above 1.
-    x = torch.zeros(10, 10)
-    x.view(-1)[torch.arange(count) * 7] = torch.arange(1, count + 1) / 5
-    out = registry._normalize(x.to_sparse())
-    assert (out.layout == torch.sparse_csr) == is_sparse
-    expected = NormalizeFeatures()(Data(x=x.clone())).x
-    assert 0 < float(expected.sum(dim=1)[0]) < 1
-    torch.testing.assert_close(out.to_dense(), expected)
-
-
-@pytest.mark.usefixtures('small')
+@pytest.mark.usefixtures('chameleon')
 def test_the_home_folder_is_known_by_its_sign(tmp_path, monkeypatch):
-    write(tmp_path / FOLDER)
+    write_chameleon(tmp_path / FOLDER)
     (tmp_path / 'my.csv').write_text('a,y\n1,0\n2,1\n')
     monkeypatch.setenv('HOME', str(tmp_path))
     assert load_dataset('Chameleon', '~').num_nodes == 3
     assert load_dataset('~/my.csv', label='y').num_nodes == 2
 
 
-def test_an_incomplete_folder_is_passed_over(tmp_path, monkeypatch):
+def test_folders_that_do_not_serve(tmp_path, monkeypatch):
+    write(tmp_path / 'CiteSeer' / 'raw', {'ind.citeseer.allx': b''})
     monkeypatch.setenv('GSL_DATA', str(tmp_path))
-    (tmp_path / 'CiteSeer' / 'raw').mkdir(parents=True)
-    (tmp_path / 'CiteSeer' / 'raw' / 'ind.citeseer.allx').touch()
     assert raw_folder('CiteSeer', str(tmp_path / 'root')) is None
+    with pytest.raises(ValueError, match=r"'name' must be one of \['CiteSeer'"):
+        raw_folder('wine')
+    monkeypatch.setenv('GSL_DATA', '/no/such/folder')
+    text = r"'GSL_DATA' must name a folder \(got '/no/such/folder'\)"
+    with pytest.raises(ValueError, match=text):
+        load_dataset('CiteSeer')
 
 
-@pytest.mark.usefixtures('small')
+@pytest.mark.usefixtures('chameleon')
 def test_download(tmp_path, monkeypatch):
     urls = []
 
@@ -151,32 +221,310 @@ def test_download(tmp_path, monkeypatch):
     assert names == [EDGE_FILE, FILE]
 
 
-@pytest.mark.usefixtures('small')
-def test_download_fails(tmp_path):
-    text = rf"'.*{FILE}' could not be downloaded from https.* \(no network in tests\)"
+@pytest.mark.parametrize(
+    ('name', 'file', 'source'),
+    [('Chameleon', FILE, f'https.*{FILE}'), ('20News', CACHE, 'scikit-learn')],
+)
+def test_download_fails(tmp_path, name, file, source):
+    text = rf"'.*{file}' could not be downloaded from {source} \(.*no network in tests"
     with pytest.raises(OSError, match=text) as caught:
-        load_dataset('Chameleon', str(tmp_path))
+        load_dataset(name, str(tmp_path))
     assert "let 'GSL_DATA' name a folder that has it" in str(caught.value)
     assert not snapshot(tmp_path)
 
 
-def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):
-    monkeypatch.setattr(MiniImageNetFeatures, '_expected', (6, 3, 2))
-    parts = {f'x_{part}': np.ones((2, 3)) for part in ('train', 'val', 'test')}
-    parts |= {f'y_{part}': np.array([0, 1]) for part in ('train', 'val', 'test')}
-    own = tmp_path / 'own' / 'MiniImageNet' / 'raw'
-    own.mkdir(parents=True)
-    (own / 'mini_imagenet.pkl').write_bytes(pickle.dumps(parts))
+# Bytes
+
+
+def write_planetoid(folder):
+    """Files like those of CiteSeer: two test nodes are missing, one row is empty."""
+    rng = np.random.default_rng(0)
+    dense = (rng.random((604, 5)) < 0.5).astype(np.float32)
+    dense[2] = 0
+    labels = np.eye(3, dtype=np.int32)[rng.integers(3, size=604)]
+    values = {
+        'x': sparse.csr_matrix(dense[:3]),
+        'allx': sparse.csr_matrix(dense[:600]),
+        'tx': sparse.csr_matrix(dense[600:]),
+        'y': labels[:3],
+        'ally': labels[:600],
+        'ty': labels[600:],
+        'graph': {0: [1, 1, 0], 1: [2], 605: [603]},
+    }
+    pickles = {f'ind.citeseer.{k}': pickle.dumps(v, 2) for k, v in values.items()}
+    write(folder, {**pickles, 'ind.citeseer.test.index': b'603\n600\n605\n601\n'})
+    return dense, labels.argmax(axis=1)
+
+
+def test_test_rows_are_put_where_the_index_tells(tmp_path, small):
+    small('CiteSeer', (606, 5, 3))
+    dense, labels = write_planetoid(tmp_path / 'CiteSeer' / 'raw')
+    data = load_dataset('CiteSeer', str(tmp_path), allow_pickle=True)
+    x, y = np.zeros((606, 5), dtype=np.float32), np.zeros(606, dtype=np.int64)
+    # Nodes of no file have no words, and class 0.
+    nodes = [*range(600), 603, 600, 605, 601]
+    x[nodes], y[nodes] = dense, labels
+    expected = x / x.sum(axis=1, keepdims=True).clip(1)
+    torch.testing.assert_close(data.x, torch.from_numpy(expected))
+    assert data.y.tolist() == y.tolist()
+    edges = load_observed_edges('CiteSeer', 606, str(tmp_path), allow_pickle=True)
+    assert edges.tolist() == [[0, 1, 1, 2, 603, 605], [1, 0, 2, 1, 605, 603]]
+
+
+@pytest.mark.parametrize(
+    'load', [load_dataset, lambda *args: load_observed_edges(args[0], 606, args[1])]
+)
+def test_unknown_bytes_are_refused(tmp_path, load, harm):
+    folder = tmp_path / 'CiteSeer' / 'raw'
+    write_planetoid(folder)
+    path = folder / 'ind.citeseer.x'
+    path.write_bytes(pickle.dumps(harm))
+    (known,) = RAW_FILES['CiteSeer'].digests['ind.citeseer.x']
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    text = f"'{path}' must have a known digest, {known} (got {found}): it is damaged"
+    with pytest.raises(OSError, match=re.escape(text)):
+        load('CiteSeer', str(tmp_path))
+    assert not harm.marker.exists()
+    with pytest.raises(OSError, match=re.escape(f"'{folder}' is damaged (")):
+        load_dataset('CiteSeer', str(tmp_path), allow_pickle=True)
+    assert harm.marker.exists()
+
+
+def test_a_digest_of_git_serves(tmp_path, small, monkeypatch):
+    small('Chameleon', (3, 3, 2), {FILE: LINES, EDGE_FILE: EDGES})
+    folder = write_chameleon(tmp_path / FOLDER)
+    raw = RAW_FILES['Chameleon']
+    blob = '249221a32c8b306bb5e5d07c09db0a38003ae8c0'  # What `git hash-object` tells.
+    monkeypatch.setitem(
+        RAW_FILES,
+        'Chameleon',
+        raw._replace(digests={**raw.digests, EDGE_FILE: ('0', blob)}),
+    )
+    assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
+    (folder / EDGE_FILE).write_bytes(EDGES + b'2\t1\n')
+    with pytest.raises(OSError, match=rf"'{folder / EDGE_FILE}' must .*0 or {blob}"):
+        load_dataset('Chameleon', str(tmp_path))
+
+
+def test_digits_of_chameleon(tmp_path, small):
+    lines = LINES.replace(b'7,', b'x,')
+    small('Chameleon', (3, 3, 2), {FILE: lines, EDGE_FILE: EDGES})
+    folder = write_chameleon(tmp_path / FOLDER, lines)
+    text = rf"'{folder}' is damaged \(features must be digits\)"
+    with pytest.raises(OSError, match=text):
+        load_dataset('Chameleon', str(tmp_path))
+
+
+@pytest.mark.parametrize(('width', 'is_sparse'), [(5, False), (60, True)])
+def test_coauthor_reads_what_pyg_reads(tmp_path, small, width, is_sparse):
+    rng = np.random.default_rng(0)
+    # A part that is not needed may hold objects, which are not unpickled.
+    arrays = {'labels': np.arange(6) % 3, 'names': np.array([{}])}
+    for kind, size in (('attr', 5), ('adj', 6)):
+        matrix = sparse.csr_matrix(rng.integers(1, 3, size=(6, size)))
+        matrix.data[::4] = 0  # Stored, yet no occurrence.
+        matrix.resize(6, width if kind == 'attr' else 6)
+        for part in ('data', 'indices', 'indptr', 'shape'):
+            arrays[f'{kind}_{part}'] = getattr(matrix, part)
+    folder = write(tmp_path / 'CS' / 'raw', {})
+    np.savez_compressed(folder / 'ms_academic_cs.npz', **arrays)
+    small('CS', (6, width, 3), snapshot_of(folder))
+    found = load_dataset('CS', str(tmp_path))
+    expected = read_npz(str(folder / 'ms_academic_cs.npz'))
+    x = NormalizeFeatures()(Data(x=expected.x)).x
+    assert (found.x.layout == torch.sparse_csr) == is_sparse
+    torch.testing.assert_close(found.x.to_dense() if is_sparse else found.x, x)
+    assert torch.equal(found.y, expected.y)
+
+
+def snapshot_of(folder):
+    return {Path(path).name: content for path, content in snapshot(folder).items()}
+
+
+# 20News
+
+GROUPS = [
+    *('alt.atheism', 'comp.sys.ibm.pc.hardware', 'misc.forsale', 'rec.autos'),
+    *('rec.sport.hockey', 'sci.crypt', 'sci.electronics', 'sci.med', 'sci.space'),
+    'talk.politics.guns',
+]
+
+
+def posts():
+    """Two posts in each of the ten groups, and two in one that is left out."""
+    groups = [*GROUPS, 'zzz.other']
+    texts = [f'the common {group.replace(".", "")}' for group in groups]
+    part = {'data': texts, 'target': np.arange(11), 'target_names': groups}
+    part = pytest.importorskip('sklearn.utils').Bunch(
+        **part, filenames=np.array(groups)
+    )
+    return {'train': part, 'test': part}
+
+
+def pack(content):
+    return zlib.compress(pickle.dumps(content))
+
+
+def write_news(root, content):
+    return write(root / '20News' / 'raw', {CACHE: content})
+
+
+def fake_download(monkeypatch):
+    real = datasets.fetch_20newsgroups
+
+    def fake(data_home, download_if_missing, **kwargs):
+        # Nothing is there that scikit-learn could unpickle.
+        assert list(Path(data_home).iterdir()) == []
+        assert download_if_missing
+        (Path(data_home) / CACHE).write_bytes(pack(posts()))
+        return real(data_home=data_home, download_if_missing=False, **kwargs)
+
+    monkeypatch.setattr(datasets, 'fetch_20newsgroups', fake)
+
+
+def test_small_posts(tmp_path, small):
+    write_news(tmp_path, pack(posts()))
+    with pytest.raises(ValueError, match=r"20News/raw' must give 9607 .*\(got 20"):
+        load_dataset('20News', tmp_path, allow_pickle=True)
+    small('20News', (20, 11, 10))
+    data = load_dataset('20News', tmp_path, allow_pickle=True)
+    assert data.y.bincount().tolist() == [2] * 10
+    assert data.class_names == sorted(GROUPS)
+    # By hand: "the" is a stop word, "common" is in 20 of 20 posts, a name in 2.
+    common, name = 1.0, math.log(20 / 2) + 1
+    norm = math.hypot(common, name)
+    words = sorted(['common'] + [group.replace('.', '') for group in GROUPS])
+    assert data.feature_names == words
+    expected = torch.zeros(20, 11)
+    expected[:, words.index('common')] = common / norm
+    for row, label in enumerate(data.y.tolist()):
+        expected[row, words.index(GROUPS[label].replace('.', ''))] = name / norm
+    assert torch.allclose(data.x, expected)
+
+
+def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
+    small('20News', (20, 11, 10))
+    fake_download(monkeypatch)
+    assert raw_folder('20News', tmp_path) is None
+    x = load_dataset('20News', tmp_path).x
+    monkeypatch.delattr(datasets, 'fetch_20newsgroups')
+    # Nothing is to be trusted, nor downloaded again.
+    folder = tmp_path / '20News' / 'raw'
+    assert [item.name for item in folder.iterdir()] == ['posts.json']
+    monkeypatch.setenv('GSL_DATA', str(tmp_path))
+    assert raw_folder('20News', 'root') == folder
+    assert torch.equal(load_dataset('20News', 'root').x, x)
+    content = (folder / 'posts.json').read_bytes()
+    for damage in (b'', content[: len(content) // 2], json.dumps([[1], [0]]).encode()):
+        (folder / 'posts.json').write_bytes(damage)
+        with pytest.raises(OSError, match=rf"'{folder}' is damaged \(.*\): delete it"):
+            load_dataset('20News', 'root')
+
+
+def test_a_damaged_or_unknown_cache(tmp_path, harm):
+    folder = write_news(tmp_path, pack(posts())[:-1])
+    with pytest.raises(OSError, match=rf"'{folder}' is damaged \(20Newsgroups"):
+        load_dataset('20News', tmp_path, allow_pickle=True)
+    write_news(tmp_path, pack({'train': posts()['train']}))
+    with pytest.raises(OSError, match=rf"'{folder}' is damaged \('test'\)"):
+        load_dataset('20News', tmp_path, allow_pickle=True)
+    write_news(tmp_path, pack(posts() | {'harm': harm}))
+    text = rf"'{folder / CACHE}' must have a known digest, \w+ \(got"
+    with pytest.raises(OSError, match=text):
+        load_dataset('20News', tmp_path)
+    assert not harm.marker.exists()
+
+
+# MiniImageNet
+
+
+def write_mini(root, **changes):
+    rng = np.random.default_rng(0)
+    content = {}
+    for part, size in {'train': 6, 'val': 4, 'test': 2}.items():
+        content[f'x_{part}'] = torch.from_numpy(rng.standard_normal((size, 4))).float()
+        # Any numbers are labels, and are counted in their order.
+        content[f'y_{part}'] = np.array([64, 80, 99])[np.arange(size) % 3]
+    content |= changes
+    folder = root / 'MiniImageNet' / 'raw'
+    write(folder, {'mini_imagenet.pkl': pickle.dumps(content)})
+    return folder, content
+
+
+def test_a_pickle_is_read_once(tmp_path, monkeypatch, small):
+    small('MiniImageNet', (12, 4, 3))
+    folder, content = write_mini(tmp_path / 'own')
     monkeypatch.setenv('GSL_DATA', str(tmp_path / 'own'))
-    before = snapshot(tmp_path / 'own')
-    with pytest.raises(OSError, match=r"mini_imagenet.pkl' must have a known digest"):
-        load_dataset('MiniImageNet', str(tmp_path / 'root'))
-    data = load_dataset('MiniImageNet', str(tmp_path / 'root'), allow_pickle=True)
-    assert data.x.shape == (6, 3)
-    assert 'class_names' not in data
-    # What has been processed is no pickle, and needs no permission.
-    assert load_dataset('MiniImageNet', str(tmp_path / 'root')).num_nodes == 6
+    before, root = snapshot(tmp_path / 'own'), tmp_path / 'root'
+    text = rf"'{folder}/mini_imagenet.pkl' must have a known digest, but none is \(got"
+    with pytest.raises(OSError, match=text):
+        load_dataset('MiniImageNet', root)
+    data = load_dataset('MiniImageNet', root, allow_pickle=True)
+    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
+    x = torch.cat([content['x_train'], content['x_val'], content['x_test']])
+    assert torch.equal(data.x, x)
+    assert data.y.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 1]
+    # The arrays are no pickle, and need no permission.
+    again = load_dataset('MiniImageNet', root)
+    assert torch.equal(again.x, x)
+    assert torch.equal(again.y, data.y)
     assert snapshot(tmp_path / 'own') == before
+    path = root / 'MiniImageNet' / 'raw' / 'features.npz'
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(OSError, match=rf"'{path.parent}' is damaged \("):
+        load_dataset('MiniImageNet', root)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'error', 'text'),
+    [
+        ({'x_train': torch.zeros(6, 5)}, OSError, r'is damaged \(.*dimension'),
+        ({'x_val': torch.zeros(3, 4)}, OSError, r'each row must have one integer'),
+        ({'y_train': np.zeros(6)}, OSError, r'each row must have one integer'),
+        ({'x_test': np.array([[np.nan] * 4] * 2)}, OSError, r'must be finite'),
+        (
+            {'y_test': np.array([3, 4])},
+            ValueError,
+            r'must give 12 nodes, 4 features and 3 .* \(got 12 .* and 5 classes\)',
+        ),
+        ({'y_test': None}, OSError, 'is damaged'),
+    ],
+)
+def test_the_content_of_a_pickle_is_checked(tmp_path, small, changes, error, text):
+    small('MiniImageNet', (12, 4, 3))
+    folder, _ = write_mini(tmp_path, **changes)
+    with pytest.raises(error, match=text) as caught:
+        load_dataset('MiniImageNet', tmp_path, allow_pickle=True)
+    assert str(folder) in str(caught.value)
+    assert [path.name for path in folder.iterdir()] == ['mini_imagenet.pkl']
+
+
+def test_a_missing_pickle(tmp_path):
+    text = r"'.*raw/mini_imagenet.pkl' is missing and .* qitianwu/NodeFormer links"
+    with pytest.raises(FileNotFoundError, match=text.replace(' qi', '.*qi')):
+        load_dataset('MiniImageNet', tmp_path)
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ('name', 'module', 'missing'),
+    [
+        ('CiteSeer', 'scipy.sparse._csr', 'scipy'),
+        ('20News', 'sklearn.datasets', 'sklearn'),
+        ('20News', 'sklearn.feature_extraction.text', 'sklearn'),
+        ('wine', 'sklearn.datasets', 'sklearn'),
+    ],
+)
+def test_libraries_are_optional(tmp_path, monkeypatch, name, module, missing):
+    write_planetoid(tmp_path / 'CiteSeer' / 'raw')
+    if 'text' in module:
+        write_news(tmp_path, pack(posts()))
+    monkeypatch.setitem(sys.modules, module, None)
+    options = {} if name == 'wine' else {'allow_pickle': True}
+    with pytest.raises(ImportError, match=rf"^'{name}' needs {missing}.*not installed"):
+        load_dataset(name, tmp_path, **options)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +535,9 @@ def test_a_table_reads_its_raw_file_where_it_lies(tmp_path, monkeypatch):
         ([3], {}, TypeError, r"'name' must be a str or a Path \(got int\)"),
         (['wine', None], {}, TypeError, r"'root' must be a str or a Path \(got None"),
         ([Path('wine')], {'label': 'y'}, ValueError, "'label' has no meaning for 'win"),
+        (['wine'], {'task': 'regression'}, ValueError, "'task' has no meaning for 'w"),
+        (['wine'], {'standardize': 'no'}, TypeError, "'standardize' must be a bool"),
         (['CS'], {'standardize': True}, ValueError, r"'standardize' has no meaning"),
-        (['a.csv'], {'allow_pickle': True}, ValueError, "no meaning for 'a.csv'"),
         (['wine'], {'allow_pickle': True}, ValueError, "'allow_pickle' has no meaning"),
         (['CS'], {'allow_pickle': 'any'}, TypeError, "'allow_pickle' must be a bool"),
     ],
@@ -198,10 +547,8 @@ def test_arguments_are_checked(args, options, error, text):
         load_dataset(*args, **options)
 
 
-def test_the_folder_of_the_environment_is_checked(monkeypatch):
-    monkeypatch.setenv('GSL_DATA', '/no/such/folder')
-    text = r"'GSL_DATA' must name a folder \(got '/no/such/folder'\)"
-    with pytest.raises(ValueError, match=text):
-        load_dataset('CiteSeer')
-    with pytest.raises(ValueError, match=r"'name' must be one of \['CiteSeer', .*wine"):
-        raw_folder('wine')
+def test_arguments_of_observed_edges():
+    with pytest.raises(ValueError, match="'name' must be one of"):
+        load_observed_edges('CS', 3)
+    with pytest.raises(ValueError, match="'num_nodes' must be at least 1"):
+        load_observed_edges('CiteSeer', 0)

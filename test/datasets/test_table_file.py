@@ -1,15 +1,26 @@
 """Tables of every kind of file: they are read and refused alike."""
 
+import zipfile
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch_geometric.data import Data
+from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets.table_file import standardize_columns
 
 KINDS = pytest.mark.parametrize('kind', ['csv', 'npz', 'pt'])
 LARGE = 'finite features .got {} that are not, or are too large for float32, the first'
+
+
+def write(folder, text, name='my.csv'):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
 
 
 def save(folder, kind, x, y):
@@ -18,13 +29,120 @@ def save(folder, kind, x, y):
     if kind == 'csv':
         names = [f'x{i}' for i in range(x.shape[1])]
         rows = [[*names, 'y'], *([*a, b] for a, b in zip(x, y, strict=True))]
-        path.write_text('\n'.join(','.join(map(str, row)) for row in rows))
-        return path, 'y'
+        return write(folder, '\n'.join(','.join(map(str, row)) for row in rows)), 'y'
     if kind == 'npz':
         np.savez_compressed(path, x=x, y=y)
     else:
         torch.save(Data(x=torch.from_numpy(x), y=torch.from_numpy(y)), path)
     return path, None
+
+
+def save_pt(folder, **content):
+    torch.save(Data(**content), folder / 'my.pt')
+    return folder / 'my.pt'
+
+
+# What is read
+
+
+def test_csv(tmp_path):
+    text = 'width,species,length\n1,b,0.5\n2, a,-3\n4,b,1e2\n4,b,1e2\n'
+    path = write(tmp_path, text)
+    data = load_dataset(path, label='species', standardize=False)
+    assert data.x.tolist() == [[1, 0.5], [2, -3], [4, 100], [4, 100]]
+    assert (data.y.tolist(), data.class_names) == ([1, 0, 1, 1], ['a', 'b'])
+    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
+    # Nothing is written beside the file, and the file stays as it is.
+    assert [item.name for item in tmp_path.iterdir()] == ['my.csv']
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        '\ufeffy,a\n0,1\n1,2\n',  # As a spreadsheet program writes it.
+        'a,y\r\n1,0\r\n2,1\r\n',
+        '"a","y"\n"1","0"\n"2","1"\n',
+        'a,y\n\n1,0\n\n2,1\n\n',
+        ' a , y \n 1 , 0 \n 2 , 1',
+    ],
+)
+def test_dialects_of_csv(tmp_path, text):
+    data = load_dataset(write(tmp_path, text, 'my.CSV'), label='y', standardize=False)
+    assert (data.x.tolist(), data.y.tolist()) == ([[1], [2]], [0, 1])
+
+
+def test_npz(tmp_path):
+    path, x = tmp_path / 'my.npz', np.array([[1.0, 2], [3, 4], [3, 4]])
+    np.savez(path, x=x, y=np.array([7, 5, 7]), z=np.array([{}]))
+    data = load_dataset(path)
+    assert (data.x.tolist(), data.x.dtype) == (x.tolist(), torch.float32)
+    assert (data.y.tolist(), data.class_names) == ([1, 0, 1], ['5', '7'])
+    np.savez(path, x=np.asfortranarray(x).astype('>f4'), y=np.array([7, 5, 7]))
+    assert load_dataset(path).x.tolist() == x.tolist()
+    # The array of features has any name where there is but one.
+    np.savez_compressed(path, features=x.astype(int), kind=np.array(['u', 'v', 'u']))
+    data = load_dataset(path, label='kind')
+    assert data.x.tolist() == x.tolist()
+    assert (data.y.tolist(), data.class_names) == ([0, 1, 0], ['u', 'v'])
+
+
+def test_pt(tmp_path):
+    x = torch.tensor([[1.0, 0], [0, 3], [0, 0]], dtype=torch.float64)
+    y = torch.tensor([0, 2, 0], dtype=torch.int32)
+    edges = torch.tensor([[0, 1], [1, 2]])
+    path = save_pt(tmp_path, x=x, y=y, edge_index=edges, class_names=['a', 'b', 'c'])
+    out = load_dataset(path)
+    assert sorted(out.keys()) == ['class_names', 'x', 'y']
+    assert torch.equal(out.x, x.float())
+    assert (out.y.tolist(), out.y.dtype) == ([0, 2, 0], torch.int64)
+    # Nothing more is allowed than before, and PyG's own part still is.
+    allowed = torch.serialization.get_safe_globals()
+    assert Data in allowed
+    assert GlobalStorage not in allowed
+
+    out = load_dataset(save_pt(tmp_path, x=x.to_sparse_csr(), y=y))
+    assert out.x.layout == torch.sparse_csr
+    assert torch.equal(out.x.to_dense(), x.float())
+    with pytest.raises(ValueError, match=r"'standardize' must be False .* are sparse"):
+        load_dataset(path, standardize=True)
+
+
+def bits(*nodes):
+    return torch.isin(torch.arange(4), torch.tensor(nodes))
+
+
+SPLIT = {'train_mask': bits(0), 'val_mask': bits(1), 'test_mask': bits(3)}
+BASE = {'x': torch.ones(4, 2), 'y': torch.arange(4) % 2}
+
+
+def test_a_split_of_the_file_is_kept(tmp_path):
+    out = load_dataset(save_pt(tmp_path, **BASE, **SPLIT))
+    for name, mask in SPLIT.items():  # Node 2 is in none of them.
+        assert torch.equal(out[name], mask)
+
+
+@pytest.mark.parametrize(
+    ('labels', 'class_names', 'y'),
+    [
+        ([0, 1, 2, 1], ['a', 'b', 'c'], [0, 1, 2, 1]),
+        # One name for each class, in their order.
+        ([1, 2, 3, 2], ['a', 'b', 'c'], [0, 1, 2, 1]),
+        ([0, 7, 0, 7], ('a', 'b'), [0, 1, 0, 1]),
+        # One name for each number, of which one has no row.
+        ([0, 2, 0, 2], ['a', 'b', 'c'], [0, 2, 0, 2]),
+        ([1, 2, 3, 2], ['none', 'a', 'b', 'c'], [1, 2, 3, 2]),
+    ],
+)
+def test_class_names_of_pt(tmp_path, labels, class_names, y):
+    content = {'y': torch.tensor(labels), 'class_names': class_names}
+    data = load_dataset(save_pt(tmp_path, x=torch.ones(4, 2), **content))
+    assert (data.y.tolist(), data.class_names) == (y, list(class_names))
+
+
+# Labels
+
+MANY = 2**53  # The next number is none in double precision.
 
 
 @KINDS
@@ -33,141 +151,68 @@ def save(folder, kind, x, y):
     [
         ([0, 1, 100_000, 1], [0, 1, 2, 1]),
         ([10, 2, 10, 2], [1, 0, 1, 0]),
-        ([2, 0, 1, 1], [2, 0, 1, 1]),
         ([2**62, 0, 3, 3], [2, 0, 1, 1]),
     ],
 )
 def test_classes_are_counted(tmp_path, kind, labels, y):
     path, label = save(tmp_path, kind, np.ones((4, 1)), labels)
     data = load_dataset(path, label=label)
-    assert data.y.tolist() == y
-    assert data.y.dtype == torch.int64
+    assert (data.y.tolist(), data.y.dtype) == (y, torch.int64)
     assert data.class_names == [str(label) for label in sorted(set(labels))]
 
 
-@KINDS
-def test_files_that_cannot_be_opened(tmp_path, kind):
-    path, label = tmp_path / f'my.{kind}', 'y' if kind == 'csv' else None
-    with pytest.raises(FileNotFoundError, match=path.name):
-        load_dataset(path, label=label)
-    path.mkdir()
-    with pytest.raises(OSError, match=path.name):
-        load_dataset(path, label=label)
-
-
-@pytest.mark.parametrize('kind', ['npz', 'pt'])
-def test_truncated_files(tmp_path, kind):
-    path, _ = save(tmp_path, kind, np.ones((3, 2)), [0, 1, 0])
-    content = path.read_bytes()
-    for kept in (0, 1, len(content) // 2, len(content) - 1):
-        path.write_bytes(content[:kept])
-        with pytest.raises(ValueError, match=rf"^'{path}' must hold "):
-            load_dataset(path)
-
-
-def test_nothing_is_executed(tmp_path, harm):
-    path = tmp_path / 'my.pt'
-    for content in (harm, Data(x=torch.ones(2, 1), harm=harm)):
-        torch.save(content, path)
-        text = rf"'{path}' must .* \(it asks for posix.mkdir\)"
-        with pytest.raises(ValueError, match=text):
-            load_dataset(path)
-    np.savez(tmp_path / 'my.npz', x=np.array([[harm]]), y=np.array([0]))
-    np.save(tmp_path / 'whole.npy', np.array([[harm]]))
-    (tmp_path / 'whole.npy').rename(tmp_path / 'whole.npz')
-    for name in ('my.npz', 'whole.npz'):
-        text = f"{name}' must hold arrays of numbers"
-        with pytest.raises(ValueError, match=text) as found:
-            load_dataset(tmp_path / name)
-        assert 'trust' not in str(found.value)
-    assert not harm.marker.exists()
-
-
-@KINDS
 @pytest.mark.parametrize(
-    'values',
+    ('labels', 'y', 'class_names'),
     [
-        [1e300, 1.0, 2.0],  # Its squares overflow.
-        [1.7e308, 1.7e308, -5.0],  # Its sum does, too.
-        [1e300, -1e300, 1e200],
-        [1e-200, 3e-200, 2e-200],
+        (['1.0', '-1', '1'], [1, 0, 1], ['-1', '1']),
+        (['10', '2', 'x'], [0, 1, 2], ['10', '2', 'x']),
+        (['1_0', '2', '10'], [1, 2, 0], ['10', '1_0', '2']),
+        ([f'{MANY + 1}.0', str(MANY), '0'], [2, 1, 0], ['0', str(MANY), str(MANY + 1)]),
+        (['01', '1', '1.0'], [0, 1, 2], ['01', '1', '1.0']),  # Codes are names.
+        (['-01', '0', '-1'], [0, 2, 1], ['-01', '-1', '0']),
+        (['0e9', '0.0', '1'], [0, 0, 1], ['0', '1']),
     ],
 )
-def test_columns_of_any_unit_are_standardized(tmp_path, kind, values):
-    x = np.stack([[1.0, 2.0, 4.0], values], axis=1)
-    path, label = save(tmp_path, kind, x, [0, 1, 0])
-    found = load_dataset(path, label=label, standardize=True).x[:, 1]
-    unit = np.array(values) / max(values)
-    np.testing.assert_allclose(found, (unit - unit.mean()) / unit.std(), 1e-6, 1e-30)
+def test_texts_of_classes(tmp_path, labels, y, class_names):
+    np.savez(tmp_path / 'my.npz', x=np.ones((3, 1)), y=np.array(labels))
+    data = load_dataset(tmp_path / 'my.npz')
+    assert (data.y.tolist(), data.class_names) == (y, class_names)
 
 
-@KINDS
-def test_values_too_large_for_single_precision(tmp_path, kind):
-    path, label = save(tmp_path, kind, [[1, 1e39], [2, 1], [3, 2]], [0, 1, 0])
-    column = "'x1'" if kind == 'csv' else '1'
-    text = rf"^'{path}' must have {LARGE.format(1)} in column {column}\)$"
-    with pytest.raises(ValueError, match=text):
-        load_dataset(path, label=label, standardize=False)
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.text(st.characters(codec='utf-8', exclude_characters='\0'), min_size=1),
+        min_size=2,
+        max_size=20,
+        unique=True,
+    )
+)
+def test_class_names_give_the_labels_back(tmp_path_factory, labels):
+    labels, path = [f'_{label}' for label in labels], tmp_path_factory.mktemp('a')
+    np.savez(path / 'my.npz', x=np.ones((len(labels), 1)), y=np.array(labels))
+    data = load_dataset(path / 'my.npz')
+    assert [data.class_names[i] for i in data.y.tolist()] == labels
+    assert data.class_names == sorted(data.class_names)
 
 
-def test_the_column_of_sparse_features(tmp_path):
-    path = tmp_path / 'my.pt'
-    x = torch.tensor([[0.0, 0, 1], [0, 0, 1e39], [2, 0, 0]], dtype=torch.float64)
-    torch.save(Data(x=x.to_sparse_csr(), y=torch.tensor([0, 1, 0])), path)
-    with pytest.raises(ValueError, match=LARGE.format(1) + r' in column 2\)$'):
-        load_dataset(path)
-
-
-def test_values_beyond_float64(tmp_path):
-    path, x = tmp_path / 'my.npz', np.ones((3, 2), dtype=np.longdouble)
-    x[1, 1] = np.longdouble('1e400')
-    np.savez(path, x=x, y=np.array([0, 1, 0]))
-    for standardize in (False, True):
-        with pytest.raises(ValueError, match=LARGE.format(1) + r' in column 1\)$'):
-            load_dataset(path, standardize=standardize)
-
-
-def test_a_column_that_is_infinite_throughout(tmp_path):
-    path, _ = save(tmp_path, 'npz', [[np.inf, i] for i in range(3)], [0, 1, 0])
-    with pytest.raises(ValueError, match=LARGE.format(3) + r' in column 0\)$'):
-        load_dataset(path, standardize=True)
-
-
-def test_large_small_and_constant_columns_are_scaled():
-    x = np.array([[1e100, 1e-100, 1e-200], [3e100, 3e-100, 3e-200]])
-    out = standardize_columns(x)
-    np.testing.assert_allclose(out, [[-1, -1, -1], [1, 1, 1]])
-    # The mean of 0.1 over 1,000 rows is off by a rounding error.
-    constant = np.full((1000, 1), 0.1)
-    assert constant.std() > 0
-    assert (standardize_columns(constant) == 0).all()
-
-
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_a_column_that_is_constant_but_for_rounding(tmp_path, dtype):
-    values = np.where(np.arange(60) % 2, dtype(0.1), np.nextafter(dtype(0.1), dtype(1)))
-    np.savez(tmp_path / 'my.npz', x=values[:, None], y=np.arange(60) % 3)
-    assert (load_dataset(tmp_path / 'my.npz', standardize=True).x == 0).all()
-
-
-def test_means_of_many_rows_in_single_precision():
-    random = np.random.default_rng(0)
-    x = (101325 + 5 * random.normal(size=(60_000, 2))).astype(np.float32)
-    out = standardize_columns(x)
-    assert abs(out.mean(axis=0)).max() < 1e-6
-    assert abs(out.std(axis=0) - 1).max() < 1e-6
-
-
-PRICES = [100.5 + i for i in range(30)]
+def test_rare_classes(tmp_path):
+    labels = [f'group {i}' for i in range(11)] * 2 + [f'single {i}' for i in range(12)]
+    for kept in (labels[:-1], list(map(str, 'abcdefghijklmnopqrst'))):
+        path, label = save(tmp_path, 'csv', np.ones((len(kept), 1)), kept)
+        assert load_dataset(path, label=label).num_nodes == len(kept)
+    path, label = save(tmp_path, 'csv', np.ones((34, 1)), labels)
+    with pytest.raises(ValueError, match='got 23 classes in 34 rows, 12 of'):
+        load_dataset(path, label=label)
 
 
 @KINDS
 def test_numbers_to_predict(tmp_path, kind):
-    path, label = save(tmp_path, kind, np.ones((30, 1)), PRICES)
+    prices = [100.5 + i for i in range(30)]
+    path, label = save(tmp_path, kind, np.ones((30, 1)), prices)
     for task in (None, 'regression'):
         data = load_dataset(path, label=label, task=task)
-        assert data.y.dtype == torch.float32
-        assert data.y.tolist() == PRICES
+        assert (data.y.tolist(), data.y.dtype) == (prices, torch.float32)
         assert 'class_names' not in data
     with pytest.raises(ValueError, match='classes'):
         load_dataset(path, label=label, task='classification')
@@ -177,15 +222,11 @@ def test_numbers_to_predict(tmp_path, kind):
         assert kinds in str(load_dataset(path, label=label).y.dtype)
     number = load_dataset(path, label=label, task='regression').y
     assert number.tolist() == [i % 3 for i in range(30)]
-
-
-@KINDS
-def test_numbers_far_from_zero_keep_their_digits(tmp_path, kind):
+    # Numbers far from zero keep their digits.
     seconds = [1.7e9 + 0.5 * i for i in range(30)]
     path, label = save(tmp_path, kind, np.ones((30, 1)), seconds)
     data = load_dataset(path, label=label)
-    assert data.y.dtype == torch.float64
-    assert data.y.tolist() == seconds
+    assert (data.y.tolist(), data.y.dtype) == (seconds, torch.float64)
 
 
 @pytest.mark.parametrize('kind', ['csv', 'npz'])
@@ -204,20 +245,271 @@ def test_names_of_classes_that_also_say_missing(tmp_path, kind, name):
     )
 
 
-def test_arguments_are_checked(tmp_path):
-    path, _ = save(tmp_path, 'pt', np.ones((3, 2)), [0, 1, 2])
-    with pytest.raises(ValueError, match=r"'label' has no meaning for a '.pt' file"):
-        load_dataset(path, label='y')
-    with pytest.raises(TypeError, match=r"'standardize' must be a bool \(got 'no'\)"):
-        load_dataset(path, standardize='no')
-    with pytest.raises(ValueError, match=r"'task' must be one of .*\(got 'ranking'\)"):
-        load_dataset(path, task='ranking')
-    with pytest.raises(ValueError, match=r"'missing' has no meaning for a '.pt'"):
-        load_dataset(path, missing=['x'])
-    with pytest.raises(TypeError, match="'missing' must be a sequence of texts"):
-        load_dataset(path, missing='NA')
-    with pytest.raises(ValueError, match="'task' has no meaning for 'wine'"):
-        load_dataset('wine', task='regression')
+# Columns
+
+
+@KINDS
+@pytest.mark.parametrize(
+    'values',
+    [
+        [1e300, 1.0, 2.0],  # Its squares overflow.
+        [1.7e308, 1.7e308, -5.0],  # Its sum does, too.
+        [1e-200, 3e-200, 2e-200],
+    ],
+)
+def test_columns_of_any_unit_are_standardized(tmp_path, kind, values):
+    path, label = save(tmp_path, kind, np.stack([[5.0] * 3, values], 1), [0, 1, 0])
+    found = load_dataset(path, label=label, standardize=True).x
+    unit = np.array(values) / max(values)
+    expected = (unit - unit.mean()) / unit.std()
+    np.testing.assert_allclose(found[:, 1], expected, 1e-6, 1e-30)
+    assert (found[:, 0] == 0).all()  # A constant column.
+    if kind == 'csv':
+        assert torch.equal(load_dataset(path, label=label).x, found)
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_a_column_that_is_constant_but_for_rounding(tmp_path, dtype):
+    values = np.where(np.arange(60) % 2, dtype(0.1), np.nextafter(dtype(0.1), dtype(1)))
+    np.savez(tmp_path / 'my.npz', x=values[:, None], y=np.arange(60) % 3)
+    assert (load_dataset(tmp_path / 'my.npz', standardize=True).x == 0).all()
+
+
+@KINDS
+def test_values_too_large_for_single_precision(tmp_path, kind):
+    path, label = save(tmp_path, kind, [[1, 1e39], [2, 1], [3, 2]], [0, 1, 0])
+    column = "'x1'" if kind == 'csv' else '1'
+    text = rf"^'{path}' must have {LARGE.format(1)} in column {column}\)$"
+    with pytest.raises(ValueError, match=text):
+        load_dataset(path, label=label, standardize=False)
+
+
+def test_values_too_large_for_others(tmp_path):
+    x = torch.tensor([[0.0, 0, 1], [0, 0, 1e39], [2, 0, 0]], dtype=torch.float64)
+    path = save_pt(tmp_path, x=x.to_sparse_csr(), y=torch.tensor([0, 1, 0]))
+    with pytest.raises(ValueError, match=LARGE.format(1) + r' in column 2\)$'):
+        load_dataset(path)
+    path, wide = tmp_path / 'my.npz', np.ones((3, 2), dtype=np.longdouble)
+    wide[1, 1] = np.longdouble('1e400')
+    np.savez(path, x=wide, y=np.array([0, 1, 0]))
+    for standardize in (False, True):
+        with pytest.raises(ValueError, match=LARGE.format(1) + r' in column 1\)$'):
+            load_dataset(path, standardize=standardize)
+    path, _ = save(tmp_path, 'npz', [[np.inf, i] for i in range(3)], [0, 1, 0])
+    with pytest.raises(ValueError, match=LARGE.format(3) + r' in column 0\)$'):
+        load_dataset(path, standardize=True)
+
+
+# What is refused
+
+X, Y = np.ones((3, 2)), np.array([0, 1, 0])
+TX, TY = torch.ones(3, 2), torch.arange(3)
+CSV = [
+    ('', r"my.csv' must begin with a name of its own for each .* \(got \[\]\)"),
+    ('a,y\n', r"my.csv' must have rows below its header \(got none\)"),
+    ('a,z\n1,0', r"'label' must name .*, one of \['a', 'z'\] \(got 'y'\)"),
+    ('a;y\n1;0', r"\(got \['a;y'\]\)"),
+    ('y\n1\n0', r'each of two columns or more'),
+    (',a,y\n0,1,0', r"must begin with .* \(got \['', 'a', 'y'\]\)"),
+    ('a,b,a,y', r'must begin with a name of its own'),
+    ('a,y\n1,0\n2', r'line 3 must have 2 fields, .* \(got 1\)'),
+    ('a,y\n1,0\n2,1,1', r'line 3 must have 2 fields, .* \(got 3\)'),
+    ('a,y\n1,0\n\n,1', r"line 4: 'a' must not be missing \(got ''\)"),
+    ('a,y\nNaN,0', r"line 2: 'a' must not be missing \(got 'NaN'\)"),
+    ('a,y\n1, ?', r"'y' of '.*' must not be missing \(got '\?' for row 0\)"),
+    ('b,a,y\n1,red,0', r"line 2: 'a' must be a finite number \(got 'red'\)"),
+    ('a,y\n1_000,0', r"line 2: 'a' must be a finite .* \(got '1_000'\)"),
+    ('a,y\ninf,0', r"line 2: 'a' must be a finite number \(got 'inf'\)"),
+    ('a,y\n1,0\n2,0', r"column 'y' of .* at least two classes \(got \{0\}\)"),
+    ('a,y\n1,u\n2,u', r"at least two classes \(got \{'u'\}\)"),
+    ('a,y\n1,0\n2,1.5', r'classes, not measured numbers \(got 1.5\)'),
+    ('a,y\n1,0\n2,1e-400', r'classes, not measured numbers \(got 1e-400\)'),
+    ('a,y\n1,0\n2,0e9999999999999999999', r'classes, not measured numbers'),
+    ('a,y\n1e39,0\n2,1', r'must have finite features \(got 1 that are not'),
+    (b'a,y\n1,\xff', r"my.csv', after line 0, must be text in UTF-8 .*0xff"),
+    ('a,y\n1,"5" pipe"\n2,v\n', r"my.csv', after line 1, must be text "),
+    ('a,y\n1,u\n2,' + 'v' * 200_000 + '\n', r"my.csv', after line 2, .* field"),
+    ('a,y\n1,0\n"2,1', r"my.csv', after line 2, .*unexpected end of data"),
+]
+NPZ = [
+    ({'a': X, 'b': X, 'y': Y}, r"array 'x' of features \(got \['a', 'b', 'y'\]\)"),
+    ({'x': X}, r"must have an array 'y' of labels \(got \['x'\]\)"),
+    ({'x': X, 'y': Y[:2]}, r"'y' in .* vector of 3 classes.* \(got int64 of shape"),
+    ({'x': X, 'y': Y[:, None]}, r"'y' in .* vector of 3 classes"),
+    ({'x': X, 'y': Y / 1.0}, r"'y' in .* vector of 3 classes.* \(got float64"),
+    ({'x': X, 'y': Y * 0}, r"'y' in .* at least two classes \(got \{0\}\)"),
+    ({'x': X[0], 'y': Y}, r"'x' in .* must be a matrix .* \(got float64 of shape"),
+    ({'x': X[:, :0], 'y': Y}, r"'x' in .* must be a matrix of numbers"),
+    ({'x': X * 1j, 'y': Y}, r"'x' in .* must be a matrix .* \(got complex128"),
+    ({'x': np.array([{}]), 'y': Y}, r'arrays of numbers \(Object arrays cannot be'),
+    ({'x': X, 'y': np.array(['a', 'b', ''])}, r"missing \(got '' for row 2\)"),
+    ({'x': X, 'y': np.array(['a', ' NaN', 'b'])}, r"\(got ' NaN' for row 1\)"),
+    ({'x': X * np.nan, 'y': Y}, r'finite features \(got 6 that are not'),
+]
+PT = [
+    ({'y': TY}, r"node features: 'x' must be .* \(got NoneType\)"),
+    ({'x': TX}, r"'y' in .* must be a dense tensor \(got NoneType\)"),
+    ({'x': TY, 'y': TY}, r"'x' must have shape \[num_nodes"),
+    ({'x': TX, 'y': TY / 1.0}, r"'y' in .* vector of 3 classes.*\(got float64 of"),
+    ({'x': TX, 'y': TY[:2]}, r"'y' in .* vector of 3 classes"),
+    ({'x': TX, 'y': TY * 0 + 1}, r'at least two classes \(got \{1\}\)'),
+    ({'x': TX, 'y': TY - 1}, r"'y' in .* must not be negative \(got -1\)"),
+    ({'x': TX * torch.inf, 'y': TY}, r"'x' contains NaN or .* \(got 6 of 6\)"),
+    ({'x': TX[:, :0], 'y': TY}, r"'x' must have channels .* \(got \[3, 0\] on cpu"),
+    ({'x': TX.to('meta'), 'y': TY}, r"'x' must have .* \(got \[3, 2\] on meta"),
+    ({'x': TX.to(torch.float8_e5m2), 'y': TY}, 'must hold node features: '),
+    ({'x': TX, 'y': TY.to_sparse()}, r'be a dense .* \(got torch.int64, torch.sparse_'),
+    ({'x': TX, 'y': TY.to('meta')}, r'\(got torch.int64, torch.strided, .* on meta'),
+    ({**BASE, 'class_names': ['a']}, r"2 classes of 'y', .* to 1 \(got a list of 1\)"),
+    ({**BASE, 'class_names': ('a',) * 3}, r'\(got a tuple of 3\)'),
+    ({**BASE, 'class_names': 'ab'}, r"^'class_names' in .* \(got a str\)"),
+    (
+        {**BASE, 'val_mask': bits(1).float()},
+        r"'val_mask' .* torch.bool, .*\(got torch.f",
+    ),
+    ({**BASE, 'val_mask': [1]}, r"'val_mask' in .* \(got list\)"),
+    ({**BASE, 'test_mask': bits(3)[:3]}, r'of shape \[4\] on cpu \(got .* shape \[3\]'),
+    ({**BASE, 'val_mask': bits(0).to('meta')}, r'\(got .* on meta\)'),
+    (
+        {**BASE, **SPLIT, 'val_mask': bits(1, 3)},
+        r"'val_mask' and 'test_mask' .* share nodes \(got 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ('kind', 'content', 'text'),
+    [
+        *(('csv', *case) for case in CSV),
+        *(('npz', *case) for case in NPZ),
+        *(('pt', *case) for case in PT),
+    ],
+)
+def test_refused_files(tmp_path, kind, content, text):
+    path, options = tmp_path / f'my.{kind}', {}
+    if kind == 'csv':
+        write(tmp_path, content)
+        options = {'label': 'y', 'standardize': False}
+    elif kind == 'npz':
+        np.savez(path, **content)
+    else:
+        save_pt(tmp_path, **content)
+    with pytest.raises(ValueError, match=text) as caught:
+        load_dataset(path, **options)
+    assert str(path) in str(caught.value)
+
+
+@KINDS
+def test_files_that_cannot_be_opened(tmp_path, kind):
+    path, label = tmp_path / f'my.{kind}', 'y' if kind == 'csv' else None
+    with pytest.raises(FileNotFoundError, match=path.name):
+        load_dataset(path, label=label)
+    path.mkdir()
+    with pytest.raises(OSError, match=path.name):
+        load_dataset(path, label=label)
+
+
+@pytest.mark.parametrize('kind', ['npz', 'pt'])
+def test_truncated_files(tmp_path, kind):
+    path, _ = save(tmp_path, kind, np.ones((3, 2)), [0, 1, 0])
+    content = path.read_bytes()
+    for kept in (0, 1, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:kept])
+        with pytest.raises(
+            (OSError, ValueError), match=rf"^'{path}' (must hold|holds)"
+        ):
+            load_dataset(path)
+
+
+STATE = b"{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2)}\n"
+SIZE = len(STATE).to_bytes(2, 'little')
+
+
+@pytest.mark.parametrize(
+    'member',
+    [
+        b'',
+        b'no array',
+        b'\x93NUMPY\x07\x00',
+        b'\x93NUMPY\x01\x00' + SIZE + STATE + X.tobytes(),  # A row too few.
+        b'\x93NUMPY\x01\x00' + SIZE + b'(' * len(STATE) + X.tobytes(),
+    ],
+)
+def test_damaged_arrays(tmp_path, member):
+    path = tmp_path / 'my.npz'
+    np.savez(path, y=Y)
+    with zipfile.ZipFile(path, 'a') as archive:
+        archive.writestr('x.npy', member)
+    with pytest.raises(ValueError, match=rf"'{path}' must (hold|be a matrix)"):
+        load_dataset(path)
+
+
+@pytest.mark.parametrize(
+    ('crow', 'column', 'text'),
+    [
+        ([0, 1, 2, 3], [0, 1, 10**6], '0 <= col_indices < ncols'),
+        ([0, 1, 2, 3], [0, 1, -1], '0 <= col_indices < ncols'),
+        ([0, 1, 2, 60], [0, 1, 1], r'crow_indices\[..., -1\] == nnz'),
+        ([0, 2, 2, 3], [1, 1, 0], 'are sorted and distinct'),
+    ],
+)
+def test_damaged_csr(tmp_path, crow, column, text):
+    parts = torch.tensor(crow), torch.tensor(column), torch.ones(3)
+    x = torch.sparse_csr_tensor(*parts, size=(3, 2), check_invariants=False)
+    path = save_pt(tmp_path, x=x, y=TY)
+    with pytest.raises(ValueError, match=f"{path}' must hold node features: .*{text}"):
+        load_dataset(path)
+
+
+@pytest.mark.parametrize('content', [{'x': 1}, torch.ones(3)])
+def test_other_objects(tmp_path, content):
+    torch.save(content, tmp_path / 'my.pt')
+    text = rf"my.pt' must hold a Data object \(got a {type(content).__name__}\)"
+    with pytest.raises(ValueError, match=text):
+        load_dataset(tmp_path / 'my.pt')
+
+
+def test_nothing_is_executed(tmp_path, harm):
+    path = tmp_path / 'my.pt'
+    for content in (harm, Data(x=torch.ones(2, 1), harm=harm)):
+        torch.save(content, path)
+        text = rf"'{path}' holds no Data object: it refers to {harm.name}, which"
+        with pytest.raises(ValueError, match=text):
+            load_dataset(path)
+    np.savez(tmp_path / 'my.npz', x=np.array([[harm]]), y=np.array([0]))
+    np.save(tmp_path / 'whole.npy', np.array([[harm]]))
+    (tmp_path / 'whole.npy').rename(tmp_path / 'whole.npz')
+    for name in ('my.npz', 'whole.npz'):
+        text = f"{name}' must hold arrays of numbers"
+        with pytest.raises(ValueError, match=text) as found:
+            load_dataset(tmp_path / name)
+        assert 'trust' not in str(found.value)
+    assert not harm.marker.exists()
+
+
+def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
+    np.savez(tmp_path / 'my.npz', x=X, y=Y)
+    monkeypatch.setattr(np, 'load', Mock(side_effect=MemoryError('too little')))
+    with pytest.raises(MemoryError, match='too little'):
+        load_dataset(tmp_path / 'my.npz')
+
+
+@pytest.mark.parametrize(
+    ('kind', 'options', 'error', 'text'),
+    [
+        ('pt', {'label': 'y'}, ValueError, r"'label' has no meaning for a '.pt' file"),
+        ('pt', {'standardize': 'no'}, TypeError, r"'standardize' must be a bool"),
+        ('pt', {'task': 'ranking'}, ValueError, r"'task' must be .* \(got 'ranking'\)"),
+        ('pt', {'missing': ['x']}, ValueError, r"'missing' has no meaning for a '.pt'"),
+        ('npz', {'missing': 'NA'}, TypeError, "'missing' must be a sequence of texts"),
+        ('npz', {'allow_pickle': True}, ValueError, "'allow_pickle' has no meaning"),
+        ('csv', {}, ValueError, r"'label' must name the column .* \(got None\)"),
+    ],
+)
+def test_arguments(tmp_path, kind, options, error, text):
+    path, _ = save(tmp_path, kind, np.ones((3, 2)), [0, 1, 2])
+    with pytest.raises(error, match=text):
+        load_dataset(path, **options)
 
 
 @pytest.mark.parametrize('kind', ['csv', 'npz'])

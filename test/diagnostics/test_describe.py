@@ -267,7 +267,7 @@ def test_uniform_sampling_warns_once():
     assert len(caught) == 1
     assert caught[0].category is UniformSamplingWarning
     assert caught[0].filename == __file__
-    text = f'the effective candidates are sampler {100 * layer.share:.1f} % of'
+    text = f'the effective candidates are {100 * layer.share:.1f} % (sampler) of'
     assert text in str(caught[0].message)
     assert "larger 'scale'" in str(caught[0].message)
     UniformSamplingWarning.reset()

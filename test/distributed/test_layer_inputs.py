@@ -15,7 +15,7 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl.distributed import RowShard, ShardedModel
 
 ZEROS = torch.zeros(12, dtype=torch.long)
-KINDS = 'a GSLNet or a layer that learns its graph'
+KINDS = 'a GSLNet or one of its layers'
 BAD = {
     'no shard': (
         lambda shard, x: ShardedModel(LatentGraphConv(IN, OUT), 3),

@@ -30,9 +30,9 @@ def documented(reference):
 
 def test_methods_are_those_of_the_package(reference):
     methods = {*reference.public_methods(gsl.GSLNet)}
-    assert methods >= {'remember', 'forget', 'choose_scale', 'choose_anchors', 'loss'}
-    assert methods >= {'save_pretrained', 'from_pretrained', 'predict'}
-    assert methods.isdisjoint({'to', 'cuda', 'parameters', 'push_to_hub'})
+    assert methods >= {'index', 'clear_index', 'paper', 'choose_anchors', 'loss'}
+    assert methods >= {'save', 'load', 'predict'}
+    assert methods.isdisjoint({'to', 'cuda', 'parameters'})
     assert 'forward' not in {*reference.public_methods(ToSparseFeatures)}
 
 
@@ -40,8 +40,8 @@ def test_methods_are_those_of_the_package(reference):
     'name',
     [
         'GSLNet',
-        'GSLNet.remember',
-        'KNNGCN.save_pretrained',
+        'GSLNet.index',
+        'KNNGCN.save',
         'GSLClassifier.predict_proba',
         'DATASETS',
         'describe_graph',

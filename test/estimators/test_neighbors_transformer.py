@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from torch_geometric_gsl.sklearn import GSLNeighborsTransformer, neighbors_transformer
-from torch_geometric_gsl.sklearn._arrays import to_tensor
 
 
 def draw(number=80):
@@ -100,11 +99,6 @@ def test_a_row_stands_before_its_duplicates():
     assert np.array_equal(graph.indices[graph.indptr[:-1]], np.arange(60))
     assert np.array_equal(np.diff(graph.indptr), np.full(60, 4))
     assert (np.diff(graph.data.reshape(60, 4), axis=1) >= 0).all()
-
-
-def test_sparse_rows_come_without_a_warning(recwarn):
-    to_tensor(scipy.sparse.csr_matrix(draw(20)[0]), 'cpu')
-    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_targets_that_are_no_classes_teach_what_features_teach():

@@ -20,14 +20,6 @@ from torch_geometric_gsl.sklearn import (
 pandas = pytest.importorskip('pandas')
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 
-FEW = {
-    'n_members': 1,
-    'hidden_channels': 16,
-    'random_state': 0,
-    'max_iter': 20,
-    'learning_rate': 0.01,
-}
-
 
 @pytest.mark.parametrize('dtype', [object, 'category', 'string'])
 def test_columns(dtype):
@@ -49,14 +41,14 @@ def test_columns(dtype):
     assert transformer.transform(new).tolist() == [[1, 0, 0, 0, 0, 0, 1]]
 
 
-def test_pipelines():
+def test_pipelines(few):
     x, y = load_wine(return_X_y=True)
     frame = pandas.DataFrame(x[:, :4], columns=list('abcd'))
     frame['b'] = frame['b'].where(np.arange(len(frame)) % 7 > 0)
     frame['kind'] = np.where(y == 0, 'first', 'other')
     frame.loc[3, 'kind'] = None
     frame['flag'] = y == 1
-    model = make_pipeline(make_table_transformer(), GSLClassifier('learned', **FEW))
+    model = make_pipeline(make_table_transformer(), GSLClassifier('learned', **few))
     model.fit(frame, y)
     assert model.score(frame, y) > 0.9
     new = frame.iloc[:2].assign(kind='never seen')
@@ -162,9 +154,9 @@ def test_types_that_drift():
         ([1j, 2], TypeError, r"'zz9' must hold .* \(got complex\)"),
     ],
 )
-def test_errors_name_the_column(values, error, text):
+def test_errors_name_the_column(values, error, text, few):
     frame = pandas.DataFrame({'a': [1, 2], 'zz9': pandas.Series(values, dtype=object)})
-    for model in (make_table_transformer(), GSLClassifier('none', **FEW)):
+    for model in (make_table_transformer(), GSLClassifier('none', **few)):
         with pytest.raises(error, match=text):
             model.fit(frame, [0, 1])
 
@@ -220,17 +212,20 @@ def draw_frame(kind='pandas'):
 
 @pytest.mark.parametrize('kind', ['pandas', 'polars'])
 @pytest.mark.parametrize('make', [GSLClassifier, GSLRegressor])
-def test_estimators_take_frames(tmp_path, kind, make):
+def test_estimators_take_frames(tmp_path, kind, make, few):
     frame, y = draw_frame(kind)
-    model = make('none', **FEW | {'max_iter': 60}).fit(frame[:60], y[:60].astype(int))
+    model = make('none', **few | {'max_iter': 60}).fit(frame[:60], y[:60].astype(int))
     assert model.score(frame[60:], y[60:].astype(int)) > 0.8
     assert model.n_features_in_ == 3
     assert model.feature_names_in_.tolist() == ['n', 'kind', 'flag']
     model.save(tmp_path / 'model.pt')
     again = make.load(tmp_path / 'model.pt')
-    assert np.array_equal(again.predict(frame), model.predict(frame))
-    with pytest.raises(ValueError, match='feature names should match'):
-        again.predict(frame[['kind', 'n', 'flag']])
+    for one in (model, again):
+        # Columns are found by their names.
+        for columns in (['n', 'kind', 'flag'], ['kind', 'flag', 'n']):
+            assert np.array_equal(one.predict(frame[columns]), model.predict(frame))
+        with pytest.raises(ValueError, match=r'feature names should match|missing'):
+            one.predict(frame[['kind', 'n']])
 
 
 def test_the_neighbours_of_frames():
@@ -243,11 +238,11 @@ def test_the_neighbours_of_frames():
     assert model.transform(frame[:4]).shape == (4, 80)
 
 
-def test_frames_of_single_precision():
+def test_frames_of_single_precision(few):
     random = np.random.default_rng(0)
     x = random.normal(size=(40, 3)).astype(np.float32)
     y = x[:, 0] > 0
-    models = [GSLClassifier('none', **FEW) for _ in range(2)]
+    models = [GSLClassifier('none', **few) for _ in range(2)]
     found = [
         model.fit(rows, y).predict_proba(rows)
         for model, rows in zip(models, (x, pandas.DataFrame(x)), strict=True)
@@ -256,19 +251,16 @@ def test_frames_of_single_precision():
     assert np.array_equal(*found)
 
 
-@pytest.mark.parametrize(
-    ('make', 'options'),
-    [(GSLClassifier, FEW), (GSLRegressor, FEW), (GSLNeighborsTransformer, {})],
-)
+@pytest.mark.parametrize('make', [GSLClassifier, GSLRegressor, GSLNeighborsTransformer])
 @pytest.mark.parametrize('value', [np.nan, 'x', None])
-def test_errors_of_arrays_name_the_helper(make, options, value):
+def test_errors_of_arrays_name_the_helper(make, value):
     x = np.ones((40, 2), dtype=object)
     x[3, 1] = value
     x = x if isinstance(value, str) else x.astype(float)
     text = r'column 1.*make_table_transformer\(\)'
     with pytest.raises(ValueError, match=text):
-        make(**options).fit(x, np.arange(40) % 2)
-    model = make(**options).fit(np.eye(40)[:, :2], np.arange(40) % 2)
+        make(max_iter=1).fit(x, np.arange(40) % 2)
+    model = make(max_iter=1).fit(np.eye(40)[:, :2], np.arange(40) % 2)
     with pytest.raises(ValueError, match=text):
         getattr(model, 'predict', getattr(model, 'transform', None))(x)
 
@@ -333,3 +325,10 @@ def test_tables_of_polars_that_are_none():
         make_table_transformer().fit(nested)
     with pytest.raises(TypeError, match="call 'collect'"):
         make_table_transformer().fit(nested.lazy())
+
+
+def test_a_column_that_names_the_rows_is_told(few, places):
+    x, y = places()
+    frame = pandas.DataFrame(x).add_prefix('x').assign(id=[f'r{i}' for i in range(240)])
+    with pytest.warns(UserWarning, match="column 'id' has 240 different texts"):
+        GSLRegressor('none', **few).fit(frame, y)

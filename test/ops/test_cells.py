@@ -3,32 +3,29 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import comparison_of, seeded
+from oracles import seeded
+from responses import RESPONSES, comparison_of
 
 from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
 from torch_geometric_gsl.ops.clusters import group, k_means
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import FORMULAS, Response
-
-FUNCTIONS = {name: function for function, name in FORMULAS.items()}
-NUM_PARAMS = {'gaussian': 2, 'heat_kernel': 1}
 
 
 def make(x, src, formula='gaussian', scale=1.0, spread=0.0):
     """Scores of one of the known responses, whose parameters may differ by target."""
     params = tuple(
         base + spread * torch.rand(x.size(0), generator=seeded(3))
-        for base in (0.5, 0.3)[: NUM_PARAMS.get(formula, 0)]
+        for base in (0.5, 0.3)[: len(RESPONSES[formula].params)]
     )
     comparison = comparison_of(formula)
-    return PairScores(x, src, Response(FUNCTIONS[formula], params), comparison, scale)
+    return PairScores(x, src, RESPONSES[formula].cls(*params), comparison, scale)
 
 
 @given(
     st.integers(1, 20),
     st.integers(1, 40),
     st.integers(0, 2**32),
-    st.sampled_from(list(FUNCTIONS)),
+    st.sampled_from(list(RESPONSES)),
     st.sampled_from([0.0, 3.0]),
     st.sampled_from([-3.0, 0.1, 40.0]),
 )

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import check_law, seeded
+from responses import OF_USERS, RESPONSES, Tanh
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.clusters import Clusters, group
@@ -25,39 +26,27 @@ from torch_geometric_gsl.ops.relax import DrawOptions
 FIVE = DrawOptions(k=1, tau=0.25, num_arrivals=5)
 
 
-def cubic_interval(low, high):
-    return low**3, high**3
-
-
-RESPONSES = {
-    'identity': (scores.identity, 'dot', (), (-1.0, 1.0)),
-    'difference': (scores.difference, 'dot', (), (0.0, 2.0)),
-    'gaussian': (scores.gaussian, 'dot', (0.5, 0.05), (0.0, 1.0)),
-    'heat_kernel': (scores.heat_kernel, 'squared_distance', (0.5,), (0.0, 1.0)),
-    'negative': (scores.negative, 'squared_distance', (), (-math.inf, 0.0)),
-    'of a user': (lambda t: t**3, 'dot', (), (-1.0, 1.0)),
-}
+ROWS = {**RESPONSES, **OF_USERS}
 
 
 def make_pairs(name, n=40, num_sources=30, m=4, scale=5.0, seed=0, own=False):
-    function, comparison, params, bounds = RESPONSES[name]
-    interval = cubic_interval if name == 'of a user' else None
+    row = ROWS[name]
     src = scores.unit_rows(torch.randn(num_sources, m, generator=seeded(seed)))
     dst = (
         src if own else scores.unit_rows(torch.randn(n, m, generator=seeded(seed + 1)))
     )
     # Each target has a bell of its own.
-    params = tuple(
-        p * (0.5 + torch.rand(dst.size(0), generator=seeded(2))) for p in params
+    params = (
+        p * (0.5 + torch.rand(dst.size(0), generator=seeded(2))) for p in row.params
     )
     return PairScores(
         dst,
         src,
-        scores.Response(function, params, interval),
-        comparison,
+        row.cls(*params),
+        row.comparison,
         scale,
-        scale * bounds[0],
-        scale * bounds[1],
+        scale * row.bounds[0],
+        scale * row.bounds[1],
         excluded=torch.arange(num_sources) if own else None,
     )
 
@@ -69,7 +58,7 @@ def cluster_of(clusters: Clusters):
 
 
 @given(
-    st.sampled_from(sorted(RESPONSES)),
+    st.sampled_from(sorted(ROWS)),
     st.integers(1, 30),
     st.integers(1, 12),
     st.floats(0.1, 40.0),
@@ -103,14 +92,8 @@ def envelopes(pairs):
         ),
         'all in the head': make_envelope(pairs, five, Head(every, *anything)),
     }
-    if pairs.response.function in (
-        scores.identity,
-        scores.heat_kernel,
-        scores.negative,
-    ):
-        found['nearest'] = make_envelope(
-            pairs, None, find_nearest(pairs, 7).head(pairs)
-        )
+    if pairs.response.monotonic:
+        found['nearest'] = make_envelope(pairs, None, find_nearest(pairs, 7))
     return found
 
 
@@ -120,7 +103,7 @@ def proposed(rates, envelope, words):
     return propose(kind, words[1], row, *args)
 
 
-@pytest.mark.parametrize('name', sorted(RESPONSES))
+@pytest.mark.parametrize('name', sorted(ROWS))
 def test_proposals_follow_their_rates(name):
     # What is proposed and not void has the rates of the bounds, in each envelope.
     pairs = make_pairs(name, n=3, num_sources=12)
@@ -158,7 +141,7 @@ def laws_of_proposals(pairs, envelope, rates):
         yield law / law.sum()
 
 
-@pytest.mark.parametrize('name', sorted(RESPONSES))
+@pytest.mark.parametrize('name', sorted(ROWS))
 def test_bounds_reach_the_source_of_each_proposal(name):
     pairs = make_pairs(name, n=5, num_sources=12)
     for envelope in envelopes(pairs).values():
@@ -172,7 +155,7 @@ def test_bounds_reach_the_source_of_each_proposal(name):
 def test_num_expected():
     # All scores equal their bound: each proposal is accepted.
     x = torch.ones(240, 1)
-    pairs = PairScores(x, x, scores.Response(scores.identity), 'dot', 3.0, -3.0, 3.0)
+    pairs = PairScores(x, x, scores.Identity(), 'dot', 3.0, -3.0, 3.0)
     assert num_expected(pairs, make_envelope(pairs), FIVE) == pytest.approx(
         5.0, rel=1e-4
     )
@@ -201,10 +184,7 @@ def test_num_accepted():
 
 
 def test_a_response_without_an_interval_has_no_clusters():
-    pairs = make_pairs('of a user')
-    pairs = pairs._replace(response=scores.Response(lambda t: t**3))
+    pairs = make_pairs('of a user')._replace(response=Tanh())
     envelope = make_envelope(pairs, group(torch.arange(30) % 4))
-    with pytest.raises(
-        ValueError, match=r"the 'response' has no 'interval' \(got None\)"
-    ):
+    with pytest.raises(ValueError, match="'Tanh' must have an 'interval'"):
         bound_scores(pairs, envelope, slice(0, 40))

@@ -2,14 +2,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import comparison_of, matrix_pairs, seeded
+from oracles import matrix_pairs, seeded
+from responses import RESPONSES, comparison_of, random_response
 
 from torch_geometric_gsl.ops import cells
 from torch_geometric_gsl.ops import knn as module
 from torch_geometric_gsl.ops.clusters import group, k_means
 from torch_geometric_gsl.ops.knn import nearest_by_bounds, top_k
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
+from torch_geometric_gsl.ops.scores import Identity, unit_rows
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32), st.integers(1, 400))
@@ -45,17 +46,11 @@ def test_smallest_inputs(size):
     assert top_k(matrix_pairs(torch.zeros(size)), 1).tolist() == [[0]] * size[0]
 
 
-FUNCTIONS = {name: function for function, name in FORMULAS.items()}
-
-
 def make(x, src, formula, scale=1.0, loop=True):
     """Scores of a known response, whose parameters differ by target."""
-    n = x.size(0)
-    count = {'gaussian': 2, 'heat_kernel': 1}.get(formula, 0)
-    params = tuple(torch.rand(count, n, generator=seeded(), dtype=x.dtype) + 0.2)
     comparison = comparison_of(formula)
-    own = None if loop else torch.arange(n)
-    response = Response(FUNCTIONS[formula], params)
+    own = None if loop else torch.arange(x.size(0))
+    response = random_response(formula, x.size(0), seeded(), dtype=x.dtype)
     return PairScores(x, src, response, comparison, scale, excluded=own)
 
 
@@ -73,7 +68,7 @@ def check_nearest(pairs, k, clusters, **options):
     st.integers(1, 60),
     st.integers(3, 60),
     st.integers(0, 2**32),
-    st.sampled_from(list(FUNCTIONS)),
+    st.sampled_from(list(RESPONSES)),
     st.sampled_from([0.1, 40.0]),
 )
 def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
@@ -88,7 +83,7 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
 
 
 @pytest.mark.parametrize('loop', [True, False])
-@pytest.mark.parametrize('formula', FUNCTIONS)
+@pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('num_clusters', [1, 9, 90])
 def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, loop, monkeypatch):
     monkeypatch.setattr(module, '_FIRST', 0)
@@ -118,7 +113,7 @@ def test_nearest_by_bounds_scores_few_pairs(monkeypatch):
         seen.clear()
         centre = torch.randn(n // 50, 16, generator=seeded())
         x = unit_rows(centre.repeat(50, 1) + 0.1 * torch.randn(n, 16))
-        pairs = PairScores(x, x, Response(FUNCTIONS['identity']))
+        pairs = PairScores(x, x, Identity())
         check_nearest(pairs, 5, k_means(x, n // 50))
         shares.append(sum(seen) / n**2)
     assert shares[1] < 0.6 * shares[0] < 0.2

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 from oracles import (
-    comparison_of,
     matrix_pairs,
     saved_tensors,
     seeded,
     softmax,
     to_matrix,
 )
+from responses import RESPONSES, comparison_of, random_response
 
 from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
@@ -20,7 +20,7 @@ from torch_geometric_gsl.ops.noise_free import (
     sampled_noise_free_sum,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
+from torch_geometric_gsl.ops.scores import unit_rows
 
 DOUBLE = {'dtype': torch.float64}
 
@@ -155,27 +155,16 @@ def test_the_estimate_takes_the_type_of_the_messages():
     assert not error.requires_grad
 
 
-BOUNDS = {
-    'identity': (-1.0, 1.0),
-    'difference': (0.0, 2.0),
-    'gaussian': (0.0, 1.0),
-    'heat_kernel': (0.0, 1.0),
-    'negative': (-4.0, 0.0),
-}
-FUNCTIONS = {name: function for function, name in FORMULAS.items()}
-
-
 def make(formula, size=(9, 13), scale=1.0, excluded=None, dtype=torch.float64):
     n, num_sources = size
-    count = {'gaussian': 2, 'heat_kernel': 1}.get(formula, 0)
-    lower, upper = BOUNDS[formula]
+    lower, upper = RESPONSES[formula].bounds
     return PairScores(
         unit_rows(torch.randn(n, 4, dtype=dtype)),
         unit_rows(torch.randn(num_sources, 4, dtype=dtype)),
-        Response(FUNCTIONS[formula], tuple(torch.rand(count, n, dtype=dtype) + 0.1)),
+        random_response(formula, n, least=0.1, dtype=dtype),
         comparison_of(formula),
         scale,
-        scale * lower,
+        scale * max(lower, -4.0),  # The squared distance of opposites.
         scale * upper,
         excluded,
     )
@@ -200,7 +189,7 @@ def tiles(monkeypatch):
 
 @pytest.mark.parametrize('scale', [1.0, 3.0])
 @pytest.mark.parametrize('has_loops', [True, False])
-@pytest.mark.parametrize('formula', BOUNDS)
+@pytest.mark.parametrize('formula', RESPONSES)
 @torch.no_grad()
 def test_equals_the_definition(formula, has_loops, scale, tiles):
     # The excluded sources stand at the edges of tiles, too.
@@ -260,16 +249,13 @@ def test_few_pairs_are_not_worth_a_compilation(tiles, monkeypatch):
 
 
 @torch.no_grad()
-def test_only_known_formulas_within_bounds_are_tiled(tiles):
+def test_scores_without_bounds_are_not_tiled(tiles):
     pairs, h = make('gaussian'), torch.randn(13, 2, **DOUBLE, requires_grad=True)
     with torch.enable_grad():  # The gradient is left to the definition.
         noise_free_sum(h, pairs, 0.25).sum().backward()
-    for other in (
-        pairs._replace(upper=math.inf, lower=-math.inf),
-        pairs._replace(response=Response(torch.tanh)),
-    ):
-        found = noise_free_sum(h, other, 0.25)
-        torch.testing.assert_close(found, definition(h, other, 0.25))
+    other = pairs._replace(upper=math.inf, lower=-math.inf)
+    found = noise_free_sum(h, other, 0.25)
+    torch.testing.assert_close(found, definition(h, other, 0.25))
     assert not tiles
 
 

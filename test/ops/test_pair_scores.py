@@ -1,37 +1,28 @@
 import math
+from itertools import product
 
 import pytest
 import torch
-from oracles import comparison_of
+from responses import OF_USERS, RESPONSES
 
 from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
-from torch_geometric_gsl.ops.scores import FORMULAS, Response
 
 INF = math.inf
 COMPARISONS = ('dot', 'squared_distance')
-CASES = [
-    (formula, comparison)
-    for formula in (*FORMULAS.values(), None)
-    for comparison in COMPARISONS
-]
-EVERY = pytest.mark.parametrize(('formula', 'comparison'), CASES)
-FUNCTIONS = {name: function for function, name in FORMULAS.items()}
-
-
-def cubic(value, slope):
-    """A response that no kernel knows."""
-    return slope * value**3
+ROWS = {**RESPONSES, **OF_USERS}
+EVERY = pytest.mark.parametrize(
+    ('formula', 'comparison'), list(product(ROWS, COMPARISONS))
+)
 
 
 def make(formula='gaussian', comparison='dot', n=5, num_sources=7, loop=True):
     """Scores of which each target has parameters of its own."""
     dst, src = torch.randn(n, 3), torch.randn(num_sources, 3)
-    own = torch.rand(2, n) + 0.1
-    count = {'gaussian': 2, 'heat_kernel': 1, None: 1}.get(formula, 0)
-    response = Response(FUNCTIONS.get(formula, cubic), tuple(own[:count]))
+    row = ROWS[formula]
+    response = row.cls(*(torch.rand(len(row.params), n) + 0.1))
     excluded = None if loop else torch.arange(n)
     return PairScores(dst, src, response, comparison, scale=2.5, excluded=excluded)
 
@@ -39,6 +30,9 @@ def make(formula='gaussian', comparison='dot', n=5, num_sources=7, loop=True):
 def loop_scores(pairs):
     """All scores, number by number; nothing is excluded."""
     params = [param.tolist() for param in pairs.response.params]
+    (formula,) = (
+        row.formula for row in ROWS.values() if row.cls is type(pairs.response)
+    )
     result = []
     for i, u in enumerate(pairs.dst.tolist()):
         for v in pairs.src.tolist():
@@ -46,15 +40,7 @@ def loop_scores(pairs):
             if pairs.comparison == 'squared_distance':
                 value = math.dist(u, v) ** 2
             own = [param[i] for param in params]
-            phi = {
-                'identity': lambda t: t,
-                'difference': lambda t: 1 - t,
-                'gaussian': lambda t, b, c: math.exp(-((t - b) ** 2) / c),
-                'heat_kernel': lambda t, c: math.exp(-t / c),
-                'negative': lambda t: -t,
-                None: lambda t, slope: slope * t**3,
-            }[pairs.response.formula](value, *own)
-            result.append(pairs.scale * phi)
+            result.append(pairs.scale * formula(value, *own))
     return torch.tensor(result).view(pairs.dst.size(0), pairs.src.size(0))
 
 
@@ -67,7 +53,6 @@ def check(found, expected):
 @EVERY
 def test_rows_pairs_and_edges(formula, comparison, loop):
     pairs = make(formula, comparison, loop=loop)
-    assert pairs.response.formula == formula
     expected, rows = loop_scores(pairs), slice(1, 4)
     source = torch.randint(0, 7, (3, 4))
     listed = Neighbours(source, 7)
@@ -88,12 +73,11 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
 
 
 @pytest.mark.parametrize('is_compiled', [False, True])
-@pytest.mark.parametrize('formula', FUNCTIONS)
+@pytest.mark.parametrize('formula', ROWS)
 def test_weights(formula, is_compiled, monkeypatch):
     if is_compiled:
         monkeypatch.setattr(runtime, 'MIN_NUMEL', 1)
-    comparison = comparison_of(formula)
-    pairs, tau = make(formula, comparison)._replace(upper=3.0), 0.7
+    pairs, tau = make(formula, ROWS[formula].comparison)._replace(upper=3.0), 0.7
     expected = ((loop_scores(pairs) - 3) / tau).exp()
     found = pairs.weights(slice(1, 4), slice(2, 7), tau)
     check(found, expected[1:4, 2:7])

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from oracles import ERROR_RATE, comparison_of, seeded
+from oracles import ERROR_RATE, seeded
 from scipy.stats import ks_2samp, kstest, norm
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -14,7 +14,7 @@ from torch_geometric_gsl.ops.pool_sum import (
     pool_sum,
     pool_weights,
 )
-from torch_geometric_gsl.ops.scores import Response, negative
+from torch_geometric_gsl.ops.scores import Negative
 
 DOUBLE = {'dtype': torch.float64}
 
@@ -23,7 +23,7 @@ def make(n=5, num_sources=7, own=False, scale=1.5, **options):
     dst, src = torch.randn(n, 3, **DOUBLE), torch.randn(num_sources, 3, **DOUBLE)
     src = dst if own else src
     excluded = torch.arange(n) if own else None
-    response, comparison = Response(negative), comparison_of('negative')
+    response, comparison = Negative(), 'squared_distance'
     pairs = PairScores(dst, src, response, comparison, scale, excluded=excluded)
     return pairs._replace(**options)
 
@@ -228,7 +228,7 @@ def test_sources_are_left_out_whose_weight_is_lost_in_rounding(draws, dtype):
     least = -math.log(torch.finfo(dtype).eps / 3)
     src = torch.tensor([[0.0], [(0.9 * least) ** 0.5], [(1.1 * least) ** 0.5]])
     src = src.to(dtype)
-    pairs = PairScores(src[:1], src, Response(negative), 'squared_distance')
+    pairs = PairScores(src[:1], src, Negative(), 'squared_distance')
     neighbours, weight = pool_weights(pairs, draws=draws, generator=seeded())
     assert neighbours.source.tolist() == [0, 1]
     assert bool((weight > 0).all())

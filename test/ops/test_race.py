@@ -17,7 +17,7 @@ from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_w
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
+from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.stream import stream_arrivals
 
 INF = float('inf')
@@ -165,8 +165,8 @@ def enveloped(loop=True):
     """Scores of unit rows under clusters and a head, and how they are drawn."""
     x = unit_rows(torch.randn(40, 4, generator=seeded()))
     excluded = None if loop else torch.arange(40)
-    pairs = PairScores(x, x, Response(identity), 'dot', 8.0, -8.0, 8.0, excluded)
-    head = find_nearest(pairs, 6).head(pairs)
+    pairs = PairScores(x, x, Identity(), 'dot', 8.0, -8.0, 8.0, excluded)
+    head = find_nearest(pairs, 6)
     return pairs, make_envelope(pairs, group(torch.arange(40) % 5), head)
 
 

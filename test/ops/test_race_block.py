@@ -3,6 +3,7 @@
 import pytest
 import torch
 from oracles import matrix_pairs, seeded
+from responses import Tanh
 
 from torch_geometric_gsl.ops import race_block as module
 from torch_geometric_gsl.ops.clusters import group
@@ -53,7 +54,7 @@ def test_scores_beyond_their_bounds_raise(bounds, shown):
         ({}, True),
         ({'options': DrawOptions(2, 0.5, 2, replace=False)}, False),
         ({'dtype': torch.float64}, False),
-        ({'function': torch.tanh}, False),
+        ({'response': Tanh()}, False),
     ],
 )
 def test_the_kernel_serves_what_it_knows(change, is_served, monkeypatch):
@@ -64,9 +65,8 @@ def test_the_kernel_serves_what_it_knows(change, is_served, monkeypatch):
     monkeypatch.setattr(module, 'has_triton', lambda device: True)
     monkeypatch.setattr(race_kernel, 'race_kernel', lambda *args: calls.append(args))
     pairs = matrix_pairs(scores(4, 6, change.get('dtype', torch.float32)))
-    if 'function' in change:
-        response = pairs.response._replace(function=change['function'])
-        pairs = pairs._replace(response=response, upper=1.0, lower=-1.0)
+    if 'response' in change:
+        pairs = pairs._replace(response=change['response'], upper=1.0, lower=-1.0)
     race_arrivals(pairs, change.get('options', DrawOptions(2, 0.5, 2)), 9)
     assert len(calls) == is_served
 

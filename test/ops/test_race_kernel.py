@@ -16,18 +16,19 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from oracles import comparison_of, run_alone, seeded
+from oracles import run_alone, seeded
+from responses import RESPONSES, comparison_of
 from torch import Tensor
 
 from torch_geometric_gsl.ops import race, race_block
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.envelope import Envelope, Head, make_envelope
-from torch_geometric_gsl.ops.nearest_lists import LARGEST, find_nearest
+from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.scores import FORMULAS, Response, unit_rows
+from torch_geometric_gsl.ops.scores import unit_rows
 
 pytestmark = pytest.mark.skipif(
     find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
@@ -42,8 +43,7 @@ SIZES = {
     'kept': (1, 4, 5, 20),
     'scale': (1.0, 3.0, 8.0),
 }
-FUNCTIONS = {name: function for function, name in FORMULAS.items()}
-NUM_PARAMS = {'gaussian': 2, 'heat_kernel': 1}
+KNOWN = [name for name, row in RESPONSES.items() if row.cls.triton]
 # All sources, a range of them or a list; or all under better bounds.
 SETS = ('all', 'range', 'list', 'clusters', 'head', 'head and clusters')
 
@@ -70,7 +70,7 @@ class Case(NamedTuple):
 def _grid():
     """Every response with every kind of candidates, in sizes that go round."""
     pick, cases = random.Random(1), []
-    for response, sets in itertools.product(FUNCTIONS, SETS):
+    for response, sets in itertools.product(KNOWN, SETS):
         for excluded in (False,) if sets == 'list' else (False, True):
             size = {name: pick.choice(sizes) for name, sizes in SIZES.items()}
             # Another one than the excluded source must be left.
@@ -121,7 +121,8 @@ def make(case):
     torch.manual_seed(CASES.index(case))
     dst = unit_rows(torch.randn(case.n, case.m))
     src = unit_rows(torch.randn(case.num_sources, case.m))
-    params = [torch.rand(case.n) + 0.1 for _ in range(NUM_PARAMS.get(case.response, 0))]
+    row = RESPONSES[case.response]
+    params = [torch.rand(case.n) + 0.1 for _ in row.params]
     if case.layout == 'strided':
         src = src.repeat_interleave(2, dim=1)[:, ::2]
         dst = dst.t().contiguous().t()
@@ -134,7 +135,7 @@ def make(case):
     pairs = PairScores(
         dst,
         src,
-        Response(FUNCTIONS[case.response], tuple(params)),
+        row.cls(*params),
         comparison_of(case.response),
         scale,
         upper=scale * (2.0 if case.response == 'difference' else 1.0),
@@ -163,8 +164,8 @@ def _envelope(case, pairs):
         clusters = group(torch.randint(9, (case.num_sources,)))
     if 'head' in case.sets:
         size = min(7, case.num_sources - 1)
-        if pairs.response.function in LARGEST and size > 0:
-            head = find_nearest(pairs, size).head(pairs)
+        if pairs.response.monotonic and size > 0:
+            head = find_nearest(pairs, size)
         else:
             some = torch.rand(case.n, case.num_sources).argsort(1)[:, : max(1, size)]
             end = torch.full((case.n,), 9.0)

@@ -6,38 +6,25 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import comparison_of, seeded
+from oracles import seeded
+from responses import OF_USERS, RESPONSES, Tanh, comparison_of, random_response
 from sklearn.neighbors import NearestNeighbors
 
 from torch_geometric_gsl.ops import ranking as module
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.ranking import best_sources
-from torch_geometric_gsl.ops.scores import (
-    FORMULAS,
-    INTERVALS,
-    RANKINGS,
-    Response,
-    heat_kernel,
-    identity,
-    unit_rows,
-)
+from torch_geometric_gsl.ops.scores import HeatKernel, Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
-FUNCTIONS = {name: function for function, name in FORMULAS.items()}
 DOUBLE = {'dtype': torch.double}
 
 
 def make(x, src, formula, **options):
-    n = x.size(0)
-    count = {'gaussian': 2, 'heat_kernel': 1}.get(formula, 0)
-    params = tuple(torch.rand(count, n, generator=seeded(), **DOUBLE) + 0.2)
-    comparison = comparison_of(formula)
-    return PairScores(
-        x, src, Response(FUNCTIONS[formula], params), comparison, **options
-    )
+    response = random_response(formula, x.size(0), seeded(), **DOUBLE)
+    return PairScores(x, src, response, comparison_of(formula), **options)
 
 
-def exact_ranks(pairs):
+def exact_ranks(pairs, formula):
     """Return what ranks all pairs, as fractions."""
     rows, columns = (
         [[Fraction(v) for v in row] for row in part.tolist()]
@@ -52,7 +39,7 @@ def exact_ranks(pairs):
 
     found = []
     for i, u in enumerate(rows):
-        match FORMULAS[pairs.response.function]:
+        match formula:
             case 'identity':
                 found.append(products(u))
             case 'difference':
@@ -69,7 +56,7 @@ def exact_ranks(pairs):
     st.integers(1, 12),
     st.integers(1, 30),
     st.integers(0, 2**32),
-    st.sampled_from(list(FUNCTIONS)),
+    st.sampled_from(list(RESPONSES)),
     st.sampled_from([0.0, 3e3]),
     st.sampled_from([1e-25, 1.0, 1e25]),
     st.booleans(),
@@ -88,7 +75,7 @@ def test_against_fractions(n, num_sources, seed, formula, offset, unit, is_probe
         if is_probed:
             patch.setattr(module, '_FEW', 0)
         found = best_sources(pairs, k)
-    for row, sources in zip(exact_ranks(pairs), found.tolist(), strict=True):
+    for row, sources in zip(exact_ranks(pairs, formula), found.tolist(), strict=True):
         best = sorted(row, reverse=True)[:k]
         assert len(set(sources)) == k
         largest = max(map(abs, row))
@@ -165,7 +152,7 @@ def test_sparse_rows_against_scikit_learn(loop, monkeypatch):
     x[:, 0] += 0.1  # No row of zeros.
     rows = SparseRows.unit(x.to_sparse_csr())
     own = None if loop else torch.arange(50)
-    found = best_sources(PairScores(rows, rows, Response(identity), excluded=own), 4)
+    found = best_sources(PairScores(rows, rows, Identity(), excluded=own), 4)
     search = NearestNeighbors(n_neighbors=5, metric='cosine').fit(x)
     expected = search.kneighbors(x)[1]
     assert found.tolist() == expected[:, slice(0, 4) if loop else slice(1, 5)].tolist()
@@ -173,14 +160,14 @@ def test_sparse_rows_against_scikit_learn(loop, monkeypatch):
 
 def test_a_response_of_a_user_ranks_as_it_is():
     x = torch.randn(30, 3, generator=seeded(), **DOUBLE)
-    pairs = PairScores(x, x, Response(lambda value: value.square()))
-    expected = (x @ x.t()).square().topk(4).indices
+    pairs = PairScores(x, x, Tanh())
+    expected = (x @ x.t()).tanh().topk(4).indices
     assert torch.equal(best_sources(pairs, 4), expected)
 
 
 def test_bounds_find_the_same(monkeypatch):
     x = torch.randn(300, 4, generator=seeded(), **DOUBLE)
-    for formula in FUNCTIONS:
+    for formula in RESPONSES:
         pairs = make(x, x, formula)
         expected = best_sources(pairs, 3)
         with monkeypatch.context() as patch:
@@ -189,27 +176,40 @@ def test_bounds_find_the_same(monkeypatch):
             assert torch.equal(best_sources(pairs, 3), expected)
 
 
-@pytest.mark.parametrize('function', RANKINGS)
-def test_rankings_have_the_order_of_the_responses(function):
+@pytest.mark.parametrize('name', [*RESPONSES, *OF_USERS])
+def test_rankings_have_the_order_of_the_responses(name):
+    row = {**RESPONSES, **OF_USERS}[name]
     value = torch.linspace(0, 1, 50, **DOUBLE).unsqueeze(0)
-    params = {'gaussian': (0.4, 0.3), 'heat_kernel': (0.5,)}.get(FORMULAS[function], ())
-    params = tuple(torch.full((1,), p, **DOUBLE) for p in params)
-    response = Response(function, params)
-    score, rank = response(value)[0], response.ranking(value)[0]
+    params = [torch.full((1,), p, **DOUBLE) for p in row.params]
+    response = row.cls(*params)
+    ranking = response.ranking
+    own = [param.unsqueeze(1) for param in ranking.params]
+    score, rank = response.value(value, *params)[0], ranking.value(value, *own)[0]
     order = score.argsort()
     assert bool((rank[order].diff() > -1e-12).all())
-    # As steep as the compared value at the most, and between the bounds of an interval.
-    assert bool((rank.diff().abs() <= value.diff().abs() * (1 + 1e-9)).all())
-    low, high = value[:, :-1], value[:, 1:]
-    least, most = response.ranking.bounds(low, high)
-    assert INTERVALS[response.ranking.function]
-    for ends in (rank[:-1], rank[1:]):
-        assert bool((least <= ends + 1e-12).all() & (most >= ends - 1e-12).all())
+    # As steep as the compared value at the most, where that is promised.
+    is_flat = (rank.diff().abs() <= value.diff().abs() * (1 + 1e-9)).all()
+    assert bool(is_flat) or not ranking.is_lipschitz
+    assert ranking.is_lipschitz or name == 'a wave'
+
+
+@pytest.mark.parametrize('name', [*RESPONSES, *OF_USERS])
+@pytest.mark.parametrize('is_ranking', [False, True])
+def test_intervals_hold_the_scores_between_their_ends(name, is_ranking):
+    row = {**RESPONSES, **OF_USERS}[name]
+    response = row.cls(*(torch.full((1, 1), p, **DOUBLE) for p in row.params))
+    response = response.ranking if is_ranking else response
+    ends = torch.rand(2, 1, 40, generator=seeded(), **DOUBLE).sort(dim=0).values
+    assert response.has_interval
+    least, most = response.interval(*ends, *response.params)
+    for share in torch.linspace(0, 1, 9):
+        score = response.value(torch.lerp(*ends, share), *response.params)
+        assert bool((least <= score + 1e-12).all() & (score - 1e-12 <= most).all())
 
 
 def test_a_kernel_that_underflows_is_ranked_by_the_distance():
     x = 1e6 * torch.rand(200, 2, generator=seeded(), **DOUBLE)
-    response = Response(heat_kernel, (torch.ones(200, **DOUBLE),))
+    response = HeatKernel(torch.ones(200, **DOUBLE))
     pairs = PairScores(x, x, response, 'squared_distance')
     expected = NearestNeighbors(n_neighbors=4).fit(x).kneighbors(x)[1]
     assert best_sources(pairs, 4).tolist() == expected.tolist()

@@ -76,9 +76,10 @@ def test_squared_distance_of_huge_rows_stays_finite():
 def test_neural_width_stays_away_from_zero():
     w = torch.full((1, 2), -100.0, requires_grad=True)
     z = torch.ones(3, 2)
-    width = scores.neural_width(z, w, 0.1)
+    _, width = scores.neural_gaussian(z, torch.zeros(1, 2), w, 0.1).params
     assert bool((width == scores.MIN_WIDTH).all())
-    phi = scores.gaussian(torch.tensor([-1.0, 0.5, 0.500001]), 0.5, width)
+    t = torch.tensor([-1.0, 0.5, 0.500001])
+    phi = scores.Gaussian.value(t, 0.5, width)
     phi.sum().backward()
     assert bool(phi.isfinite().all())
     assert bool(w.grad.isfinite().all())

@@ -10,19 +10,19 @@ import math
 
 import pytest
 import torch
-from oracles import ERROR_RATE, comparison_of, plackett_luce, seeded
+from oracles import ERROR_RATE, plackett_luce, seeded
+from responses import OF_USERS, RESPONSES
 from scipy import stats
 
-from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.clusters import group, k_means
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.envelope import Head, make_envelope, proposal_rates
-from torch_geometric_gsl.ops.nearest_lists import LARGEST, find_nearest
+from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions, log_tail_mass
-from torch_geometric_gsl.ops.scores import Response, unit_rows
+from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.tail import (
     default_num_arrivals,
     tail_scores,
@@ -33,14 +33,7 @@ from torch_geometric_gsl.ops.tail import (
 RUNS, TARGETS = 3000, 4
 SCALES = [1.0, 5.0, 10.0, 20.0, 40.0]
 TAUS = [0.1, 0.25, 0.5, 1.0, 2.0]
-RESPONSES = {
-    'identity': (scores.identity, (), (-1.0, 1.0)),
-    'difference': (scores.difference, (), (0.0, 2.0)),
-    'gaussian': (scores.gaussian, (0.5, 0.05), (0.0, 1.0)),
-    'heat_kernel': (scores.heat_kernel, (0.5,), (0.0, 1.0)),
-    'negative': (scores.negative, (), (-math.inf, 0.0)),
-    'of a user': (lambda t: t**3, (), (-1.0, 1.0)),
-}
+ROWS = {**RESPONSES, 'of a user': OF_USERS['of a user']}
 
 
 @pytest.fixture(autouse=True)
@@ -64,27 +57,23 @@ def embeddings(scale, count, drift=0.0):
 
 
 def make_pairs(name, scale, *, kind='', count=6, runs=RUNS, drift=0.0):
-    function, params, bounds = RESPONSES[name]
+    row = ROWS[name]
     dst, src = embeddings(scale, count, drift)
     src = src[torch.arange(len(src)) % 7] if kind == 'duplicates' else src
     src = src[:1].expand_as(src) if kind == 'all equal' else src
     target = torch.arange(runs) % TARGETS
     # Each target has a bell of its own.
-    params = tuple(p * (1 + 0.1 * target / TARGETS) for p in params)
+    params = (p * (1 + 0.1 * target / TARGETS) for p in row.params)
     return PairScores(
         dst[target],
         src.contiguous(),
-        Response(function, params, cube if name == 'of a user' else None),
-        comparison_of(name),
+        row.cls(*params),
+        row.comparison,
         scale,
-        scale * bounds[0],
-        scale * bounds[1] + (25.0 if kind == 'far too high' else 0.0),
+        scale * row.bounds[0],
+        scale * row.bounds[1] + (25.0 if kind == 'far too high' else 0.0),
         excluded=5 * target if kind == 'excluded' else None,
     )
-
-
-def cube(low, high):
-    return low**3, high**3
 
 
 def random_head(pairs, size):
@@ -108,23 +97,23 @@ def envelope_of(how, name, pairs, scale, **kwargs):
     }.get(how)
     if how == 'one bound':
         return None
-    then = make_pairs(name, scale, drift=0.4, **kwargs)
     if how == 'stale clusters':
+        then = make_pairs(name, scale, drift=0.4, **kwargs)
         return make_envelope(pairs, k_means(then.src, 6))
-    if how == 'stale lists' and pairs.response.function in LARGEST:
-        return make_envelope(pairs, None, find_nearest(then, 4).head(pairs))
-    size = {'random lists': 5, 'all listed': count, 'stale lists': 1}.get(how, 4)
+    if how == 'nearest lists' and pairs.response.monotonic:
+        return make_envelope(pairs, None, find_nearest(pairs, min(4, count - 1)))
+    size = {'random lists': 5, 'all listed': count, 'nearest lists': 1}.get(how, 4)
     head = random_head(pairs, size) if 'list' in how else None
     return make_envelope(pairs, None if label is None else group(label), head)
 
 
 ENVELOPES = [
     *('one bound', 'one cluster', 'random clusters', 'a cluster each'),
-    *('stale clusters', 'stale lists', 'random lists', 'all listed'),
+    *('stale clusters', 'nearest lists', 'random lists', 'all listed'),
     'clusters and lists',
 ]
 # Each response at each scale, with bounds and forms of the sources that go round.
-CASES = list(itertools.product(RESPONSES, SCALES, ENVELOPES))
+CASES = list(itertools.product(ROWS, SCALES, ENVELOPES))
 KINDS = ['', 'excluded', 'duplicates', 'far too high', 'all equal']
 
 

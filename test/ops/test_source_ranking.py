@@ -1,4 +1,4 @@
-"""What the order of sources certifies: intervals, errors, and far clusters."""
+"""What the ranking of sources certifies: intervals, errors, and far clusters."""
 
 from itertools import pairwise
 
@@ -6,12 +6,15 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl.ops import source_ranking as module
-from torch_geometric_gsl.ops.cells import score_range
-from torch_geometric_gsl.ops.clusters import group, k_means
+from torch_geometric_gsl.ops.certified import source_ranking as module
+from torch_geometric_gsl.ops.certified.source_ranking import (
+    NUM_STEPS,
+    Messages,
+    rank_sources,
+)
+from torch_geometric_gsl.ops.clusters import k_means
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import Response, gaussian, identity, unit_rows
-from torch_geometric_gsl.ops.source_ranking import NUM_STEPS, Messages, rank_sources
+from torch_geometric_gsl.ops.scores import Gaussian, Identity, unit_rows
 
 N, TAU = 240, 0.25
 DTYPES = pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
@@ -24,8 +27,8 @@ def problem(dtype=torch.float64, response='identity', scale=5.0, excludes=False)
     x = unit_rows(x[torch.arange(N) % 8] + 0.02 * noise).to(dtype)
     h = 1 + torch.randn(N, 3, generator=seeded(2), dtype=torch.double).to(dtype)
     known = {
-        'identity': Response(identity),
-        'gaussian': Response(gaussian, (x.new_full((N,), 0.5), x.new_full((N,), 0.3))),
+        'identity': Identity(),
+        'gaussian': Gaussian(x.new_full((N,), 0.5), x.new_full((N,), 0.3)),
     }
     every = torch.arange(N)
     excluded = every if excludes else None
@@ -37,8 +40,8 @@ def problem(dtype=torch.float64, response='identity', scale=5.0, excludes=False)
 def weights(pairs, ranking):
     """The weights of all sources in double precision, as the ranking has them."""
     values = pairs.dst.double(), pairs.src.double()
-    params = tuple(param.double() for param in pairs.response.params)
-    response = pairs.response._replace(params=params)
+    params = (param.double() for param in pairs.response.params)
+    response = type(pairs.response)(*params)
     score = PairScores(*values, response, 'dot', pairs.scale).rows()
     return ((score - ranking.top.double()) / TAU).exp()
 
@@ -52,57 +55,6 @@ def steps_of(ranking):
     """The steps of the sources in the order of the ranking."""
     sizes = torch.tensor(sizes_of(ranking))
     return torch.arange(NUM_STEPS).repeat_interleave(sizes)
-
-
-# The messages.
-
-
-@DTYPES
-def test_messages_stand_in_the_order_of_clusters(dtype):
-    x = torch.randn(7, 2, dtype=dtype)
-    h = torch.randn(7, 3, dtype=dtype) + 4
-    clusters = group(torch.tensor([2, 0, 1, 0, 2, 2, 0]))
-    messages = Messages.of(h, PairScores(x, x, Response(identity)), clusters)
-    order = [1, 3, 6, 2, 0, 4, 5]
-    assert messages.members.source.tolist() == order
-    assert messages.place[order].tolist() == list(range(7))
-    mean = h.mean(dim=0)
-    torch.testing.assert_close(messages.mean, mean)
-    expected = torch.cat([h[order] - mean, h.new_ones(7, 1)], dim=1)
-    torch.testing.assert_close(messages.full, expected)
-    size = (h[order] - mean).norm(dim=1)
-    torch.testing.assert_close(messages.size, size)
-    # Sums of clusters are those of their members, in double precision.
-    parts, sizes = expected.double().split([3, 1, 3]), size.double().split([3, 1, 3])
-    total = torch.stack([part.sum(dim=0) for part in parts])
-    torch.testing.assert_close(messages.group_full, total, rtol=1e-6, atol=1e-6)
-    total = torch.stack([part.sum() for part in sizes])
-    torch.testing.assert_close(messages.group_size, total, rtol=1e-6, atol=1e-6)
-
-
-def test_messages_of_some_clusters():
-    messages, _, _ = problem()
-    clusters = torch.tensor([1, 4, 6])
-    places = messages.places(clusters)
-    number = messages.members.number
-    expected = [i for i in range(N) if number[i] in clusters]
-    assert places.tolist() == expected
-    some = messages.take(places, clusters)
-    assert torch.equal(some.members.source, messages.members.source[places])
-    assert torch.equal(some.size, messages.size[places])
-    rows = torch.tensor([5, 0, 5])
-    assert torch.equal(some.rows(rows), messages.full[places[rows]])
-    assert torch.equal(messages.rows(rows), messages.full[rows])
-    # Clusters are numbered anew.
-    renumbered = clusters[some.members.number]
-    assert torch.equal(renumbered, number[places])
-
-
-def test_half_precision_is_summed_in_full():
-    _, pairs, h = problem(torch.float32)
-    whole = Messages.of(h.half(), pairs, k_means(pairs.src, 8))
-    assert whole.full.dtype == torch.float32
-    assert whole.group_full.dtype == torch.float64
 
 
 # The order, and what is certified without far clusters.
@@ -130,68 +82,6 @@ def test_intervals_hold_all_weights(dtype, response, scale):
         assert float(middle[left].sum()) <= float(ranking.error[first, 3])
 
 
-@pytest.mark.parametrize('excludes', [False, True])
-def test_sources_stand_in_descending_order_of_their_errors(excludes):
-    messages, pairs, _ = problem(excludes=excludes)
-    ranking = rank_sources(messages, pairs, TAU, 0.0)
-    assert ranking.source.sort().values.tolist() == list(range(N))
-    assert len(ranking.ends) == NUM_STEPS + 1
-    assert ranking.ends == sorted(ranking.ends)
-    assert ranking.ends[0] == 0
-    assert ranking.ends[-1] == N
-    # Targets are summed first, pair by pair, where they are excluded.
-    first = ranking.source[: ranking.ends[1]]
-    own = messages.place[pairs.excluded] if excludes else first[:0]
-    assert torch.equal(first.sort().values, own.sort().values)
-    # No source leaves more open than one of a step before.
-    low, high = score_range(pairs, messages.members)
-    upper, lower = (((end - high.amax()) / TAU).exp() for end in (high, low))
-    worst = (upper - lower) / 2 * (messages.size + messages.size.mean())
-    steps = worst[ranking.source].split(sizes_of(ranking))[1:]
-    steps = [part for part in steps if part.numel() > 0]
-    assert len(steps) > 5
-    for before, after in pairwise(steps):
-        assert float(after.max()) <= float(before.min()) * (1 + 1e-9)
-    # A step is half a unit of the logarithm.
-    exact = 2 * (worst.max() / worst[ranking.source]).log() + 1
-    below = (exact - steps_of(ranking))[ranking.ends[1] : ranking.ends[-2]]
-    assert -1e-6 < float(below.min()) <= float(below.max()) < 1 + 1e-6
-
-
-def test_errors_run_down_to_zero():
-    messages, pairs, _ = problem()
-    ranking = rank_sources(messages, pairs, TAU, 0.0)
-    assert ranking.error.shape == (NUM_STEPS + 1, 4)
-    assert bool((ranking.error.diff(dim=0) <= 0).all())
-    assert not ranking.error[-1].any()
-    # Middles that are left out count as errors.
-    expected = ranking.error[3, :2] + ranking.error[90, 2:]
-    assert torch.equal(ranking.error_from(3, 90), expected)
-    # Wide intervals are not worth the sum of their middles.
-    ratio = ranking.error[:, 1] / ranking.error[:, 3]
-    assert torch.equal(ranking.is_flat, ratio < 0.5)
-    assert 0 < int(ranking.is_flat.sum()) < NUM_STEPS
-
-
-@pytest.mark.parametrize('tolerance', [0.0, 1e-3])
-@pytest.mark.parametrize(('first', 'last'), [(0, NUM_STEPS), (2, 20), (5, 7), (9, 9)])
-def test_middles_of_some_steps(first, last, tolerance):
-    messages, pairs, _ = problem()
-    ranking = rank_sources(messages, pairs, TAU, tolerance)
-    assert (ranking.far is None) == (tolerance == 0)
-    # All messages are read for many, and few are gathered.
-    assert ranking.source.numel() >= N / 4
-    expected = torch.zeros(4, dtype=torch.double)
-    if ranking.far is not None:
-        expected += ranking.far.total
-    full = ranking.messages.rows(ranking.source)
-    steps = steps_of(ranking).tolist()
-    for place, row, step in zip(ranking.source, full, steps, strict=True):
-        if first <= step < last:
-            expected += ranking.middle[place] * row
-    torch.testing.assert_close(ranking.middle_sum(first, last), expected)
-
-
 @DTYPES
 @pytest.mark.parametrize('excludes', [False, True])
 def test_middles_are_within_the_error_of_the_sum(dtype, excludes):
@@ -209,13 +99,6 @@ def test_middles_are_within_the_error_of_the_sum(dtype, excludes):
 
 
 # Clusters that are replaced as a whole.
-
-
-def test_nothing_is_far_without_a_tolerance():
-    messages, pairs, _ = problem()
-    assert rank_sources(messages, pairs, TAU, 0.0).far is None
-    assert rank_sources(messages, pairs, TAU, 1e-15).far is None
-    assert rank_sources(messages, pairs, TAU, 1e-1).far is not None
 
 
 @DTYPES
@@ -280,34 +163,3 @@ def test_clusters_of_excluded_sources_are_never_far():
     # They come first, by their places among the near ones.
     first = near[ranking.source[: ranking.ends[1]]]
     assert sorted(first.tolist()) == pairs.excluded.tolist()
-
-
-def test_far_clusters_that_leave_too_many_sources_are_none(monkeypatch):
-    messages, pairs, _ = problem(scale=20.0)
-    assert rank_sources(messages, pairs, TAU, 1e-1).far is not None
-    monkeypatch.setattr(module, '_MAX_NEAR', 0.01)
-    ranking = rank_sources(messages, pairs, TAU, 1e-1)
-    assert ranking.far is None
-    assert ranking.source.numel() == N
-
-
-def test_equal_messages_leave_errors_of_weights_alone():
-    _, pairs, h = problem()
-    messages = Messages.of(torch.ones_like(h), pairs, k_means(pairs.src, 8))
-    ranking = rank_sources(messages, pairs, TAU, 0.0)
-    assert not ranking.error[:, 0].any()
-    assert float(ranking.error[0, 1]) > 0
-    assert sum(size > 0 for size in sizes_of(ranking)) > 5
-
-
-def test_responses_without_bounds_for_all_targets_are_told():
-    messages, pairs, _ = problem()
-    shift = torch.rand(pairs.dst.size(0), dtype=torch.double)
-    response = Response(
-        lambda value, shift: value + shift,
-        (shift,),
-        lambda low, high, shift: (low + shift, high + shift),
-    )
-    assert rank_sources(messages, pairs._replace(response=response), TAU, 0.1) is None
-    one = response._replace(params=(shift[:1].expand(shift.numel()),))
-    assert rank_sources(messages, pairs._replace(response=one), TAU, 0.1) is not None

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from torch_geometric_gsl.ops.aggregate import drawn_graph
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.scores import Response, identity
+from torch_geometric_gsl.ops.scores import Identity
 from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail
 
@@ -100,7 +100,7 @@ def test_small_budgets_give_small_blocks(meter, heights):
     n, k, kept, sizes, arrivals = 512, 2, 1, [], []
     # Whole numbers: products are exact, however many rows are multiplied at once.
     dst, src = torch.randint(-9, 9, (2, n, 2)).float()
-    pairs = PairScores(dst, src, Response(identity))
+    pairs = PairScores(dst, src, Identity())
     # Scores and rates of two rows in float32, and ten proposals of each draw.
     for budget in (2 * 4 * (4 * n + 64 * k * 10), 2**25):
         with meter() as found:

@@ -2,16 +2,14 @@
 
 import pytest
 import torch
-from torch_geometric.data import Data
 
 from reproduction import half, noisy
-from reproduction.files import read_json, write_json
-from reproduction.half import HALF_SETTING, Run, execute, main
+from reproduction.files import write_json
+from reproduction.half import HALF_SETTING, Run, execute
 from reproduction.half_tables import HALF, HALF_METHODS, half_grid, read_either
-from reproduction.noisy_models import Training, build, choices
+from reproduction.noisy_models import Training
 from reproduction.summary import Cell
 from reproduction.training import HIDDEN_LABEL
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 TINY = HALF_SETTING | {
     'epochs': 4,
@@ -27,13 +25,6 @@ def loaded(data, monkeypatch):
     half.load.cache_clear()
     yield data
     half.load.cache_clear()
-
-
-def test_the_graph_is_that_of_the_nearest_nodes(loaded):
-    found, edge_index = half.load('CiteSeer', 3)
-    assert found is loaded
-    assert torch.equal(edge_index, nearest_neighbours(loaded.x, 3).edge_index)
-    assert edge_index.size(1) == 3 * loaded.x.size(0)
 
 
 def test_all_methods_see_one_graph_and_no_test_labels(loaded, monkeypatch):
@@ -54,13 +45,6 @@ def test_all_methods_see_one_graph_and_no_test_labels(loaded, monkeypatch):
         assert (data.y[data.test_mask] == HIDDEN_LABEL).all()
 
 
-@pytest.mark.parametrize('method', HALF_METHODS.values(), ids=HALF_METHODS)
-def test_all_methods_are_tuned_alike(method):
-    found = choices(method, HALF_SETTING)
-    pairs = {(choice['dropout'], choice['weight_decay']) for choice in found}
-    assert pairs == {(0.5, 0.0), (0.5, 5e-4), (0.8, 0.0), (0.8, 5e-4)}
-
-
 @pytest.mark.parametrize('method', ['mlp', 'gcn_root', 'ours'])
 def test_a_run_is_the_same_again(loaded, method):
     run = Run('CiteSeer', method, 2)
@@ -68,31 +52,6 @@ def test_a_run_is_the_same_again(loaded, method):
     assert first == again
     assert first[0] == f'CiteSeer/{method}/2'
     assert 0 <= first[1]['test'] <= 1
-
-
-@pytest.mark.parametrize(
-    ('method', 'is_strong'), [('ours', False), ('ours_null', True)]
-)
-def test_where_the_null_neighbour_begins(method, is_strong):
-    data = Data(x=torch.eye(40), y=torch.arange(40) % 2)
-    choice = {'dropout': 0.5, 'weight_decay': 0.0}
-    model = build(HALF_METHODS[method], data, choice, HALF_SETTING).eval()
-    edge_index = torch.cartesian_prod(torch.arange(40), torch.arange(40)).t()
-    for graph in model.graphs(data.x, edge_index):
-        share = 1 - float(graph.edge_weight.detach().sum()) / 40
-        assert (share > 0.9) == is_strong
-        assert (share < 0.1) == (not is_strong)
-
-
-def test_finished_runs_are_kept(loaded, tmp_path, monkeypatch):
-    command = ['--datasets', 'CiteSeer', '--methods', 'mlp', '--seeds', '1']
-    command += ['--results', str(tmp_path)]
-    main(command, TINY)
-    first = read_json(tmp_path / HALF)
-    monkeypatch.setattr(half, 'chosen', None)
-    main(command, TINY)
-    assert read_json(tmp_path / HALF) == first
-    assert list(first['runs']) == ['CiteSeer/mlp/2']
 
 
 def test_the_table(tmp_path):

@@ -1,21 +1,17 @@
 """Runs, tables and the figure of hidden relations."""
 
-import json
 import math
 
 import pytest
 import torch
 
-from reproduction import hidden, relations
-from reproduction import run as runner
-from reproduction.figures import hidden as draw
+from reproduction import hidden
 from reproduction.files import read_json
-from reproduction.hidden import DELTAS, Results, Run, execute, main
+from reproduction.hidden import Results, Run, execute, main
 from reproduction.relation_tables import (
     HIDDEN,
     hidden_grid,
     hidden_paired,
-    read_errors,
 )
 from reproduction.relations import (
     METHODS,
@@ -26,7 +22,6 @@ from reproduction.relations import (
     relative_error,
     true_graph,
 )
-from reproduction.store import Store
 from reproduction.summary import holm
 
 TINY = SETTING | {'steps': 2, 'graphs_per_step': 2, 'num_nodes': 14}
@@ -74,15 +69,6 @@ def test_validation_chooses(monkeypatch):
     assert [number for number, total in asked if total == last] == [1]
 
 
-def test_trainings_that_diverge_have_no_score(monkeypatch):
-    class Lost(torch.nn.Module):
-        def forward(self, data):
-            return torch.full_like(data.y, math.nan)
-
-    monkeypatch.setattr(hidden, 'trainings', lambda *args: iter([(Lost(), 1)]))
-    assert execute(Run(40, 'bell', 0), TINY)[1] == {'val': None, 'test': None}
-
-
 def test_true_edges_tell_the_targets():
     graphs = Graphs.draw(70, 0, SMALL)
     for data in graphs.val.to_data_list():
@@ -111,69 +97,12 @@ def test_recovery_of_a_graph_that_is_known():
     assert found['weight'] < 0.1
 
 
-@pytest.mark.parametrize(('method', 'degrees'), [('biased', 40), ('tanh', 130)])
-def test_where_centres_begin(method, degrees):
-    model = LearnedGraph(METHODS[method], SMALL)
-    model.start(degrees)
-    b = model.conv.sampler.similarity.response(torch.randn(3, 2)).params[0]
-    torch.testing.assert_close(
-        b, torch.full_like(b, math.cos(math.radians(degrees))), atol=1e-6, rtol=0
-    )
-
-
-def test_goes_on_where_it_was_ended(tmp_path, capsys, monkeypatch):
-    words = ['--results', str(tmp_path), '--deltas', '40', '--seeds']
-    methods = ['--methods', 'true', 'mlp']
-    main([*words, '1', *methods], TINY)
-    first = results(tmp_path)
-    assert list(first) == ['40/mlp/0', '40/true/0']
-    done = []
-
-    def spy(run, setting):
-        done.append(str(run))
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        return execute(run, setting)
-
-    monkeypatch.setattr(hidden, 'execute', spy)
-    with pytest.raises(KeyboardInterrupt):
-        main([*words, '3', *methods], TINY)
-    assert done == ['40/true/1', '40/mlp/1']
-    assert list(results(tmp_path)) == ['40/mlp/0', '40/true/0', '40/true/1']
-    main([*words, '2', *methods], TINY)
-    assert done[2:] == ['40/mlp/1']
-    assert capsys.readouterr().out.endswith('hidden: 4 runs, 3 finished\n')
-    assert {**results(tmp_path), **first} == results(tmp_path)
-    # Results of another setting are no results of this one.
-    assert not Results(tmp_path, TINY | {'k': 3}).runs
-
-
+@pytest.mark.slow
 def test_several_processes_find_the_same(tmp_path):
     words = ['--deltas', '40', '--seeds', '1', '--methods', 'mlp', 'true', '--results']
     for jobs in '12':
         main([*words, str(tmp_path / jobs), '--jobs', jobs], TINY)
     assert results(tmp_path / '1') == results(tmp_path / '2')
-
-
-@pytest.mark.parametrize(
-    ('words', 'text'),
-    [
-        ('--deltas 41', 'invalid choice: 41'),
-        ('--methods bells', "invalid choice: 'bells'"),
-        ('--seeds 0', "--seeds: must be a positive integer (got '0')"),
-    ],
-)
-def test_bad_words(words, text, monkeypatch, capsys):
-    monkeypatch.setattr('sys.argv', ['run.py', 'hidden', *words.split()])
-    with pytest.raises(SystemExit, match='2'):
-        runner.main()
-    assert text in capsys.readouterr().err
-
-
-def test_a_damaged_file_is_told(tmp_path):
-    (tmp_path / HIDDEN).write_text('{"runs": {')
-    with pytest.raises(ValueError, match='is damaged or was edited'):
-        Results(tmp_path, TINY)
 
 
 @pytest.fixture
@@ -203,21 +132,6 @@ def test_tables(found):
     assert rows['cosine'][0].ours == '1.00'  # Without any spread there is no test.
 
 
-def test_what_has_not_run_is_left_out(tmp_path):
-    assert hidden_grid(tmp_path).is_empty
-    assert hidden_paired(tmp_path).is_empty
-    assert not draw(Store(tmp_path), None)
-    assert not read_errors(tmp_path)['bell']
-
-
-def test_figure(found):
-    figure = draw(Store(found), None)['hidden']
-    (ax,) = figure.axes
-    lines = {line.get_label(): line.get_ydata() for line in ax.lines}
-    assert set(lines) == {method.title for method in METHODS.values()}
-    assert list(lines['bell']) == pytest.approx([0.505, 0.505])
-
-
 def test_holm():
     found = holm({'a': 0.01, 'b': 0.04, 'c': 0.03, 'd': math.nan})
     assert found == pytest.approx({'a': 0.03, 'c': 0.06, 'b': 0.06})
@@ -228,12 +142,3 @@ def test_relative_error():
     y = torch.tensor([[0.0], [2.0]])
     assert relative_error(torch.ones(2, 1), y) == 1
     assert relative_error(y, y) == 0
-
-
-def test_settings_are_stored(tmp_path):
-    Results(tmp_path, TINY).add('40/mlp/0', {'val': 1.0, 'test': 1.0})
-    content = json.loads((tmp_path / HIDDEN).read_text())
-    assert content['setting'] == TINY
-    assert content['environment']['torch'] == torch.__version__
-    assert len(DELTAS) == 8
-    assert set(relations.METHODS) == set(METHODS)

@@ -1,29 +1,20 @@
 """Runs, tables and the figure of few labels."""
 
-import json
-
 import pytest
 import torch
 from scipy import stats
-from torch_geometric.data import Data
 
-from reproduction import encoders, labels, labels_models
+from reproduction import labels
 from reproduction.consistent import GRAPHS, ConsistentNet
 from reproduction.encoders import encode, encode_drawn
-from reproduction.figures import labels as draw
-from reproduction.files import read_json
-from reproduction.labels import Run, execute, main, public_split, split
+from reproduction.labels import Run, execute, split
 from reproduction.labels_models import (
     METHODS,
     SETTING,
-    DropsFeatures,
     are_words,
     choices,
-    drop_features,
-    network,
 )
 from reproduction.labels_tables import (
-    LABELS,
     LABELS_FILE,
     compare_controls,
     labels_grid,
@@ -32,9 +23,7 @@ from reproduction.labels_tables import (
 )
 from reproduction.noisy_models import Training
 from reproduction.own_runs import Results
-from reproduction.store import Store
 from reproduction.training import HIDDEN_LABEL
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 TINY = SETTING | {
     'epochs': 4,
@@ -52,10 +41,6 @@ def loaded(data, monkeypatch):
     return data
 
 
-def results(folder):
-    return read_json(folder / LABELS_FILE)['runs']
-
-
 @pytest.mark.parametrize(('number', 'val'), [(1, 6), (4, 12), (10, 6)])
 def test_splits(data, number, val):
     found = split(data, number, 3)
@@ -67,28 +52,6 @@ def test_splits(data, number, val):
     assert torch.equal(again.train_mask, masks[0])
     assert not torch.equal(split(data, number, 4).train_mask, masks[0])
     assert 'train_mask' not in data
-
-
-def test_the_public_split(gsl_data, monkeypatch):
-    monkeypatch.setenv('GSL_DATA', str(gsl_data('CiteSeer').parent))
-    data = labels.load('CiteSeer')
-    found = public_split(data, 'CiteSeer')
-    sizes = [int(found[f'{name}_mask'].sum()) for name in ('train', 'val', 'test')]
-    assert sizes == [120, 500, 1000]
-    assert found.y[found.train_mask].bincount().tolist() == [20] * 6
-    assert not (found.train_mask & found.test_mask).any()
-    # Rows of words have the norm one, but those without any.
-    x = data.x.to_dense()
-    norm = x.norm(dim=1)
-    torch.testing.assert_close(norm[norm > 0], torch.ones(int((norm > 0).sum())))
-
-
-def test_words_of_pubmed_count_once(gsl_data, monkeypatch):
-    monkeypatch.setenv('GSL_DATA', str(gsl_data('PubMed').parent))
-    x = labels.load('PubMed').x
-    row = x[17]
-    assert row[row > 0].unique().numel() == 1
-    assert row.norm() == pytest.approx(1.0)
 
 
 def test_words():
@@ -103,22 +66,6 @@ def test_words():
     assert not are_words(-x)
 
 
-def test_features_are_left_out_of_messages_alone():
-    torch.manual_seed(0)
-    x = torch.rand(40, 300) + 1
-    for own in (x, x.to_sparse_csr()):
-        found = drop_features(own)
-        found = found if own.layout == torch.strided else found.to_dense()
-        assert set((found / x).round().unique().tolist()) == {0.0, 2.0}
-        assert float((found == 0).float().mean()) == pytest.approx(0.5, abs=0.02)
-    data = Data(x=x, y=torch.arange(40) % 3)
-    choice = {'k': 3, 'weight_decay': 0.0}
-    model = DropsFeatures(network('knn_gcn_drop', data, choice, SETTING))
-    model.loss(x, data.y, data.y < 2).backward()
-    expected = nearest_neighbours(x, 3).edge_index
-    assert torch.equal(model.model.graphs(x)[0].edge_index, expected)
-
-
 @pytest.mark.parametrize('method', METHODS)
 def test_every_method_runs(loaded, method):
     name, result = execute(Run('wine', '3', method, 1), TINY)
@@ -127,11 +74,6 @@ def test_every_method_runs(loaded, method):
     assert 0 <= result['test'] <= 1
     assert result['choice'] in choices(method)
     assert execute(Run('wine', '3', method, 1), TINY)[1] == result
-
-
-@pytest.mark.parametrize('method', METHODS)
-def test_every_method_has_as_many_trainings(method):
-    assert len({json.dumps(choice) for choice in choices(method)}) == 4
 
 
 def test_all_methods_see_the_same_split_and_no_test_labels(loaded, monkeypatch):
@@ -187,19 +129,6 @@ def test_encoder_sees_no_labels(data, graph):
     torch.testing.assert_close(rows(), found, rtol=1e-4, atol=1e-5)
 
 
-def test_what_no_digest_holds_is_as_it_was_measured():
-    """Results of others would be taken for these: remove those that it concerns."""
-    assert (encoders.OWN_SHARE, encoders.DRAWS) == (0.2, 5)
-    assert labels.BINARY == ('PubMed',)
-
-
-def test_drawn_encoders_differ_by_their_scale(data):
-    options = TINY['encoder']
-    rows = [encode_drawn(data, 1, options, scale) for scale in (None, 1e-9, 10.0)]
-    torch.testing.assert_close(rows[0], rows[1])
-    assert not torch.allclose(rows[0], rows[2], atol=1e-3)
-
-
 @pytest.mark.parametrize('graph', GRAPHS)
 def test_consistent_net(data, graph):
     torch.manual_seed(0)
@@ -227,52 +156,6 @@ def test_consistent_net(data, graph):
         mean = (h + step @ h + step @ step @ h) / 3
         expected = net.second((mean + net.bias).relu())
         torch.testing.assert_close(out, expected)
-
-
-def test_unknown_graph():
-    with pytest.raises(ValueError, match=r"'graph' must be one of .*\(got 'x'\)"):
-        ConsistentNet(6, 8, 3, graph='x', num_candidates=5, order=2)
-
-
-def test_trainings_that_diverge_have_no_score(loaded, monkeypatch):
-    class Lost(torch.nn.Linear):
-        def forward(self, x):
-            return super().forward(x) * float('nan')
-
-        def loss(self, x, y, mask):
-            return self(x).sum()
-
-    monkeypatch.setattr(labels_models, 'network', lambda *args: Lost(6, 3))
-    result = execute(Run('wine', '3', 'mlp', 0), TINY)[1]
-    assert result == {'val': None, 'test': None}
-
-
-def test_goes_on_where_it_was_ended(tmp_path, capsys, monkeypatch, loaded):
-    words = ['--results', str(tmp_path), '--datasets', 'wine', '--labels', '5']
-    words += ['--seeds', '2', '--methods', 'logreg']
-    done = []
-
-    def spy(run, setting):
-        done.append(str(run))
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        return execute(run, setting)
-
-    monkeypatch.setattr(labels, 'execute', spy)
-    with pytest.raises(KeyboardInterrupt):
-        main(words, TINY)
-    first = results(tmp_path)
-    main(words, TINY)
-    assert done == ['wine/5/logreg/2', *['wine/5/logreg/3'] * 2]
-    assert capsys.readouterr().out.endswith('labels: 2 runs, 1 finished\n')
-    assert {**results(tmp_path), **first} == results(tmp_path)
-    assert not Results(tmp_path / LABELS_FILE, TINY | {'k': 3}, METHODS).runs
-
-
-def test_the_public_split_is_of_two_data_sets(tmp_path, loaded, capsys):
-    words = ['--results', str(tmp_path), '--labels', 'public', '--seeds', '1']
-    main([*words, '--datasets', 'wine', 'digits'], TINY)
-    assert capsys.readouterr().out == 'labels: 0 runs, 0 finished\n'
 
 
 @pytest.fixture
@@ -330,28 +213,3 @@ def test_wins_ties_and_losses(finished):
     assert (
         'Of 1 data sets, 2 pairs with 3 runs or more; 0 have no more' in grid.notes[0]
     )
-
-
-def test_nothing_to_show(tmp_path):
-    assert labels_grid('wine', tmp_path).is_empty
-    assert labels_paired(tmp_path).is_empty
-    assert draw(Store(tmp_path, archives_only=True), None) == {}
-
-
-def test_the_figure(finished):
-    figure = draw(Store(finished, archives_only=True), None)['labels']
-    axes = [ax for ax in figure.axes if ax.get_title()]
-    # CiteSeer has the public split alone.
-    assert [ax.get_title() for ax in axes] == ['wine']
-    lines = {line.get_label(): line for line in axes[0].lines}
-    assert lines['MLP'].get_xdata().tolist() == [5, 20]
-    assert lines['MLP'].get_ydata().tolist() == pytest.approx([60.75, 60.75])
-    assert len(LABELS) == 5
-
-
-def test_two_commands_keep_the_results_of_each_other(tmp_path):
-    first, second = (Results(tmp_path / LABELS_FILE, TINY, METHODS) for _ in range(2))
-    first.add('wine/5/mlp/2', {'val': 1.0, 'test': 0.5})
-    second.add('digits/5/mlp/2', {'val': 1.0, 'test': 0.7})
-    first.add('wine/5/mlp/3', {'val': 1.0, 'test': 0.6})
-    assert list(results(tmp_path)) == ['digits/5/mlp/2', 'wine/5/mlp/2', 'wine/5/mlp/3']

@@ -5,8 +5,6 @@ import torch
 from torch_geometric.utils import coalesce
 
 from reproduction import given_graphs, noisy, noisy_models
-from reproduction import run as runner
-from reproduction.figures import noise as draw
 from reproduction.files import read_json
 from reproduction.given_graphs import both_ways, changed
 from reproduction.noisy import Run, execute, main
@@ -14,7 +12,6 @@ from reproduction.noisy_models import (
     METHODS,
     SETTING,
     Training,
-    as_layers_take,
     build,
     choices,
     hide_test,
@@ -22,7 +19,6 @@ from reproduction.noisy_models import (
 )
 from reproduction.noisy_tables import NOISE, OURS, noise_grid
 from reproduction.own_runs import Results
-from reproduction.store import Store
 from reproduction.training import HIDDEN_LABEL
 from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
@@ -78,7 +74,7 @@ def test_added_edges_are_uniform():
     """Of 28 pairs of 8 nodes 7 are given; each other is as likely: chi-square, 1e-4."""
     given = torch.stack([torch.zeros(7, dtype=torch.long), torch.arange(1, 8)])
     counts = dict.fromkeys([(i, j) for i in range(1, 8) for j in range(i + 1, 8)], 0)
-    draws = 2000
+    draws = 500
     for seed in range(draws):
         for pair in codes(changed(given, 8, 100, seed)) - codes(given):
             counts[pair] += 1
@@ -89,18 +85,6 @@ def test_added_edges_are_uniform():
     assert 4.0 < chi < 54.4
 
 
-def test_no_pairs_are_left_to_add(pairs):
-    with pytest.raises(ValueError, match="'percent' must add at most 1 pairs"):
-        changed(torch.tensor([[0, 0], [1, 2]]), 3, 100, 0)
-
-
-def test_random_state_is_left_alone(pairs):
-    state = torch.get_rng_state()
-    changed(pairs, 48, 300, 0)
-    changed(pairs, 48, -50, 0)
-    assert torch.equal(state, torch.get_rng_state())
-
-
 @pytest.mark.parametrize('method', METHODS)
 def test_every_method_runs(loaded, method):
     name, result = execute(Run('CiteSeer', 100, method, 1), TINY)
@@ -109,68 +93,6 @@ def test_every_method_runs(loaded, method):
     assert 0 <= result['test'] <= 1
     assert result['choice'] in choices(METHODS[method], TINY)
     assert execute(Run('CiteSeer', 100, method, 1), TINY)[1] == result
-
-
-@pytest.mark.parametrize('method', METHODS)
-def test_every_method_has_as_many_trainings(method):
-    found = choices(METHODS[method], SETTING)
-    assert len({tuple(choice.items()) for choice in found}) == 4
-
-
-@pytest.mark.parametrize('method', METHODS)
-def test_what_reads_the_graph(data, pairs, method):
-    """All but the network of the features alone."""
-    torch.manual_seed(0)
-    model = build(METHODS[method], data, choices(METHODS[method], TINY)[0], TINY).eval()
-    # The layers of GCN keep the graph that they see first.
-    outs = []
-    for percent in (0, 300):
-        for module in model.modules():
-            if hasattr(module, '_cached_edge_index'):
-                module._cached_edge_index = None
-        edge_index = both_ways(changed(pairs, 48, percent, 0), 48)
-        outs.append(model(data.x, edge_index))
-    assert torch.equal(*outs) == (method == 'mlp')
-
-
-def test_sparse_features_give_the_same(data, pairs):
-    edge_index = both_ways(pairs, 48)
-    for method in ('gcn', 'gcn_root', 'gat', 'mean'):
-        model = build(
-            METHODS[method], data, choices(METHODS[method], TINY)[0], TINY
-        ).eval()
-        found = model(data.x.to_sparse_csr(), edge_index)
-        torch.testing.assert_close(found, model(data.x, edge_index))
-
-
-@pytest.mark.parametrize('method', ['gcn', 'gcn_root', 'mean'])
-def test_a_matrix_gives_what_edges_give(data, pairs, method):
-    """Also the gradients."""
-    edge_index, outs = both_ways(pairs, 48)[:, 5:], []  # Not symmetric.
-    for graph in edge_index, as_layers_take(METHODS[method], edge_index, 48):
-        torch.manual_seed(0)
-        choice = choices(METHODS[method], TINY)[0]
-        model = build(METHODS[method], data, choice, TINY).eval()
-        out = model(data.x, graph)
-        out.square().sum().backward()
-        outs.append([out, *(p.grad for p in model.parameters())])
-    assert graph.layout == torch.sparse_csr
-    torch.testing.assert_close(*outs)
-
-
-def test_mean_with_a_root_weight(data, pairs):
-    """A layer is what SAGEConv computes, by a loop over the nodes."""
-    model = build(METHODS['mean'], data, choices(METHODS['mean'], TINY)[0], TINY).eval()
-    conv, root = model.convs[0], model.roots[0]
-    edge_index = both_ways(pairs, 48)
-    h = data.x @ conv.lin.weight.T + conv.lin.bias
-    expected = torch.zeros_like(h)
-    for node in range(48):
-        sources = edge_index[0][edge_index[1] == node]
-        if sources.numel():
-            expected[node] = h[sources].mean(dim=0)
-    torch.testing.assert_close(conv(data.x, edge_index), expected)
-    assert root.weight.shape == conv.lin.weight.shape
 
 
 def test_all_methods_see_the_same_graphs_and_no_test_labels(loaded, monkeypatch):
@@ -295,22 +217,6 @@ def test_goes_on_where_it_was_ended(tmp_path, capsys, monkeypatch, loaded):
     assert list(results(tmp_path)) == ['CiteSeer/+0/new/2']
 
 
-@pytest.mark.parametrize(
-    ('words', 'text'),
-    [
-        ('--changes 41', 'invalid choice: 41'),
-        ('--datasets Cora', "invalid choice: 'Cora'"),
-        ('--methods ourss', "invalid choice: 'ourss'"),
-        ('--seeds 0', "--seeds: must be a positive integer (got '0')"),
-    ],
-)
-def test_bad_words(words, text, monkeypatch, capsys):
-    monkeypatch.setattr('sys.argv', ['run.py', 'noise', *words.split()])
-    with pytest.raises(SystemExit, match='2'):
-        runner.main()
-    assert text in capsys.readouterr().err
-
-
 @pytest.fixture
 def found(tmp_path):
     """Accuracies of three seeds on two graphs: ours are some points higher."""
@@ -337,27 +243,16 @@ def test_tables(found):
     assert 'all 20 tests' in grid.notes[0]
 
 
-def test_runs_of_what_a_method_was_are_left_out(found, monkeypatch):
-    former = METHODS['mlp']._replace(axis='initial_scale')
-    monkeypatch.setitem(METHODS, 'mlp', former)
-    rows = dict(noise_grid('CiteSeer', found).rows)
-    assert 'MLP' not in rows
-    assert rows['GCN'][1].ours == '71.0 ± 1.0 (3)'
-
-
-def test_what_has_not_run_is_left_out(found, tmp_path_factory):
-    assert noise_grid('PubMed', found).is_empty
-    assert noise_grid('PubMed', found).empty == 'no finished runs of PubMed yet'
-    folder = tmp_path_factory.mktemp('none')
-    assert noise_grid('CiteSeer', folder).is_empty
-    assert not draw(Store(folder), None)
-
-
-def test_figure(found):
-    figure = draw(Store(found), None)['noise']
-    (ax,) = figure.axes
-    assert ax.get_title() == 'CiteSeer'
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ['-25', '+300']
-    lines = {line.get_label(): line.get_ydata() for line in ax.lines}
-    assert set(lines) == {method.title for method in METHODS.values()}
-    assert list(lines['MLP']) == pytest.approx([71.0, 71.0])
+def test_mean_with_a_root_weight(data, pairs):
+    """A layer is what SAGEConv computes, by a loop over the nodes."""
+    model = build(METHODS['mean'], data, choices(METHODS['mean'], TINY)[0], TINY).eval()
+    conv, root = model.convs[0], model.roots[0]
+    edge_index = both_ways(pairs, 48)
+    h = data.x @ conv.lin.weight.T + conv.lin.bias
+    expected = torch.zeros_like(h)
+    for node in range(48):
+        sources = edge_index[0][edge_index[1] == node]
+        if sources.numel():
+            expected[node] = h[sources].mean(dim=0)
+    torch.testing.assert_close(conv(data.x, edge_index), expected)
+    assert root.weight.shape == conv.lin.weight.shape

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from reproduction.own_tables import compare_ours, compared_grid, signed
+from reproduction.own_tables import compare_ours, compared_grid
 from reproduction.summary import Cell, Comparison
 
 TITLES = {'one': 'One', 'two': 'Two', 'ours': 'Ours'}
@@ -67,9 +67,3 @@ def test_ours_is_compared_within_its_column():
     # The same gain in each run is no sign of a spread of zero.
     found['set', 0, 'one'] = Cell({0: 2.0, 1: 2.0, 2: 2.0})
     assert math.isnan(compare_ours(found, 'ours')['set', 0, 'one'].p_value)
-
-
-def test_zero_has_no_minus():
-    assert [signed(value) for value in (-0.04, 0.04, -0.06)] == ['+0.0', '+0.0', '-0.1']
-    assert signed(-0.0004, 3) == '+0.000'
-    assert signed(-0.9104, 3) == '-0.910'

@@ -97,22 +97,8 @@ def test_p_values_are_corrected_for_all_rows(finished):
         assert rows[title][-1].paper == f'p = {found[name]:.3f}'
 
 
-def test_rows_of_too_few_common_runs_are_left_out(tmp_path):
-    tests = {'mlp': [0.7, 0.7, 0.7], 'ours': [0.8, 0.8, 0.8], 'uniform': [0.7, 0.7]}
-    write(tmp_path, half_tables.HALF, tests, 'CS/{method}/{seed}')
-    assert pays_grid(tmp_path).is_empty
-
-
 def test_errors_are_compared_by_their_ratios():
     ours, other = Cell({0: -0.1, 1: -0.2, 2: -0.4}), Cell({0: -0.2, 1: -0.6, 2: -1.6})
     row = Setting('', (other, None, None, ours), 'error')
     ratios = [math.log(0.2 / 0.1), math.log(0.6 / 0.2), math.log(1.6 / 0.4)]
     assert row.p_value() == pytest.approx(stats.ttest_1samp(ratios, 0).pvalue)
-
-
-def test_nothing_has_run(tmp_path):
-    grid = pays_grid(tmp_path)
-    assert grid.is_empty
-    row = Setting('', (None, None, None, Cell({0: 1.0})), 'draws')
-    assert row.best_control() is None
-    assert math.isnan(row.p_value())

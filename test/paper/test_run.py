@@ -1,19 +1,16 @@
 """Runs: from the start to their result, in order, alone, and as a user types them."""
 
-import itertools
 import multiprocessing.context
 import os
 import runpy
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
 
-from reproduction import command, cost, documents, figures, search, settings
+from reproduction import documents, search, settings
 from reproduction import run as module
 from reproduction.experiments import make_config
 from reproduction.files import read_json, read_tensors, write_json
@@ -24,20 +21,6 @@ from reproduction.store import Store
 CONFIG = make_config('wine', 'mlp', 0, epochs=2, eval_every=1)
 FOLDER = Path(settings.RESULTS).parent
 QUICK = ['table1', '--quick', '--results']
-
-
-def shell(*words, cwd):
-    """What a command prints that is run by its path."""
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / words[0]), *words[1:]],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-        env=os.environ | {'PYTHONPATH': str(FOLDER.parents[1])},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def write_table(path, rows=28):
@@ -118,41 +101,22 @@ def test_out_of_memory_is_a_result(tmp_path, error):
     assert store.missing([CONFIG], memory_limit=25.0) == [CONFIG]
 
 
-def test_the_commit_is_that_of_the_code_that_runs(tmp_path, data, monkeypatch):
-    stores = Store(tmp_path / 'a'), Store(tmp_path / 'b')
-    for store in stores:
-        execute(CONFIG, lambda: data, store)
-        monkeypatch.setattr('reproduction.store._git', lambda *words: 'edited since')
-    before, after = (store.record(CONFIG) or {} for store in stores)
-    assert after['environment'] == before['environment']
-
-
 def test_quick_run_and_tables(tmp_path, call):
-    words = [*QUICK, str(tmp_path / 'found'), '--methods', 'gau_sim', 'mlp']
-    told = 'table1: 4 runs, 0 finished, 4 to do\n'
-    assert shell('run.py', *words, cwd=tmp_path).startswith(told)
+    words = [*QUICK, tmp_path, '--methods', 'gau_sim', 'mlp']
+    assert call(main, *words).startswith('table1: 4 runs, 0 finished, 4 to do\n')
     assert call(main, *words).startswith('table1: 4 runs, 4 finished, 0 to do\n')
-    shown = ['--preset', 'quick', '--results', 'found', '--datasets', 'wine']
-    assert shell('tables.py', 'table1', *shown, cwd=tmp_path).count('(2)') == 2
+    shown = ['--preset', 'quick', '--results', tmp_path, '--datasets', 'wine']
+    assert call(documents.main, 'table1', *shown).count('(2)') == 2
 
 
 @pytest.mark.parametrize('name', ['run', 'tables', 'figures', 'search', 'cost'])
 def test_every_command_starts(name, call):
     path = str(FOLDER / f'{name}.py')
     out = call(lambda: runpy.run_path(path, run_name='__main__'), '--help')
-    assert f'python examples/paper/{name}.py' in out
+    assert f'python paper/{name}.py' in out
 
 
-def test_a_limit_of_memory_is_told(tmp_path):
-    # Small enough to be read, but not to be multiplied.
-    write_table(tmp_path / 'my.csv', rows=2000)
-    words = ['run.py', *QUICK, 'found', '--seeds', '1', '--datasets', 'my.csv']
-    words += ['--label', 'kind', '--methods', 'gcn_knn', '--memory-limit', '0.001']
-    out = shell(*words, cwd=tmp_path)
-    assert 'too little memory, again in a process of its own' in out
-    assert 'OOM at 0.001 GB' in out
-
-
+@pytest.mark.slow
 def test_every_method_serves_a_small_table(tmp_path, call):
     words = ['--seeds', '1', '--label', 'kind', '--tensorboard', '--datasets']
     path = write_table(tmp_path / 'my.csv')
@@ -186,6 +150,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path, broken, call):
     assert 'Traceback' in log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('is_killed', [False, True])
 def test_a_run_without_memory_gets_a_process_of_its_own(
     tmp_path, broken, call, monkeypatch, is_killed
@@ -211,75 +176,10 @@ def test_a_run_without_memory_gets_a_process_of_its_own(
         assert log in out
 
 
-def test_results_that_may_end_otherwise_are_redone(tmp_path, monkeypatch, call):
-    hours = itertools.count(step=3600)
-    monkeypatch.setattr('time.monotonic', lambda: float(next(hours)))
-    monkeypatch.setattr('time.process_time', lambda: float(next(hours)))
-    words = [*QUICK, tmp_path, '--methods', 'mlp']
-    for more, done in (
-        *(([], 0), (['--again', 'oom'], 2), (['--again', 'timeout'], 0)),
-    ):
-        out = call(main, *words, *more)
-        assert out.startswith(f'table1: 2 runs, {done} finished')
-
-
-def test_data_that_cannot_be_read_is_tried_once(tmp_path, monkeypatch, call):
-    load_dataset = mock.Mock(side_effect=OSError('no network'))
-    monkeypatch.setattr(command, 'load_dataset', load_dataset)
-    command.load.cache_clear()
-    out = call(main, *QUICK, tmp_path, '--methods', 'mlp')
-    assert '2 runs failed' in out
-    assert out.count('FAILED, OSError: no network') == 2
-    load_dataset.assert_called_once_with('wine')
-
-
-def test_memory_of_a_container(tmp_path, monkeypatch):
-    paths = [tmp_path / name for name in ('absent', 'none', 'limit')]
-    monkeypatch.setattr(command, 'CONTAINER_LIMITS', paths)
-    paths[1].write_text('max\n')
-    whole = command.memory_of('cpu')
-    assert whole > 0.5
-    paths[2].write_text('500000000\n')
-    assert command.memory_of('cpu') == pytest.approx(0.45)
-    paths[2].write_text(f'{10**18}\n')
-    assert command.memory_of('cpu') == whole
-
-
-@pytest.mark.parametrize(
-    ('program', 'words', 'text'),
-    [
-        (module, 'table9', "invalid choice: 'table9'"),
-        (module, 'table1 --memory-limit -1', "must be a positive number (got '-1')"),
-        (module, 'table1 --device nodev', "'nodev' cannot be used: "),
-        (module, 'table1 --seeds 21', 'must be at most 20 (got 21)'),
-        (module, 'table1 --seeds 0', "must be a positive integer (got '0')"),
-        (module, 'table1 --methods gcn', "invalid choice: 'gcn'"),
-        (module, 'table1 --checkpoint-seconds -1', 'a non-negative number (got '),
-        (module, 'table1 --datasets nosuch', 'must be one of '),
-        (module, 'table2 --methods mlp', "a setting 'k' to vary (got 'mlp')"),
-        (module, 'temperature --methods knn_gcn_root', "a setting 'tau' to vary"),
-        (module, 'table1 --preset tuned --datasets wine', 'no search has'),
-        (module, 'table1 --preset tuned', 'no search has tuned such a method'),
-        (module, 'table1 --label y', "column of a file (got 'y' without one)"),
-        (module, 'table1 --datasets MiniImageNet', 'MiniImageNet'),
-        (search, '--dataset nosuch.csv', 'nosuch.csv'),
-        (documents, 'table1 --datasets nosuch', 'must be one of '),
-        (figures, 'nosuch', "'figure' must be one of curves, "),
-        (cost, '--repeats 1', 'must be at least 2 (got 1)'),
-    ],
-)
-def test_plain_messages(program, words, text, tmp_path, call):
-    told = call(program.main, *words.split(), '--results', tmp_path / 'found')
-    assert text in told
-    assert not (tmp_path / 'found').exists()
-
-
 @pytest.mark.parametrize(
     ('file', 'program', 'words'),
     [
         ('wine.runs.json.gz', documents, 'table1'),
-        ('cost.json', documents, 'table4'),
-        ('hidden.json', documents, 'hidden'),
         ('hidden.json', module, 'hidden'),
         ('tuned.json', documents, 'tuned'),
         ('tuned.json', module, 'table1 --preset tuned'),

@@ -7,14 +7,14 @@ import torch
 
 from reproduction import training
 from reproduction.experiments import make_config
-from reproduction.run import execute
-from reproduction.scales import SCALES, ScaleRun, make_run
-from reproduction.store import Store
-from reproduction.trained import load_trained, train_again
-from reproduction.training import HIDDEN_LABEL, Run
+from reproduction.scales import SCALES, ScaleRun
+from reproduction.training import HIDDEN_LABEL
+from torch_geometric_gsl import GumbelKNNSampler
 
-METHODS = [('gau_sim', {}), ('gau_sim_t', {'num_transition_nodes': 5})]
-METHODS += [('neural_gau_sim', {'candidates': 6})]
+METHODS = [
+    ('gau_sim_t', {'num_transition_nodes': 5}),
+    ('neural_gau_sim', {'candidates': 6}),
+]
 
 
 def make(method, seed=1, **changes):
@@ -26,18 +26,14 @@ def auto(method='gau_sim', seed=1, **changes):
     return make(method, seed, scale='auto', **changes)
 
 
+def scale_of(model):
+    scales = {m.scale for m in model.modules() if isinstance(m, GumbelKNNSampler)}
+    return scales.pop()
+
+
 def fields(run):
     state = {k: v.tolist() for k, v in run.best_state.items()}
     return run.scale, run.epoch, run.chosen.history, run.chosen.best, state
-
-
-def test_other_runs_are_as_before(tmp_path, data):
-    run = make_run(make('gau_sim'), data, tmp_path)
-    assert isinstance(run, Run)
-    assert run.config.total_epochs == run.config.epochs
-    assert isinstance(make_run(auto(), data, tmp_path), ScaleRun)
-    assert auto().total_epochs == len(SCALES) * auto().epochs
-    assert auto().setting != make('gau_sim').setting
 
 
 @pytest.mark.parametrize(('method', 'options'), METHODS)
@@ -48,7 +44,7 @@ def test_resumes_at_any_scale(tmp_path, data, method, options):
     assert whole.train() == whole.status == 'done'
     # Six epochs with each of the scales.
     assert whole.epoch == 6 * len(SCALES)
-    for number in (2, 9, 23):
+    for number in (2, 9):
         folder = tmp_path / str(number)
         first = ScaleRun(config, data, folder, checkpoint_seconds=0)
         effects = [None] * number + [KeyboardInterrupt]
@@ -70,7 +66,7 @@ def test_validation_alone_chooses(tmp_path, data, monkeypatch):
     seen = []
 
     def evaluate(run):
-        scale = float(run.model.chosen_scale)
+        scale = scale_of(run.model)
         assert (run.y[~run.train_mask & ~run.val_mask] == HIDDEN_LABEL).all()
         seen.append(scale)
         run.best = {'val': best[scale], 'epoch': run.epoch}
@@ -84,52 +80,14 @@ def test_validation_alone_chooses(tmp_path, data, monkeypatch):
     assert run.scale == 3.0
     outcome = run.score(data)
     assert (outcome['scale'], outcome['val'], outcome['epochs']) == (3.0, 0.6, 8)
-    assert float(run.best_state['chosen_scale']) == 3.0
+    assert scale_of(run.model) == 3.0
 
 
 def test_trainings_differ_in_the_scale_alone(tmp_path, data):
     runs = [ScaleRun(auto(), data, tmp_path)._begin(scale)[0] for scale in SCALES]
+    assert tuple(scale_of(run.model) for run in runs) == SCALES
     states = [run.model.state_dict() for run in runs]
-    for scale, state in zip(SCALES, states, strict=True):
-        assert float(state.pop('chosen_scale')) == scale
+    for state in states:
         for name, value in state.items():
             assert torch.equal(value, states[0][name])
     assert {run.config.time_limit for run in runs} == {auto().time_limit / len(SCALES)}
-
-
-def test_all_diverge(tmp_path, data):
-    run = ScaleRun(auto(lr=1e30), data, tmp_path)
-    assert run.train() == 'diverged'
-    assert run.score(data)['test'] is None
-
-
-def test_a_run_leaves_its_result_and_model(tmp_path, data):
-    config, store = auto(seed=0), Store(tmp_path)
-    with store.claim(config) as is_ours:
-        assert is_ours
-        outcome = execute(config, lambda: data, store, checkpoint_seconds=0)
-    assert outcome['scale'] in SCALES
-    folder = store.folder(config)
-    assert not list(folder.rglob('checkpoint.pt'))
-    assert store.record(config)['outcome'] == outcome
-    model = load_trained(store, config, data)
-    assert float(model.chosen_scale) == outcome['scale']
-    assert all(conv.sampler.scale == outcome['scale'] for conv in model.convs)
-    (folder / 'model.pt').unlink()
-    again = train_again(store, config, data)
-    state = model.state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in again.items())
-
-
-def test_checkpoints_of_scales_are_forgotten_with_the_run(tmp_path, data):
-    config, store = auto(), Store(tmp_path)
-    with store.claim(config):
-        execute(config, lambda: data, store)
-    left = store.folder(config) / 'scale-3' / 'checkpoint.pt'
-    left.write_text('state')
-    store.remove_leftovers([config])
-    assert not left.exists()
-    left.write_text('state')
-    store.forget([config], 'done')
-    assert not left.exists()
-    assert store.missing([config])

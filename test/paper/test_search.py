@@ -1,14 +1,12 @@
 import argparse
 import functools
 import gzip
-from pathlib import Path
 
 import optuna
 import pytest
 
 from reproduction import documents, search
 from reproduction.experiments import (
-    EXPERIMENTS,
     Choice,
     RunConfig,
     found_settings,
@@ -57,6 +55,7 @@ def best(store):
     return found_settings(store.root, 'wine')['mlp']
 
 
+@pytest.mark.slow
 def test_search_goes_on_and_writes_the_best(store, look):
     first = look(2)
     trials = look(3)
@@ -80,26 +79,6 @@ def test_trials_are_judged_by_validation(store):
         outcome = {'status': 'done', 'val': val, 'test': test}
         store.finish(config, outcome, {'starts': [{}]})
     assert search.validation(store, configs) == 0.625
-
-
-def test_no_setting_is_tried_twice(store, look):
-    for trials in (4, 8):
-        look(trials, lambda configs: 0.5)
-    # One that was killed, and one of another process.
-    for _ in range(2):
-        trial = search.next_trial(study_of(store), store.root, 20)
-        search.SPACES['mlp'](trial)
-    rates = [trial.params['lr'] for trial in look(9)]
-    assert len(set(rates)) == len(rates) == 11
-
-
-def test_trials_without_a_score_count(store, look, capsys):
-    values = [None, 0.5, None, 0.7, None, 0.9]
-    look(1, lambda configs: values[len(study_of(store).trials) - 1])
-    assert 'none of 1 trials has a score' in capsys.readouterr().out
-    assert not (store.root / 'tuned.json').exists()
-    assert [trial.value for trial in look(5)] == values[:5]
-    assert (best(store)['validation'], best(store)['trials']) == (0.7, 5)
 
 
 def test_two_processes_share_the_trials(store, look):
@@ -134,55 +113,6 @@ def test_bad_trials_are_cut_short(store, look):
     assert runs == [3] * whole + [1, 3]
     states = [trial.state.name for trial in trials]
     assert states == ['COMPLETE'] * whole + ['PRUNED', 'COMPLETE']
-
-
-def test_a_trial_cut_short_is_not_the_best(store, look):
-    """The first split alone would have made it so."""
-
-    def score(configs):
-        if len(study_of(store).trials) == 1:
-            return 0.9 if len(configs) == 1 else None
-        return 0.5 + 0.1 * (configs[-1].seed == search.SPLITS[0])
-
-    assert look(3, score)[0].value == 0.9
-    assert best(store)['validation'] == 0.5
-
-
-def test_an_error_ends_the_search(store, look, monkeypatch):
-    monkeypatch.setattr(search, 'work', lambda *args: 1)
-    with pytest.raises(SystemExit, match='runs failed'):
-        look(3)
-    assert [trial.state.name for trial in study_of(store).trials] == ['FAIL']
-
-
-def test_settings_stand_with_their_results(tmp_path, store, look):
-    look(3, lambda configs: 0.5)
-    found = best(store)
-    assert (found['validation'], found['preset']) == (0.5, 'quick')
-    choice = Choice(('wine',), (), range(2), 'tuned', None, store.root)
-    configs = EXPERIMENTS['table1'].configs(choice)
-    assert [(c.method, c.lr) for c in configs] == [('mlp', found['setting']['lr'])] * 2
-    # Those of another folder are not those of this repository.
-    with pytest.raises(ValueError, match="no search has tuned a method on 'wine' yet"):
-        EXPERIMENTS['table1'].configs(choice._replace(results=tmp_path))
-    with pytest.raises(ValueError, match="no search has tuned 'uniform' on 'wine' yet"):
-        EXPERIMENTS['table1'].configs(choice._replace(methods=('uniform',)))
-
-
-def test_each_label_and_content_of_a_file_is_searched(tmp_path, store, args, look):
-    path, found = tmp_path / 'two.csv', []
-    for text, label, score in (('a', 'u', 0.5), ('a', 'v', 0.6), ('b', 'v', 0.7)):
-        path.write_text(text)
-        args.label = label
-        look(1, lambda configs, score=score: score, str(path))
-        own = found_settings(store.root, str(path), label)
-        found.append(own['mlp']['validation'])
-    assert found == [0.5, 0.6, 0.7]
-    # Wherever the file lies.
-    (tmp_path / 'two').mkdir()
-    moved = path.rename(tmp_path / 'two' / 'two.csv')
-    assert found_settings(store.root, str(moved), 'v')['mlp']['validation'] == 0.7
-    assert found_settings(store.root, str(moved), 'u') == {}
 
 
 def test_compared_on_other_splits(store, args, monkeypatch):
@@ -272,28 +202,3 @@ def test_a_torn_line_is_cut_off(path):
     study = journal_study(path)
     study.tell(study.ask(), 3.0)
     assert values(path) == [1.0, None, 3.0]
-
-
-@pytest.mark.parametrize('kind', ['torn', 'nested'])
-def test_a_damaged_journal_is_told(path, kind):
-    lines = path.read_text().splitlines()
-    lines[1] = lines[1][:-9] if kind == 'torn' else '[' * 100_000 + ']' * 100_000
-    path.write_text('\n'.join([*lines, '']))
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match=r"search\.journal' is damaged in line 2: "):
-        open_journal(path)
-    assert path.read_bytes() == before
-
-
-def test_the_lock_leads_to_the_journal(path, monkeypatch):
-    """By its age: that of a killed process falls. A relative one would lead nowhere."""
-    found = []
-
-    def repair(path):
-        found.extend(lock.readlink() for lock in path.parent.glob('*.lock'))
-
-    monkeypatch.setattr(search, '_repair', repair)
-    monkeypatch.chdir(path.parent.parent)
-    open_journal(Path('found') / path.name)
-    assert found == [path]
-    assert not list(path.parent.glob('*.lock'))

@@ -1,13 +1,9 @@
 """Data, methods, runs and the report of the experiment on tables."""
 
-import csv
 import functools
-import gzip
 import itertools
-import json
 import math
 import signal
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,40 +12,31 @@ from server import CONTEXT, ensure_running
 from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
-from reproduction import run as runner
 from reproduction import (
-    tables_data,
     tables_methods,
-    tables_neighbours,
-    tables_ours,
     tables_runs,
     tables_store,
 )
 from reproduction.files import read_json
 from reproduction.summary import holm
-from reproduction.tables_data import SOURCES, Problem, Source, Table, problem, split
+from reproduction.tables_data import SOURCES, Source, Table, problem, split
 from reproduction.tables_grids import (
-    ablation_grid,
     paired_grid,
     panel_grid,
     table_grid,
-    times_grid,
 )
 from reproduction.tables_methods import METHODS, SETTING, fit, search
 from reproduction.tables_neighbours import (
     Described,
-    Fitted,
     Options,
     average,
     nearest,
-    neighbour_columns,
 )
 from reproduction.tables_report import read_units
 from reproduction.tables_runs import execute, main
 from reproduction.tables_scores import better, score
 from reproduction.tables_store import Run, TableResults, in_own_process
-from reproduction.tables_trees import LIBRARIES, SPACES, draw_choice
-from reproduction.tables_write import write_report
+from reproduction.tables_trees import LIBRARIES, draw_choice
 
 TINY = SETTING | {'trees': 5, 'patience': 2, 'near': [1, 3], 'neighbours': [1, 3]}
 OPTIONS = Options(0, 1, TINY)
@@ -122,38 +109,6 @@ def test_places_are_held_out_whole():
     assert sorted(itertools.chain(*regions)) == [*range(10)]
 
 
-def test_time_is_read_from_the_columns():
-    """The first one is the coarsest; the file is shuffled."""
-    hours = np.random.default_rng(2).permutation(50)
-    x = np.stack([hours % 5, hours // 5], axis=1)
-    parts = split(Table(x, hours), Source(made, time=(1, 0)), 'time')
-    assert np.array_equal(hours[np.concatenate(parts)], np.arange(50))
-    assert [len(part) for part in parts] == [32, 8, 10]
-
-
-def test_files(tmp_path, monkeypatch):
-    def write(name, text):
-        (tmp_path / 'tables').mkdir(exist_ok=True)
-        with gzip.open(tmp_path / 'tables' / name, 'wt') as file:
-            file.write(text)
-
-    monkeypatch.setenv('GSL_DATA', str(tmp_path))
-    with pytest.raises(OSError, match="let 'GSL_DATA' name its folder"):
-        SOURCES['pol'].read()
-    write('cal_housing.data.gz', 'head\n-120,38,41,880,120,320,80,8.3,452600\n')
-    table = SOURCES['california'].read()
-    assert table.x.tolist() == [[8.3, 41, 11, 1.5, 320, 4, 38, -120]]
-    assert table.y.tolist() == [4.526]
-    names = '"carat","cut","color","clarity","depth","table","price","x","y","z"'
-    write('diamonds.csv.gz', f'{names}\n0.2,"Ideal","E","SI2",61,55,326,4,5,6\n')
-    table = SOURCES['diamonds'].read()
-    assert table.x.tolist() == [[0.2, 4, 5, 1, 61, 55, 4, 5, 6]]
-    assert table.y.tolist() == [326]
-    write('bike.csv.gz', ','.join(map(str, range(18))) + '\n')
-    table = SOURCES['bike'].read()
-    assert (table.x.tolist(), table.y.tolist()) == ([[*range(15)]], [17])
-
-
 def test_words_are_reduced_by_training_rows_alone():
     from scipy import sparse
 
@@ -181,14 +136,6 @@ def test_nearest_rows_but_the_row_itself():
     assert nearest(x, x[:3], 99, 1)[1].shape == (3, 40)
 
 
-def test_neighbour_columns():
-    y = np.array([[1.0, 5.0, 9.0], [2.0, 2.0, 8.0]])
-    found = neighbour_columns(y, 0, [2, 3])
-    assert found.tolist() == [[3, 3, 5, 5], [2, 2, 4, 2]]
-    found = neighbour_columns(np.array([[0, 1, 1, 1]]), 2, [2, 4])
-    assert found.tolist() == [[0.5, 0.5, 0.25, 0.75]]
-
-
 @pytest.mark.parametrize('num_classes', [0, 3])
 def test_no_row_is_told_its_own_target(num_classes):
     known, _ = seen(num_classes)
@@ -205,17 +152,6 @@ def test_no_row_is_told_its_own_target(num_classes):
     assert np.array_equal(before.train, after.train)
     assert np.array_equal(before.val, after.val)
     assert not np.array_equal(before.new(known.x[2]), after.new(known.x[2]))
-
-
-def test_what_rows_are_near_in():
-    known, _ = seen()
-    widths = {
-        by: Described(known, by, OPTIONS).train.shape[1]
-        for by in [(), ('columns',), ('place',), ('columns', 'place')]
-    }
-    assert [*widths.values()] == [4, 8, 8, 12]
-    without = known._replace(place=())
-    assert Described(without, ('columns', 'place'), OPTIONS).train.shape[1] == 8
 
 
 @pytest.mark.parametrize('weights', ['uniform', 'distance'])
@@ -273,41 +209,6 @@ def test_trees(library, num_classes):
     assert len(y_test) == 12
 
 
-def test_the_best_trees_of_scikit_learn_are_kept(monkeypatch):
-    """Of all numbers of trees, the one that predicts validation rows best."""
-    known, _ = seen()
-    options = Options(0, 1, TINY | {'trees': 60, 'patience': 60})
-    fitted = fit(known, METHODS['hist_boosting'], {'learning_rate': 0.9}, options)
-    models = []
-    from sklearn.ensemble import HistGradientBoostingRegressor as Boosting
-
-    for trees in range(1, 61):
-        model = Boosting(
-            max_iter=trees, learning_rate=0.9, random_state=0, early_stopping=False
-        )
-        models.append(model.fit(known.x[0], known.y[0]).predict(known.x[1]))
-    errors = [score(known.y[1], found, 0)['rmse'] for found in models]
-    assert score(known.y[1], fitted.val, 0)['rmse'] == pytest.approx(min(errors))
-
-
-def test_draws_of_settings():
-    known, _ = seen()
-    for name in SPACES:
-        method = METHODS[f'{name}_tuned']
-        assert draw_choice(known, method, 3, 0) == {}
-        choices = [draw_choice(known, method, 3, number) for number in range(1, 200)]
-        assert choices[4] == draw_choice(known, method, 3, 5)
-        assert choices[4] != draw_choice(known, method, 4, 5)
-        rates = [choice['learning_rate'] for choice in choices]
-        low = 0.01 if name == 'hist_boosting' else 0.001
-        assert low <= min(rates) < 1.3 * low
-        assert 0.8 < max(rates) <= 1
-    method = METHODS['lightgbm_near_tuned']
-    kinds = Counter(str(draw_choice(known, method, 0, n)['near']) for n in range(1, 50))
-    assert len(kinds) == 3
-    assert 'near' not in draw_choice(known._replace(place=()), method, 0, 1)
-
-
 def test_a_search_goes_on(tmp_path, monkeypatch):
     known, _ = seen()
     method, path = METHODS['hist_boosting_tuned'], tmp_path / 'trials.json'
@@ -332,22 +233,6 @@ def test_a_search_goes_on(tmp_path, monkeypatch):
     assert best['choice'] == undisturbed
     search(known, method, OPTIONS._replace(seed=1), 0, path)
     assert len(done) == 7
-
-
-@pytest.mark.parametrize('table', ['numbers', 'classes'])
-@pytest.mark.parametrize('method', ['knn', 'hist_boosting', 'hist_boosting_tuned'])
-def test_a_unit(table, method, sources, tmp_path):
-    run = Run(table, method, '1')
-    result = execute(run, TINY, 2, 1, tmp_path)
-    again = execute(run, TINY, 2, 1, tmp_path / 'again')
-    for name in ('val', 'test', 'choice', 'deviation', 'rows'):
-        assert result[name] == again[name]
-    assert [*result['test']] == (
-        ['rmse'] if table == 'numbers' else ['error', 'log_loss']
-    )
-    assert result['rows'] == [38, 10, 12]
-    assert result['trials'] == (2 if method == 'hist_boosting_tuned' else None)
-    assert (result['deviation'] is None) == (table == 'classes')
 
 
 @pytest.mark.parametrize('method', ['knn', 'hist_boosting_tuned'])
@@ -424,6 +309,7 @@ tables_runs.main(words, setting)
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_file(tmp_path):
     """Units end as those that nothing has disturbed."""
     ensure_running()
@@ -453,40 +339,7 @@ def test_killed_at_any_file(tmp_path):
     assert len(found(root)) == 2
 
 
-def test_a_process_of_its_own(tmp_path):
-    ensure_running()
-    words = ['--tables', 'wine', '--methods', 'knn', '--splits', '0', '1']
-    main([*words, '--results', str(tmp_path), '--jobs', '2'], TINY)
-    found = units(tmp_path, 'wine')
-    assert [*found] == ['wine/knn/0', 'wine/knn/1']
-    for result in found.values():
-        assert result['megabytes']['peak'] >= result['megabytes']['before'] > 0
-        assert [*result['seconds']] == ['search', 'fit', 'predict']
-    content = read_json(tmp_path / 'tables' / 'wine.json')
-    (key,) = {result['environment'] for result in found.values()}
-    about = content['environments'][key]
-    assert about['threads'] == 1
-    assert 'scikit-learn' in about['versions']
-    assert {'command', 'git_commit', 'torch'} <= {*about}
-
-
-def test_failures_are_told(sources, tmp_path, monkeypatch, capsys):
-    ensure_running()
-    result, error = in_own_process(signal.raise_signal, signal.SIGKILL)
-    assert result is None
-    assert error == 'the process ended with code -9: too little memory?'
-    result, error = in_own_process(int, 'x')
-    assert result is None
-    assert error.endswith("with base 10: 'x'\n")
-    monkeypatch.setattr(tables_store, 'in_own_process', lambda task, run: (None, 'bad'))
-    words = ['--tables', 'numbers', '--methods', 'knn', '--splits', '0']
-    with pytest.raises(SystemExit, match='1 units failed'):
-        main([*words, '--results', str(tmp_path)], TINY)
-    assert 'numbers/knn/0: FAILED, bad' in capsys.readouterr().out
-    path = tmp_path / 'runs' / 'tables' / 'numbers' / 'knn' / '0' / 'error.txt'
-    assert path.read_text() == 'bad'
-
-
+@pytest.mark.slow
 def test_a_unit_ends_with_its_command():
     """Killed, a command leaves no process behind that computes on."""
     ensure_running()
@@ -523,73 +376,6 @@ def test_searches_of_two_lengths_are_not_mixed(sources, at_once, tmp_path):
     main([*words, '1'], TINY)
     with pytest.raises(ValueError, match=r"'--trials' must be 1, as of .*\(got 2\)"):
         main([*words, '2'], TINY)
-
-
-def test_libraries_that_are_missing(sources, at_once, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        tables_methods, 'absence', lambda name: f'no {name}' if name else None
-    )
-    words = ['--tables', 'classes', '--methods', 'knn', 'tabr', 'lightgbm_place']
-    main([*words, '--splits', '0', '--results', str(tmp_path)], TINY)
-    assert 'tabr is skipped: no pytabkit faiss' in capsys.readouterr().out
-    assert [*units(tmp_path, 'classes')] == ['classes/knn/0']
-
-
-@pytest.mark.parametrize(
-    ('words', 'text'),
-    [
-        ('--tables Rome', "invalid choice: 'Rome'"),
-        ('--methods hope', "invalid choice: 'hope'"),
-        ('--splits 10', "invalid choice: '10'"),
-        ('--trials 0', "--trials: must be a positive integer (got '0')"),
-    ],
-)
-def test_bad_words(words, text, monkeypatch, capsys):
-    monkeypatch.setattr('sys.argv', ['run.py', 'tables', *words.split()])
-    with pytest.raises(SystemExit, match='2'):
-        runner.main()
-    assert text in capsys.readouterr().err
-
-
-class Estimator:
-    """Notes what it is given."""
-
-    def __init__(self, graph, **options):
-        self.given = {'graph': graph, **options}
-
-    def fit(self, x, y, *, validation_mask):
-        type(self).rows = x, y, validation_mask
-        return self
-
-    def predict(self, x):
-        return x[:, 0]
-
-
-def test_what_estimators_are_given(monkeypatch):
-    monkeypatch.setattr(tables_ours, 'GSLRegressor', Estimator)
-    known, _ = seen()
-    given = {
-        name: tables_ours.make_estimator(known, METHODS[name], OPTIONS)
-        for name in METHODS
-        if METHODS[name].kind == 'net'
-    }
-    options = {name: model.given for name, model in given.items()}
-    one = {'graph': 'learned', 'n_members': 1, 'random_state': 0}
-    assert options['ours'] == options['frozen'] == options['no_labels'] == one
-    assert options['ours_4'] == one | {'n_members': 4}
-    assert options['mlp'] == options['mlp_near'] == one | {'graph': 'none'}
-    assert options['cosine'] == one | {'similarity': 'cosine'}
-    assert options['softmax'] == one | {'draws': None}
-    assert given['frozen']._network_class is tables_ours.Frozen
-    assert given['no_labels']._network_class is tables_ours.WithoutLabels
-    fitted = fit(known, METHODS['mlp_near'], {}, OPTIONS)
-    assert fitted.val is None
-    assert fitted.predict(known.x[2]).shape == (12,)
-    # Rows of validation are held back, and tell their labels later.
-    x, y, is_held = Estimator.rows
-    assert np.array_equal(y[~is_held], known.y[0])
-    assert np.array_equal(y[is_held], known.y[1])
-    assert len(x) == len(y)
 
 
 def result(value, measure='rmse', **more):
@@ -692,48 +478,18 @@ def test_the_graph_that_validation_chooses(sources, tmp_path):
     assert read_units(tmp_path, 'numbers')['auto', '0']['test'] == {'rmse': 7.0}
 
 
-def test_ablations(finished):
-    root, errors = finished
-    grid = ablation_grid(root)
-    assert [title for title, _ in grid.rows] == ['learned graph, one member', 'cosine']
-    p = corrected(errors['ours'], errors['cosine'], 50)
-    assert min(1, 2 * p) < 0.05
-    assert dict(grid.rows)['cosine'][0].paper == 'ours -5.00*'
-    assert 'for all 2 tests' in grid.notes[0]
+def test_the_best_trees_of_scikit_learn_are_kept(monkeypatch):
+    """Of all numbers of trees, the one that predicts validation rows best."""
+    known, _ = seen()
+    options = Options(0, 1, TINY | {'trees': 60, 'patience': 60})
+    fitted = fit(known, METHODS['hist_boosting'], {'learning_rate': 0.9}, options)
+    models = []
+    from sklearn.ensemble import HistGradientBoostingRegressor as Boosting
 
-
-def test_times(finished):
-    rows = dict(times_grid(finished[0]).rows)
-    assert rows['cosine'][0][:2] == ('3.0 / 0.50', '100 MB')
-
-
-def test_the_report(finished, tmp_path, monkeypatch):
-    root, folder = finished[0], tmp_path / 'report'
-    write_report(root, folder)
-    assert (folder / 'tables_panel.rst').read_text().startswith('.. csv-table::')
-    with open(folder / 'units.csv', newline='') as file:
-        rows = [*csv.DictReader(file)]
-    # One row for each measure.
-    assert len(rows) == 20 + 2 + 2 * 20
-    assert rows[0]['table'] == 'numbers'
-    with open(folder / 'summary.csv', newline='') as file:
-        found = {tuple(r.values())[:3]: r for r in csv.DictReader(file)}
-    cell = found['numbers', 'ours', 'rmse']
-    assert float(cell['mean']) == pytest.approx(0.515)
-    assert cell['splits'] == '4'
-
-
-def test_nothing_has_run(sources, tmp_path):
-    for make in (panel_grid, paired_grid, ablation_grid, times_grid):
-        assert make(tmp_path).is_empty
-    assert table_grid('numbers', tmp_path).is_empty
-    assert read_units(tmp_path, 'numbers') == {}
-
-
-def test_settings_are_plain(tmp_path):
-    assert json.loads(json.dumps(SETTING)) == SETTING
-    assert len({method.title for method in METHODS.values()}) == len(METHODS)
-    assert isinstance(Fitted(len), Fitted)
-    assert isinstance(Problem(((),) * 3, ((),) * 2), Problem)
-    assert tables_data.TRAIN < tables_data.TRAIN_AND_VAL
-    assert tables_neighbours.COLUMNS != tables_neighbours.PLACE
+    for trees in range(1, 61):
+        model = Boosting(
+            max_iter=trees, learning_rate=0.9, random_state=0, early_stopping=False
+        )
+        models.append(model.fit(known.x[0], known.y[0]).predict(known.x[1]))
+    errors = [score(known.y[1], found, 0)['rmse'] for found in models]
+    assert score(known.y[1], fitted.val, 0)['rmse'] == pytest.approx(min(errors))

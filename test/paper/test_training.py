@@ -1,16 +1,10 @@
-import csv
-import functools
-import itertools
 import math
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import torch
 
-from reproduction import training
 from reproduction.experiments import make_config
-from reproduction.files import read_tensors, write_tensors
 from reproduction.settings import METHODS
 from reproduction.training import HIDDEN_LABEL, Run
 from torch_geometric_gsl.datasets import paper_split
@@ -111,27 +105,6 @@ def test_patience(tmp_path, data):
     assert again.score(data) == run.score(data)
 
 
-@pytest.mark.parametrize(
-    'part', ['status', 'least_loss', 'optimizer', 'config', 'shape', 'none', 'lr']
-)
-def test_a_checkpoint_of_another_kind_counts_as_none(tmp_path, data, part):
-    """As after a change of the code, or of another setting."""
-    run = Run(make('mlp'), data, tmp_path)
-    run.save()
-    content = read_tensors(tmp_path / 'checkpoint.pt')
-    if part == 'shape':  # Of another model.
-        name = next(iter(content['model']))
-        content['model'][name] = content['model'][name][:-1]
-    else:
-        content.pop(part, None)
-    write_tensors(tmp_path / 'checkpoint.pt', content)
-    again = Run(make('mlp', lr=0.02 if part == 'lr' else 0.01), data, tmp_path)
-    before = [value.clone() for value in again.model.state_dict().values()]
-    assert again.resume() == (part == 'none')
-    after = again.model.state_dict().values()
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-
-
 def test_a_file_s_own_split_is_used(tmp_path, data):
     """For every seed; a named data set always has the paper's."""
     position = torch.arange(48)
@@ -156,24 +129,6 @@ def test_a_file_s_own_split_is_used(tmp_path, data):
     assert not torch.equal(Run(config, data, tmp_path).train_mask, data.train_mask)
 
 
-@pytest.mark.parametrize(
-    ('wall', 'cpu', 'status'),
-    [(1, 1, 'timeout'), (3600, 1, 'timeout'), (3600, 0, 'done')],
-)
-def test_time_in_which_a_process_waits_does_not_count(
-    tmp_path, data, monkeypatch, wall, cpu, status
-):
-    clocks = {
-        name: functools.partial(next, itertools.count(step=step))
-        for name, step in (('monotonic', wall), ('process_time', cpu))
-    }
-    monkeypatch.setattr(training, 'time', SimpleNamespace(**clocks))
-    run = Run(make('mlp', epochs=4, eval_every=4, time_limit=1.5), data, tmp_path)
-    assert run.train() == status
-    assert (run.epoch, run.seconds) == ((4, 0) if status == 'done' else (2, 2))
-    assert (run.score(data)['test'] is None) == (status == 'timeout')
-
-
 @pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('eval_every', [1, 9])
 def test_divergence_is_a_result(tmp_path, data, method, eval_every):
@@ -191,22 +146,6 @@ def test_divergence_is_a_result(tmp_path, data, method, eval_every):
     assert run.best_state == {}
 
 
-@pytest.mark.parametrize('error', [ValueError('x is wrong'), RuntimeError('NaN')])
-def test_other_errors_are_no_divergence(tmp_path, data, monkeypatch, error):
-    run = Run(make('gau_sim'), data, tmp_path)
-    monkeypatch.setattr(run.model, 'loss', mock.Mock(side_effect=error))
-    with pytest.raises(type(error), match=str(error)):
-        run.train()
-
-
-@pytest.mark.parametrize('is_sparse', [False, True])
-def test_data_that_is_not_finite_is_no_divergence(tmp_path, data, is_sparse):
-    data.x[0, 0] = math.nan
-    data.x = data.x.to_sparse_csr() if is_sparse else data.x
-    with pytest.raises(ValueError, match="'x' contains NaN or infinite values"):
-        Run(make('gau_sim'), data, tmp_path).train()
-
-
 def test_seeds_differ(tmp_path, data):
     runs = []
     for seed in (1, 1, 2):
@@ -215,31 +154,3 @@ def test_seeds_differ(tmp_path, data):
     losses = [run.history[-1]['loss'] for run in runs]
     assert losses[0] == losses[1] != losses[2]
     assert not torch.equal(runs[0].train_mask, runs[2].train_mask)
-
-
-def test_metrics(tmp_path, data):
-    run = Run(make('mlp'), data, tmp_path)
-    run.train()
-    run.save()
-    with open(tmp_path / 'metrics.csv', encoding='utf-8', newline='') as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row['epoch']) for row in rows] == list(range(6))
-    assert [float(row['loss']) for row in rows] == [m['loss'] for m in run.history]
-    assert [row['val'] != '' for row in rows] == [False, True] * 3
-    last = Run(make('mlp', epochs=5, eval_every=3), data, tmp_path)
-    last.train()
-    assert [m['epoch'] for m in last.history if 'val' in m] == [2, 4]
-
-
-def test_pretraining_weights_the_denoising_loss(tmp_path, data, monkeypatch):
-    run = Run(make('slaps', denoising_weight=7.0), data, tmp_path)
-    denoiser = run.model.denoiser.first.bias
-
-    def denoising_loss(x):
-        return 1 + 0 * denoiser.sum()
-
-    monkeypatch.setattr(run.model, 'denoising_loss', denoising_loss)
-    run.train()
-    losses = [metrics['loss'] for metrics in run.history]
-    assert losses[:2] == [7.0, 7.0]
-    assert losses[2] != 7.0

@@ -17,6 +17,17 @@ TRANSFORMS = {
 }
 
 
+@pytest.fixture
+def graph_of():
+    """Finds the edges of an example of a batch, counted from its first node."""
+
+    def find(batch, number):
+        own = batch.batch[batch.edge_index[1]] == number
+        return batch.edge_index[:, own] - batch.ptr[number], batch.edge_weight[own]
+
+    return find
+
+
 @pytest.fixture(params=TRANSFORMS)
 def transform(request):
     return TRANSFORMS[request.param]()

@@ -45,13 +45,13 @@ def test_as_if_it_were_x(make, attr):
 
 
 @each
-def test_batch_of_positions(make):
+def test_batch_of_positions(make, graph_of):
     examples = [Data(pos=values(size, seed=size)) for size in (4, 7)]
     batch = make(attr='pos')(Batch.from_data_list(examples))
-    for data, found in zip(examples, batch.to_data_list(), strict=True):
-        alone = make(attr='pos')(data)
-        assert torch.equal(found.edge_index, alone.edge_index)
-        torch.testing.assert_close(found.edge_weight, alone.edge_weight)
+    for number, data in enumerate(examples):
+        alone, (edges, weight) = make(attr='pos')(data), graph_of(batch, number)
+        assert torch.equal(edges, alone.edge_index)
+        torch.testing.assert_close(weight, alone.edge_weight)
 
 
 def test_distances_of_positions():
@@ -65,7 +65,7 @@ def test_distances_of_positions():
 
 @each
 def test_nodes_without_neighbours_are_counted(make):
-    data = make(attr='embedding')(Data(z=values(1)))
+    data = make(attr='embedding')(Data(embedding=values(1)))
     assert data.num_nodes == 1
 
 

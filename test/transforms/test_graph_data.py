@@ -1,3 +1,5 @@
+"""Graphs in data objects, batches and data sets; what belongs to an edge."""
+
 import copy
 
 import numpy as np
@@ -6,12 +8,12 @@ import torch
 import torch_geometric.transforms as T
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
+from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
 from torch_geometric_gsl.transforms import (
     DropObservedGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
 )
-from torch_geometric_gsl.transforms._graph_data import graph_keys
 
 OBSERVED = {'observed_edge_index', 'observed_edge_attr', 'observed_edge_weight'}
 
@@ -20,7 +22,6 @@ def assert_same(one, other):
     assert set(one.keys()) == set(other.keys())
     for key, value in one.to_dict().items():
         if isinstance(value, torch.Tensor):
-            # Matrix products of a batch may be rounded in another way.
             torch.testing.assert_close(value, other[key], msg=key)
         else:
             assert value == other[key], key
@@ -62,24 +63,30 @@ def test_keeps_all_other_attributes(transform, examples):
     assert set(out.keys()) == {'x', 'edge_index', 'edge_weight'}
 
 
-def test_batches_and_data_sets_equal_single_graphs(transform, examples, tmp_path):
-    given = Batch.from_data_list(examples)
+def test_batches_and_data_sets_equal_single_graphs(
+    transform, examples, tmp_path, graph_of
+):
+    given = Batch.from_data_list(examples, follow_batch=['edge_attr'])
     batch = transform(given)
     assert_is_graph(batch)
-    source, target = batch.edge_index
-    assert torch.equal(batch.batch[source], batch.batch[target])
     singles = [transform(data) for data in examples]
+    for number, one in enumerate(singles):
+        edges, weight = graph_of(batch, number)
+        assert torch.equal(edges, one.edge_index)
+        torch.testing.assert_close(weight, one.edge_weight)
     early = stored(tmp_path / 'early.pt', singles)
     late = stored(tmp_path / 'late.pt', examples, transform)
-    for made in (batch.to_data_list(), early, late):
+    for made in (early, late):
         for one, other in zip(singles, made, strict=True):
             assert_same(one, other)
-    assert_same(singles[2], batch[2])
-    assert_same(Batch.from_data_list(singles), batch)
-    assert torch.equal(batch.observed_edge_index, given.edge_index)
+    # What spoke about the edges moves along with them.
+    for key in ('edge_index', 'edge_attr', 'edge_attr_batch', 'edge_attr_ptr'):
+        assert torch.equal(batch[f'observed_{key}'], given[key])
+    with pytest.raises(RuntimeError, match='Cannot reconstruct'):
+        batch.to_data_list()
     # The batch that came is left alone.
     for one, other in zip(examples, given.to_data_list(), strict=True):
-        assert_same(one, other)
+        assert torch.equal(one.edge_index, other.edge_index)
     # A vector of graph ids serves as well.
     out = transform(Data(x=given.x, batch=given.batch))
     assert torch.equal(out.edge_index, batch.edge_index)
@@ -96,34 +103,53 @@ def test_batches_and_data_sets_equal_single_graphs(transform, examples, tmp_path
         (SampledLatentGraph, {'seed': 2, 'replace': False}),
     ],
 )
-def test_graphs_of_few_nodes_in_a_data_set(cls, kwargs, loop, tmp_path):
+def test_graphs_of_few_nodes(cls, kwargs, loop, graph_of):
     sizes = (0, 1, 2, 5, 6, 9, 0)
     examples = [Data(x=torch.randn(n, 4)) for n in sizes]
     transform = cls(5, loop=loop, **kwargs)
-    singles = [transform(data) for data in examples]
-    for n, out in zip(sizes, singles, strict=True):
+    batch = transform(Batch.from_data_list(examples))
+    for number, (n, data) in enumerate(zip(sizes, examples, strict=True)):
+        out = transform(data)
         assert_is_graph(out)
+        assert torch.equal(graph_of(batch, number)[0], out.edge_index)
         k = min(5, n - 1 + loop)
         if k > 0:
             assert out.num_edges >= n * k
-            assert_same(out, cls(k, loop=loop, clamp=False, **kwargs)(Data(x=out.x)))
+            assert_same(out, cls(k, loop=loop, clamp=False, **kwargs)(data))
         else:
             assert (out.num_nodes, out.num_edges) == (n, 0)
-    batch = transform(Batch.from_data_list(examples))
-    late = stored(tmp_path / 'data.pt', examples, transform)
-    for made in (batch.to_data_list(), late):
-        for one, other in zip(singles, made, strict=True):
-            assert_same(one, other)
 
 
-def test_features_set_on_a_batch():
-    nothing = torch.empty(2, 0, dtype=torch.long)
-    examples = [Data(edge_index=nothing, num_nodes=n) for n in (4, 5)]
-    batch = Batch.from_data_list(examples)
+@pytest.mark.parametrize('cls', [SimilarityKNNGraph, SampledLatentGraph])
+def test_graphs_of_few_nodes_raise_without_clamp(cls):
+    transform = cls(5, loop=False, clamp=False)
+    text = r"'k' must not exceed the number of candidates{} \(got k=5 for {} cand"
+    for n in (1, 5):
+        data = Data(x=torch.randn(n, 4))
+        with pytest.raises(ValueError, match=text.format('', n - 1)):
+            transform(data)
+        big = Data(x=torch.randn(6, 4))
+        with pytest.raises(ValueError, match=text.format(' of graph 1', n - 1)):
+            transform(Batch.from_data_list([big, data]))
+    assert transform(Data(x=torch.randn(0, 4))).num_edges == 0
+    with pytest.raises(TypeError, match=r"'clamp' must be a bool \(got 'no'\)"):
+        cls(clamp='no')
+
+
+def test_batch_vectors(graph_of):
+    data = Data(x=torch.randn(4, 2), batch=torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(ValueError, match=r"'data\.batch' must be sorted"):
+        SimilarityKNNGraph(k=1)(data)
+    nothing = Data(x=torch.empty(0, 3), batch=torch.empty(0, dtype=torch.long))
+    out = SimilarityKNNGraph()(nothing)
+    assert (out.edge_index.shape, out.edge_weight.shape) == ((2, 0), (0,))
+    # Features that a batch itself is given.
+    edges = torch.empty(2, 0, dtype=torch.long)
+    batch = Batch.from_data_list([Data(edge_index=edges, num_nodes=n) for n in (4, 5)])
     batch.x = torch.randn(9, 3)
     out = SimilarityKNNGraph(k=2)(batch)
     alone = SimilarityKNNGraph(k=2)(Data(x=batch.x[4:]))
-    assert torch.equal(out[1].edge_index, alone.edge_index)
+    assert torch.equal(graph_of(out, 1)[0], alone.edge_index)
 
 
 def test_compose(examples):
@@ -140,24 +166,20 @@ def test_compose(examples):
     assert not OBSERVED & set(out.keys())
 
 
-def test_adj_t_round_trip(transform, examples):
-    pytest.importorskip('torch_sparse')
+def test_adj_t(transform, examples):
     data = T.ToSparseTensor()(examples[0])
-    assert 'adj_t' in data
     out = transform(data)
     assert 'adj_t' not in out
-    assert out.observed_adj_t.nnz() == 10
-    batch = transform(Batch.from_data_list([data, data]))
-    assert batch.observed_adj_t.sizes() == [12, 12]
-    assert batch[1].observed_adj_t.sizes() == [6, 6]
+    assert out.observed_adj_t is data.adj_t
 
 
-def test_follow_batch_moves_along(transform, examples):
-    batch = Batch.from_data_list(examples, follow_batch=['edge_attr'])
-    out = transform(batch)
-    assert torch.equal(out.observed_edge_attr_batch, batch.edge_attr_batch)
-    assert torch.equal(out.observed_edge_attr_ptr, batch.edge_attr_ptr)
-    assert 'edge_attr_batch' not in out
+def test_every_part_of_a_similarity_keeps_its_mode():
+    similarity = NeuralGaussianSimilarity(3, 2)
+    similarity.lin.eval()
+    SimilarityKNNGraph(2, similarity)(Data(x=torch.randn(4, 3)))
+    assert similarity.training
+    assert not similarity.lin.training
+    assert torch.is_grad_enabled()
 
 
 def make(num_nodes, num_edges, **kwargs):
@@ -183,19 +205,22 @@ def make(num_nodes, num_edges, **kwargs):
         # Weights are replaced, and therefore kept, even if they do not fit.
         (make(3, 5, edge_weight=torch.zeros(2)), {'edge_weight'}),
         (make(3, 5, pos=torch.zeros(5, 2)), set()),
+        # Two labels of two graphs, and two edges.
+        (
+            Batch.from_data_list(
+                [make(3, n, y=torch.zeros(1), edge_norm=torch.zeros(n)) for n in (0, 2)]
+            ),
+            {'edge_norm'},
+        ),
+        (
+            Batch.from_data_list([make(3, n, kind=torch.zeros(n)) for n in (0, 3)]),
+            {'kind'},
+        ),
     ],
 )
 def test_what_belongs_to_the_edges(data, expected):
-    assert set(graph_keys(data)) == expected | {'edge_index'}
-
-
-def test_what_belongs_to_the_edges_of_a_batch():
-    # Two labels of two graphs, and two edges: 1 + 1 is not 0 + 2.
-    first, second = make(3, 0, y=torch.zeros(1)), make(3, 2, y=torch.zeros(1))
-    assert graph_keys(Batch.from_data_list([first, second])) == ['edge_index']
-    first.kind, second.kind = torch.zeros(0), torch.zeros(2)
-    keys = graph_keys(Batch.from_data_list([first, second]))
-    assert keys == ['edge_index', 'kind']
+    out = DropObservedGraph()(data)
+    assert set(data.keys()) - set(out.keys()) == expected | {'edge_index'}
 
 
 def test_nothing_but_the_seed_is_random(transform, examples):

@@ -59,23 +59,6 @@ def test_seed(data):
 
 
 @pytest.mark.parametrize(
-    ('args', 'kwargs'),
-    [
-        (('gaussian',), {'k': 3, 'tau': 0.5, 'scale': 2.0}),
-        (('gaussian', 3), {'tau': 0.5, 'scale': 2.0}),
-        (('gaussian', 3, 0.5, 2.0), {}),
-    ],
-)
-def test_similarity_before_k_is_deprecated(data, args, kwargs):
-    with pytest.warns(DeprecationWarning, match="'k' comes before") as caught:
-        old = SampledLatentGraph(*args, seed=1, **kwargs)
-    assert caught[0].filename == __file__
-    new = SampledLatentGraph(3, 'gaussian', 0.5, 2.0, seed=1)
-    assert str(old) == str(new)
-    assert torch.equal(old(data).edge_weight, new(data).edge_weight)
-
-
-@pytest.mark.parametrize(
     ('kwargs', 'error', 'text'),
     [
         ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),

@@ -15,7 +15,7 @@ from PIL import Image
 from torch_geometric.data import Data
 
 from torch_geometric_gsl import _files
-from torch_geometric_gsl.visualization import _page, explore
+from torch_geometric_gsl.visualization import explore
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 GRAPH = EDGES, torch.tensor([0.4, 0.1, 0.3, 0.2])
@@ -210,8 +210,7 @@ def test_places(write):
 def test_images(write, shape):
     images = torch.randint(256, shape, dtype=torch.uint8)
     found = write(images=images)['images']
-    data = base64.b64decode(found['uri'].removeprefix('data:image/png;base64,'))
-    sprite = np.array(Image.open(io.BytesIO(data)))
+    sprite = sprite_of(found)
     height, width = shape[1:3]
     assert (found['height'], found['width']) == (height, width)
     for i, image in enumerate(images.numpy()):
@@ -222,10 +221,18 @@ def test_images(write, shape):
         )
 
 
-def test_numbers_of_images_become_bytes():
+def sprite_of(found):
+    data = base64.b64decode(found['uri'].removeprefix('data:image/png;base64,'))
+    return np.array(Image.open(io.BytesIO(data)))
+
+
+def test_numbers_of_images_become_bytes(write):
     images = torch.tensor([[[-1.0, 0.0]], [[1.0, 0.5]]])
-    assert _page.to_bytes(images).tolist() == [[[0, 128]], [[255, 191]]]
-    assert _page.to_bytes(torch.ones(1, 2, 2)).max() == 0
+    graph = torch.tensor([[0], [1]]), torch.ones(1)
+    found = sprite_of(write(graph, images=images)['images'])
+    assert sorted(found.flatten().tolist()) == [0, 128, 191, 255]
+    flat = sprite_of(write(graph, images=torch.ones(2, 2, 2))['images'])
+    assert flat.max() == 0
 
 
 def test_markup_stays_text(tmp_path):
@@ -335,6 +342,13 @@ def test_half_precision_and_gradients(write):
         ({'prediction': 3}, TypeError, r"'prediction' must be a tensor.*\(got int\)"),
         ({'prediction': torch.ones(())}, ValueError, "'prediction' must have one row"),
         ({'prediction': torch.ones(4, 2)}, ValueError, r"'prediction' .* \[n\]"),
+        ({'prediction': [[1, 2]] * 4}, ValueError, r"'prediction' .* \[n\]"),
+        ({'prediction': [[1], [2, 3]]}, ValueError, "'prediction' must have one value"),
+        (
+            {'prediction': [-2, -1, 0, 1], 'class_names': ['a', 'b']},
+            ValueError,
+            r"'class_names' must be absent where a class is negative \(got -2\)",
+        ),
         ({'images': torch.ones(4, 2)}, ValueError, r"'images' must have shape"),
         ({'images': torch.ones(4, 2, 2, 4)}, ValueError, r"'images' must have shape"),
         ({'images': torch.full((4, 2, 2), torch.inf)}, ValueError, 'finite real'),
@@ -375,7 +389,7 @@ def test_a_folder_that_is_not_there(tmp_path):
         explore(GRAPH, path=3)
 
 
-def test_images_without_pillow(monkeypatch):
+def test_images_without_pillow(monkeypatch, write):
     monkeypatch.setitem(sys.modules, 'PIL', None)
     with pytest.raises(ImportError, match='pip install pillow'):
-        _page.image_entry(torch.zeros(1, 1, 1, dtype=torch.uint8))
+        write(images=torch.zeros(4, 1, 1, dtype=torch.uint8))

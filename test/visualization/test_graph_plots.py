@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from pictures import NOTHING, dots_of, lines_of, ring
+from sklearn.decomposition import PCA
 
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
@@ -125,44 +126,72 @@ def test_plot_graph_of_features_with_gradient_and_many_classes():
     assert len(styles) == 10
 
 
+BOTH = (plot_graph, plot_adjacency)
+
+
 @pytest.mark.parametrize(
-    ('kwargs', 'error', 'match'),
+    ('plots', 'kwargs', 'error', 'match'),
     [
-        ({'max_nodes': 3}, ValueError, r"'max_nodes' must be at least 4 \(got 3\)"),
-        ({'y': 3}, TypeError, r"'y' must be a tensor, an array .*\(got int\)"),
-        ({'y': [0.5, 1, 2]}, TypeError, r"'y' must be an integer torch.Tensor"),
-        ({'y': torch.zeros(3)}, TypeError, r"'y' must be an integer"),
-        ({'y': torch.tensor([0])}, ValueError, 'one label per node'),
+        (BOTH, {'y': 3}, TypeError, r"'y' must be a tensor, an array .*\(got int\)"),
+        (BOTH, {'y': [0.5, 1, 2]}, TypeError, r"'y' must be an integer torch.Tensor"),
+        (BOTH, {'y': torch.tensor([0])}, ValueError, 'one label per node'),
+        (BOTH, {'graph': None}, TypeError, r"'graph' must be .* \(got NoneType\)"),
+        (BOTH, {'graph': NOTHING}, ValueError, "'graph' must have nodes"),
+        (BOTH[1:], {'max_cells': 0}, ValueError, r"'max_cells' must be .* \(got 0\)"),
+        (BOTH[:1], {'max_nodes': 3}, ValueError, r"'max_nodes' must be .* \(got 3\)"),
+        (BOTH[:1], {'pos': torch.zeros(3)}, ValueError, r"'pos' must .* \(got \[3\]"),
         (
+            BOTH[:1],
+            {'pos': torch.eye(3).to_sparse_csr()},
+            ValueError,
+            "'pos' must be dense",
+        ),
+        (
+            BOTH[:1],
             {'y': torch.tensor([0] * 4), 'pos': torch.zeros(3, 2)},
             ValueError,
             r"'pos' must have one row per node \(got 3 for 4 nodes\)",
         ),
-        ({'pos': torch.zeros(3)}, ValueError, r"'pos' must have shape .* \(got \[3\]"),
-        ({'pos': torch.eye(3).to_sparse_csr()}, ValueError, "'pos' must be dense"),
-        ({'graph': None}, TypeError, r"'graph' must be .* \(got NoneType\)"),
-        ({'graph': NOTHING}, ValueError, "'graph' must have nodes"),
     ],
 )
-def test_plot_graph_errors(kwargs, error, match):
-    with pytest.raises(error, match=match):
-        plot_graph(**{'graph': ring(3), **kwargs})
+def test_errors(plots, kwargs, error, match):
+    for plot in plots:
+        with pytest.raises(error, match=match):
+            plot(**{'graph': ring(3), **kwargs})
 
 
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'match'),
-    [
-        ({'max_cells': 0}, ValueError, r"'max_cells' must be at least 1 \(got 0\)"),
-        ({'y': 3}, TypeError, r"'y' must be a tensor, an array .*\(got int\)"),
-        ({'y': [0.5, 1, 2]}, TypeError, r"'y' must be an integer torch.Tensor"),
-        ({'y': torch.tensor([0] * 2)}, ValueError, 'one label per node'),
-        ({'graph': NOTHING}, ValueError, "'graph' must have nodes"),
-        ({'ax': 3}, TypeError, r"'ax' must be matplotlib axes \(got int\)"),
-    ],
-)
-def test_plot_adjacency_errors(kwargs, error, match):
-    with pytest.raises(error, match=match):
-        plot_adjacency(**{'graph': ring(3), **kwargs})
+def places(graph, **kwargs):
+    (dots,) = dots_of(plot_graph(graph, **kwargs))
+    return torch.from_numpy(np.asarray(dots.get_offsets()))
+
+
+def test_edges_pull_their_nodes_together():
+    # Two cliques of five nodes.
+    pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5)).t()
+    edge_index = torch.cat([pairs, pairs + 5], dim=1)
+    graph, state = (edge_index, torch.ones(50)), torch.get_rng_state()
+    place, again, other = (places(graph, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(place, again)
+    assert not torch.equal(place, other)
+    assert torch.equal(torch.get_rng_state(), state)
+    distance = torch.cdist(place, place)
+    inside, between = distance[:5, :5], distance[:5, 5:]
+    assert between.min() > max(inside.max(), distance[5:, 5:].max()) / 2
+    assert between.mean() > 2 * inside.mean()
+
+
+def test_features_are_shown_by_their_principal_components():
+    x = torch.randn(12, 5) * torch.tensor([1.0, 2, 3, 4, 5])
+    place = places(ring(12), pos=x + 3)
+    expected = PCA(2).fit_transform(x.double().numpy())
+    assert np.allclose(place.abs(), np.abs(expected), atol=1e-5)
+    # The sign is not left to chance: the largest entry of an axis is positive.
+    axes = (x - x.mean(dim=0)).double().t() @ place
+    torch.testing.assert_close(axes.amax(dim=0), axes.abs().amax(dim=0))
+    for width in (0, 1):  # A missing axis is zero.
+        assert bool(
+            (places(ring(12), pos=torch.randn(12, width))[:, width:] == 0).all()
+        )
 
 
 @pytest.mark.parametrize('make', [list, np.array, lambda y: np.array(y, dtype=object)])

@@ -12,10 +12,9 @@ from torch_geometric.nn import Linear
 from torch_geometric.utils import to_undirected
 
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes, nearest_neighbours
+from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.edges import list_sources
-from torch_geometric_gsl.ops.masking import with_values
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.ranking import best_sources
@@ -25,8 +24,8 @@ from torch_geometric_gsl.ops.runtime import (
     full_precision,
     row_blocks,
 )
-from torch_geometric_gsl.ops.scores import Response, identity, unit_rows
-from torch_geometric_gsl.ops.sparse_rows import unit_entries
+from torch_geometric_gsl.ops.scores import Identity, unit_rows
+from torch_geometric_gsl.ops.sparse_rows import SparseRows, unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -88,16 +87,13 @@ def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph
         return SampledGraph(edge_index, pair_dots(z, z, neighbours))
 
 
-def _nearest_rows(z: Tensor, k: int, batch: Tensor | None) -> Tensor:
-    """Join each row to those of its graph of the largest product with it.
-
-    A sampler would gather wide rows of many pairs for weights that nobody needs.
-    """
+def _nearest_rows(z: Any, k: int, batch: Tensor | None) -> Tensor:
+    """Join each row to those of its graph of the largest product with it."""
     edges = [torch.empty(2, 0, dtype=torch.long, device=z.device)]
     start = 0
     for part in z.split(graph_sizes(z, batch)):
         size = part.size(0)
-        found = best_sources(PairScores(part, part, Response(identity)), min(k, size))
+        found = best_sources(PairScores(part, part, Identity()), min(k, size))
         target = torch.arange(size, device=z.device).unsqueeze(1).expand_as(found)
         edges.append(torch.stack([found, target]).flatten(1) + start)
         start += size
@@ -110,8 +106,7 @@ def _sparse_similarities(
     """Compare rows with the entries :obj:`value` in the places of :obj:`x`."""
     places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     value = unit_entries(value, places)
-    rows = with_values(x, value.detach())
-    edge_index, _ = nearest_neighbours(rows, k, batch, loop=True)
+    edge_index = _nearest_rows(SparseRows(value.detach(), places), k, batch)
     neighbours = list_sources(edge_index, x.size(0))
     return SampledGraph(edge_index, sparse_pair_dots(value, places, neighbours))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import matmul
 from typing import Any, NamedTuple
 
 import torch
@@ -22,18 +24,6 @@ from torch_geometric_gsl.typing import SampledGraph
 _TINY = 1e-12
 
 
-class Factors(NamedTuple):
-    """Dense or sparse rows [n, m], and the transposed rows [m, s] of the sources."""
-
-    own: Any
-    source: Tensor
-
-    def product(self) -> Tensor:
-        """Return the inner products of rows and sources."""
-        product: Tensor = self.own @ self.source
-        return product
-
-
 def compared_rows(x: Tensor, metric: CosineSimilarity | None = None) -> list[Any]:
     """Return dense rows, or the sparse rows of each head, in full precision.
 
@@ -50,14 +40,13 @@ def compared_rows(x: Tensor, metric: CosineSimilarity | None = None) -> list[Any
     return [SparseRows(unit_entries(head, words) / root, words) for head in heads]
 
 
-def factors_of(rows: Any, anchors: Tensor | None = None) -> Factors:
-    """Pair rows with all of them, or with those of the anchors."""
-    own = rows if anchors is None else rows[anchors]
-    if isinstance(own, Tensor):
-        return Factors(rows, own.t())
-    place = own.words.source.long(), own.words.target.long()
-    source = own.new_zeros(own.size(1), own.size(0)).index_put(place, own.value)
-    return Factors(rows, source)
+def transposed(rows: Any) -> Tensor:
+    """Return dense or sparse rows as the columns of a dense matrix."""
+    if isinstance(rows, Tensor):
+        return rows.t()
+    place = rows.words.source.long(), rows.words.target.long()
+    empty: Tensor = rows.new_zeros(rows.size(1), rows.size(0))
+    return empty.index_put(place, rows.value)
 
 
 class Features(NamedTuple):
@@ -71,16 +60,17 @@ class Features(NamedTuple):
 def source_features(x: Tensor, anchors: Tensor | None) -> Features:
     """Return the features that the smoothness of a graph depends on."""
     (rows,) = compared_rows(x)
-    factors = factors_of(rows if anchors is None else rows[anchors])
-    squares = factors.source.square().sum(dim=0)
-    return Features(factors.source, squares, factors.product())
+    rows = rows if anchors is None else rows[anchors]
+    source = transposed(rows)
+    return Features(source, source.square().sum(dim=0), rows @ source)
 
 
 class LearnedGraph:
     r"""A learned graph, whose rows are targets and whose columns are sources.
 
-    It has dense weights, or, where no similarity is negative and none is removed, the
-    factors of these: sums along it then take linear time and memory.
+    Its weights are a dense matrix, or without :obj:`epsilon` the product of two thin
+    factors, along which sums take linear time and memory. These serve dense rows whose
+    similarities are not negative.
     """
 
     def __init__(
@@ -92,34 +82,35 @@ class LearnedGraph:
         epsilon: float | None,
     ) -> None:
         self.anchors = anchors
-        pairs = [factors_of(rows, anchors) for rows in compared_rows(h, metric)]
-        self.factors = pairs[0] if epsilon is None and batch is None else None
-        self._dense: Any = None
-        if self.factors is None:
-            first, *others = (pair.product() for pair in pairs)
-            self._dense = sum(others, first)
-        if epsilon is not None:
-            self._dense = F.threshold(self._dense, epsilon, 0.0)
-        if batch is not None:
-            sources = batch if anchors is None else batch[anchors]
-            self._dense = self._dense.masked_fill(batch.unsqueeze(1) != sources, 0)
-        source = pairs[0].source
-        self.total = self._sum(source.new_ones(source.size(1), 1)).squeeze(1)
+        heads = [
+            (rows, transposed(rows if anchors is None else rows[anchors]))
+            for rows in compared_rows(h, metric)
+        ]
+        self.factors: list[Tensor]
+        if epsilon is None:
+            ((own, source),) = heads
+            self.factors = [own, source]
+        else:
+            weights = reduce(torch.add, (own @ source for own, source in heads))
+            weights = F.threshold(weights, epsilon, 0.0)
+            if batch is not None:
+                sources = batch if anchors is None else batch[anchors]
+                weights = weights.masked_fill(batch.unsqueeze(1) != sources, 0)
+            self.factors = [weights]
+        last = self.factors[-1]
+        self.total = self._sum(last.new_ones(last.size(1), 1)).squeeze(1)
 
     @property
     def weights(self) -> Tensor:
         """Return the dense weights."""
-        if self.factors is None:
-            weights: Tensor = self._dense
-            return weights
         with torch.autocast(self.total.device.type, enabled=False):
-            return self.factors.product()
+            return reduce(matmul, self.factors)
 
     @property
     def size(self) -> Tensor:
         """Return the squared norm."""
-        if self.factors is None:
-            return self.weights.square().sum()
+        if len(self.factors) == 1:
+            return self.factors[0].square().sum()
         return _inner(self.factors, self.factors).to(self.total.dtype)
 
     def propagate(self, h: Tensor) -> Tensor:
@@ -138,17 +129,18 @@ class LearnedGraph:
         smoothness, degree, sparsity = factors
         total, size, steps = self.total, self.size, None
         if self.anchors is not None:  # The graph of the anchors.
-            steps = self._steps()
+            own, *source = self.factors
+            steps = reduce(matmul, source, self._sum_back(divided(own, total)))
             total, size = steps.sum(dim=1), steps.square().sum()
         count = total.numel()
         loss = sparsity / count**2 * size
         loss = loss - degree / count * (total + _TINY).log().sum()
         if features is None:
             return loss
-        if steps is None and self.factors is not None:
-            energy: Tensor = (features.source @ self.factors.own).square().sum()
+        if steps is None and len(self.factors) > 1:
+            energy: Tensor = (features.source @ self.factors[0]).square().sum()
         else:
-            weights = self._dense if steps is None else steps
+            weights = self.factors[0] if steps is None else steps
             energy = (weights * features.products).sum()
         loss = loss + smoothness / count**2 * (total @ features.squares - energy)
         return loss
@@ -156,7 +148,7 @@ class LearnedGraph:
     @torch.no_grad()
     def change(self, last: LearnedGraph) -> Tensor:
         """Return the squared distance from the graph before."""
-        if self.factors is None or last.factors is None:
+        if len(self.factors) != len(last.factors) or len(self.factors) == 1:
             return (self.weights - last.weights).square().sum()
         one, two = self.factors, last.factors
         return _inner(one, one) - 2 * _inner(one, two) + _inner(two, two)
@@ -169,34 +161,24 @@ class LearnedGraph:
         source = source if self.anchors is None else self.anchors[source]
         return SampledGraph(torch.stack([source, target]), shares.to(dtype))
 
-    def _steps(self) -> Tensor:
-        """Return the weights of the steps from anchor to anchor."""
-        if self.factors is None:
-            return self._sum_back(divided(self.weights, self.total))
-        steps = self._sum_back(divided(self.factors.own, self.total))
-        return steps @ self.factors.source
-
     def _sum(self, h: Tensor) -> Tensor:
         """Return weighted sums of the messages of the sources."""
-        if self.factors is None:
-            return self.weights @ h
-        out: Tensor = self.factors.own @ (self.factors.source @ h)
-        return out
+        for factor in reversed(self.factors):
+            h = factor @ h
+        return h
 
     def _sum_back(self, h: Tensor) -> Tensor:
         """Return weighted sums of the messages of the targets."""
-        if self.factors is None:
-            return self.weights.t() @ h
-        out: Tensor = self.factors.source.t() @ (self.factors.own.t() @ h)
-        return out
+        for factor in self.factors:
+            h = factor.t() @ h
+        return h
 
 
-def _inner(one: Factors, two: Factors) -> Tensor:
-    """Return the inner product of two matrices of factors, in double precision: a
-    change is a small difference of large ones.
-    """
-    own: Tensor = one.own.double().t() @ two.own.double()
-    return (own * (one.source.double() @ two.source.double().t())).sum()
+def _inner(one: list[Tensor], two: list[Tensor]) -> Tensor:
+    """Return the inner product of two products of factors."""
+    # In double precision: a change is a small difference of large products.
+    (own, source), (other, end) = ([f.double() for f in fs] for fs in (one, two))
+    return ((own.t() @ other) * (source @ end.t())).sum()
 
 
 def divided(value: Tensor, total: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch_geometric_gsl.baselines._generated_graph import Probabilities
 from torch_geometric_gsl.baselines.slaps import SLAPS
 from torch_geometric_gsl.nn.models.tasks import chosen_labels, every_node
 from torch_geometric_gsl.ops.edges import Edges
-from torch_geometric_gsl.ops.masking import MaskedFeatures
 from torch_geometric_gsl.ops.runtime import full_precision
 
 
@@ -116,6 +115,7 @@ class HESGSL(SLAPS):
             adjacency_dropout=adjacency_dropout,
             **kwargs,
         )
+        self.denoiser.sees_hidden = self.denoiser.binary
         check_count(num_hops, 'num_hops')
         self.num_hops = num_hops
         self.homophily_weight = at_least(0, homophily_weight, 'homophily_weight')
@@ -128,8 +128,8 @@ class HESGSL(SLAPS):
     def homophily_loss(
         self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the loss :math:`\mathcal{L}_{\mathrm{HES}}` of the graph alone, not
-        weighted; the arguments are those of :meth:`loss`. Nothing about it is random.
+        r"""Return the unweighted loss :math:`\mathcal{L}_{\mathrm{HES}}` of the graph
+        alone, which has no randomness; the arguments are those of :meth:`loss`.
         """
         return self._propagate(x, self._edges(x, **kwargs), y, mask)
 
@@ -144,7 +144,7 @@ class HESGSL(SLAPS):
     def _propagate(
         self, x: Tensor, edges: Edges, y: Tensor, mask: Tensor | None
     ) -> Tensor:
-        """Compare pseudo-labels with what arrives of them after some hops."""
+        """Compare pseudo-labels with their sums along the graph after some hops."""
         with torch.no_grad():
             out = self._classify(x, edges, None, drop=False)
             label = out.argmax(dim=1)
@@ -155,7 +155,3 @@ class HESGSL(SLAPS):
             arrived = edges.sum(arrived)
         loss = F.cross_entropy(arrived, label) / self.out_channels
         return loss.to(x.dtype)
-
-    def _hide(self, x: Tensor, generator: torch.Generator | None) -> MaskedFeatures:
-        hidden = super()._hide(x, generator)
-        return hidden._replace(x=x) if self.binary else hidden

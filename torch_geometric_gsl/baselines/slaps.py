@@ -5,16 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import at_least, check_count, check_flag
-from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
-from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
-from torch_geometric_gsl.ops.edges import Edges, drop_edges
-from torch_geometric_gsl.ops.masking import (
-    MaskedFeatures,
-    check_words,
-    mask_features,
-    restoration_loss,
+from torch_geometric_gsl._checks import at_least, check_count
+from torch_geometric_gsl.baselines._generated_graph import (
+    GeneratedGraphModel,
+    Probabilities,
 )
+from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
+from torch_geometric_gsl.ops.edges import Edges
 
 
 class SLAPS(GeneratedGraphModel):
@@ -44,25 +41,10 @@ class SLAPS(GeneratedGraphModel):
     classifier :obj:`num_layers`) layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} +
     \mathbf{b}`, on a list of edges.
 
-    The paper trains 2,000 epochs, the first 400 with the autoencoder alone, and only
-    the classifier with weight decay:
-
-    .. code-block:: python
-
-        optimizer = torch.optim.Adam([
-            {'params': model.classifier.parameters(), 'lr': 1e-2, 'weight_decay': 5e-4},
-            {'params': model.denoiser.parameters(), 'lr': 1e-3},
-            {'params': model.graph_generator.parameters(), 'lr': 1e-3},
-        ])
-        for epoch in range(2000):
-            model.train()
-            optimizer.zero_grad()
-            if epoch < 400:
-                loss = model.denoising_weight * model.denoising_loss(x)
-            else:
-                loss = model.loss(x, y, train_mask)
-            loss.backward()
-            optimizer.step()
+    The paper trains 2,000 epochs with Adam, at :obj:`1e-2` with weight decay of
+    :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for :obj:`denoiser` and
+    :obj:`graph_generator`. The first 400 epochs minimise the weighted
+    :meth:`denoising_loss` alone, the others :meth:`loss`.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -76,10 +58,10 @@ class SLAPS(GeneratedGraphModel):
             which leaves sparse features sparse. (default: :obj:`"mlp"`)
         graph_act (str, optional): Its activation :math:`\sigma`, :obj:`"tanh"` or
             :obj:`"relu"`. (default: :obj:`"tanh"`)
-        binary (bool, optional): If :obj:`True`, features are words that occur
-            (:math:`x > 0`) or do not, and the loss is the binary cross-entropy of
-            hidden ones and of :obj:`negative_ratio` times as many zeros; else it is
-            the mean squared error of hidden values. (default: :obj:`True`)
+        binary (bool, optional): Whether features are words that occur (:math:`x > 0`)
+            or do not, as in
+            :class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`.
+            (default: :obj:`True`)
         denoising_weight (float, optional): The weight :math:`\lambda`.
             (default: :obj:`10.0`)
         mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
@@ -127,8 +109,8 @@ class SLAPS(GeneratedGraphModel):
         mask_ratio: float = 10.0,
         negative_ratio: float = 5.0,
         denoising_channels: int = 1024,
-        dropout: float | tuple[float, float] = 0.5,
-        adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
+        dropout: Probabilities = 0.5,
+        adjacency_dropout: Probabilities = (0.25, 0.5),
         task: str = 'classification',
     ) -> None:
         super().__init__(
@@ -141,12 +123,16 @@ class SLAPS(GeneratedGraphModel):
             task=task,
         )
         check_count(denoising_channels, 'denoising_channels')
-        check_flag(binary, 'binary')
-        self.binary = binary
         self.denoising_weight = at_least(0, denoising_weight, 'denoising_weight')
-        self.mask_ratio = at_least(1, mask_ratio, 'mask_ratio')
-        self.negative_ratio = at_least(0, negative_ratio, 'negative_ratio')
-        self.denoiser = Denoiser(in_channels, denoising_channels, self.dropout[0])
+        self.denoiser = Denoiser(
+            in_channels,
+            denoising_channels,
+            binary=binary,
+            mask_ratio=mask_ratio,
+            negative_ratio=negative_ratio,
+            dropout=self.dropout[0],
+            adjacency_dropout=self.adjacency_dropout[0],
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -155,28 +141,17 @@ class SLAPS(GeneratedGraphModel):
         self.denoiser.reset_parameters()
 
     def denoising_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
-        r"""Return the loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the autoencoder alone,
-        not weighted; the arguments are those of :meth:`forward`. Features are hidden in
-        evaluation mode, too.
+        r"""Return the unweighted loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the
+        autoencoder alone; the arguments are those of :meth:`forward`. Features are
+        hidden in evaluation mode, too.
         """
-        return self._denoise(x, self._edges(x, **kwargs), kwargs.get('generator'))
+        loss: Tensor = self.denoiser(
+            x, self._edges(x, **kwargs), kwargs.get('generator')
+        )
+        return loss
 
     def _graph_loss(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
-        return self.denoising_weight * self._denoise(x, edges, generator)
-
-    def _denoise(
-        self, x: Tensor, edges: Edges, generator: torch.Generator | None
-    ) -> Tensor:
-        if self.binary:
-            check_words(x)
-        masked = self._hide(x, generator)
-        if self.training:
-            edges = drop_edges(edges, self.adjacency_dropout[0], generator)
-        out: Tensor = self.denoiser(masked, edges, generator)
-        return restoration_loss(out, masked.target, binary=self.binary)
-
-    def _hide(self, x: Tensor, generator: torch.Generator | None) -> MaskedFeatures:
-        negative_ratio = self.negative_ratio if self.binary else None
-        return mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
+        loss: Tensor = self.denoising_weight * self.denoiser(x, edges, generator)
+        return loss

@@ -5,18 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import (
-    at_least,
-    check_count,
-    check_positive,
-    pair_of_probabilities,
+from torch_geometric_gsl._checks import at_least, check_count
+from torch_geometric_gsl.baselines._generated_graph import (
+    GeneratedGraphModel,
+    Probabilities,
 )
-from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
 from torch_geometric_gsl.nn.self_supervision.layers import ContrastEncoder
-from torch_geometric_gsl.ops.contrast import grouped_nt_xent
 from torch_geometric_gsl.ops.edges import Edges
-from torch_geometric_gsl.typing import SampledGraph
 
 
 class SUBLIME(GeneratedGraphModel):
@@ -26,41 +22,24 @@ class SUBLIME(GeneratedGraphModel):
     graph that slowly follows it.
 
     .. math::
-        \mathbf{Z} &= g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}, \mathbf{A}) \right),
-        \qquad \mathbf{Z}' = g \left( \mathrm{GCN} (\mathbf{X} \mathbf{M}',
-        \mathbf{A}_{\mathrm{anchor}}) \right)
-
-        \mathcal{L}_{\mathrm{con}} &= - \frac{1}{2 n} \sum_{i=1}^{n} \left( \log
-        \frac{e^{\cos (\mathbf{z}_i, \mathbf{z}'_i) / t}}
-        {\sum_j e^{\cos (\mathbf{z}_i, \mathbf{z}'_j) / t}} + \log
-        \frac{e^{\cos (\mathbf{z}_i, \mathbf{z}'_i) / t}}
-        {\sum_j e^{\cos (\mathbf{z}_j, \mathbf{z}'_i) / t}} \right)
+        \mathcal{L} &= \mathcal{L}_{\mathrm{class}} + \lambda \,
+        \mathcal{L}_{\mathrm{con}} (\mathbf{A}, \mathbf{A}_{\mathrm{anchor}})
 
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
     where :math:`\mathbf{A}` is the graph of
-    :class:`~torch_geometric_gsl.baselines.SLAPS`, :math:`\mathbf{M}` and
-    :math:`\mathbf{M}'` hide features, drawn anew at each step and the same ones for all
-    nodes, and :math:`g` has two layers. One encoder serves both views, whose edges are
-    dropped at random. The anchor graph begins as the identity, moves after each
-    contrast in training mode, and is part of the state; it belongs to one set of nodes.
+    :class:`~torch_geometric_gsl.baselines.SLAPS` and
+    :math:`\mathcal{L}_{\mathrm{con}}` the contrast of
+    :class:`~torch_geometric_gsl.nn.self_supervision.GraphContrast`: one encoder embeds
+    the nodes along both graphs, with features hidden and edges dropped at random. The
+    anchor graph begins as the identity, moves after each contrast in training mode, and
+    is part of the state; it belongs to one set of nodes.
 
     Labels train the classifier alone, a GCN on the learned graph that sends no gradient
-    to it. The defaults are the paper's recipe for CiteSeer:
-
-    .. code-block:: python
-
-        learned = [*model.graph_generator.parameters(), *model.encoder.parameters()]
-        optimizer = torch.optim.Adam([
-            {'params': learned, 'lr': 1e-2},
-            {'params': model.classifier.parameters(), 'lr': 1e-3, 'weight_decay': 5e-2},
-        ])
-        for epoch in range(1000):
-            model.train()
-            optimizer.zero_grad()
-            model.loss(x, y, train_mask).backward()
-            optimizer.step()
+    to it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at
+    :obj:`1e-2` for :obj:`graph_generator` and :obj:`encoder`, and at :obj:`1e-3` with
+    weight decay of :obj:`5e-2` for the :obj:`classifier`.
 
     .. note::
         The authors train a new classifier every 50 epochs, and keep the one of the best
@@ -76,29 +55,28 @@ class SUBLIME(GeneratedGraphModel):
         out_channels (int): Size of each output sample.
         k (int, optional): The number of neighbours beside the node itself.
             (default: :obj:`20`)
-        graph_generator (str, optional): The embedding: :obj:`"mlp_d"`, with one weight
-            for each feature (the paper's attentive learner), or :obj:`"mlp"`, with
-            square weights and a bias. (default: :obj:`"mlp_d"`)
-        graph_act (str, optional): Its activation :math:`\sigma`, :obj:`"tanh"` or
-            :obj:`"relu"`. (default: :obj:`"tanh"`)
+        graph_generator (str, optional): The embedding, :obj:`"mlp_d"` (the paper's
+            attentive learner) or :obj:`"mlp"`, as in SLAPS. (default: :obj:`"mlp_d"`)
+        graph_act (str, optional): Its activation, :obj:`"tanh"` or :obj:`"relu"`.
+            (default: :obj:`"tanh"`)
         encoder_channels (int, optional): Size of each hidden sample of the encoder.
             (default: :obj:`512`)
         embedding_channels (int, optional): Size of its output.
             (default: :obj:`256`)
         projected_channels (int, optional): Size of what is contrasted.
             (default: :obj:`256`)
-        contrastive_weight (float, optional): The weight of
-            :math:`\mathcal{L}_{\mathrm{con}}` in :meth:`loss`. (default: :obj:`1.0`)
-        temperature (float, optional): The temperature :math:`t`.
+        contrastive_weight (float, optional): The weight :math:`\lambda`.
+            (default: :obj:`1.0`)
+        temperature (float, optional): The temperature of the contrast.
             (default: :obj:`0.2`)
-        contrast_batch_size (int, optional): If given, the nodes are contrasted in
-            groups of so many, in their order, instead of with all others, which takes
-            time in proportion to :math:`n^2`. (default: :obj:`None`)
+        contrast_batch_size (int, optional): The number of nodes of a group, in their
+            order, that are contrasted with each other; all nodes if :obj:`None`.
+            (default: :obj:`None`)
         mask_rate (float or tuple, optional): The share of the features that a view
             hides, or those of the anchor and of the learned view.
             (default: :obj:`(0.7, 0.8)`)
         tau (float, optional): The share :math:`\tau` of the anchor graph that a step
-            keeps; with :obj:`1.0` it remains the identity. (default: :obj:`0.9999`)
+            keeps. (default: :obj:`0.9999`)
         dropout (float or tuple, optional): Dropout probability of hidden samples, or
             one for the encoder and one for the classifier. (default: :obj:`0.5`)
         adjacency_dropout (float or tuple, optional): Dropout probability of edges,
@@ -141,8 +119,8 @@ class SUBLIME(GeneratedGraphModel):
         contrast_batch_size: int | None = None,
         mask_rate: float | tuple[float, float] = (0.7, 0.8),
         tau: float = 0.9999,
-        dropout: float | tuple[float, float] = 0.5,
-        adjacency_dropout: float | tuple[float, float] = (0.25, 0.5),
+        dropout: Probabilities = 0.5,
+        adjacency_dropout: Probabilities = (0.25, 0.5),
         task: str = 'classification',
     ) -> None:
         super().__init__(
@@ -154,18 +132,19 @@ class SUBLIME(GeneratedGraphModel):
             adjacency_dropout=adjacency_dropout,
             task=task,
         )
-        widths = encoder_channels, embedding_channels, projected_channels
         check_count(encoder_channels, 'encoder_channels')
-        check_count(embedding_channels, 'embedding_channels')
-        check_count(projected_channels, 'projected_channels')
-        check_positive(temperature, 'temperature')
-        if contrast_batch_size is not None:
-            check_count(contrast_batch_size, 'contrast_batch_size', 2)
         self.contrastive_weight = at_least(0, contrastive_weight, 'contrastive_weight')
-        self.temperature = temperature
-        self.contrast_batch_size = contrast_batch_size
-        self.mask_rate = pair_of_probabilities(mask_rate, 'mask_rate')
-        self.encoder = ContrastEncoder(in_channels, *widths, self.dropout[0])
+        self.encoder = ContrastEncoder(
+            in_channels,
+            encoder_channels,
+            embedding_channels,
+            projected_channels,
+            temperature=temperature,
+            batch_size=contrast_batch_size,
+            mask_rate=mask_rate,
+            dropout=self.dropout[0],
+            adjacency_dropout=self.adjacency_dropout[0],
+        )
         self.anchor = Anchor(tau, 1)
         self.reset_parameters()
 
@@ -176,8 +155,8 @@ class SUBLIME(GeneratedGraphModel):
         self.anchor.reset_parameters()
 
     def contrastive_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
-        r"""Return the loss :math:`\mathcal{L}_{\mathrm{con}}` of the two views alone,
-        not weighted; the arguments are those of :meth:`forward`. Features are hidden in
+        r"""Return the unweighted loss :math:`\mathcal{L}_{\mathrm{con}}` of both views
+        alone; the arguments are those of :meth:`forward`. Features are hidden in
         evaluation mode, too. In training mode the anchor graph moves afterwards.
         """
         return self._contrast(x, self._edges(x, **kwargs), kwargs.get('generator'))
@@ -198,15 +177,7 @@ class SUBLIME(GeneratedGraphModel):
         self, x: Tensor, learned: Edges, generator: torch.Generator | None
     ) -> Tensor:
         anchor = self.anchor.edges(x.size(0), learned.weight)
-        dropout = self.adjacency_dropout[0]
-        first, second = (
-            self.encoder.view(x, edges, rate, dropout, generator)
-            for edges, rate in zip((anchor, learned), self.mask_rate, strict=True)
-        )
+        loss = self.encoder.contrast(x, anchor, learned, generator)
         if self.training:
-            ends = learned.neighbours.source, learned.neighbours.target
-            graph = SampledGraph(torch.stack(ends), learned.weight)
-            self.anchor.update(graph, x.size(0))
-        return grouped_nt_xent(
-            first, second, self.temperature, self.contrast_batch_size
-        )
+            self.anchor.update(learned, x.size(0))
+        return loss

@@ -6,17 +6,18 @@
 
 .. data:: OBSERVED
 
-    The addresses of the edges that :func:`load_observed_edges` reads, by name.
+    The names of the edges that :func:`load_observed_edges` reads.
 """
 
 from torch_geometric_gsl.datasets.coupled_sensors import CoupledSensors
 from torch_geometric_gsl.datasets.hidden_relation import HiddenRelation
-from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
-from torch_geometric_gsl.datasets.observed_edges import OBSERVED, load_observed_edges
-from torch_geometric_gsl.datasets.registry import DATASETS, load_dataset
-from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
+from torch_geometric_gsl.datasets.registry import (
+    DATASETS,
+    OBSERVED,
+    load_dataset,
+    load_observed_edges,
+)
 from torch_geometric_gsl.datasets.split import paper_split
-from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
 
 __all__ = [
     'DATASETS',
@@ -25,8 +26,5 @@ __all__ = [
     'load_observed_edges',
     'CoupledSensors',
     'HiddenRelation',
-    'MiniImageNetFeatures',
-    'SklearnTable',
-    'TwentyNewsgroups',
     'paper_split',
 ]

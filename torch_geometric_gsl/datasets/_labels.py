@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 #: Texts, in lower case, that stand for an unknown value.
@@ -24,26 +22,10 @@ TASKS = ('classification', 'regression')
 _FEW_CLASSES = 20
 
 
-def check_labels(
-    y: NDArray[Any], where: str, num_nodes: int, kinds: str, task: str | None = None
+def check_known(
+    labels: Sequence[Any], where: str, missing: Sequence[str] | None
 ) -> None:
-    """Raise unless labels are a vector with one entry for each node.
-
-    Floating-point numbers may only be numbers to predict.
-    """
-    if y.dtype.kind == 'f' and y.ndim == 1:
-        kinds += 'f' * is_measured(y[np.isfinite(y)].tolist(), task)
-    if y.dtype.kind not in kinds or y.shape != (num_nodes,):
-        raise ValueError(
-            f'{where} must be a vector of {num_nodes} classes, one for each row of the '
-            f'features (got {y.dtype} of shape {y.shape})'
-        )
-
-
-def find_missing(
-    labels: Sequence[Any], missing: Sequence[str] | None
-) -> tuple[int, Any] | None:
-    """Return the first label that stands for an unknown one, and its place.
+    """Raise if a label stands for an unknown one.
 
     By default a text such as ``NA`` does so beside numbers, and names a class beside
     other texts, such as ``EU``.
@@ -57,8 +39,10 @@ def find_missing(
         unknown = {text.strip().lower() for text in missing}
     for place, label in enumerate(labels):
         if texts[label] in unknown:
-            return place, label
-    return None
+            raise ValueError(
+                f'{where} must not be missing (got {label!r} for row {place}); '
+                "'missing' tells which texts are, should it name a class"
+            )
 
 
 def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:

@@ -7,17 +7,23 @@ bytes are known.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import json
+import pickle
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 from torch_geometric.io import read_planetoid_data
+
+from torch_geometric_gsl._files import ERRORS, damaged, replacing
 
 # SHA-256 digests.
 _CITESEER = {
@@ -40,69 +46,28 @@ _PUBMED = {
     'graph': '5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9',
     'test.index': 'b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5',
 }
-_CHAMELEON = {
-    'features': '5fd29736ff31b43a1bfcf305bc8b4cffc3103fb0957667976b2ea0f78aedcf5b',
-    'edges': '45ac593de9207470090230c8fd76beeb2f60b5371a9be088e8bf31e7f0619a4b',
-}
-_SQUIRREL = {
-    'features': 'ac15ab755983717a187992eef8ce2017aae33ea444fd655b07e4662690dcc03a',
-    'edges': '453d8e96754d68e2ab0a7ebb56f93506b59531d95abaec7a2b46fe1eae7c39cd',
-}
+_CHAMELEON = (
+    '5fd29736ff31b43a1bfcf305bc8b4cffc3103fb0957667976b2ea0f78aedcf5b',
+    '45ac593de9207470090230c8fd76beeb2f60b5371a9be088e8bf31e7f0619a4b',
+)
+_SQUIRREL = (
+    'ac15ab755983717a187992eef8ce2017aae33ea444fd655b07e4662690dcc03a',
+    '453d8e96754d68e2ab0a7ebb56f93506b59531d95abaec7a2b46fe1eae7c39cd',
+)
 _CS = '933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3'
 _PHYSICS = 'e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375'
 _NEWS = 'd25b55a0871c6fa5fdaa07bcd8403649ef37ff29df4a6bef5483edf171287ec3'
 # The public `ind.pubmed.allx` by the name of its blob in git. The digest above is that
 # of a file which was built again: its arrays are the same.
 _ALLX = '3b86bccf08111c37c632a9dd8ab63db25ea76361'
-_WIKIPEDIA_FILES = {
-    'features': 'out1_node_feature_label.txt',
-    'edges': 'out1_graph_edges.txt',
-}
-#: The posts of 20News as text, which serve as well as its raw file.
-POSTS = 'posts.json'
-
-
-class RawFiles(NamedTuple):
-    """The folder of raw files, their known digests and their address."""
-
-    folder: str
-    digests: Mapping[str, tuple[str, ...]]
-    url: str = ''
-
-
-@contextmanager
-def known_copies(
-    folder: Path, digests: Mapping[str, tuple[str, ...]], allow_pickle: bool
-) -> Iterator[Path]:
-    """Copy files to a temporary folder, and raise if the bytes of one are not known.
-
-    What a reader opens there are the bytes that have been checked, and it can write
-    beside them.
-    """
-    with TemporaryDirectory() as copies:
-        for name, known in digests.items():
-            content = (folder / name).read_bytes()
-            if not allow_pickle:
-                _check_digest(folder / name, content, known)
-            Path(copies, name).write_bytes(content)
-        yield Path(copies)
-
-
-def _check_digest(path: Path, content: bytes, known: tuple[str, ...]) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found not in known and _blob_name(content) not in known:
-        raise OSError(
-            f"'{path}' must have a known digest, {' or '.join(known) or 'but none is'} "
-            f'(got {found}): it is damaged or another file. If you trust it, pass '
-            'allow_pickle=True, which executes what a pickle holds'
-        )
-
-
-def _blob_name(content: bytes) -> str:
-    """Return the name that git gives to the content of a file."""
-    digest = hashlib.sha1(b'blob %d\0' % len(content))
-    digest.update(content)
-    return digest.hexdigest()
+_FEATURES, _EDGES = 'out1_node_feature_label.txt', 'out1_graph_edges.txt'
+# They serve as well as the raw files of 20News and MiniImageNet, and execute nothing.
+_POSTS, _ARRAYS = 'posts.json', 'features.npz'
+_GROUPS = [
+    *('alt.atheism', 'comp.sys.ibm.pc.hardware', 'misc.forsale', 'rec.autos'),
+    *('rec.sport.hockey', 'sci.crypt', 'sci.electronics', 'sci.med', 'sci.space'),
+    'talk.politics.guns',
+]
 
 
 def _read_planetoid(folder: Path) -> Data:
@@ -112,13 +77,13 @@ def _read_planetoid(folder: Path) -> Data:
 
 def _read_wikipedia(folder: Path) -> Data:
     # `WikipediaNetwork` makes a number of Python of each of eleven million digits.
-    lines = (folder / _WIKIPEDIA_FILES['features']).read_bytes().splitlines()[1:]
+    lines = (folder / _FEATURES).read_bytes().splitlines()[1:]
     rows = [line.split(b'\t') for line in lines]
     x = np.stack([np.frombuffer(row[1], np.uint8)[::2] - ord('0') for row in rows])
     if (x > 9).any():
         raise ValueError('features must be digits')
     y = np.array([row[2] for row in rows], dtype=np.int64)
-    edges = np.loadtxt(folder / _WIKIPEDIA_FILES['edges'], np.int64, skiprows=1).T
+    edges = np.loadtxt(folder / _EDGES, np.int64, skiprows=1).T
     return Data(
         x=torch.from_numpy(x).float(),
         y=torch.from_numpy(y),
@@ -142,40 +107,197 @@ def _read_coauthor(folder: Path) -> Data:
     return Data(x=x.coalesce(), y=y)
 
 
-def _planetoid(name: str, digests: dict[str, str]) -> RawFiles:
+def _fetch_posts(folder: Path, *, download: bool) -> tuple[list[str], list[int]]:
+    """Return the posts of the ten newsgroups and their labels, by scikit-learn."""
+    from sklearn.datasets import fetch_20newsgroups
+
+    found = fetch_20newsgroups(
+        data_home=str(folder),
+        subset='all',
+        categories=_GROUPS,
+        download_if_missing=download,
+    )
+    return found.data, found.target.tolist()
+
+
+def _read_newsgroups(folder: Path) -> Data:
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+
+    try:
+        posts, y = json.loads((folder / _POSTS).read_bytes())
+    except FileNotFoundError:
+        posts, y = _fetch_posts(folder, download=False)
+    counter = CountVectorizer(stop_words='english', min_df=0.05)
+    counts = counter.fit_transform(posts)
+    x = TfidfTransformer(smooth_idf=False).fit_transform(counts).toarray()
+    return Data(
+        x=torch.from_numpy(x).float(),
+        y=torch.tensor(y),
+        class_names=list(_GROUPS),
+        feature_names=counter.get_feature_names_out().tolist(),
+    )
+
+
+def _read_mini_imagenet(folder: Path) -> Data:
+    try:
+        with (folder / _ARRAYS).open('rb') as stream:
+            arrays = np.load(stream, allow_pickle=False)
+            return Data(**{name: torch.from_numpy(arrays[name]) for name in 'xy'})
+    except FileNotFoundError:
+        found: Any = pickle.loads((folder / 'mini_imagenet.pkl').read_bytes())
+    parts = ('train', 'val', 'test')
+    xs, ys = ([np.asarray(found[f'{k}_{part}']) for part in parts] for k in 'xy')
+    x = torch.from_numpy(np.concatenate(xs).astype(np.float32))
+    if not x.isfinite().all():
+        raise ValueError('features must be finite')
+    labels, y = np.unique(np.concatenate(ys), return_inverse=True)
+    if labels.dtype.kind not in 'iu' or y.shape != x.shape[:1]:
+        raise ValueError('each row must have one integer as its label')
+    return Data(x=x, y=torch.from_numpy(y))
+
+
+class RawFiles(NamedTuple):
+    """The folder of raw files, their known digests, reader, counts and address.
+
+    The counts are those of nodes, features and classes. A plain file serves as well as
+    these, and executes nothing.
+    """
+
+    folder: str
+    digests: Mapping[str, tuple[str, ...]]
+    read: Callable[[Path], Data]
+    counts: tuple[int, int, int]
+    url: str = ''
+    plain: str = ''
+
+
+def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> Data:
+    """Return the features, labels and edges of raw files, downloaded if none are."""
+    raw = RAW_FILES[name]
+    own = Path(root, raw.folder)
+    if folder is None:
+        folder = own
+        for file in raw.digests:
+            _download(own / file, raw)
+    with TemporaryDirectory() as copies, warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # Of old pickles.
+        _copy_known(folder, raw, allow_pickle, Path(copies))
+        try:
+            data = raw.read(Path(copies))
+            x, y = cast(Tensor, data.x), cast(Tensor, data.y)
+        except ModuleNotFoundError as error:
+            raise needs(name, error) from error
+        except (*ERRORS, OSError) as error:
+            raise damaged(folder, error) from error
+    found = (*x.shape, y.unique().numel())
+    if found != raw.counts:
+        counts = '{} nodes, {} features and {} classes'.format
+        raise ValueError(
+            f"'{folder}' must give {counts(*raw.counts)} (got {counts(*found)})"
+        )
+    if raw.plain == _ARRAYS and not (folder / _ARRAYS).is_file():
+        own.mkdir(parents=True, exist_ok=True)
+        with replacing(own / _ARRAYS) as draft, draft.open('wb') as stream:
+            np.savez(stream, x=x.numpy(), y=y.numpy())
+    return data
+
+
+def _copy_known(folder: Path, raw: RawFiles, allow_pickle: bool, copies: Path) -> None:
+    """Copy files to another folder; raise if the bytes of one are not known.
+
+    What a reader opens there are the bytes that have been checked, and it can write
+    beside them.
+    """
+    if raw.plain and (folder / raw.plain).is_file():
+        shutil.copyfile(folder / raw.plain, copies / raw.plain)
+        return
+    for name, known in raw.digests.items():
+        content = (folder / name).read_bytes()
+        found = hashlib.sha256(content).hexdigest()
+        # The name that git gives to the content of a file.
+        blob = hashlib.sha1(b'blob %d\0' % len(content) + content).hexdigest()
+        if not allow_pickle and not {found, blob} & {*known}:
+            raise OSError(
+                f"'{folder / name}' must have a known digest, "
+                f'{" or ".join(known) or "but none is"} (got {found}): it is damaged '
+                'or another file. If you trust it, pass allow_pickle=True, which '
+                'executes what a pickle holds'
+            )
+        (copies / name).write_bytes(content)
+
+
+def _download(path: Path, raw: RawFiles) -> None:
+    """Download a raw file, or the posts of 20News, which are kept as text."""
+    if path.is_file():
+        return
+    if raw.plain == _ARRAYS:
+        raise FileNotFoundError(
+            f"'{path}' is missing and cannot be downloaded: take it from the data "
+            f'folder that {raw.url} links'
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    url = f'{raw.url}/{path.name}' if raw.url else 'scikit-learn'
+    try:
+        if raw.url:
+            torch.hub.download_url_to_file(url, str(path))
+            return
+        # Scikit-learn would unpickle what it found in a folder.
+        with TemporaryDirectory() as empty:
+            posts = _fetch_posts(Path(empty), download=True)
+    except ModuleNotFoundError as error:
+        raise needs('20News', error) from error
+    except OSError as error:
+        raise OSError(
+            f"'{path}' could not be downloaded from {url} ({error}): try again, or "
+            "let 'GSL_DATA' name a folder that has it"
+        ) from error
+    with replacing(path.with_name(_POSTS)) as draft:
+        draft.write_text(json.dumps(posts), encoding='ascii')
+
+
+def needs(name: str, error: ImportError) -> ImportError:
+    """Return the error of a data set whose library is missing."""
+    return ImportError(
+        f"'{name}' needs {error.name}, which is not installed: pip install scikit-learn"
+    )
+
+
+def _planetoid(
+    name: str, digests: dict[str, str], counts: tuple[int, int, int]
+) -> RawFiles:
     others = {'ind.pubmed.allx': (_ALLX,)}
     names = {f'ind.{name.lower()}.{part}': digest for part, digest in digests.items()}
     files = {file: (digest, *others.get(file, ())) for file, digest in names.items()}
-    return RawFiles(f'{name}/raw', files, Planetoid.url)
+    return RawFiles(f'{name}/raw', files, _read_planetoid, counts, Planetoid.url)
 
 
-def _wikipedia(name: str, digests: dict[str, str]) -> RawFiles:
-    files = {_WIKIPEDIA_FILES[part]: (digest,) for part, digest in digests.items()}
+def _wikipedia(
+    name: str, features: str, edges: str, counts: tuple[int, int, int]
+) -> RawFiles:
     url = f'{WikipediaNetwork.processed_url}/new_data/{name}'
-    return RawFiles(f'{name}/geom_gcn/raw', files, url)
+    files = {_FEATURES: (features,), _EDGES: (edges,)}
+    return RawFiles(f'{name}/geom_gcn/raw', files, _read_wikipedia, counts, url)
 
 
-def _coauthor(name: str, digest: str) -> RawFiles:
+def _coauthor(name: str, digest: str, counts: tuple[int, int, int]) -> RawFiles:
     files = {f'ms_academic_{name[:3].lower()}.npz': (digest,)}
-    return RawFiles(f'{name}/raw', files, Coauthor.url.rstrip('/'))
+    url = Coauthor.url.rstrip('/')
+    return RawFiles(f'{name}/raw', files, _read_coauthor, counts, url)
 
 
 RAW_FILES = {
-    'CiteSeer': _planetoid('CiteSeer', _CITESEER),
-    'PubMed': _planetoid('PubMed', _PUBMED),
-    'Chameleon': _wikipedia('chameleon', _CHAMELEON),
-    'Squirrel': _wikipedia('squirrel', _SQUIRREL),
-    'CS': _coauthor('CS', _CS),
-    'Physics': _coauthor('Physics', _PHYSICS),
-    '20News': RawFiles('20News/raw', {'20news-bydate_py3.pkz': (_NEWS,)}),
-    'MiniImageNet': RawFiles('MiniImageNet/raw', {'mini_imagenet.pkl': ()}),
-}
-#: Readers of the datasets that have no class of their own.
-READERS: dict[str, Callable[[Path], Data]] = {
-    'CiteSeer': _read_planetoid,
-    'PubMed': _read_planetoid,
-    'Chameleon': _read_wikipedia,
-    'Squirrel': _read_wikipedia,
-    'CS': _read_coauthor,
-    'Physics': _read_coauthor,
+    'CiteSeer': _planetoid('CiteSeer', _CITESEER, (3327, 3703, 6)),
+    'PubMed': _planetoid('PubMed', _PUBMED, (19717, 500, 3)),
+    'Chameleon': _wikipedia('chameleon', *_CHAMELEON, (2277, 2325, 5)),
+    'Squirrel': _wikipedia('squirrel', *_SQUIRREL, (5201, 2089, 5)),
+    'CS': _coauthor('CS', _CS, (18333, 6805, 15)),
+    'Physics': _coauthor('Physics', _PHYSICS, (34493, 8415, 5)),
+    '20News': RawFiles(
+        *('20News/raw', {'20news-bydate_py3.pkz': (_NEWS,)}, _read_newsgroups),
+        *((9607, 236, 10), '', _POSTS),
+    ),
+    'MiniImageNet': RawFiles(
+        *('MiniImageNet/raw', {'mini_imagenet.pkl': ()}, _read_mini_imagenet),
+        *((18000, 128, 30), 'https://github.com/qitianwu/NodeFormer', _ARRAYS),
+    ),
 }

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
 from torch_geometric_gsl._checks import (
+    at_least,
     check_count,
-    check_number,
     check_option,
     check_probability,
 )
@@ -108,13 +108,30 @@ class CoupledSensors(InMemoryDataset):
         seed: int = 0,
         transform: Callable[[Data], Data] | None = None,
     ) -> None:
-        for value, name in ((num_graphs, 'num_graphs'), (num_steps, 'num_steps')):
-            check_count(value, name)
+        counts = {'num_graphs': num_graphs, 'num_steps': num_steps, 'max_lag': max_lag}
+        counts |= {'num_groups': num_groups, 'num_sources': num_sources}
+        for name, count in counts.items():
+            check_count(count, name)
+        check_count(num_sensors, 'num_sensors', 2)
         check_count(seed, 'seed', 0)
-        check_count(num_groups, 'num_groups')
-        _check_couplings(num_sensors, num_sources, coupling, max_lag)
-        _check_stability(strength, persistence)
-        _check_noise(noise, driver, driver_persistence)
+        check_option(coupling, COUPLINGS, 'coupling')
+        at_least(0, noise, 'noise')
+        at_least(0, driver, 'driver')
+        shares = {'strength': strength, 'persistence': persistence}
+        for name, share in (
+            shares | {'driver_persistence': driver_persistence}
+        ).items():
+            check_probability(share, name)
+        if num_sources >= num_sensors:
+            raise ValueError(
+                f"'num_sources' must be less than num_sensors={num_sensors} "
+                f'(got {num_sources})'
+            )
+        if strength + persistence >= 1:
+            raise ValueError(
+                f"'strength' and 'persistence' must be less than 1 in sum, or series "
+                f'may grow without end (got {strength} and {persistence})'
+            )
         super().__init__(None, transform)
         self.num_sensors, self.num_steps = num_sensors, num_steps
         self.num_sources, self.coupling = num_sources, coupling
@@ -210,35 +227,3 @@ class CoupledSensors(InMemoryDataset):
             f'{self.__class__.__name__}({len(self)}, num_sensors={self.num_sensors}, '
             f'coupling={self.coupling!r})'
         )
-
-
-def _check_couplings(
-    num_sensors: int, num_sources: int, coupling: str, max_lag: int
-) -> None:
-    check_count(num_sensors, 'num_sensors', 2)
-    check_count(num_sources, 'num_sources')
-    check_count(max_lag, 'max_lag')
-    check_option(coupling, COUPLINGS, 'coupling')
-    if num_sources >= num_sensors:
-        raise ValueError(
-            f"'num_sources' must be less than num_sensors={num_sensors} "
-            f'(got {num_sources})'
-        )
-
-
-def _check_stability(strength: float, persistence: float) -> None:
-    check_probability(strength, 'strength')
-    check_probability(persistence, 'persistence')
-    if strength + persistence >= 1:
-        raise ValueError(
-            f"'strength' and 'persistence' must be less than 1 in sum, or series may "
-            f'grow without end (got {strength} and {persistence})'
-        )
-
-
-def _check_noise(noise: float, driver: float, driver_persistence: float) -> None:
-    check_probability(driver_persistence, 'driver_persistence')
-    for number, name in ((noise, 'noise'), (driver, 'driver')):
-        check_number(number, name)
-        if number < 0:
-            raise ValueError(f"'{name}' must not be negative (got {number})")

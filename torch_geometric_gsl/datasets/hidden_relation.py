@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from torch_geometric_gsl._checks import check_count, check_number, check_positive
+from torch_geometric_gsl._checks import (
+    at_least,
+    check_count,
+    check_number,
+    check_positive,
+)
 
 
 class HiddenRelation(InMemoryDataset):
@@ -72,9 +77,7 @@ class HiddenRelation(InMemoryDataset):
         check_count(num_nodes, 'num_nodes')
         check_count(num_waves, 'num_waves')
         check_positive(width, 'width')
-        check_number(noise, 'noise')
-        if noise < 0:
-            raise ValueError(f"'noise' must not be negative (got {noise})")
+        at_least(0, noise, 'noise')
         check_count(seed, 'seed', 0)
         self.delta = _check_angles(delta)
         super().__init__(None, transform)

@@ -3,31 +3,34 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import remove_self_loops, to_undirected
 
-from torch_geometric_gsl._checks import check_absent, check_flag, check_option
-from torch_geometric_gsl._damage import ERRORS, damaged
-from torch_geometric_gsl.datasets._feature_table import FeatureTable
-from torch_geometric_gsl.datasets._raw_files import (
-    POSTS,
-    RAW_FILES,
-    READERS,
-    RawFiles,
-    known_copies,
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_count,
+    check_flag,
+    check_option,
 )
-from torch_geometric_gsl.datasets.mini_imagenet_features import MiniImageNetFeatures
-from torch_geometric_gsl.datasets.sklearn_table import SklearnTable
-from torch_geometric_gsl.datasets.table_file import SUFFIXES, read_table_file
-from torch_geometric_gsl.datasets.twenty_newsgroups import TwentyNewsgroups
+from torch_geometric_gsl.datasets._raw_files import RAW_FILES, needs, read_raw
+from torch_geometric_gsl.datasets._table_file import (
+    SUFFIXES,
+    read_table_file,
+    standardize_columns,
+)
 
 _TABLES = ('digits', 'wine', 'breast_cancer')
 #: The names of the datasets that :func:`load_dataset` knows.
 DATASETS: tuple[str, ...] = (*RAW_FILES, *_TABLES)
+_WORDS = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics')
+#: The data sets that come with edges which :func:`load_observed_edges` reads.
+OBSERVED: tuple[str, ...] = _WORDS[:4]
 
 
 def load_dataset(
@@ -50,9 +53,20 @@ def load_dataset(
     folder that the environment variable :obj:`GSL_DATA` names, then below :obj:`root`,
     both laid out as PyTorch Geometric does (:obj:`CiteSeer/raw`,
     :obj:`chameleon/geom_gcn/raw`, ...). Where they are absent, they are downloaded
-    below :obj:`root`; MiniImageNet must be brought, see
-    :class:`~torch_geometric_gsl.datasets.MiniImageNetFeatures`. Only files whose digest
-    is known are read, unless :obj:`allow_pickle` is set.
+    below :obj:`root`. Only files whose digest is known are read, unless
+    :obj:`allow_pickle` is set.
+
+    * **20News** are the posts of ten newsgroups, with the TF-IDF weights of the words
+      (:obj:`feature_names`) that occur in at least 5 % of them. `scikit-learn's loader
+      <https://scikit-learn.org/stable/datasets/real_world.html>`_ downloads 14 MB, and
+      they are kept as text, in :obj:`20News/raw/posts.json`. Its own cache file,
+      :obj:`20news-bydate_py3.pkz`, may lie there instead.
+    * **MiniImageNet** are features of images, in NodeFormer's order of training,
+      validation and test. Bring :obj:`mini_imagenet.pkl` from the data folder that
+      `NodeFormer's repository <https://github.com/qitianwu/NodeFormer>`_ links to
+      :obj:`MiniImageNet/raw`. Its digest is not known: it needs :obj:`allow_pickle`,
+      once, for its arrays are saved in :obj:`features.npz` below :obj:`root`.
+    * **digits**, **wine** and **breast_cancer** are tables that come with scikit-learn.
 
     **Your own data.** A path with one of these endings is a file that is read, and
     nothing else: nothing is written, nor executed, and duplicate rows are kept.
@@ -81,7 +95,7 @@ def load_dataset(
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
             path of a file.
-        root (str, optional): The folder of downloads and of processed files.
+        root (str, optional): The folder of downloads.
             (default: :obj:`"data"`)
         label (str, optional): The column or array of labels, for a file.
             (default: :obj:`None`)
@@ -128,9 +142,7 @@ def load_dataset(
         ImportError: If scikit-learn or SciPy is needed and not installed.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as root:
-        ...     load_dataset('wine', root)
+        >>> load_dataset('wine')
         Data(x=[178, 13], y=[178], class_names=[3])
 
         >>> load_dataset('flowers.csv', label='species')  # doctest: +SKIP
@@ -142,47 +154,75 @@ def load_dataset(
             raise TypeError(f"'{what}' must be a str or a Path (got {kind})")
     check_flag(allow_pickle, 'allow_pickle')
     name, root = str(name), str(Path(root).expanduser())
-    if allow_pickle and name not in RAW_FILES:
-        check_absent(allow_pickle, 'allow_pickle', f"for '{name}'")
-    if name not in DATASETS and Path(name).suffix.lower() in SUFFIXES:
-        return read_table_file(name, label, standardize, task, missing)
-    if name not in DATASETS:
-        raise ValueError(
-            f"'name' must be one of {list(DATASETS)}, or the path of a file that ends "
-            f'in one of {list(SUFFIXES)} (got {name!r})'
-        )
-    for what, option in {'label': label, 'task': task, 'missing': missing}.items():
-        check_absent(option, what, f"for '{name}'")
+    options: dict[str, Any] = {'label': label, 'standardize': standardize, 'task': task}
+    options |= {'missing': missing, 'allow_pickle': allow_pickle or None}
+    served: tuple[str, ...] = ('allow_pickle',)
     if name in _TABLES:
-        return _open(SklearnTable(root, name, standardize is None or standardize))
-    check_absent(standardize, 'standardize', f"for '{name}'")
-    if name not in READERS:
-        folder = raw_folder(name, root)
-        cls = TwentyNewsgroups if name == '20News' else MiniImageNetFeatures
-        raw_dir = None if folder is None else str(folder)
-        path = str(Path(root, name))
-        return _open(cls(path, raw_dir=raw_dir, allow_pickle=allow_pickle))
-    data = read_raw(name, root, allow_pickle)
-    return Data(x=_normalize(cast(Tensor, data.x)), y=data.y)
+        served = ('standardize',)
+    elif name not in RAW_FILES:
+        served = ('label', 'standardize', 'task', 'missing')
+    for what in options.keys() - {*served}:
+        check_absent(options[what], what, f"for '{name}'")
+    if name in _TABLES:
+        return _load_table(name, standardize is None or standardize)
+    if name in RAW_FILES:
+        data = read_raw(name, raw_folder(name, root), root, allow_pickle)
+        return (
+            Data(x=_normalize(cast(Tensor, data.x)), y=data.y)
+            if name in _WORDS
+            else data
+        )
+    if Path(name).suffix.lower() in SUFFIXES:
+        return read_table_file(name, label, standardize, task, missing)
+    raise ValueError(
+        f"'name' must be one of {list(DATASETS)}, or the path of a file that ends in "
+        f'one of {list(SUFFIXES)} (got {name!r})'
+    )
 
 
-def read_raw(name: str, root: str, allow_pickle: bool = False) -> Data:
-    """Return the features, labels and edges that raw files hold."""
-    raw, folder = RAW_FILES[name], raw_folder(name, root)
-    if folder is None:
-        folder = Path(root, raw.folder)
-        _download(raw, folder)
-    with known_copies(folder, raw.digests, allow_pickle) as copies:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter('ignore')  # Of old pickles.
-                return READERS[name](copies)
-        except ImportError as error:
-            raise ImportError(
-                f"'{name}' needs {error.name}, which is not installed"
-            ) from error
-        except ERRORS as error:
-            raise damaged(folder, error) from error
+def load_observed_edges(
+    name: str, num_nodes: int, root: str = 'data', *, allow_pickle: bool = False
+) -> Tensor:
+    r"""Return the graph that a data set comes with, which
+    :func:`~torch_geometric_gsl.datasets.load_dataset` withholds.
+
+    It is refined, or compared with a learned one. It is read from the raw files of the
+    features, which are downloaded if they are absent.
+
+    Args:
+        name (str): :obj:`"CiteSeer"`, :obj:`"PubMed"`, :obj:`"Chameleon"` or
+            :obj:`"Squirrel"`.
+        num_nodes (int): The number of nodes of the data set.
+        root (str, optional): The folder of raw files that is searched after the one
+            that the environment variable :obj:`GSL_DATA` names.
+            (default: :obj:`"data"`)
+        allow_pickle (bool, optional): Whether to read raw files of unknown bytes. Those
+            that are pickles execute what they hold. (default: :obj:`False`)
+
+    Returns:
+        torch.Tensor: The edges :math:`[2, |\mathcal{E}|]` in both directions, each
+        once, sorted, without loops.
+
+    Raises:
+        OSError: If a file is damaged, unknown, or cannot be downloaded.
+        TypeError: If an argument has the wrong type.
+        ValueError: If :obj:`name` is unknown, or the data set has other nodes.
+
+    Example:
+        >>> data = load_dataset('CiteSeer')  # doctest: +SKIP
+        >>> load_observed_edges('CiteSeer', data.num_nodes).shape  # doctest: +SKIP
+        torch.Size([2, 9104])
+    """
+    check_option(name, OBSERVED, 'name')
+    check_count(num_nodes, 'num_nodes')
+    data = read_raw(name, raw_folder(name, root), root, allow_pickle)
+    if num_nodes != data.num_nodes:
+        raise ValueError(
+            f"'num_nodes' must be {data.num_nodes} for '{name}' (got {num_nodes})"
+        )
+    edge_index, _ = remove_self_loops(cast(Tensor, data.edge_index))
+    undirected: Tensor = to_undirected(edge_index, num_nodes=num_nodes)
+    return undirected
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
@@ -202,32 +242,29 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
         # Some copies lack the last folder, raw/.
         source = Path(local, raw.folder)
         places = [source, source.parent, *places]
-    for place in places:
-        is_whole = all((place / file).is_file() for file in raw.digests)
-        if is_whole or (place / POSTS).is_file():
-            return place
-    return None
+    plain = [place for place in places if (place / (raw.plain or '?')).is_file()]
+    whole = [
+        place
+        for place in places
+        if all((place / file).is_file() for file in raw.digests)
+    ]
+    return next(iter(plain + whole), None)
 
 
-def _open(dataset: FeatureTable) -> Data:
-    """Return the data of a dataset that has a class of its own."""
-    data = cast(Data, dataset[0])
-    if class_names := getattr(dataset, 'class_names', None):
-        data.class_names = list(class_names)
-    return data
-
-
-def _download(raw: RawFiles, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in (file for file in raw.digests if not (folder / file).is_file()):
-        path, url = folder / file, f'{raw.url}/{file}'
-        try:
-            torch.hub.download_url_to_file(url, str(path))
-        except OSError as error:
-            raise OSError(
-                f"'{path}' could not be downloaded from {url} ({error}): try again, or "
-                "let 'GSL_DATA' name a folder that has it"
-            ) from error
+def _load_table(name: str, standardize: bool) -> Data:
+    """Return a table that comes with scikit-learn."""
+    check_flag(standardize, 'standardize')
+    try:
+        datasets = import_module('sklearn.datasets')
+    except ImportError as error:
+        raise needs(name, error) from error
+    table = getattr(datasets, f'load_{name}')()
+    x = standardize_columns(table.data) if standardize else table.data
+    return Data(
+        x=torch.from_numpy(x).float(),
+        y=torch.from_numpy(table.target).long(),
+        class_names=[str(label) for label in table.target_names],
+    )
 
 
 def _normalize(x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from torch_geometric_gsl._graph_checks import (
     check_node_labels,
     num_targets,
 )
-from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.diagnostics.summaries import (
     GraphSummary,
     LayerSummary,
@@ -27,6 +26,10 @@ from torch_geometric_gsl.distributed.sharded_model import ShardedModel
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
+from torch_geometric_gsl.nn.sampler.distribution import (
+    UniformSamplingWarning as UniformSamplingWarning,
+)
+from torch_geometric_gsl.nn.sampler.distribution import warn_if_uniform
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -38,26 +41,6 @@ from torch_geometric_gsl.ops.graph_stats import (
 )
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-#: Sampling counts as nearly uniform if a layer's effective candidates exceed this
-#: share of its candidates.
-UNIFORM_SHARE = 0.9
-
-
-class UniformSamplingWarning(UserWarning):
-    r"""A layer draws its neighbours almost uniformly at random.
-
-    :func:`describe_model` issues it once per process, if in some layer the effective
-    number of candidates, the exponential of the entropy of :math:`\pi_i`, exceeds
-    90 % of the candidates (the mean over the targets that have at least two).
-    """
-
-    _issued: ClassVar[bool] = False
-
-    @classmethod
-    def reset(cls) -> None:
-        r"""Let the warning be issued once more in this process."""
-        UniformSamplingWarning._issued = False
 
 
 def describe_graph(
@@ -142,7 +125,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     * the entropy of :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`, the
       distribution of the neighbours that training draws, and the effective number
       :math:`e^{H(\pi_i)}` of candidates. Exact, for all targets, by blocks of rows
-      within the sampler's :obj:`memory_budget`; the time is :math:`O(n N)`.
+      within the memory of the sampler's :obj:`budget`; the time is :math:`O(n N)`.
     * the centres :math:`b_i` and widths :math:`c_i` of a
       :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
     * in a :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv` the share
@@ -210,7 +193,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
             f"'model' must call its samplers in a forward pass (got "
             f'{type(model).__name__}, which called none of {list(samplers)})'
         )
-    _warn_if_uniform(layers)
+    warn_if_uniform({layer.name: layer.share for layer in layers})
     return ModelSummary(tuple(layers))
 
 
@@ -265,8 +248,6 @@ def _summarise(
     else:
         given = edge_index, edge_weight, batch
         shard, spread = None, sampler.distribution(x, *given)
-    choice = spread.candidates > 1
-    share = float((spread.effective / spread.candidates)[choice].mean())
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity):
         b, c = similarity.pair_scores(x).response.params
@@ -276,24 +257,11 @@ def _summarise(
         key: None if parameter.grad is None else float(parameter.grad.norm())
         for key, parameter in similarity.named_parameters()
     }
-    args = name, repr(sampler), *spread[:3], share, b, c, norms
+    args = name, repr(sampler), *spread[:3], spread.share, b, c, norms
     mixture = shares.pop(id(sampler), None)
     if shard is not None and mixture is not None and mixture.dim() > 0:
         mixture = shard.gather(mixture)
     layers.append(LayerSummary(*args, null=spread.null, mixture=mixture))
-
-
-def _warn_if_uniform(layers: list[LayerSummary]) -> None:
-    flat = [layer for layer in layers if layer.share > UNIFORM_SHARE]
-    if not flat or UniformSamplingWarning._issued:
-        return
-    UniformSamplingWarning._issued = True
-    shares = ', '.join(f'{layer.name} {100 * layer.share:.1f} %' for layer in flat)
-    warn_caller(
-        f'neighbours are drawn almost uniformly at random: the effective candidates '
-        f"are {shares} of the candidates. A larger 'scale' sharpens the choice.",
-        UniformSamplingWarning,
-    )
 
 
 def _homophily(

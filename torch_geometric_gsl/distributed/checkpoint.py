@@ -1,8 +1,6 @@
-"""Checkpoints of a training on any number of processes.
+"""Checkpoints of a training on any number of processes, all of the same state.
 
-All ranks hold the same state, so that one file holds it. Those of
-:mod:`torch.distributed.checkpoint` are for states that are cut into parts, and are
-unpickled, which executes what a file says.
+Those of :mod:`torch.distributed.checkpoint` are unpickled, which may execute code.
 """
 
 from __future__ import annotations
@@ -17,12 +15,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_geometric_gsl._checks import check_count, check_flag, check_type
+from torch_geometric_gsl._checks import check_count, check_flag
 from torch_geometric_gsl._files import load_tensors, write_tensors
 from torch_geometric_gsl.ops.collective import first_rank, is_joined
-
-#: What a checkpoint looks like; another number is another form.
-FORMAT = 1
 
 
 def save_checkpoint(
@@ -35,20 +30,19 @@ def save_checkpoint(
     group: Any = None,
     **others: Any,
 ) -> None:
-    r"""Write the state of a training to a file, on the first rank.
+    r"""Write the state of a training, and of the global random generators, to a file.
 
-    All ranks hold the same state, so it is written once, and any number of ranks can go
-    on from it. The file is replaced as a whole: a process that is killed meanwhile
-    leaves the former one. It holds the numbers of the global random generators, too.
+    The first rank writes it, and any number of ranks can resume from it. The file is
+    replaced as a whole: a process that is killed meanwhile leaves the former one.
 
     Args:
         path (str or pathlib.Path): The file; the first rank reads it again.
         model (torch.nn.Module): The model.
         optimizer (torch.optim.Optimizer, optional): The optimizer.
             (default: :obj:`None`)
-        step (int, optional): The number of steps that are done. (default: :obj:`0`)
-        generator (torch.Generator, optional): A source of randomness beside the global
-            ones. (default: :obj:`None`)
+        step (int, optional): The number of completed steps. (default: :obj:`0`)
+        generator (torch.Generator, optional): Another source of randomness.
+            (default: :obj:`None`)
         group (torch.distributed.ProcessGroup, optional): The ranks; all processes if
             :obj:`None`. (default: :obj:`None`)
         **others (optional): More objects with a :obj:`state_dict`, such as a
@@ -72,17 +66,11 @@ def save_checkpoint(
     parts = _parts(model, optimizer, others)
 
     def write() -> None:
-        random = {'cpu': torch.get_rng_state()}
-        if torch.cuda.is_available():
-            random['cuda'] = torch.cuda.get_rng_state()
-        if generator is not None:
-            random['generator'] = generator.get_state()
         content = {
-            'format': FORMAT,
             'step': int(step),
-            'kinds': _kinds(parts),
+            'kinds': {name: _kind(name, part) for name, part in parts.items()},
             'state': {name: part.state_dict() for name, part in parts.items()},
-            'random': random,
+            'random': _random_state(generator),
         }
         write_tensors(content, path)
 
@@ -99,31 +87,31 @@ def load_checkpoint(
     missing_ok: bool = False,
     **others: Any,
 ) -> int:
-    r"""Go on from a file that :func:`save_checkpoint` wrote, on all ranks.
+    r"""Resume from a file of :func:`save_checkpoint`, on all ranks.
 
     The first rank reads the file and sends it to the others. Nothing in it is executed
-    (:obj:`torch.load(..., weights_only=True)`).
+    (:obj:`torch.load(..., weights_only=True)`), and all is loaded or nothing.
 
     Args:
         path (str or pathlib.Path): The file.
         model (torch.nn.Module): The model.
         optimizer (torch.optim.Optimizer, optional): The optimizer.
             (default: :obj:`None`)
-        generator (torch.Generator, optional): A source of randomness beside the global
-            ones, which are set as well. (default: :obj:`None`)
+        generator (torch.Generator, optional): Another source of randomness, set beside
+            the global ones. (default: :obj:`None`)
         group (torch.distributed.ProcessGroup, optional): The ranks; all processes if
             :obj:`None`. (default: :obj:`None`)
-        missing_ok (bool, optional): If :obj:`True`, all is left as it is where there is
-            no file yet. (default: :obj:`False`)
+        missing_ok (bool, optional): If :obj:`True`, nothing is changed without a file.
+            (default: :obj:`False`)
         **others (optional): More objects, by the names under which they were saved.
 
     Returns:
-        int: The number of steps that were done, 0 without a file.
+        int: The number of completed steps, 0 without a file.
 
     Raises:
         OSError: If there is no such file, or it is damaged, or the first rank cannot
             read it.
-        ValueError: If it holds the state of other objects, or has another form.
+        ValueError: If it holds the state of other objects.
     """
     check_flag(missing_ok, 'missing_ok')
     path = Path(path)
@@ -134,33 +122,33 @@ def load_checkpoint(
         raise FileNotFoundError(f"'{path}' does not exist: it should be a checkpoint")
     found = _checked(content, path)
     parts = _parts(model, optimizer, others)
-    state, random, kinds = found['state'], found['random'], _kinds(parts)
-    if missing := sorted(parts.keys() - state.keys()):
-        raise ValueError(f"'{path}' must hold {missing} (got {sorted(state)})")
-    if generator is not None and 'generator' not in random:
-        raise ValueError(f"'{path}' must hold the state of a 'generator' (got none)")
-    for name, kind in kinds.items():
-        if (other := found['kinds'].get(name)) != kind:
-            raise ValueError(f"'{path}' must hold the state of {kind} (got {other})")
-    # All or nothing; together, as a scheduler keeps its optimizer.
-    copies = copy.deepcopy(parts)
     try:
-        for name, part in copies.items():
-            part.load_state_dict(state[name])
-        for numbers in random.values():
-            check_type(numbers, torch.Tensor, 'random', 'a torch.Tensor')
+        for name, part in parts.items():
+            kind, other = _kind(name, part), found['kinds'].get(name)
+            if kind != other:
+                raise ValueError(f"{kind} as '{name}' (got {other})")
+        # All or nothing; together, as a scheduler keeps its optimizer.
+        for name, twin in copy.deepcopy(parts).items():
+            twin.load_state_dict(found['state'][name])
+        random, step = found['random'], int(found['step'])
         torch.Generator().set_state(random['cpu'])
+        if generator is not None:
+            torch.Generator(generator.device).set_state(random['generator'])
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         text = f"'{path}' must hold the state of such objects: {error}"
         raise ValueError(text) from error
     for name, part in parts.items():
-        part.load_state_dict(state[name])
-    _set_random_numbers(random, generator)
-    return int(found['step'])
+        part.load_state_dict(found['state'][name])
+    torch.set_rng_state(random['cpu'])
+    if 'cuda' in random and torch.cuda.is_available():
+        torch.cuda.set_rng_state(random['cuda'])
+    if generator is not None:
+        generator.set_state(random['generator'])
+    return step
 
 
 def _checked(content: bytes, path: str | Path) -> dict[str, Any]:
-    """Return what a file holds, which must be whole and of the known form."""
+    """Return the content of a file, which must be whole."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             damaged = file.testzip()
@@ -168,18 +156,7 @@ def _checked(content: bytes, path: str | Path) -> dict[str, Any]:
         raise OSError(f"'{path}' holds no checkpoint: {error}") from error
     if damaged is not None:
         raise OSError(f"'{path}' holds no checkpoint: '{damaged}' in it is damaged")
-    found = load_tensors(io.BytesIO(content), path, 'checkpoint')
-    if (form := found.get('format')) != FORMAT:
-        raise ValueError(f"'{path}' must have the format {FORMAT} (got {form!r})")
-    forms = {'step': int, 'kinds': dict, 'state': dict, 'random': dict}
-    for name, kind in forms.items():
-        if not isinstance(value := found.get(name), kind):
-            raise ValueError(
-                f"'{path}' must hold a {kind.__name__} as {name!r} "
-                f'(got {type(value).__name__})'
-            )
-    check_count(found['step'], 'step', minimum=0)
-    return found
+    return load_tensors(io.BytesIO(content), path, 'checkpoint')
 
 
 def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]:
@@ -195,15 +172,13 @@ def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]
     return parts
 
 
-def _kinds(parts: dict[str, Any]) -> dict[str, str]:
-    """Return the names of the classes; a model may be wrapped in another."""
-    return {
-        name: type(part).__name__ for name, part in parts.items() if name != 'model'
-    }
+def _kind(name: str, part: Any) -> str:
+    """Return the name of a class; a model may be wrapped in another."""
+    return 'a model' if name == 'model' else type(part).__name__
 
 
 def _on_first(job: Callable[[], Any], group: Any) -> Any:
-    """Return on all ranks what a job on the first returns; it raises on all as well."""
+    """Run a job on the first rank, and return its result or raise its error on all."""
     if not is_joined():
         return job()
     box: list[Any] = [None, None]
@@ -212,8 +187,7 @@ def _on_first(job: Callable[[], Any], group: Any) -> Any:
         try:
             box[0] = job()
         except Exception as raised:
-            # Whatever it is, the others must hear of it before it is raised here: files
-            # fail in many ways, and objects of the caller are asked for their state.
+            # The others wait for it, whatever it is.
             error = raised
             box[1] = f'{type(raised).__name__}: {raised}'
     dist.broadcast_object_list(box, first_rank(group), group=group)
@@ -224,11 +198,11 @@ def _on_first(job: Callable[[], Any], group: Any) -> Any:
     return box[0]
 
 
-def _set_random_numbers(
-    random: dict[str, torch.Tensor], generator: torch.Generator | None
-) -> None:
-    torch.set_rng_state(random['cpu'])
-    if 'cuda' in random and torch.cuda.is_available():
-        torch.cuda.set_rng_state(random['cuda'])
-    if generator is not None and 'generator' in random:
-        generator.set_state(random['generator'])
+def _random_state(generator: torch.Generator | None) -> dict[str, torch.Tensor]:
+    """Return the states of the global generators and of another one."""
+    state = {'cpu': torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state['cuda'] = torch.cuda.get_rng_state()
+    if generator is not None:
+        state['generator'] = generator.get_state()
+    return state

@@ -18,11 +18,12 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
+from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
 from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
+from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.models.layers import Dropout
@@ -50,7 +51,7 @@ class ShardedModel(torch.nn.Module):
 
     Args:
         model (torch.nn.Module): A :class:`~torch_geometric_gsl.nn.GSLNet` without a
-            readout, or a layer that learns its graph.
+            readout, or a layer that it can have.
         shard (RowShard): The rows of this rank.
 
     Raises:
@@ -67,8 +68,9 @@ class ShardedModel(torch.nn.Module):
 
     def __init__(self, model: torch.nn.Module, shard: RowShard) -> None:
         super().__init__()
-        kinds: Any = (GSLNet, RootTerm)
-        check_type(model, kinds, 'model', 'a GSLNet or a layer that learns its graph')
+        kinds: Any = (GSLNet, LatentGraphConv, TransitionGraphConv)
+        kinds += (MultiplexLatentGraphConv,)
+        check_type(model, kinds, 'model', 'a GSLNet or one of its layers')
         check_type(shard, RowShard, 'shard', 'a RowShard')
         readout = getattr(model, 'readout', None)
         check_absent(readout, 'readout', 'where ranks share the rows')
@@ -227,7 +229,7 @@ def _mix(conv: Any, shard: RowShard, graphs: Any, x: Features) -> SampledGraph:
 
 
 def _shifted(graph: SampledGraph, shard: RowShard) -> SampledGraph:
-    """Number targets that are counted from the first row of this rank."""
+    """Return a graph of this rank by the numbers of its targets in the table."""
     first = graph.edge_index.new_tensor([[0], [shard.first]])
     return graph._replace(edge_index=graph.edge_index + first)
 
@@ -237,6 +239,8 @@ class _Gather:
 
     def __init__(self, shard: RowShard) -> None:
         self.shard = shard
+        #: Whether the sources of the last sum are the same on all ranks.
+        self.is_pair = False
         self._found: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -278,6 +282,7 @@ class _Sampler(_Adapter):
         for name, value in candidates.items():
             check_absent(value, name, 'where ranks share the rows')
         source = h
+        self.gather.is_pair = isinstance(z, tuple | list)
         if isinstance(z, tuple | list):
             compared: Features = (z[0], self._all_targets(*z))
         else:
@@ -307,7 +312,7 @@ class _Prior(_Adapter):
         self, out: Tensor, h: Tensor, edge_index: Tensor, edge_weight: Any, batch: Any
     ) -> Any:
         observed = self.shard.own_edges(edge_index), edge_weight
-        return self.inner(out, self.gather(h), *observed)
+        return self.inner(out, self._sources(h), *observed)
 
     def graph(
         self, graph: SampledGraph, x: Any, edge_index: Any, edge_weight: Any, batch: Any
@@ -315,8 +320,12 @@ class _Prior(_Adapter):
         shard = self.shard
         own = SampledGraph(shard.own_edges(graph.edge_index), graph.edge_weight)
         observed = shard.own_edges(edge_index), edge_weight
-        mixed = self.inner.graph(own, (self.gather(x[0]), x[1]), *observed)
+        mixed = self.inner.graph(own, (self._sources(x[0]), x[1]), *observed)
         return _shifted(mixed, shard)
+
+    def _sources(self, h: Tensor) -> Tensor:
+        """Return the sources, which are the same on all ranks in a pair."""
+        return h if self.gather.is_pair else self.gather(h)
 
 
 class _ProjectNodes(_Adapter):

@@ -1,9 +1,5 @@
 r"""Modules: similarities, samplers, convolutions, models and losses."""
 
-import warnings
-from importlib import import_module
-from typing import Any
-
 from torch_geometric_gsl.nn.conv import (
     HeteroLatentGraphConv,
     LatentGraphConv,
@@ -13,6 +9,7 @@ from torch_geometric_gsl.nn.conv import (
 )
 from torch_geometric_gsl.nn.models import GSLNet, HeteroGSLNet, NodeClassifier, TableNet
 from torch_geometric_gsl.nn.sampler import (
+    Budget,
     GumbelKNNSampler,
     NeighbourDistribution,
     SampledEvaluationWarning,
@@ -52,6 +49,7 @@ __all__ = [
     'UniformSimilarity',
     'resolve_similarity',
     'GumbelKNNSampler',
+    'Budget',
     'SamplingPlan',
     'NeighbourDistribution',
     'SampledEvaluationWarning',

@@ -18,7 +18,6 @@ from torch_geometric.nn.pool.knn import (
 from torch_geometric_gsl._checks import check_option
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.nearest_lists import LARGEST
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
 from torch_geometric_gsl.ops.ranking import in_single_precision, normalise_ranks
@@ -53,8 +52,7 @@ def check_backend(backend: Any) -> None:
 
 def check_is_nearest(response: Response, comparison: str, what: object) -> None:
     """Raise unless the best of all nodes are the nearest ones."""
-    is_largest = LARGEST.get(response.function)
-    if is_largest is not (comparison == 'dot') or is_largest is None:
+    if response.monotonic != (1 if comparison == 'dot' else -1):
         raise ValueError(
             f"'backend' must be 'exact' with this 'similarity': other libraries find "
             f'the nearest nodes, which are not those of its largest scores unless it '

@@ -16,6 +16,7 @@ from torch_geometric_gsl._checks import (
     split_pair,
 )
 from torch_geometric_gsl.nn.knn_backends import check_backend, search_edges
+from torch_geometric_gsl.nn.sampler.budget import Budget
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
@@ -110,8 +111,8 @@ def nearest_neighbours(
         sizes = graph_sizes(x, batch)
         edge_index = search_edges(x, sizes, k, metric, backend, loop)
     else:
-        options: dict[str, Any] = {'loop': loop, 'memory_budget': memory_budget}
-        sampler = GumbelKNNSampler(metric, eval_k=k, **options)
+        budget = Budget(memory=memory_budget)
+        sampler = GumbelKNNSampler(metric, eval_k=k, loop=loop, budget=budget)
         edge_index, _ = sampler.eval()(x, batch=batch)
     return _weighted(similarity, metric, (x, x), edge_index)
 
@@ -142,7 +143,7 @@ def nearest_in_context(
     check_option(similarity, WEIGHTS, 'similarity')
     metric = nearness(context.size(1))
     pair = _comparable(context), _comparable(x)
-    sampler = GumbelKNNSampler(metric, eval_k=k, memory_budget=memory_budget)
+    sampler = GumbelKNNSampler(metric, eval_k=k, budget=Budget(memory=memory_budget))
     edge_index, _ = sampler.eval()(pair, batch=batch)
     return _weighted(similarity, metric, pair, edge_index)
 

@@ -18,5 +18,6 @@ class OneType(torch.nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # A module inside a traced one is called, and its `forward` never runs.
         for value in (*args, *kwargs.values()):
-            check_one_type(value)
+            if value is not None and not isinstance(value, torch.Tensor):
+                check_one_type(value)
         return super().__call__(*args, **kwargs)

@@ -15,15 +15,7 @@ from torch_geometric_gsl.ops.clusters import (
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scores import (
-    Response,
-    gaussian,
-    gaussian_interval,
-    heat_kernel,
-    max_square,
-    minus_offset,
-    minus_offset_interval,
-)
+from torch_geometric_gsl.ops.scores import max_square
 
 # Targets of a cell: enough to pay for its intervals, few enough to keep them narrow.
 _MIN_ROWS = 16
@@ -150,7 +142,7 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
         compared values beyond all numbers.
     """
     low, high = _compare_range(pairs, members)
-    found = _response_range(pairs.response, low, high)
+    found = pairs.response.bounds_of_all(low, high)
     if found is None:
         return None
     first, last = pairs.scale * found[0], pairs.scale * found[1]
@@ -197,29 +189,3 @@ def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]
     is_far = ~(size < limit / 4)
     low = low.clamp_(min=0).masked_fill_(is_far, 0)
     return low, high.masked_fill_(is_far, limit)
-
-
-def _response_range(
-    response: Response, low: Tensor, high: Tensor
-) -> tuple[Tensor, Tensor] | None:
-    """Bound the responses of all targets at once."""
-    ends = [(param.amin(), param.amax()) for param in response.params]
-    if response.interval is None and response.function in (gaussian, minus_offset):
-        b0, b1 = ends[0]
-        zero = torch.zeros_like(b0)
-        eps = 4 * torch.finfo(low.dtype).eps
-        low = low - b1 - eps * (low.abs() + b1.abs())
-        high = high - b0 + eps * (high.abs() + b0.abs())
-        if response.function is minus_offset:
-            return minus_offset_interval(low, high, zero)
-        c0, c1 = ends[1]
-        least, _ = gaussian_interval(low, high, zero, c0)
-        return least, gaussian_interval(low, high, zero, c1)[1]
-    if response.interval is None and response.function is heat_kernel:
-        ((t0, t1),) = ends
-        return heat_kernel(high, t0), heat_kernel(low, t1)
-    if any(bool(least != most) for least, most in ends):
-        return None
-    first = slice(0, 1)
-    least, most = response.bounds(low.unsqueeze(0), high.unsqueeze(0), first)
-    return least[0], most[0]

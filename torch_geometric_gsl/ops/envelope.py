@@ -19,6 +19,7 @@ from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import maybe_compile, row_blocks
 from torch_geometric_gsl.ops.scan import SHARE
+from torch_geometric_gsl.ops.scores import Response
 
 
 class Head(NamedTuple):
@@ -120,24 +121,24 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
-    dst, head = pairs.dst[rows], envelope.head
-    upper = pairs.upper + dst.new_zeros(dst.size(0), 1)
+    head, size = envelope.head, rows.indices(pairs.dst.size(0))
+    upper = pairs.upper + pairs.src.new_zeros(len(range(*size)), 1)
     if envelope.balls is None and head is None:
         return upper
+    pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
+    dst = pairs.dst[rows]
     low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
-    response, run = pairs.response, _bound
     to_range: Callable[..., tuple[Tensor, Tensor]] = _no_range
     args: tuple[Tensor, ...] = (upper,)
     if envelope.balls is not None:
         to_range, args = closeness(pairs.comparison, dst, envelope.balls)
-    if response.formula is not None:
-        run = maybe_compile(_bound, args[0].numel(), dst.device, dynamic=True)
+    run = maybe_compile(_bound, args[0].numel(), dst.device, dynamic=True)
     scale = torch.as_tensor(pairs.scale, dtype=dst.dtype, device=dst.device)
-    limits = low, high, upper, scale, response.params_of(rows)
-    return run(to_range, response.bounded_by, args, *limits)
+    params = [param[rows].unsqueeze(1) for param in pairs.response.params]
+    limits = low, high, upper, scale, params
+    return run(to_range, type(pairs.response), args, *limits)
 
 
 def _no_range(upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,7 +148,7 @@ def _no_range(upper: Tensor) -> tuple[Tensor, Tensor]:
 
 def _bound(
     to_range: Callable[..., tuple[Tensor, Tensor]],
-    interval: Callable[..., tuple[Tensor, Tensor]],
+    response: type[Response],
     args: tuple[Tensor, ...],
     low: Tensor,
     high: Tensor,
@@ -159,7 +160,7 @@ def _bound(
     least, most = to_range(*args)
     least, most = torch.maximum(least, low), torch.minimum(most, high)
     # An empty interval: all members of the cluster are in the head.
-    _, best = interval(torch.minimum(least, most), most, *params)
+    _, best = response.interval(torch.minimum(least, most), most, *params)
     bound = scale * best
     # Scores are rounded as well.
     slack = 16 * torch.finfo(bound.dtype).eps * (bound.abs() + scale)

@@ -35,9 +35,9 @@ def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> 
         torch.Tensor: Sources :math:`[n, k]`, best first.
 
     Example:
-        >>> from torch_geometric_gsl.ops.scores import Response, identity
+        >>> from torch_geometric_gsl.ops.scores import Identity
         >>> x = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
-        >>> top_k(PairScores(x, x, Response(identity)), k=2)
+        >>> top_k(PairScores(x, x, Identity()), k=2)
         tensor([[0, 1],
                 [1, 0],
                 [2, 1]])
@@ -78,9 +78,9 @@ def nearest_by_bounds(
 
     Example:
         >>> from torch_geometric_gsl.ops.clusters import k_means
-        >>> from torch_geometric_gsl.ops.scores import Response, identity
+        >>> from torch_geometric_gsl.ops.scores import Identity
         >>> x = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
-        >>> pairs = PairScores(x, x, Response(identity))
+        >>> pairs = PairScores(x, x, Identity())
         >>> nearest_by_bounds(pairs, 2, k_means(x, 2))
         tensor([[0, 1],
                 [1, 0],

@@ -76,9 +76,9 @@ def random_words(state: Tensor) -> Tensor:
         state (torch.Tensor): Sums of what :func:`states` returns.
     """
     # Shifts of signed numbers keep the sign, which the masks remove.
-    word = (state ^ (state >> 30 & _MASK_34)) * _MIX_1
-    word = (word ^ (word >> 27 & _MASK_37)) * _MIX_2
-    return word ^ (word >> 31 & _MASK_33)
+    word = (state >> 30).bitwise_and_(_MASK_34).bitwise_xor_(state).mul_(_MIX_1)
+    word = (word >> 27).bitwise_and_(_MASK_37).bitwise_xor_(word).mul_(_MIX_2)
+    return (word >> 31).bitwise_and_(_MASK_33).bitwise_xor_(word)
 
 
 def below(word: Tensor, size: Tensor | int) -> Tensor:
@@ -107,6 +107,22 @@ def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
     bits = 32 if dtype == torch.float64 else 23
     whole = (word & ((1 << bits) - 1)).to(dtype)
     return (whole + 0.5) * 2.0**-bits
+
+
+def level_and_gap(
+    word: Tensor, other: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    r"""Return :func:`uniform` of one word, and :math:`-\log U` of another.
+
+    Args:
+        word (torch.Tensor): Random words of the uniform numbers.
+        other (torch.Tensor): Random words of the exponential ones.
+        dtype (torch.dtype): The floating-point type of the numbers.
+    """
+    bits = 32 if dtype == torch.float64 else 23
+    mask, unit = (1 << bits) - 1, 2.0**-bits
+    gap = (((other & mask).to(dtype) + 0.5) * unit).log().neg()
+    return ((word & mask).to(dtype) + 0.5) * unit, gap
 
 
 def upper_uniform(word: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ def noise_free_sum(
     .. math::
         \sum_j \mathrm{softmax}_j \left( s_{ij} / \tau \right) h_j
 
-    Without a gradient to compute, many scores given by a formula are summed tile by
+    Without a gradient to compute, many scores are summed tile by
     tile.
 
     Args:
@@ -115,7 +115,7 @@ def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
     if pairs.null is not None:
         is_narrow &= bool(pairs.null - pairs.upper <= _MAX_RANGE * tau)
     is_large = num_targets * num_sources >= _MIN_PAIRS
-    if pairs.response.formula is not None and is_narrow and is_large:
+    if is_narrow and is_large:
         return _tiled_sum(h, pairs, tau, memory_budget)
     height = rows_per_block(4 * num_sources * pairs.dst.element_size(), memory_budget)
     out = h.new_empty(num_targets, h.size(1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 import torch
@@ -17,15 +18,8 @@ from torch_geometric_gsl.ops.neighbours import Neighbours, compare_listed, pair_
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseGroups, SparseRows
 
-
-def _listed_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-    if isinstance(dst, SparseRows):
-        return dst.pair_dots(src, neighbours)
-    return pair_dots(dst, src, neighbours)
-
-
 # The functions that compare targets with the sources that they list.
-_PAIRS = {'dot': _listed_dots, 'squared_distance': pair_distances}
+_PAIRS = {'dot': pair_dots, 'squared_distance': pair_distances}
 #: What a similarity compares.
 COMPARISONS = tuple(_PAIRS)
 
@@ -58,8 +52,7 @@ class PairScores(NamedTuple):
             noise is that of these numbers. (default: :obj:`0`)
 
     Example:
-        >>> response = scores.Response(scores.identity)
-        >>> pairs = PairScores(torch.eye(2), torch.eye(2), response)
+        >>> pairs = PairScores(torch.eye(2), torch.eye(2), scores.Identity())
         >>> pairs.rows(slice(0, 1))
         tensor([[1., 0.]])
     """
@@ -93,7 +86,10 @@ class PairScores(NamedTuple):
             rows (slice): The targets.
             neighbours (Neighbours): Their sources :math:`[|\mathrm{rows}|, q]`.
         """
-        return _PAIRS[self.comparison](self.dst[rows], self.src, neighbours)
+        dst = self.dst[rows]
+        if isinstance(dst, SparseRows):
+            return dst.pair_dots(self.src, neighbours)
+        return _PAIRS[self.comparison](dst, self.src, neighbours)
 
     def respond(self, rows: slice | Tensor, value: Tensor) -> Tensor:
         r"""Map the compared values of a block of targets to scores.
@@ -102,7 +98,11 @@ class PairScores(NamedTuple):
             rows (slice or torch.Tensor): The targets, or that of each value.
             value (torch.Tensor): What :meth:`compare` returns of them.
         """
-        score = self.response(value, rows)
+        params = []
+        for param in self.response.params:
+            own = param[rows]
+            params.append(own.unsqueeze(-1) if value.dim() > 1 else own)
+        score = self.response.value(value, *params)
         is_one = isinstance(self.scale, float) and self.scale == 1
         return score if is_one else self.scale * score
 
@@ -124,7 +124,9 @@ class PairScores(NamedTuple):
             edge_index (torch.Tensor): The edges :math:`[2, |E|]`, in any order.
             memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
         """
-        compare = _PAIRS[self.comparison]
+        compare: Callable[..., Tensor] = _PAIRS[self.comparison]
+        if self.is_sparse:
+            compare = SparseRows.pair_dots
         nodes = self.dst, self.src, *edge_index
         return compare_listed(compare, *nodes, memory_budget=memory_budget)
 
@@ -150,19 +152,13 @@ class PairScores(NamedTuple):
         """
         dst, src = self.dst[rows], self.src[columns]
         value = compare_all(self.comparison, dst, src)
-        factor, shift = self.scale / tau, -self.upper / tau
-        if self.response.function is scores.difference:  # scale * (1 - v)
-            factor, shift = -factor, shift + factor
-        elif self.response.function is scores.negative:
-            factor = -factor
         line = [
             torch.as_tensor(v, dtype=dst.dtype, device=dst.device)
-            for v in (factor, shift)
+            for v in (self.scale / tau, -self.upper / tau)
         ]
-        params = (param[rows].unsqueeze(1) for param in self.response.params)
-        function = _WEIGHTS[self.response.function]
-        run = maybe_compile(function, value.numel(), dst.device)
-        return run(value, *line, *params)
+        params = [param[rows].unsqueeze(1) for param in self.response.params]
+        run = maybe_compile(_exponentials, value.numel(), dst.device)
+        return run(self.response.value, value, *line, *params)
 
     def take(self, target: Tensor, candidates: Candidates | None = None) -> PairScores:
         r"""Return the scores of some targets.
@@ -175,30 +171,23 @@ class PairScores(NamedTuple):
         if candidates is None and self.candidates is not None:
             start, size, source = self.candidates
             candidates = Candidates(start[target], size[target], source)
-        params = tuple(param[target] for param in self.response.params)
+        params = map(itemgetter(target), self.response.params)
         return self._replace(
             dst=self.dst[target],
-            response=self.response._replace(params=params),
+            response=type(self.response)(*params),
             excluded=None if self.excluded is None else self.excluded[target],
             candidates=candidates,
         )
 
     def detach(self) -> PairScores:
         """Return the scores without gradient."""
-        limits = self.scale, self.lower, self.upper
-        scale, lower, upper = (
-            x.detach() if isinstance(x, Tensor) else x for x in limits
-        )
-        params = tuple(param.detach() for param in self.response.params)
-        return self._replace(
-            dst=self.dst.detach(),
-            src=self.src.detach(),
-            response=self.response._replace(params=params),
-            scale=scale,
-            lower=lower,
-            upper=upper,
-            null=None if self.null is None else self.null.detach(),
-        )
+        fields = self._asdict()
+        for name in ('dst', 'src', 'scale', 'lower', 'upper', 'null'):
+            if not isinstance(fields[name], int | float | None):
+                fields[name] = fields[name].detach()
+        params = map(Tensor.detach, self.response.params)
+        fields['response'] = type(self.response)(*params)
+        return PairScores(**fields)
 
     def split(self, sizes: list[int]) -> list[PairScores]:
         r"""Return the scores of blocks of targets.
@@ -212,7 +201,7 @@ class PairScores(NamedTuple):
         return [
             self._replace(
                 dst=dst,
-                response=self.response._replace(params=tuple(params)),
+                response=type(self.response)(*params),
                 excluded=excluded,
             )
             for dst, *params, excluded in zip(*parts, strict=True)
@@ -244,9 +233,9 @@ class PairScores(NamedTuple):
     def ranking(self) -> PairScores:
         """Return scores of the same order, which do not saturate, without gradient."""
         ranked = self.detach()
-        if ranked.response.ranking is ranked.response:
-            return ranked
         response = ranked.response.ranking
+        if type(response) is type(ranked.response):
+            return ranked
         return ranked._replace(
             response=response, scale=1.0, lower=-math.inf, upper=math.inf
         )
@@ -299,7 +288,11 @@ def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Ten
         return src.dots(cast(SparseRows, dst), group)
     missing = src.size(0) * group - dst.size(0)
     grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
-    value = compare_all(comparison, grouped, src)
+    value: Tensor
+    if comparison == 'dot':
+        value = grouped @ src.mT
+    else:
+        value = scores.squared_distance_matrix(grouped, src)
     return value.flatten(0, 1)[: dst.size(0)]
 
 
@@ -317,25 +310,12 @@ def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Te
     return score.masked_fill(source == excluded.unsqueeze(-1), -torch.inf)
 
 
-def _exp_line(value: Tensor, factor: Tensor, shift: Tensor) -> Tensor:
-    return (value * factor + shift).exp()
-
-
-def _exp_gaussian(
-    value: Tensor, factor: Tensor, shift: Tensor, b: Tensor, c: Tensor
+def _exponentials(
+    respond: Callable[..., Tensor],
+    value: Tensor,
+    factor: Tensor,
+    shift: Tensor,
+    *params: Tensor,
 ) -> Tensor:
-    return _exp_line(scores.gaussian(value, b, c), factor, shift)
-
-
-def _exp_heat_kernel(value: Tensor, factor: Tensor, shift: Tensor, t: Tensor) -> Tensor:
-    return _exp_line(scores.heat_kernel(value, t), factor, shift)
-
-
-# Exponentials of a linear function of each response, to be compiled.
-_WEIGHTS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    scores.identity: _exp_line,
-    scores.difference: _exp_line,
-    scores.gaussian: _exp_gaussian,
-    scores.heat_kernel: _exp_heat_kernel,
-    scores.negative: _exp_line,
-}
+    """Return exponentials of a linear function of the responses, to be compiled."""
+    return (respond(value, *params) * factor + shift).exp()

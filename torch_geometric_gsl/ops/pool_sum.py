@@ -20,7 +20,7 @@ from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import row_blocks
-from torch_geometric_gsl.ops.scores import Response, identity
+from torch_geometric_gsl.ops.scores import Identity
 
 # Bytes of a block of scores; of more blocks than one, each is computed again in the
 # backward pass.
@@ -67,14 +67,14 @@ def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> Pair
 
     Args:
         pairs (PairScores): The scores, with the response
-            :func:`~torch_geometric_gsl.ops.scores.negative`.
+            :class:`~torch_geometric_gsl.ops.scores.Negative`.
         sources (Sources, optional): Their sources, if they were prepared before.
             (default: :obj:`None`)
 
     Example:
-        >>> from torch_geometric_gsl.ops.scores import negative
+        >>> from torch_geometric_gsl.ops.scores import Negative
         >>> z = torch.tensor([[0.0], [1.0], [3.0]])
-        >>> pairs = PairScores(z, z, Response(negative), 'squared_distance')
+        >>> pairs = PairScores(z, z, Negative(), 'squared_distance')
         >>> found = distances_as_dots(pairs).rows() - pairs.rows()
         >>> torch.allclose(found, found[:, :1], atol=1e-5)
         True
@@ -84,7 +84,7 @@ def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> Pair
         # The scale of a few targets costs less than that of all pairs.
         dst=pairs.scale * sources.targets(pairs.dst),
         src=sources.rows,
-        response=Response(identity),
+        response=Identity(),
         comparison='dot',
         scale=1.0,
         lower=-torch.inf,
@@ -120,7 +120,7 @@ def pool_weights(
 
     Example:
         >>> src = torch.tensor([[0.0], [0.0], [-99.0]])
-        >>> pairs = PairScores(torch.ones(1, 1), src, Response(identity))
+        >>> pairs = PairScores(torch.ones(1, 1), src, Identity())
         >>> neighbours, weight = pool_weights(pairs)
         >>> neighbours.source, weight
         (tensor([0, 1], dtype=torch.int32), tensor([0.5000, 0.5000]))
@@ -165,7 +165,7 @@ def pool_sum(
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**26`)
 
     Example:
-        >>> pairs = PairScores(torch.zeros(1, 1), torch.zeros(2, 1), Response(identity))
+        >>> pairs = PairScores(torch.zeros(1, 1), torch.zeros(2, 1), Identity())
         >>> pool_sum(torch.tensor([[2.0], [4.0]]), pairs)
         tensor([[3.]])
     """

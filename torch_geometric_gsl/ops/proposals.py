@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.noise import STEP, below, random_words, uniform
+from torch_geometric_gsl.ops.noise import STEP, below, level_and_gap, random_words
 
 
 def draw_uniform(
@@ -29,8 +29,7 @@ def draw_uniform(
     """
     place = state.unsqueeze(1) + column
     word = random_words(place)
-    gap = uniform(random_words(place + STEP), dtype).log().neg()
-    return below(word, count), uniform(word, dtype), gap
+    return below(word, count), *level_and_gap(word, random_words(place + STEP), dtype)
 
 
 def draw_kinds(
@@ -52,7 +51,7 @@ def draw_kinds(
     place = state.unsqueeze(1) + column
     word, other = random_words(place), random_words(place + STEP)
     found = propose((other >> 32).int(), word, row, *kinds)
-    return *found, uniform(word, dtype), uniform(other, dtype).log().neg()
+    return *found, *level_and_gap(word, other, dtype)
 
 
 def propose(
@@ -106,7 +105,10 @@ def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     width = ascending.size(1)
     entries, base = ascending.reshape(-1), row * width - 1
     count = torch.zeros_like(value, dtype=torch.long)
-    for step in (1 << bit for bit in reversed(range(width.bit_length()))):
+    bits = 0
+    while 1 << bits <= width:  # A program serves all widths between two powers.
+        bits += 1
+    for step in (1 << bit for bit in reversed(range(bits))):
         further = count + step
         at = base + further.clamp(max=width)
         count = torch.where((further <= width) & (entries[at] <= value), further, count)

@@ -26,15 +26,11 @@ BYTES_PER_PROPOSAL = 64
 
 def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
     """Return whether the Triton kernel serves a call."""
+    if not has_triton(pairs.dst.device):
+        return False
     is_float = pairs.dst.dtype == torch.float32
-    is_known = pairs.response.formula is not None and pairs.src.size(0) < 2**31
-    return (
-        is_known
-        and is_float
-        and not pairs.is_sparse
-        and options.replace
-        and has_triton(pairs.dst.device)
-    )
+    is_known = pairs.response.triton is not None and pairs.src.size(0) < 2**31
+    return is_known and is_float and not pairs.is_sparse and options.replace
 
 
 class RaceBlock(NamedTuple):
@@ -91,26 +87,26 @@ class RaceBlock(NamedTuple):
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
             if race.numel() > 0:
-                is_long = begin * SHARE >= self.sizes[self._row(race)]
-                self._scan(race[is_long], begin)
-                race = race[~is_long]
+                is_long = begin * SHARE >= self.sizes[race // self.num_races]
+                if bool(is_long.any()):
+                    self._scan(race[is_long], begin)
+                    race = race[~is_long]
+
+    @property
+    def num_races(self) -> int:
+        """Return the number of races of each target."""
+        return self.found.numel() // max(1, self.sizes.numel())
 
     def _quick(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled if the first round of all targets is long."""
-        numel = self.pairs.dst.size(0) * self.options.num_races * self.length
+        numel = self.pairs.dst.size(0) * self.num_races * self.length
         return maybe_compile(function, numel, self.state.device, dynamic=True)
-
-    def _at(self, race: Tensor) -> Tensor | slice:
-        """Return an index of races: of all a slice, which copies nothing."""
-        return slice(None) if race.numel() == self.found.numel() else race
-
-    def _row(self, race: Tensor) -> Tensor:
-        """Return the row of the block that each race belongs to."""
-        return torch.div(race, self.options.num_races, rounding_mode='floor')
 
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
         """Draw :obj:`length` proposals of each race, and keep the arrivals."""
-        row, some = self._row(race), self._at(race)
+        row = race // self.num_races
+        # All races are a slice, which copies nothing.
+        some = slice(None) if race.numel() == self.found.numel() else race
         found = self._candidates(self.state[some], row, begin, length)
         source, bound, level, gap = found
         score = self._score(row, source)
@@ -122,17 +118,18 @@ class RaceBlock(NamedTuple):
 
     def _score(self, row: Tensor, source: Tensor) -> Tensor:
         """Score the sources that races of some rows list."""
-        num_rows = self.sizes.numel()
+        pairs, rows = self.pairs, slice(None)
+        num_rows, size, memory = (
+            self.sizes.numel(),
+            pairs.src.size(0),
+            self.memory_budget,
+        )
         if row.numel() == self.found.numel():  # All races: targets stand once.
-            listed = self._listed(source.view(num_rows, -1))
             rows = slice(self.first, self.first + num_rows)
-            return self.pairs.pairs(rows, listed).view_as(source)
-        local = self.pairs.take(self.first + row)
-        return local.pairs(slice(None), self._listed(source))
-
-    def _listed(self, source: Tensor) -> Neighbours:
-        num_sources = self.pairs.src.size(0)
-        return Neighbours(source, num_sources, memory_budget=self.memory_budget)
+        else:
+            pairs, num_rows = pairs.take(self.first + row), row.numel()
+        listed = Neighbours(source.view(num_rows, -1), size, memory_budget=memory)
+        return pairs.pairs(rows, listed).view_as(source)
 
     def _candidates(
         self, state: Tensor, row: Tensor, begin: int, length: int
@@ -187,7 +184,7 @@ class RaceBlock(NamedTuple):
         word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
         # One of each of S equal parts of the rates.
         part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31
-        row = self._row(torch.arange(number, device=seed.device))
+        row = torch.arange(number, device=seed.device) // num_races
         look_up = self._quick(propose)
         found = look_up(part.floor().int(), word, row, *self._kinds())
         source, bound, is_void = found
@@ -242,10 +239,8 @@ class RaceBlock(NamedTuple):
 
     def _scan(self, race: Tensor, begin: int) -> None:
         """Draw what some races lack from all candidates that have not arrived."""
-        if race.numel() == 0:
-            return
         most, num_races = self.options.num_arrivals, self.options.num_races
-        row, place = self._row(race).unique(return_inverse=True)
+        row, place = (race // num_races).unique(return_inverse=True)
         # The races of a target share its scores.
         every = row.unsqueeze(1) * num_races + torch.arange(
             num_races, device=row.device

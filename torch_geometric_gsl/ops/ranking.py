@@ -16,7 +16,6 @@ from torch_geometric_gsl.ops.knn import nearest_by_bounds, top_k
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scores import RANKINGS, minus_offset
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Candidates that are found beside those that are kept.
@@ -35,8 +34,9 @@ def best_sources(
 ) -> Tensor:
     r"""Return the :obj:`k` best sources of each target, best first.
 
-    Known responses are ranked by what they compare, inner products or distances, and
-    do not saturate. Embeddings in double precision are ranked as precisely.
+    Monotonic responses and bells are ranked by what they compare, inner products or
+    distances, and do not saturate. Embeddings in double precision are ranked as
+    precisely.
 
     Args:
         pairs (PairScores): The scores.
@@ -47,9 +47,9 @@ def best_sources(
         torch.Tensor: Sources :math:`[n, k]`.
 
     Example:
-        >>> from torch_geometric_gsl.ops.scores import Response, heat_kernel
+        >>> from torch_geometric_gsl.ops.scores import HeatKernel
         >>> x = torch.tensor([[0.0], [70.0], [100.0]]).double()
-        >>> response = Response(heat_kernel, (torch.ones(3).double(),))
+        >>> response = HeatKernel(torch.ones(3).double())
         >>> pairs = PairScores(x, x, response, 'squared_distance')
         >>> best_sources(pairs, 2)  # All scores but those of equal rows are zero.
         tensor([[0, 1],
@@ -57,10 +57,7 @@ def best_sources(
                 [2, 1]])
     """
     ranks = pairs.ranking
-    if (
-        pairs.dst.dtype != torch.float64
-        or ranks.response.function not in RANKINGS.values()
-    ):
+    if pairs.dst.dtype != torch.float64 or not ranks.response.is_lipschitz:
         return _search(ranks, k, memory_budget)
     ranks = ranks if pairs.is_sparse else normalise_ranks(ranks)
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
@@ -94,7 +91,7 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
     """
     dst, src = ranks.dst, ranks.src
     is_own, is_dot = dst is src, ranks.comparison == 'dot'
-    can_shift = ranks.response.function is not minus_offset
+    can_shift = ranks.response.monotonic != 0
     if can_shift:
         centre = (src / src.size(0)).sum(dim=0)
         src = src - centre
@@ -109,9 +106,8 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
         # All are as near to a row of zeros: not even rounding tells them apart.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
     # The centres of bells are inner products.
-    params = tuple(param / largest.square() for param in ranks.response.params)
-    response = ranks.response._replace(params=params)
-    return ranks._replace(dst=dst, src=src, response=response)
+    params = [param / largest.square() for param in ranks.response.params]
+    return ranks._replace(dst=dst, src=src, response=type(ranks.response)(*params))
 
 
 def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
@@ -134,10 +130,8 @@ def in_single_precision(ranks: PairScores) -> PairScores:
     """Return scores whose embeddings are rounded to single precision."""
     src = ranks.src.float()
     dst = src if ranks.dst is ranks.src else ranks.dst.float()
-    params = tuple(param.float() for param in ranks.response.params)
-    return ranks._replace(
-        dst=dst, src=src, response=ranks.response._replace(params=params)
-    )
+    params = [param.float() for param in ranks.response.params]
+    return ranks._replace(dst=dst, src=src, response=type(ranks.response)(*params))
 
 
 def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:

@@ -7,8 +7,9 @@ followed by a *response* that maps the compared value to :math:`\phi`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -80,69 +81,65 @@ def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
     return distance.clamp(max=math.sqrt(max_square(u.dtype))).square()
 
 
-class Response(NamedTuple):
-    r"""A response: a function of compared values, with parameters of each target.
+class Response(ABC):
+    r"""Base class of responses, which map compared values to scores element by element.
 
-    Kernels know the functions of this module by name (:data:`FORMULAS`); PyTorch
-    calls any other.
+    A subclass implements :meth:`value`, and declares :obj:`monotonic` or implements
+    :meth:`interval`, so that clusters of sources bound its scores.
 
     Args:
-        function (Callable): Maps compared values :math:`[n, q]` and the parameters
-            :math:`[n, 1]` to scores :math:`[n, q]`, element by element.
-        params (tuple[torch.Tensor, ...], optional): The parameters of each target,
-            :math:`[n]` each. (default: :obj:`()`)
-        interval (Callable, optional): Maps the ends :math:`[n, q]` of intervals of
-            compared values, and the parameters :math:`[n, 1]`, to a lower and an upper
-            bound of the scores there. Known functions have one (:data:`INTERVALS`);
-            without one a race can only use the bounds of all scores.
-            (default: :obj:`None`)
+        *params (torch.Tensor): The parameters of each target, :math:`[n]` each.
 
     Example:
-        >>> response = Response(gaussian, (torch.tensor([0.5]), torch.tensor([0.04])))
-        >>> response(torch.tensor([[0.5, 0.7]]))
-        tensor([[1.0000, 0.3679]])
+        >>> class Student(Response):
+        ...     monotonic = -1
+        ...     @staticmethod
+        ...     def value(distance, v):
+        ...         return 1 / (1 + distance / v)
+        >>> response = Student(torch.tensor([0.5, 2.0]))
+        >>> response(torch.tensor([[0.0, 0.5], [2.0, 6.0]]))
+        tensor([[1.0000, 0.5000],
+                [0.5000, 0.2500]])
     """
 
-    function: Callable[..., Tensor]
-    params: tuple[Tensor, ...] = ()
-    interval: Callable[..., tuple[Tensor, Tensor]] | None = None
+    #: 1 if scores rise with the compared value, -1 if they fall, 0 if neither.
+    monotonic: ClassVar[int] = 0
+    #: The name of the formula in the Triton kernel; the race runs in PyTorch without.
+    triton: ClassVar[str | None] = None
+    #: Whether a score changes by at most as much as the compared value.
+    is_lipschitz: ClassVar[bool] = False
 
-    def __call__(self, value: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
-        """Map the compared values of some targets, or of pairs of them, to scores.
+    def __init__(self, *params: Tensor) -> None:
+        self.params = params
 
-        Args:
-            value (torch.Tensor): Compared values: a row for each of the targets, or
-                one value for each.
-            rows (slice or torch.Tensor): The targets. (default: :obj:`slice(None)`)
+    @staticmethod
+    @abstractmethod
+    def value(*args: Any, **kwargs: Any) -> Tensor:
+        r"""Return the scores of compared values :math:`[n, q]`, which come first, for
+        the parameters :math:`[n, 1]`.
         """
-        if value.dim() > 1:
-            return self.function(value, *self.params_of(rows))
-        return self.function(value, *(param[rows] for param in self.params))
 
-    def bounds(
-        self, low: Tensor, high: Tensor, rows: slice | Tensor = slice(None)
+    @classmethod
+    def interval(
+        cls, low: Tensor, high: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Bound the scores of compared values that lie in intervals.
+        r"""Return the least and the largest score of compared values between two ends.
 
-        Args:
-            low (torch.Tensor): The lower ends of the intervals of some targets, a row
-                each.
-            high (torch.Tensor): Their upper ends.
-            rows (slice or torch.Tensor, optional): The targets.
-                (default: :obj:`slice(None)`)
+        The ends are :math:`[n, q]` each, and the parameters :math:`[n, 1]` follow.
 
         Raises:
-            ValueError: If the response has no :obj:`interval`.
+            ValueError: If the response is not monotonic, and bounds no intervals.
         """
-        return self.bounded_by(low, high, *self.params_of(rows))
+        if cls.monotonic == 0:
+            raise ValueError(f"'{cls.__name__}' must have an 'interval' (got none)")
+        ends = cls.value(low, *args), cls.value(high, *args)
+        return ends if cls.monotonic > 0 else ends[::-1]
 
     @property
-    def bounded_by(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        """Return the function that bounds scores of intervals of values."""
-        interval = self.interval or INTERVALS.get(self.function)
-        if interval is None:
-            raise ValueError("the 'response' has no 'interval' (got None)")
-        return interval
+    def has_interval(self) -> bool:
+        """Return whether the scores of compared values between two ends are bounded."""
+        own = (base for base in type(self).__mro__ if base is not Response)
+        return self.monotonic != 0 or any('interval' in vars(base) for base in own)
 
     @property
     def ranking(self) -> Response:
@@ -150,156 +147,133 @@ class Response(NamedTuple):
 
         It neither saturates nor underflows, so that near candidates are told apart.
         """
-        function = RANKINGS.get(self.function)
-        if function is None:
+        if self.monotonic == 0:
             return self
-        params = self.params[:1] if function is minus_offset else ()
-        return Response(function, params)
+        return Identity() if self.monotonic > 0 else Negative()
 
-    def params_of(self, rows: slice | Tensor) -> list[Tensor]:
-        """Return the parameters of some targets, a row each."""
-        return [param[rows].unsqueeze(-1) for param in self.params]
+    def __call__(self, value: Tensor) -> Tensor:
+        """Return the scores of compared values, a row or a number for each target."""
+        if value.dim() == 1:
+            return self.value(value, *self.params)
+        return self.value(value, *(param.unsqueeze(-1) for param in self.params))
 
-    @property
-    def has_interval(self) -> bool:
-        """Return whether scores of intervals of compared values can be bounded."""
-        return self.interval is not None or self.function in INTERVALS
+    def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor] | None:
+        r"""Bound the scores of all targets in intervals of values, if that is possible.
 
-    @property
-    def formula(self) -> str | None:
-        """Return the name by which kernels know the function, if they do."""
-        return FORMULAS.get(self.function)
-
-
-def identity(t: Tensor) -> Tensor:
-    r"""Return the compared values as they are.
-
-    Args:
-        t (torch.Tensor): Compared values.
-    """
-    return t
+        Args:
+            low (torch.Tensor): The lower ends :math:`[q]`.
+            high (torch.Tensor): The upper ends.
+        """
+        if any(bool(param.amin() != param.amax()) for param in self.params):
+            return None
+        params = (param[:1].unsqueeze(1) for param in self.params)
+        least, most = self.interval(low.unsqueeze(0), high.unsqueeze(0), *params)
+        return least[0], most[0]
 
 
-def gaussian(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
-    r"""Return the bell-shaped response :math:`\exp(-(t - b)^2 / c)`.
+class Identity(Response):
+    """The compared values as they are."""
 
-    Args:
-        t (torch.Tensor): Compared values.
-        b (torch.Tensor or float): The centres of the bells.
-        c (torch.Tensor or float): Their widths, positive.
+    monotonic, triton, is_lipschitz = 1, 'identity', True
+
+    @staticmethod
+    def value(t: Tensor) -> Tensor:
+        return t
+
+
+class Negative(Response):
+    r"""The response :math:`-t`: of squared distances, largest for near nodes."""
+
+    monotonic, triton, is_lipschitz = -1, 'negative', True
+
+    @staticmethod
+    def value(t: Tensor) -> Tensor:
+        return -t
+
+
+class Difference(Response):
+    r"""The response :math:`1 - t`, largest for opposite nodes."""
+
+    monotonic, triton, is_lipschitz = -1, 'difference', True
+
+    @staticmethod
+    def value(t: Tensor) -> Tensor:
+        return 1 - t
+
+
+class HeatKernel(Response):
+    r"""The heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
+
+    monotonic, triton = -1, 'heat_kernel'
+
+    @staticmethod
+    def value(distance: Tensor, t: Tensor | float) -> Tensor:
+        return torch.exp(-distance / t)
+
+    def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        (t,) = self.params
+        return self.value(high, t.amin()), self.value(low, t.amax())
+
+
+class Gaussian(Response):
+    r"""The bell :math:`\exp(-(t - b)^2 / c)` of centre :math:`b` and width :math:`c`.
 
     Example:
-        >>> gaussian(torch.tensor([0.5, 0.7]), b=0.5, c=0.04)
+        >>> Gaussian.value(torch.tensor([0.5, 0.7]), 0.5, 0.04)
         tensor([1.0000, 0.3679])
     """
-    return torch.exp(-(t - b).square() / c)
+
+    triton = 'gaussian'
+
+    @staticmethod
+    def value(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
+        return torch.exp(-(t - b).square() / c)
+
+    @classmethod
+    def interval(
+        cls, low: Tensor, high: Tensor, b: Tensor, c: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        nearest = torch.minimum(torch.maximum(b, low), high)
+        farthest = torch.where(b - low > high - b, low, high)
+        return cls.value(farthest, b, c), cls.value(nearest, b, c)
+
+    @property
+    def ranking(self) -> Response:
+        return MinusOffset(self.params[0])
+
+    def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        b, c = self.params
+        low, high = _offsets(low, high, b)
+        zero = torch.zeros_like(c[0])
+        least, _ = self.interval(low, high, zero, c.amin())
+        return least, self.interval(low, high, zero, c.amax())[1]
 
 
-def difference(t: Tensor) -> Tensor:
-    r"""Return :math:`1 - t`, largest for opposite nodes.
+class MinusOffset(Response):
+    r"""The response :math:`-|t - b|`, which ranks as :class:`Gaussian` does."""
 
-    Args:
-        t (torch.Tensor): Compared values.
-    """
-    return 1 - t
+    is_lipschitz = True
 
+    @staticmethod
+    def value(t: Tensor, b: Tensor | float) -> Tensor:
+        return -(t - b).abs()
 
-def heat_kernel(distance: Tensor, t: Tensor | float) -> Tensor:
-    r"""Return the heat kernel :math:`\exp(-d^2 / t)` of squared distances.
+    @classmethod
+    def interval(cls, low: Tensor, high: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        nearest = torch.minimum(torch.maximum(b, low), high)
+        return -torch.maximum(b - low, high - b), cls.value(nearest, b)
 
-    Args:
-        distance (torch.Tensor): Squared distances :math:`d^2`.
-        t (torch.Tensor or float): The widths of the kernels, positive.
-    """
-    return torch.exp(-distance / t)
-
-
-def minus_offset(t: Tensor, b: Tensor | float) -> Tensor:
-    r"""Return :math:`-|t - b|`, which ranks as :func:`gaussian` does.
-
-    Args:
-        t (torch.Tensor): Compared values.
-        b (torch.Tensor or float): The centres of the bells.
-    """
-    return -(t - b).abs()
+    def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        (b,) = self.params
+        return self.interval(*_offsets(low, high, b), torch.zeros_like(b[0]))
 
 
-def negative(distance: Tensor) -> Tensor:
-    r"""Return :math:`-d^2`, which ranks as :func:`heat_kernel` does.
-
-    Args:
-        distance (torch.Tensor): Squared distances :math:`d^2`.
-    """
-    return -distance
-
-
-#: What ranks candidates as the known responses do, without an exponential. Each changes
-#: by at most as much as the compared value.
-RANKINGS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    identity: identity,
-    difference: difference,
-    gaussian: minus_offset,
-    heat_kernel: negative,
-    negative: negative,
-}
-
-
-#: The responses that kernels know, and their names there.
-FORMULAS: dict[Callable[..., Tensor], str] = {
-    identity: 'identity',
-    difference: 'difference',
-    gaussian: 'gaussian',
-    heat_kernel: 'heat_kernel',
-    negative: 'negative',
-}
-
-
-def identity_interval(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Bound :func:`identity` on intervals."""
-    return low, high
-
-
-def difference_interval(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Bound :func:`difference` on intervals."""
-    return 1 - high, 1 - low
-
-
-def gaussian_interval(
-    low: Tensor, high: Tensor, b: Tensor, c: Tensor
-) -> tuple[Tensor, Tensor]:
-    r"""Bound :func:`gaussian` on intervals: largest next to the centre."""
-    nearest = torch.minimum(torch.maximum(b, low), high)
-    farthest = torch.where(b - low > high - b, low, high)
-    return gaussian(farthest, b, c), gaussian(nearest, b, c)
-
-
-def minus_offset_interval(
-    low: Tensor, high: Tensor, b: Tensor
-) -> tuple[Tensor, Tensor]:
-    r"""Bound :func:`minus_offset` on intervals: largest next to the centre."""
-    nearest = torch.minimum(torch.maximum(b, low), high)
-    return -torch.maximum(b - low, high - b), minus_offset(nearest, b)
-
-
-def negative_interval(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Bound :func:`negative` on intervals."""
-    return -high, -low
-
-
-def heat_kernel_interval(low: Tensor, high: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Bound :func:`heat_kernel` on intervals."""
-    return heat_kernel(high, t), heat_kernel(low, t)
-
-
-#: What bounds the known responses on intervals of compared values.
-INTERVALS: dict[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]] = {
-    identity: identity_interval,
-    difference: difference_interval,
-    gaussian: gaussian_interval,
-    heat_kernel: heat_kernel_interval,
-    minus_offset: minus_offset_interval,
-    negative: negative_interval,
-}
+def _offsets(low: Tensor, high: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return intervals of the offsets of compared values from all centres."""
+    first, last = b.amin(), b.amax()
+    eps = 4 * torch.finfo(low.dtype).eps
+    low = low - last - eps * (low.abs() + last.abs())
+    return low, high - first + eps * (high.abs() + first.abs())
 
 
 #: The functions that keep the centres of learned bells among the cosines.
@@ -309,40 +283,39 @@ CENTRES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def neural_centre(
-    z: Tensor, w_b: Tensor, bias: Tensor | None = None, centre: str = 'sigmoid'
-) -> Tensor:
-    r"""Return the centres of the bells, :math:`b_i = \sigma(z_i w_b^{\top} + \beta_b)`.
+def neural_gaussian(
+    z: Tensor,
+    w_b: Tensor,
+    w_c: Tensor,
+    c_scale: float,
+    bias_b: Tensor | None = None,
+    bias_c: Tensor | None = None,
+    centre: str = 'sigmoid',
+) -> Gaussian:
+    r"""Return bells whose centres and widths depend on the embeddings of the targets.
+
+    .. math::
+        b_i = \sigma(z_i w_b^{\top} + \beta_b), \qquad
+        c_i = \gamma \, \mathrm{sigmoid}(z_i w_c^{\top} + \beta_c)
 
     Args:
         z (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
         w_b (torch.Tensor): The weights :math:`w_b` of the channels :math:`[1, m]`.
-        bias (torch.Tensor, optional): The bias :math:`\beta_b` :math:`[1]`, zero if
+        w_c (torch.Tensor): The weights :math:`w_c` of the channels :math:`[1, m]`.
+        c_scale (float): The largest width :math:`\gamma`.
+        bias_b (torch.Tensor, optional): The bias :math:`\beta_b` :math:`[1]`, zero if
+            :obj:`None`. (default: :obj:`None`)
+        bias_c (torch.Tensor, optional): The bias :math:`\beta_c` :math:`[1]`, zero if
             :obj:`None`. (default: :obj:`None`)
         centre (str, optional): The function :math:`\sigma`, :obj:`"sigmoid"` or
             :obj:`"tanh"`. (default: :obj:`"sigmoid"`)
     """
-    return CENTRES[centre](_line(z, w_b, bias))
-
-
-def neural_width(
-    z: Tensor, w_c: Tensor, c_scale: float, bias: Tensor | None = None
-) -> Tensor:
-    r"""Return their widths, :math:`c_i = \gamma \, \sigma(z_i w_c^{\top} + \beta_c)`.
-
-    Args:
-        z (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        w_c (torch.Tensor): The weights :math:`w_c` of the channels :math:`[1, m]`.
-        c_scale (float): The largest width :math:`\gamma`.
-        bias (torch.Tensor, optional): The bias :math:`\beta_c` :math:`[1]`, zero if
-            :obj:`None`. (default: :obj:`None`)
-    """
-    return (c_scale * torch.sigmoid(_line(z, w_c, bias))).clamp_min(MIN_WIDTH)
-
-
-def _line(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    line = z @ weight.view(-1)
-    return line if bias is None else line + bias
+    b, c = z @ w_b.to(z.dtype).view(-1), z @ w_c.to(z.dtype).view(-1)
+    if bias_b is not None:
+        b = b + bias_b.to(z.dtype)
+    if bias_c is not None:
+        c = c + bias_c.to(z.dtype)
+    return Gaussian(CENTRES[centre](b), (c_scale * c.sigmoid()).clamp_min(MIN_WIDTH))
 
 
 def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:

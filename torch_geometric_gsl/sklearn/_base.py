@@ -13,20 +13,28 @@ from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 from tqdm import tqdm
 
+from torch_geometric_gsl._checks import (
+    at_least,
+    check_count,
+    check_flag,
+    check_option,
+    check_positive,
+    check_probability,
+)
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._answers import NEAREST, Answers
-from torch_geometric_gsl.sklearn._explain import Explains
-from torch_geometric_gsl.sklearn._nearest import Nearest
-from torch_geometric_gsl.sklearn._options import Options, num_members
+from torch_geometric_gsl.sklearn._rows import SCALINGS, ColumnScaling, Nearest
 from torch_geometric_gsl.sklearn._saving import Saves
-from torch_geometric_gsl.sklearn._scaling import ColumnScaling
 from torch_geometric_gsl.sklearn._training import (
+    AUTO,
     GRAPHS,
     Parts,
     Result,
     Table,
+    options_of,
     train,
 )
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
@@ -39,7 +47,7 @@ _MOST_NEAREST = 200_000
 _MOST_EMBEDDED = 32
 
 
-class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[misc]
+class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
     """Base class of the estimators that predict from a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
@@ -96,6 +104,34 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
 
     # Fitting
 
+    def _check_parameters(self) -> None:
+        """Raise unless the parameters have the right types and ranges."""
+        check_option(self.graph, (AUTO, *GRAPHS), 'graph')
+        check_option(self.scaling, SCALINGS, 'scaling')
+        if isinstance(self.similarity, str):
+            check_option(self.similarity, NAMED, 'similarity')
+        for name in ('n_members', 'hidden_channels', 'batch_size'):
+            if isinstance(value := getattr(self, name), str):
+                check_option(value, (AUTO,), name)
+            else:
+                check_count(value, name)
+        for name in ('eval_k', 'pool_size', 'max_iter', 'n_iter_no_change'):
+            check_count(getattr(self, name), name)
+        if self.draws is not None:
+            check_count(self.draws, 'draws')
+        if self.dropout != AUTO:
+            check_probability(self.dropout, 'dropout')
+        check_positive(self.learning_rate, 'learning_rate')
+        check_probability(self.validation_fraction, 'validation_fraction')
+        at_least(0, self.weight_decay, 'weight_decay')
+        check_flag(self.verbose, 'verbose')
+        try:
+            torch.empty(0, device=self.device)
+        except (AssertionError, RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"'device' must be one that PyTorch has (got {self.device!r}): {error}"
+            ) from error
+
     def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
         """Return the rows of a table as numbers, and their targets as an array."""
         frame = X
@@ -135,12 +171,7 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
     ) -> None:
         """Train the networks of each graph that is tried, and keep the best.
 
-        Args:
-            x (numpy.ndarray or scipy.sparse matrix): The checked rows.
-            y (torch.Tensor): Classes as numbers, or targets as columns.
-            told (torch.Tensor): The same, -1 or NaN where no target is known.
-            weight (numpy.ndarray): The weights of rows, 0 where no target is known.
-            validation_mask (array-like or None): The rows to hold back.
+        Rows tell others their targets, -1 or NaN and of weight 0 where none is known.
         """
         is_known = weight > 0
         held = _checked_mask(validation_mask, is_known)
@@ -167,9 +198,9 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         parts = self._parts(table, known, held, random)
         results = [self._train_best(table, parts, _seed(random))]
         chosen = results[0].graph
-        for number in range(1, num_members(self, len(parts.train))):
+        for _ in range(1, options_of(self, len(parts.train)).n_members):
             parts, seed = self._parts(table, known, held, random), _seed(random)
-            results.append(self._train(chosen, table, parts, seed, number))
+            results.append(self._train(chosen, table, parts, seed))
         self._keep(results)
 
     def _train_best(self, table: Table, parts: Parts, seed: int) -> Result:
@@ -192,19 +223,17 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             )
         return results[0]
 
-    def _train(
-        self, graph: str, table: Table, parts: Parts, seed: int, number: int = 0
-    ) -> Result:
+    def _train(self, graph: str, table: Table, parts: Parts, seed: int) -> Result:
         if len(parts.candidates) == 1:
             graph = 'none'
-        options = Options.of(self, len(parts.train))
+        options = options_of(self, len(parts.train))
         if graph == 'nearest':
             k = min(NEAREST, self._net_options['eval_k'])
             nearest = Nearest(self._x, parts.candidates, k)
             table = table._replace(nearest=nearest)
         with DrawsFrom(torch.Generator().manual_seed(seed)):
-            model = self._network(graph, options).to(self.device)
-        result = train(model, graph, table, parts, options, seed)
+            model = self._network(graph, options.hidden_channels, options.dropout)
+        result = train(model.to(self.device), graph, table, parts, options, seed)
         if not result.has_converged:
             warn_caller(
                 f"the network with graph='{graph}' still improved after "
@@ -213,7 +242,7 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
             )
         return result
 
-    def _network(self, graph: str, options: Options) -> TableNet:
+    def _network(self, graph: str, hidden_channels: int, dropout: float) -> TableNet:
         width = self._x.shape[1]
         is_sparse = scipy.sparse.issparse(self._x)
         columns = [] if is_sparse else self._scaling.varied.tolist()
@@ -221,12 +250,12 @@ class GSLEstimator(Answers, Explains, Saves, BaseEstimator):  # type: ignore[mis
         columns = columns if len(columns) <= _MOST_EMBEDDED else []
         made: TableNet = self._network_class(
             width,
-            options.hidden_channels,
+            hidden_channels,
             self._num_outputs,
             graph={'nearest': 'given'}.get(graph, graph),
             num_frequencies=32 if columns else 0,
             periodic_columns=columns,
-            dropout=options.dropout,
+            dropout=dropout,
             **self._net_options,
         )
         return made

@@ -11,11 +11,9 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from torch_geometric_gsl._files import plain_value, write_tensors
+from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.sklearn._arrays import read_file
-from torch_geometric_gsl.sklearn._options import Options, check_options
-from torch_geometric_gsl.sklearn._scaling import ColumnScaling
+from torch_geometric_gsl.sklearn._rows import ColumnScaling
 from torch_geometric_gsl.sklearn.table_transformer import TableTransformer, is_frame
 
 # What describes a fit in plain values.
@@ -48,7 +46,7 @@ class Saves:
                     f'(got {type(value).__name__})'
                 )
         table = estimator._table
-        members = [member.forget().float() for member in estimator._members]
+        members = [member.clear_index().float() for member in estimator._members]
         states = [member.state_dict() for member in members]
         content = {
             'estimator': type(self).__name__,
@@ -82,7 +80,12 @@ class Saves:
             OSError: If the file holds no saved estimator, or a damaged one.
             ValueError: If it is one of another class.
         """
-        content = read_file(path, cls.__name__)
+        content = read_tensors(path, 'saved estimator')
+        kind = content.get('estimator')
+        if kind is None:
+            raise OSError(f"'{path}' holds no saved estimator")
+        if kind != cls.__name__:
+            raise ValueError(f"'{path}' holds a {kind}, not a {cls.__name__}")
         try:
             if device is not None:
                 content['params']['device'] = device
@@ -98,7 +101,7 @@ class Saves:
     @classmethod
     def _restored(cls, content: dict[str, Any]) -> Any:
         self: Any = cls(**content['params'])
-        check_options(self)
+        self._check_parameters()
         for name in _PLAIN:
             setattr(self, name, content['fit'][name])
         self._net_options = content['net']
@@ -115,15 +118,13 @@ class Saves:
         if content['names']:
             self.feature_names_in_ = np.array(content['names'], dtype=object)
         self._restore_targets(content['targets'])
-        options = Options.of(self, self._num_rows)
         self._members = []
         for (hidden, dropout), weights in zip(
             content['sizes'], content['states'], strict=True
         ):
-            # Drawn from a generator of their own, and replaced.
+            # Parameters are drawn from another generator, and replaced.
             with DrawsFrom(torch.Generator()):
-                sizes = options._replace(hidden_channels=hidden, dropout=dropout)
-                model = self._network(self.graph_choice_, sizes)
+                model = self._network(self.graph_choice_, hidden, dropout)
             model.load_state_dict(weights)
             self._members.append(model.to(self.device))
         if not self._members:
@@ -154,13 +155,14 @@ def _plain_rows(rows: Any) -> Any:
         return rows
     if not is_frame(rows):
         return _to_tensors(rows)
-    arrays = {str(name): rows[name].to_numpy() for name in rows.columns}
-    columns = {
-        name: (array.astype(str) if array.dtype.kind in 'mM' else array).tolist()
-        for name, array in arrays.items()
-    }
-    kinds = int, float, bool, str, type(None)
-    return {
-        name: [v if isinstance(v, kinds) else str(v) for v in column]
-        for name, column in columns.items()
-    }
+    columns = {}
+    for name in rows.columns:
+        array = rows[name].to_numpy()
+        values = (array.astype(str) if array.dtype.kind in 'mM' else array).tolist()
+        columns[_plain(name)] = [_plain(value) for value in values]
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    value = plain_value(value)
+    return value if isinstance(value, int | float | str | None) else str(value)

@@ -15,13 +15,10 @@ _SECOND = np.timedelta64(1, 's')
 
 
 class Read(NamedTuple):
-    """A column that was read.
+    """The kind of a column, one of :obj:`NUMBERS` or a category, and its content.
 
-    Args:
-        kind (str): One of :obj:`NUMBERS`, or :obj:`"category"`.
-        content (Any): Numbers, :obj:`nan` where one is missing, or a list of texts,
-            :obj:`None` where one is.
-        types (list[str], optional): The types of categories. (default: :obj:`()`)
+    That is numbers, :obj:`nan` where one is missing, or texts of values of some types,
+    :obj:`None` where one is missing.
     """
 
     kind: str
@@ -32,16 +29,7 @@ class Read(NamedTuple):
 def read_column(
     values: Any, where: str, expected: str | None = None, is_category: bool = False
 ) -> Read:
-    """Read a column as what it holds, or as what it held in training.
-
-    Args:
-        values (numpy.ndarray): The values.
-        where (str): What the column is called in errors.
-        expected (str, optional): The kind of the column in training.
-            (default: :obj:`None`)
-        is_category (bool, optional): Whether numbers are categories.
-            (default: :obj:`False`)
-    """
+    """Read a column as what it holds, or as what it held in training."""
     is_category = expected == 'category' or (is_category and expected is None)
     if not is_category and values.dtype.kind in 'iufmM':
         kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')

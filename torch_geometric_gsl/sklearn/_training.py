@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -13,10 +14,16 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.sklearn._arrays import to_tensor
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
+AUTO = 'auto'
+# Steps without an improvement that end the training at the least.
+_LEAST_STEPS = 320
+# Rows of a table from which on a network has this width and dropout.
+_SIZES = ((0, 64, 0.3), (1000, 128, 0.2), (4000, 192, 0.2))
+# Fewer rows than these have so many networks.
+_FEW_ROWS, _MEMBERS = 1000, 4
 # Validation looks at a sample of no more rows than these, and of no more candidates.
 _MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
 # Rows that are answered at once.
@@ -30,16 +37,29 @@ _STEPS_WITHOUT_VALIDATION = 300
 _TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-3, 1e-3
 
 
-class Table(NamedTuple):
-    """Rows with what is known of them.
+def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
+    """Return the parameters of an estimator, with sizes that suit its table."""
+    options = SimpleNamespace(**estimator.get_params(deep=False))
+    _, hidden, dropout = [size for size in _SIZES if size[0] <= num_rows][-1]
+    if options.hidden_channels == AUTO:
+        options.hidden_channels = hidden
+    if options.dropout == AUTO:
+        options.dropout = dropout
+    if options.n_members == AUTO:
+        options.n_members = _MEMBERS if num_rows < _FEW_ROWS else 1
+    if options.batch_size == AUTO:
+        options.batch_size = max(16, min(512, num_rows // 16))
+    # Rows of a batch are no neighbours of each other: others must be left.
+    options.batch_size = max(1, min(options.batch_size, num_rows // 2))
+    least = -(-_LEAST_STEPS // -(-num_rows // options.batch_size))
+    options.n_iter_no_change = max(options.n_iter_no_change, least)
+    return options
 
-    Args:
-        x (Rows): The rows.
-        y (torch.Tensor): Their targets, read where they count.
-        told (torch.Tensor): The labels that rows tell others, -1 or NaN where unknown.
-        weight (torch.Tensor): What the loss of each row counts.
-        nearest (Nearest, optional): The search for nearest rows, of a graph of these.
-            (default: :obj:`None`)
+
+class Table(NamedTuple):
+    """Rows with their targets, and the search for nearest rows of such a graph.
+
+    The labels that rows tell others are -1 or NaN where they are not known.
     """
 
     x: Any
@@ -50,13 +70,7 @@ class Table(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The rows of a table that serve for one thing each.
-
-    Args:
-        train (torch.Tensor): Those whose loss counts.
-        candidates (torch.Tensor): Those that may be neighbours, these among them.
-        val (torch.Tensor): Those that are held back; there may be none.
-    """
+    """Rows whose loss counts, those that may be neighbours, and those held back."""
 
     train: Tensor
     candidates: Tensor
@@ -64,16 +78,9 @@ class Parts(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A trained network.
+    """A trained network of its best epoch, with averaged parameters.
 
-    Args:
-        graph (str): What joins its rows.
-        model (TableNet): The network, with averaged parameters, of its best epoch.
-        loss (float): Its loss on rows that are held back, or else in training.
-        losses (list[float]): The training loss of each epoch.
-        scores (list[float]): The validation score of each epoch, if rows are held
-            back: the accuracy, or the coefficient of determination.
-        has_converged (bool): Whether validation had ceased to improve.
+    Its loss is that on rows that are held back, if there are any, or else in training.
     """
 
     graph: str
@@ -82,29 +89,6 @@ class Result(NamedTuple):
     losses: list[float]
     scores: list[float]
     has_converged: bool
-
-
-class Rows:
-    """Rows of a table, dense or sparse, that are taken by their numbers.
-
-    Args:
-        x (torch.Tensor or scipy.sparse.csr_matrix): The rows.
-        device (str): The device of rows that are taken.
-    """
-
-    def __init__(self, x: Any, device: str) -> None:
-        self.x, self.device = x, device
-        self.is_sparse = not isinstance(x, Tensor)
-
-    def __len__(self) -> int:
-        return int(self.x.shape[0])
-
-    def take(self, rows: Tensor) -> Tensor:
-        """Return some rows as one tensor."""
-        if not self.is_sparse:
-            taken: Tensor = self.x[rows]
-            return taken
-        return to_tensor(self.x[rows.cpu().numpy()], self.device)
 
 
 def losses_of(out: Tensor, y: Tensor) -> Tensor:
@@ -121,16 +105,7 @@ def answer(
     candidates: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Run a network on some rows, whose neighbours are other rows.
-
-    Args:
-        model (TableNet): The network.
-        table (Table): The table.
-        rows (torch.Tensor): The rows.
-        candidates (torch.Tensor): Their possible neighbours, none of these rows.
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-    """
+    """Run a network on some rows, whose possible neighbours are other rows."""
     x = table.x.take(rows)
     out: Tensor
     if model.graph == 'none':
@@ -151,13 +126,7 @@ def train(
 ) -> Result:
     """Train until rows that are held back have not improved for some time.
 
-    Args:
-        model (TableNet): The network.
-        graph (str): What joins the rows.
-        table (Table): The table.
-        parts (Parts): Which rows serve for what.
-        options (Options): The options of the estimator.
-        seed (int): The seed of batches, pools and dropout.
+    The seed is that of batches, pools and dropout.
     """
     generator = torch.Generator(table.y.device).manual_seed(seed)
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.learning_rate)
@@ -232,7 +201,7 @@ def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]
             outputs.append(model(table.x.take(block)))
         else:
             outputs.append(answer(model, table, block, candidates))
-    model.forget()
+    model.clear_index()
     out, y, weight = torch.cat(outputs), table.y[rows], table.weight[rows]
     loss = float(losses_of(out, y) @ weight / weight.sum())
     if not y.is_floating_point():

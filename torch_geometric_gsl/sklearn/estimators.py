@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,83 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from torch_geometric_gsl._columns import measure_columns, scale_columns
-from torch_geometric_gsl._labels import find_labelled
-from torch_geometric_gsl.sklearn._arrays import check_same_kind
+from torch_geometric_gsl._labels import check_same_kind, find_labelled
 from torch_geometric_gsl.sklearn._base import GSLEstimator
-from torch_geometric_gsl.sklearn._options import check_options
+
+#: What the docstrings of both estimators say of their parameters.
+PARAMETERS = r"""
+Args:
+    graph (str, optional): What joins rows: :obj:`"learned"`, :obj:`"nearest"`,
+        :obj:`"none"`, or :obj:`"auto"` for what validation prefers.
+        (default: :obj:`"auto"`)
+    n_members (int or str, optional): The number of networks whose answers are
+        averaged. They differ by their seeds, and by the rows that are held back.
+        :obj:`"auto"` takes 4 below 1,000 rows of training, those that have a label
+        and are not held back, else 1. (default: :obj:`"auto"`)
+    similarity (str, optional): What a learned graph compares rows by.
+        (default: :obj:`"distance"`)
+    eval_k (int, optional): The number of neighbours of a prediction.
+        (default: :obj:`96`)
+    draws (int, optional): The number of relaxed draws of neighbours in training;
+        all rows of the pool are neighbours if :obj:`None`. (default: :obj:`4`)
+    hidden_channels (int or str, optional): The number of hidden units; 64, 128 or
+        192 by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
+    dropout (float or str, optional): The share of hidden units that are left out in
+        training; by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
+    scaling (str, optional): How dense columns are scaled: to normal quantiles, to
+        mean 0 and deviation 1 (:obj:`"standard"`), or not (:obj:`"none"`);
+        :obj:`"auto"` takes quantiles from 1,000 rows on. Sparse rows get unit norm
+        unless :obj:`"none"`. (default: :obj:`"auto"`)
+    batch_size (int or str, optional): The number of rows of a step; up to 512 by
+        the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
+    pool_size (int, optional): The number of other rows among which a step looks for
+        neighbours. (default: :obj:`4096`)
+    learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
+    weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
+    max_iter (int, optional): The most epochs. (default: :obj:`1000`)
+    n_iter_no_change (int, optional): The number of epochs without an improvement
+        that end the training; they have at least 320 steps. (default: :obj:`10`)
+    validation_fraction (float, optional): The share of labelled rows that is held
+        back, of each class with enough of them. With too few in all none is: the
+        epoch of the least training loss counts then, and :obj:`"auto"` learns a
+        graph. (default: :obj:`0.2`)
+    random_state (int, RandomState or None, optional): Where randomness comes from.
+        An integer gives one model, whatever other threads draw; PyTorch's global
+        generator is left alone. (default: :obj:`None`)
+    device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
+    verbose (bool, optional): Whether a bar shows the steps, the loss and the time
+        left if nothing improves any more. (default: :obj:`False`)
+
+Attributes:
+    classes_ (numpy.ndarray): The classes, of a classifier.
+    graph_choice_ (str): What validation chose.
+    graph_losses_ (dict[str, float]): The validation loss of each graph that was
+        tried, the least first.
+    graph_margin_ (float or None): The share by which the least is less than the
+        second.
+    n_iter_ (int): The number of epochs of the first network.
+    loss_curve_ (list[float]): Its training loss after each epoch.
+    validation_scores_ (list[float]): Its accuracy, or its :math:`R^2`, on rows that
+        are held back after each epoch, if there are any.
+    validation_loss_ (float): The least, averaged over the networks.
+
+Warns:
+    ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
+
+Raises:
+    TypeError: If a parameter has the wrong type.
+    ValueError: If a parameter is out of range, or the table is not one.
+"""
 
 
+def _documented(cls: Any) -> Any:
+    """Put the parameters, which all estimators have, into a docstring."""
+    parameters = indent(PARAMETERS.strip(), '    ').lstrip()
+    cls.__doc__ = (cls.__doc__ or '').replace('{parameters}', parameters)
+    return cls
+
+
+@_documented
 class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     r"""Classify the rows of a table with a graph that is learned of them.
 
@@ -39,75 +111,14 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     where they are not the majority, since -1 may have been meant as a class.
 
     A DataFrame of texts, categories, dates or missing values is taken as
-    :func:`make_table_transformer` takes it; new rows have the same columns in the same
-    order.
+    :func:`make_table_transformer` takes it; the columns of new rows are found by their
+    names.
 
     A row of weight 0 remains a node, which tells no label, and a weight of 2 is no
-    second node:
-    of scikit-learn's checks those that ask for the contrary
+    second node: of scikit-learn's checks those that ask for the contrary
     (:obj:`check_sample_weight_equivalence_on_dense_data` and its sparse twin) fail.
 
-    Args:
-        graph (str, optional): What joins rows: :obj:`"learned"`, :obj:`"nearest"`,
-            :obj:`"none"`, or :obj:`"auto"` for what validation prefers.
-            (default: :obj:`"auto"`)
-        n_members (int or str, optional): The number of networks whose answers are
-            averaged. They differ by their seeds, and by the rows that are held back.
-            :obj:`"auto"` takes 4 below 1,000 rows of training, those that have a label
-            and are not held back, else 1. (default: :obj:`"auto"`)
-        similarity (str, optional): What a learned graph compares rows by.
-            (default: :obj:`"distance"`)
-        eval_k (int, optional): The number of neighbours of a prediction.
-            (default: :obj:`96`)
-        draws (int, optional): The number of relaxed draws of neighbours in training;
-            all rows of the pool are neighbours if :obj:`None`. (default: :obj:`4`)
-        hidden_channels (int or str, optional): The number of hidden units; 64, 128 or
-            192 by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-        dropout (float or str, optional): The share of hidden units that are left out in
-            training; by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-        scaling (str, optional): How dense columns are scaled: to normal quantiles, to
-            mean 0 and deviation 1 (:obj:`"standard"`), or not (:obj:`"none"`);
-            :obj:`"auto"` takes quantiles from 1,000 rows on. Sparse rows get unit norm
-            unless :obj:`"none"`. (default: :obj:`"auto"`)
-        batch_size (int or str, optional): The number of rows of a step; up to 512 by
-            the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-        pool_size (int, optional): The number of other rows among which a step looks for
-            neighbours. (default: :obj:`4096`)
-        learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
-        weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
-        max_iter (int, optional): The most epochs. (default: :obj:`1000`)
-        n_iter_no_change (int, optional): The number of epochs without an improvement
-            that end the training; they have at least 320 steps. (default: :obj:`10`)
-        validation_fraction (float, optional): The share of labelled rows that is held
-            back, of each class with enough of them. With too few in all none is: the
-            epoch of the least training loss counts then, and :obj:`"auto"` learns a
-            graph. (default: :obj:`0.2`)
-        random_state (int, RandomState or None, optional): Where randomness comes from.
-            An integer gives one model, whatever other threads draw; PyTorch's global
-            generator is left alone. (default: :obj:`None`)
-        device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
-        verbose (bool, optional): Whether a bar shows the steps, the loss and the time
-            left if nothing improves any more. (default: :obj:`False`)
-
-    Attributes:
-        classes_ (numpy.ndarray): The classes.
-        graph_choice_ (str): What validation chose.
-        graph_losses_ (dict[str, float]): The validation loss of each graph that was
-            tried, the least first.
-        graph_margin_ (float or None): The share by which the least is less than the
-            second.
-        n_iter_ (int): The number of epochs of the first network.
-        loss_curve_ (list[float]): Its training loss after each epoch.
-        validation_scores_ (list[float]): Its accuracy on rows that are held back after
-            each epoch, if there are any.
-        validation_loss_ (float): The least, averaged over the networks.
-
-    Warns:
-        ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
-
-    Raises:
-        TypeError: If a parameter has the wrong type.
-        ValueError: If a parameter is out of range, or the table is not one.
+    {parameters}
 
     Example:
         >>> from sklearn.datasets import load_wine
@@ -130,7 +141,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
             validation_mask (array-like, optional): The rows to hold back, such as the
                 latest; chosen at random if :obj:`None`. (default: :obj:`None`)
         """
-        check_options(self)
+        self._check_parameters()
         check_same_kind(y)
         x, y = self._checked(X, y)
         check_classification_targets(y)
@@ -162,8 +173,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
             numpy.ndarray: A class for each row, labelled or not.
         """
         check_is_fitted(self)
-        share = self._own().softmax(dim=2).mean(dim=0)
-        return self.classes_[share.argmax(dim=1).numpy()]
+        return self._most_probable(self._own())
 
     def predict_proba(self, X: Any) -> Any:
         r"""Return the probability of each class for each row.
@@ -180,7 +190,11 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         Args:
             X (array-like or DataFrame): The rows.
         """
-        share = self._outputs(X).softmax(dim=2).mean(dim=0)
+        return self._most_probable(self._outputs(X))
+
+    def _most_probable(self, out: Tensor) -> Any:
+        """Return the classes of rows by the mean of all members."""
+        share = out.softmax(dim=2).mean(dim=0)
         return self.classes_[share.argmax(dim=1).numpy()]
 
     def _saved_targets(self) -> dict[str, Any]:
@@ -193,58 +207,14 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         self._targets = np.array(saved['y'], dtype=np.dtype(saved['y_dtype']))
 
 
+@_documented
 class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
     r"""Predict numbers from the rows of a table with a graph that is learned of them.
 
     It works as :class:`GSLClassifier` does, and takes the same parameters; the loss is
     the squared error of targets that are scaled to deviation 1.
 
-    Args:
-        graph (str, optional): What joins rows. (default: :obj:`"auto"`)
-        n_members (int or str, optional): The number of networks whose answers are
-            averaged. (default: :obj:`"auto"`)
-        similarity (str, optional): What a learned graph compares rows by.
-            (default: :obj:`"distance"`)
-        eval_k (int, optional): The number of neighbours of a prediction.
-            (default: :obj:`96`)
-        draws (int, optional): The number of relaxed draws in training.
-            (default: :obj:`4`)
-        hidden_channels (int or str, optional): The number of hidden units.
-            (default: :obj:`"auto"`)
-        dropout (float or str, optional): The share of them that are left out.
-            (default: :obj:`"auto"`)
-        scaling (str, optional): How columns are scaled. (default: :obj:`"auto"`)
-        batch_size (int or str, optional): The number of rows of a step.
-            (default: :obj:`"auto"`)
-        pool_size (int, optional): The number of candidates of a step.
-            (default: :obj:`4096`)
-        learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
-        weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
-        max_iter (int, optional): The most epochs. (default: :obj:`1000`)
-        n_iter_no_change (int, optional): The number of epochs without an improvement
-            that end the training. (default: :obj:`10`)
-        validation_fraction (float, optional): The share of rows that is held back.
-            (default: :obj:`0.2`)
-        random_state (int, RandomState or None, optional): Where randomness comes from.
-            (default: :obj:`None`)
-        device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
-        verbose (bool, optional): Whether a bar shows the steps.
-            (default: :obj:`False`)
-
-    Attributes:
-        graph_choice_ (str): What validation chose.
-        graph_losses_ (dict[str, float]): The validation loss of each graph that was
-            tried, the least first.
-        graph_margin_ (float or None): The share by which the least is less than the
-            second.
-        n_iter_ (int): The number of epochs of the first network.
-        loss_curve_ (list[float]): Its training loss after each epoch.
-        validation_scores_ (list[float]): Its :math:`R^2` on rows that are held back
-            after each epoch, if there are any.
-        validation_loss_ (float): The least, averaged over the networks.
-
-    Warns:
-        ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
+    {parameters}
 
     Example:
         >>> from sklearn.datasets import load_diabetes
@@ -275,7 +245,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
             validation_mask (array-like, optional): The rows to hold back; chosen at
                 random if :obj:`None`. (default: :obj:`None`)
         """
-        check_options(self)
+        self._check_parameters()
         x, y = self._checked(X, y, multi_output=True, y_numeric=True)
         self._targets = y
         target = y.reshape(len(y), -1)

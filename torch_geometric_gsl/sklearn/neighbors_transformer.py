@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from torch_geometric_gsl._checks import check_count, check_option, check_positive
-from torch_geometric_gsl._labels import find_labelled
+from torch_geometric_gsl._labels import check_same_kind, find_labelled
 from torch_geometric_gsl.nn.nearest_neighbours import (
     COSINE_COLUMNS,
     near_similarity,
@@ -33,12 +33,7 @@ from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.masking import with_values
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
-from torch_geometric_gsl.sklearn._arrays import (
-    Scaling,
-    check_same_kind,
-    to_csr,
-    to_tensor,
-)
+from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph
 

@@ -19,19 +19,10 @@ _MOST_VALUES = 100
 
 
 class Column(NamedTuple):
-    """What training rows tell of a column, in plain values.
+    """The measures of a column of training, in plain values.
 
-    Args:
-        name (Any): Its name, or its place.
-        kind (str): What it holds.
-        fill (float, optional): What missing numbers become. (default: :obj:`0.0`)
-        values (list, optional): Its categories as texts, the missing one
-            :obj:`None`. (default: :obj:`()`)
-        types (list[str], optional): Their types. (default: :obj:`()`)
-        has_gaps (bool, optional): Whether numbers were missing.
-            (default: :obj:`False`)
-        is_constant (bool, optional): Whether numbers differed by rounding alone.
-            (default: :obj:`False`)
+    Missing numbers are filled; a category has the texts of its values, one of which
+    may be missing, and their types. A constant column differs by rounding alone.
     """
 
     name: Any
@@ -245,6 +236,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
                 f"'X' must hold numbers where 'fit' had no DataFrame ({odd}"
                 f'{reason}): make_table_transformer() makes some of texts and gaps'
             ) from error
+    names = [column.name for column in estimator._table.columns_]
+    if is_frame(X) and set(names) <= {*X.columns}:
+        X = X[names]  # In any order, as in scikit-learn's ColumnTransformer.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     X = X.toarray() if scipy.sparse.issparse(X) else X
     rows = check_array(estimator._table.transform(X), **options)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
@@ -22,25 +20,17 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl._warnings import silence_csr_warning
-from torch_geometric_gsl.nn.conv.typed_inputs import list_edge_types
 from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.transforms._graph_data import (
+from torch_geometric_gsl.transforms._graphs import (
+    TYPED,
     check_data,
+    evaluation,
     node_features,
     set_graph,
 )
-from torch_geometric_gsl.transforms._typed_graph_data import (
-    TYPED,
-    check_typed_batch,
-    set_typed_graph,
-    typed_features,
-)
 from torch_geometric_gsl.typing import Features, SampledGraph
-
-#: What to do with nodes of several types.
-HINT = ", or 'edge_types' must be given"
 
 
 class FeatureGraph(BaseTransform):
@@ -63,38 +53,42 @@ class FeatureGraph(BaseTransform):
         self.loop = loop
         self.clamp = clamp
         self.attr = attr
-        self.edge_types: list[EdgeType] | None = None
-        if edge_types is not None:
-            self.edge_types = list_edge_types(edge_types, 'edge_types')
+        self.edge_types = None if edge_types is None else _edge_types(edge_types)
 
     @abstractmethod
     def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
         """Return the graph of one example, whose nodes have k candidates at least."""
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
-        given: Any = data
         if self.edge_types is None:
-            check_data(data, HINT if isinstance(data, HeteroData) else '')
-            x = node_features(given, self.attr)
-            set_graph(given, self._graph([x], _sizes(x, given.batch, 'data.batch')))
-        else:
-            check_type(data, HeteroData, 'data', f"{TYPED} with 'edge_types'")
-            self._set_typed_graphs(given, self.edge_types)
+            is_typed = isinstance(data, HeteroData)
+            check_data(data, ", or 'edge_types' must be given" if is_typed else '')
+            self._set_graph(data, None, [None])
+            return data
+        check_type(data, HeteroData, 'data', f"{TYPED} with 'edge_types'")
+        for edge_type in self.edge_types:
+            self._set_graph(data, edge_type, list(dict.fromkeys(edge_type[::2])))
         return data
 
-    def _set_typed_graphs(self, data: HeteroData, edge_types: list[EdgeType]) -> None:
-        for edge_type in edge_types:
-            check_typed_batch(data, edge_type)
-            rows: list[Tensor] = []
-            sizes: list[list[int]] = []
-            for end in dict.fromkeys(edge_type[::2]):
-                width = rows[0].size(1) if rows else None
-                x = typed_features(data, end, self.attr, width)
-                batch = data[end].get('batch')
-                sizes.append(_sizes(x, batch, f'data[{end!r}].batch'))
-                rows.append(x)
-            graph = self._graph(rows, *sizes, where=f' of {edge_type}')
-            set_typed_graph(data, edge_type, graph)
+    def _set_graph(self, data: Any, edge_type: Any, ends: list[Any]) -> None:
+        """Store a graph of the nodes, or of those at the ends of an edge type."""
+        rows: list[Tensor] = []
+        for end in ends:
+            width = rows[0].size(1) if rows else None
+            rows.append(node_features(data, end, self.attr, width))
+        stores = [data.stores[0] if end is None else data[end] for end in ends]
+        batches = [store.get('batch') for store in stores]
+        if any(batch is None for batch in batches) != all(b is None for b in batches):
+            raise ValueError(
+                f"'data' must hold the graph ids 'batch' of both ends of {edge_type}, "
+                f'or of none'
+            )
+        sizes = [
+            _sizes(x, batch, 'data.batch' if end is None else f'data[{end!r}].batch')
+            for end, x, batch in zip(ends, rows, batches, strict=True)
+        ]
+        where = '' if edge_type is None else f' of {edge_type}'
+        set_graph(data, self._graph(rows, *sizes, where=where), edge_type)
 
     def _graph(
         self, rows: list[Tensor], *sizes: list[int], where: str = ''
@@ -133,6 +127,19 @@ class FeatureGraph(BaseTransform):
         return text
 
 
+def _edge_types(edge_types: Any) -> list[EdgeType]:
+    """Return edge types: a source, a name and a target each."""
+    listed = list(edge_types) if isinstance(edge_types, list | tuple) else []
+    for part in listed or [None]:
+        is_triple = isinstance(part, tuple) and len(part) == 3
+        if not is_triple or not all(isinstance(name, str) for name in part or ()):
+            raise ValueError(
+                f"'edge_types' must be a list of edge types (source, name, target) "
+                f'(got {edge_types!r})'
+            )
+    return listed
+
+
 def _sizes(x: Tensor, batch: Any, name: str) -> list[int]:
     """Return the numbers of rows of the examples."""
     if batch is None:
@@ -153,19 +160,6 @@ def check_similarity(similarity: object) -> None:
             )
     else:
         check_type(similarity, Similarity, 'similarity', 'a name or a Similarity')
-
-
-@contextmanager
-def evaluation(module: torch.nn.Module) -> Iterator[None]:
-    """Set evaluation mode without gradient, and restore the mode of each part."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 def take_rows(x: Tensor, start: int, size: int) -> Tensor:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from torch_geometric_gsl.transforms._graph_data import (
+from torch_geometric_gsl.transforms._graphs import (
+    COUNTS,
     OBSERVED,
     check_data,
+    forget_slices,
     graph_keys,
     move_graph,
 )
-from torch_geometric_gsl.transforms._typed_graph_data import drop_typed_graphs
 
 
 @functional_transform('drop_observed_graph')
@@ -24,7 +27,8 @@ class DropObservedGraph(BaseTransform):
     (:obj:`edge_label`, :obj:`edge_label_index`) stay. Where the graph has as many
     edges as nodes, or nothing but its edges tells the number of nodes, attributes go
     only if their name contains :obj:`edge`. If nothing but the graph told
-    the number of nodes, it is stored as :obj:`data.num_nodes`.
+    the number of nodes, it is stored as :obj:`data.num_nodes`. A batch cannot be taken
+    apart afterwards.
 
     Use it before the transforms that give :obj:`data` another graph, not after.
 
@@ -42,18 +46,25 @@ class DropObservedGraph(BaseTransform):
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
         if isinstance(data, HeteroData):
-            drop_typed_graphs(data)
+            for edge_type in data.edge_types:
+                _drop(data[edge_type])
+                if not data[edge_type].keys():
+                    del data[edge_type]
+            forget_slices(data)
             return data
         check_data(data)
-        num_nodes = None
-        if graph_keys(data) and not {'x', 'pos', 'num_nodes'} & set(data.keys()):
+        store = data.stores[0]
+        if graph_keys(store) and not COUNTS & {*store.keys()}:
             num_nodes = data.num_nodes
-            if 'ptr' in data:
-                data._num_nodes = data.ptr.diff().tolist()  # One for each example.
-        move_graph(data, None)
-        if num_nodes is not None:
+            _drop(store)
             data.num_nodes = num_nodes
-        for key in data.keys():  # noqa: SIM118 (iterating over data yields pairs)
-            if key.startswith(OBSERVED):
-                del data[key]
+        _drop(store)
+        forget_slices(data)
         return data
+
+
+def _drop(store: Any) -> None:
+    move_graph(store, None)
+    for key in list(store.keys()):
+        if key.startswith(OBSERVED):
+            del store[key]

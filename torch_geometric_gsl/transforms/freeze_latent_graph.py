@@ -22,16 +22,12 @@ from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphCon
 from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.listed import rank_in_group
-from torch_geometric_gsl.transforms._feature_graph import evaluation
-from torch_geometric_gsl.transforms._graph_data import (
+from torch_geometric_gsl.transforms._graphs import (
+    TYPED,
+    evaluation,
     node_features,
     set_graph,
     sorted_graph,
-)
-from torch_geometric_gsl.transforms._typed_graph_data import (
-    TYPED,
-    set_typed_graph,
-    typed_features,
 )
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -59,7 +55,7 @@ class FreezeLatentGraph(BaseTransform):
 
     A graph that :obj:`data` already has is kept under names with a prefix, such as
     :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
-    such names already.
+    such names already. A batch cannot be taken apart afterwards.
 
     Args:
         model (torch.nn.Module): A model with a method :obj:`graphs`, such as
@@ -131,9 +127,9 @@ class FreezeLatentGraph(BaseTransform):
                 data, HeteroData, 'data', f'{TYPED} for a model of several types'
             )
             for edge_type, graph in self._kept(self._typed_graphs, given).items():
-                set_typed_graph(given, edge_type, graph.prune(self.threshold))
+                set_graph(given, graph.prune(self.threshold), edge_type)
             return data
-        x = node_features(given, self.attr)
+        x = node_features(given, attr=self.attr)
         graph = self._kept(lambda data: {'': self._graph(data)}, given)['']
         check_edge_index(graph.edge_index, x, x)
         set_graph(given, graph.prune(self.threshold))
@@ -170,7 +166,7 @@ class FreezeLatentGraph(BaseTransform):
             if data.edge_weight is not None:
                 args['edge_weight'] = data.edge_weight
         batch = data.batch
-        x = node_features(data, self.attr)
+        x = node_features(data, attr=self.attr)
         if batch is not None:
             args['batch'] = batch
         if isinstance(self.model, GumbelKNNSampler):
@@ -184,7 +180,7 @@ class FreezeLatentGraph(BaseTransform):
     def _typed_graphs(self, data: HeteroData) -> dict[EdgeType, SampledGraph]:
         """Return the graph of each relation: of a later layer, or the last before."""
         types: list[NodeType] = self.model.node_types
-        x = {t: typed_features(data, t, self.attr) for t in types}
+        x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
             args |= _given_edges(data, self.model.relations)

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 from torch_geometric.data.datapipes import functional_transform
@@ -14,28 +11,6 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.transforms._feature_graph import FeatureGraph
 from torch_geometric_gsl.typing import Features, SampledGraph
-
-Init = TypeVar('Init', bound=Callable[..., None])
-
-
-def _accept_similarity_first(init: Init) -> Init:
-    """Accept the similarity before :obj:`k`, the order of version 0.1, and warn."""
-
-    @wraps(init)
-    def wrapper(self: object, *args: Any, **kwargs: Any) -> None:
-        if args and isinstance(args[0], str | Similarity):
-            warnings.warn(
-                "'k' comes before 'similarity': SampledLatentGraph(k, similarity)",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            names = ('similarity', 'k', 'tau', 'scale')
-            former = dict(zip(names, args, strict=False))
-            init(self, *args[4:], **former, **kwargs)
-        else:
-            init(self, *args, **kwargs)
-
-    return cast(Init, wrapper)
 
 
 @functional_transform('sampled_latent_graph')
@@ -52,8 +27,9 @@ class SampledLatentGraph(FeatureGraph):
     :math:`i` and :math:`g_{ij}^{(k)}` is Gumbel noise. The edges run from neighbours
     to nodes, sorted by node; the weights :obj:`data.edge_weight` of each node sum to
     1, and edges of zero weight, which would only carry gradient, are left out. In a
-    batch no edge joins two examples. As :obj:`transform` of a data set it samples a
-    new graph at every access, as :obj:`pre_transform` one for all.
+    batch, which cannot be taken apart afterwards, no edge joins two examples. As
+    :obj:`transform` of a data set it samples a new graph at every access, as
+    :obj:`pre_transform` one for all.
 
     .. warning::
         The graph is relaxed: it holds about 40 edges a node for :obj:`k=5`, or
@@ -96,8 +72,7 @@ class SampledLatentGraph(FeatureGraph):
             equally wide; all others stay. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
-            :obj:`replace`, :obj:`loop`, :obj:`method`, :obj:`num_arrivals` or
-            :obj:`memory_budget`.
+            :obj:`replace`, :obj:`loop`, :obj:`method` or :obj:`budget`.
 
     Raises:
         TypeError: If an argument has the wrong type or is unknown, :obj:`data` is
@@ -116,7 +91,6 @@ class SampledLatentGraph(FeatureGraph):
         Data(x=[10, 4], edge_index=[2, 30], edge_weight=[30])
     """
 
-    @_accept_similarity_first
     def __init__(
         self,
         k: int = 5,

@@ -22,6 +22,7 @@ from torch_geometric_gsl.nn.nearest_neighbours import (
     nearest_in_context,
     nearest_neighbours,
 )
+from torch_geometric_gsl.nn.sampler.budget import Budget
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -158,15 +159,16 @@ class SimilarityKNNGraph(FeatureGraph):
         return SampledGraph(*both)
 
     def _directed(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
-        budget = {'memory_budget': self.memory_budget}
+        memory = self.memory_budget
         if isinstance(self.similarity, str) and self.similarity in WEIGHTS:
-            options: dict[str, Any] = {'similarity': self.similarity, **budget}
+            options: dict[str, Any] = {'similarity': self.similarity}
+            options['memory_budget'] = memory
             if isinstance(x, tuple):
                 return nearest_in_context(x[1], x[0], k, **options)
             options |= {'loop': self.loop, 'backend': self.backend}
             return nearest_neighbours(x, k, **options)
         if isinstance(x, tuple) or self.backend == 'exact':
-            options = {'eval_k': k, 'loop': self.loop, **budget}
+            options = {'eval_k': k, 'loop': self.loop, 'budget': Budget(memory=memory)}
             edge_index, _ = GumbelKNNSampler(similarity, **options).eval()(x)
         else:
             args = similarity, self.backend, self.loop

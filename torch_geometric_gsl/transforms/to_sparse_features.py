@@ -5,7 +5,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
 from torch_geometric_gsl._warnings import silence_csr_warning
-from torch_geometric_gsl.transforms._graph_data import node_features
+from torch_geometric_gsl.transforms._graphs import node_features
 
 
 @functional_transform('to_sparse_features')

@@ -13,37 +13,18 @@ from torch import Tensor
 from torch_geometric.utils import subgraph
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
-from torch_geometric_gsl._checks import check_features
 from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.typing import SampledGraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: Colours of classes. The first eight are those of Okabe and Ito, which colour-blind
 #: people can tell apart; more come from the lists of Kelly and of Trubetskoy.
 COLORS = (
-    '#0072B2',
-    '#D55E00',
-    '#009E73',
-    '#CC79A7',
-    '#E69F00',
-    '#56B4E9',
-    '#000000',
-    '#F0E442',
-    '#882D17',
-    '#875692',
-    '#8DB600',
-    '#BE0032',
-    '#F032E6',
-    '#808000',
-    '#AAFFC3',
-    '#F99379',
-    '#000075',
-    '#DCBEFF',
-    '#911EB4',
-    '#9A6324',
+    *('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000'),
+    *('#F0E442', '#882D17', '#875692', '#8DB600', '#BE0032', '#F032E6', '#808000'),
+    *('#AAFFC3', '#F99379', '#000075', '#DCBEFF', '#911EB4', '#9A6324'),
 )
 GREY = '#777777'
 _MARKERS = 'os^Dv'
@@ -64,42 +45,28 @@ def palette(number: int) -> list[str]:
     return colours
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure that pyplot does not know; raise without matplotlib."""
+def make_axes(given: Any, number: int, width: float, height: float) -> list[Axes]:
+    """Return the axes to draw on: those given, or a new figure's, unknown to pyplot."""
     try:
+        from matplotlib.axes import Axes
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install matplotlib') from error
-    return Figure(figsize=(width, height), layout='constrained')
-
-
-def check_axes(ax: Any, number: int) -> list[Axes] | None:
-    """Return the given axes as a list; raise unless there are :obj:`number`."""
-    if ax is None:
-        return None
-    try:
-        from matplotlib.axes import Axes
-    except ImportError:  # What was given is no axes; drawing says what to install.
-        return None
-    found = [ax] if isinstance(ax, Axes) else list(np.ravel(np.asarray(ax, object)))
-    what = (
-        'matplotlib axes' if number == 1 else f'a sequence of {number} matplotlib axes'
+    if given is None:
+        figure = Figure(figsize=(width, height), layout='constrained')
+        given = figure.subplots(1, number, squeeze=False)[0]
+    found = (
+        [given]
+        if isinstance(given, Axes)
+        else list(np.ravel(np.asarray(given, object)))
     )
-    for one in found:
-        if not isinstance(one, Axes):
-            raise TypeError(f"'ax' must be {what} (got {type(one).__name__})")
+    kinds = {type(one).__name__ for one in found if not isinstance(one, Axes)}
+    what = f'matplotlib axes, {number} in number'
+    if kinds:
+        raise TypeError(f"'ax' must be {what} (got {' and '.join(kinds)})")
     if len(found) != number:
         raise ValueError(f"'ax' must be {what} (got {len(found)})")
     return found
-
-
-def make_axes(
-    given: list[Axes] | None, number: int, width: float, height: float
-) -> list[Axes]:
-    """Return the axes to draw on: a new figure's if none are given."""
-    if given is not None:
-        return given
-    return list(new_figure(width, height).subplots(1, number, squeeze=False)[0])
 
 
 def beside(ax: Axes, **kwargs: Any) -> None:
@@ -107,25 +74,8 @@ def beside(ax: Axes, **kwargs: Any) -> None:
     ax.legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False, **kwargs)
 
 
-def count_nodes(edge_index: Tensor, y: Tensor | None, pos: Tensor | None) -> int:
-    """Count the nodes; raise unless labels and positions agree with it."""
-    if pos is not None:
-        check_features(pos, 'pos')
-        if pos.layout != torch.strided:
-            raise ValueError(f"'pos' must be dense (got {pos.layout})")
-    given = {'y': y, 'pos': pos}
-    sizes = {name: value.size(0) for name, value in given.items() if value is not None}
-    return agreed_count(edge_index, sizes)
-
-
 def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], least: int = 0) -> int:
-    """Count the nodes of edges; raise unless all sizes agree.
-
-    Args:
-        edge_index (torch.Tensor): The edges.
-        sizes (Mapping): The numbers of rows by their names in an error.
-        least (int, optional): A number that there are at least. (default: :obj:`0`)
-    """
+    """Count the nodes of edges; raise unless all sizes, by their names, agree."""
     num_nodes = max([least, maybe_num_nodes(edge_index), *sizes.values()])
     for name, size in sizes.items():
         if size != num_nodes:

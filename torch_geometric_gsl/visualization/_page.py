@@ -9,13 +9,11 @@ import json
 import math
 import re
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._files import replacing
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import palette
 
@@ -68,11 +66,8 @@ def class_entry(
 def number_entry(name: str, value: Tensor) -> Json:
     """Colour nodes by numbers, from the least to the largest."""
     finite = value.double()[value.isfinite()]
-    size, spread = (
-        (float(finite.abs().max()), float(finite.max() - finite.min()))
-        if finite.numel()
-        else (0.0, 0.0)
-    )
+    size = float(finite.abs().amax()) if len(finite) else 0.0
+    spread = float(finite.amax() - finite.amin()) if len(finite) else 0.0
     # Numbers far from zero need more digits to differ.
     more = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
     listed = numbers(value, min(17, _DIGITS + more))
@@ -132,18 +127,11 @@ def make_page(title: str, content: Json) -> str:
         mark: (assets / name).read_text(encoding='utf-8')
         for mark, name in _ASSETS.items()
     }
-    most = max(
-        (len(entry.get('classes', ())) for entry in content['colours']), default=0
-    )
+    counts = [len(entry.get('classes', ())) for entry in content['colours']]
+    most = max(counts, default=0)
     content = content | {'palette': palette(most)}
     text = json.dumps(content, allow_nan=False, separators=(',', ':'))
     # In a script element `<` could end it.
     parts |= {'title': html.escape(title), 'data': text.replace('<', r'\u003c')}
     page = (assets / 'page.html').read_text(encoding='utf-8')
     return re.sub(r'\{\{(\w+)\}\}', lambda match: parts[match[1]], page)
-
-
-def write_page(path: Path, page: str) -> None:
-    """Write a file that is there as a whole or not at all."""
-    with replacing(path) as draft:
-        draft.write_text(page, encoding='utf-8')

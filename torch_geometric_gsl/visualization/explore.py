@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl._files import replacing
 from torch_geometric_gsl._graph_checks import check_graph
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import agreed_count
@@ -23,7 +24,6 @@ from torch_geometric_gsl.visualization._page import (
     number_entry,
     numbers,
     to_bytes,
-    write_page,
 )
 from torch_geometric_gsl.visualization._values import as_names, colours, read_values
 
@@ -139,7 +139,8 @@ def explore(
     entries = [graph_entry(name, g, max_edges) for name, g in graphs.items()]
     content: Json = {'nodes': nodes, 'colours': coloured, 'graphs': entries}
     content |= {'arrange': not is_placed, 'images': _images(images)}
-    write_page(path, make_page(title, content))
+    with replacing(path) as draft:
+        draft.write_text(make_page(title, content), encoding='utf-8')
     return path
 
 
@@ -218,11 +219,9 @@ def _feature_colours(
     """List the features of largest variance, in their order."""
     if x is None or not max_features:
         return []
-    names = (
-        [f'feature {i}' for i in range(x.size(1))]
-        if feature_names is None
-        else as_names(feature_names, x.size(1), 'feature_names')
-    )
+    names = [f'feature {i}' for i in range(x.size(1))]
+    if feature_names is not None:
+        names = as_names(feature_names, x.size(1), 'feature_names')
     spread = _spread(x)
     chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values
     if x.layout == torch.strided:

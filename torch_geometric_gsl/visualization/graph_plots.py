@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._checks import check_count, check_features
 from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
-    check_axes,
-    count_nodes,
+    agreed_count,
     draw_adjacency,
     draw_nodes,
     make_axes,
@@ -73,11 +72,10 @@ def plot_graph(
         '3 nodes and their strongest edges'
     """
     check_count(max_nodes, 'max_nodes', minimum=4)
-    given = check_axes(ax, 1)
     plain, num_nodes, label, classes = _read(graph, y, pos)
     nodes, strongest = select_nodes(plain, num_nodes, max_nodes, seed)
     place, settings = lay_out(strongest.edge_index, nodes, pos, seed)
-    (axes,) = make_axes(given, 1, 7.2, 5)
+    (axes,) = make_axes(ax, 1, 7.2, 5)
     draw_nodes(axes, strongest, label[nodes], classes, place)
     text = f'{num_nodes:,} nodes and their strongest edges'
     if nodes.numel() < num_nodes:
@@ -125,9 +123,8 @@ def plot_adjacency(
         'target node, by class'
     """
     check_count(max_cells, 'max_cells')
-    given = check_axes(ax, 1)
     plain, _, label, classes = _read(graph, y, None)
-    (axes,) = make_axes(given, 1, 6, 5)
+    (axes,) = make_axes(ax, 1, 6, 5)
     draw_adjacency(axes, plain, label, classes, max_cells)
     axes.set_title(f'{label.numel():,} nodes, {plain.edge_weight.numel():,} edges')
     return axes
@@ -147,7 +144,12 @@ def _read(
             y = torch.tensor([names.index(text) for text in texts], dtype=torch.long)
         check_node_labels(y, plain)
     plain = SampledGraph(plain.edge_index.cpu(), plain.edge_weight.cpu())
-    num_nodes = count_nodes(plain.edge_index, y, pos)
+    if pos is not None:
+        check_features(pos, 'pos')
+        if pos.layout != torch.strided:
+            raise ValueError(f"'pos' must be dense (got {pos.layout})")
+    sizes = {k: v.size(0) for k, v in {'y': y, 'pos': pos}.items() if v is not None}
+    num_nodes = agreed_count(plain.edge_index, sizes)
     if y is None:
         return plain, num_nodes, torch.zeros(num_nodes, dtype=torch.long), ['']
     values, label = y.unique(return_inverse=True)

@@ -17,12 +17,11 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
 )
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.ops.graph_stats import distribution
-from torch_geometric_gsl.ops.scores import gaussian
+from torch_geometric_gsl.ops.scores import Gaussian
 from torch_geometric_gsl.visualization._drawing import (
     COLORS,
     GREY,
     beside,
-    check_axes,
     draw_boxes,
     draw_curve,
     make_axes,
@@ -77,7 +76,6 @@ def plot_similarity_curves(
         ['similarity', 'sampling weight relative to uniform']
     """
     check_positive(scale, 'scale')
-    given = check_axes(ax, 2)
     if isinstance(similarities, Mapping):
         named = list(similarities.items())
     else:
@@ -88,7 +86,7 @@ def plot_similarity_curves(
         raise ValueError("'similarities' must not be empty")
     t = torch.linspace(-1, 1, 801, dtype=torch.double)
     curves = [(name, _curve(item, t)) for name, item in named]
-    left, right = axes = make_axes(given, 2, 12, 4.2)
+    left, right = axes = make_axes(ax, 2, 12, 4.2)
     for number, (name, lines) in enumerate(curves):
         draw_curve(left, t, lines, name, number)
         uniform = (scale * lines[0]).exp().mean()
@@ -143,14 +141,13 @@ def plot_gaussian_parameters(
         >>> axes[0].figure.savefig(getfixture('tmp_path') / 'parameters.png')
     """
     check_type(summary, ModelSummary, 'summary', 'a ModelSummary')
-    given = check_axes(ax, 2)
     layers = [layer for layer in summary.layers if layer.b is not None]
     if not layers:
         raise ValueError(
             "'summary' must hold a layer with a neural Gaussian similarity "
             f'(got {[layer.sampler for layer in summary.layers]})'
         )
-    left, right = axes = make_axes(given, 2, max(9, 5 + 1.2 * len(layers)), 4.5)
+    left, right = axes = make_axes(ax, 2, max(9, 5 + 1.2 * len(layers)), 4.5)
     names = [layer.name.removesuffix('.sampler') for layer in layers]
     draw_boxes(left, [layer.b for layer in layers], names, COLORS[0])
     draw_boxes(right, [layer.c for layer in layers], names, COLORS[1])
@@ -176,6 +173,7 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
             distribution(value)[1:4] for value in (item.b, item.c)
         )
         # The highest bell at t has the nearest centre, the lowest the farthest.
+        gaussian = Gaussian.value
         ends = torch.minimum(gaussian(t, low_b, low_c), gaussian(t, high_b, low_c))
         return gaussian(t, b, c), ends, gaussian(t, t.clamp(low_b, high_b), high_c)
     if not isinstance(item, Similarity):

@@ -251,7 +251,7 @@ def test_state_dict_and_reset():
     assert not torch.equal(twin.eval()(x)['doc'], conv(x)['doc'])
     twin.load_state_dict(conv.state_dict())
     torch.testing.assert_close(twin(x), conv(x), rtol=0, atol=0)
-    assert 'convs.<word___in___doc>.lin_dst.weight' in conv.state_dict()
+    assert 'convs.:word|in|doc.lin_dst.weight' in conv.state_dict()
     again = copy.deepcopy(conv)
     again.reset_parameters()
     for bias in again.biases.values():

@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 import torch
 from oracles import inner, noise_of, relaxed, seeded, sigmoid, softmax, to_matrix, unit
-from sampling import normal
+from sampling import limits, normal
 
+from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -31,7 +32,8 @@ def build(kind, *args, in_channels=IN, **kwargs):
 
 def make(kind, **kwargs):
     torch.manual_seed(5)
-    kwargs = {'k': K, 'tau': TAU, 'scale': SCALE, 'num_arrivals': N, **kwargs}
+    kwargs = {'k': K, 'tau': TAU, 'scale': SCALE, **kwargs}
+    kwargs['budget'] = limits(kwargs.get('method'), kwargs, arrivals=N)
     conv = build(kind, **kwargs).double()
     if conv.bias is not None:
         torch.nn.init.normal_(conv.bias)
@@ -189,7 +191,7 @@ def test_double_precision_is_refused(kind, in_channels, autocast):
         (ValueError, (), {'in_channels': -2}, r"'in_channels' must .* \(got -2\)"),
         (ValueError, ('bell',), {}, r"'similarity' must be one of .* 'bell'"),
         (TypeError, (), {'add_self_loops': 1}, r"'add_self_loops' must be a bool"),
-        (TypeError, (), {'heads': 2}, "unexpected keyword argument 'heads'"),
+        (TypeError, (), {'heads': 2}, "has no option 'heads'"),
     ],
 )
 @KINDS
@@ -226,7 +228,7 @@ def test_the_similarity_may_see_something_else(width, training):
     conv = make('full', z_channels=width).train(training)
     assert conv.z_channels == seen.size(1)
     sampler = GumbelKNNSampler(
-        conv.sampler.similarity, K, TAU, scale=SCALE, num_arrivals=N
+        conv.sampler.similarity, K, TAU, scale=SCALE, budget=Budget(arrivals=N)
     ).train(training)
     h = x @ conv.lin.weight.T
     expected = sampler.propagate(seen, h, generator=seeded(2))
@@ -254,7 +256,7 @@ BAD_ROWS = normal(N, 3, seed=8)
 @pytest.mark.parametrize(
     ('z', 'error', 'text'),
     [
-        (None, ValueError, 'expects 3 channels|must have 3 channels'),
+        (None, ValueError, r"'z' must be given where 'x' has not z_channels=3 .*11"),
         (BAD_ROWS[:2], ValueError, r"'z' must have one row per node \(got 2 for 7"),
         (features()[:, :4], ValueError, r"'z' must have 3 channels \(got 4\)"),
         (BAD_ROWS / 0, ValueError, "'z' contains NaN"),
@@ -281,5 +283,5 @@ def test_widths_of_compared_rows_that_are_wrong():
         build('full', in_channels=-1, z_channels=-1)
     with pytest.raises(ValueError, match='expects 4 channels but it receives 11'):
         build('full', LinearSimilarity(OUT), z_channels=-1)
-    with pytest.raises(ValueError, match="'z_channels' has no meaning with transition"):
+    with pytest.raises(TypeError, match="GraphConv has no option 'z_channels'"):
         build('projected', z_channels=3)

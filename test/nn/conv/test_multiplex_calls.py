@@ -208,7 +208,7 @@ def test_no_rows():
         (ValueError, (2,), {'shares': 'edge'}, r"'shares' must be one of .*'edge'"),
         (TypeError, (2,), {'same_messages': 1}, "'same_messages' must be a bool"),
         (TypeError, (2,), {'root_weight': 1}, "'root_weight' must be a bool"),
-        (TypeError, (2,), {'heads': 2}, "unexpected keyword argument 'heads'"),
+        (TypeError, (2,), {'heads': 2}, "has no option 'heads'"),
         (ValueError, (2, 'bell'), {}, r"'similarity' must be one of .* 'bell'"),
         (ValueError, (3, ['linear'] * 2), {}, r"'similarity' .* \(got 2 for 3 relat"),
         (

@@ -74,7 +74,7 @@ def test_bad_arguments():
         LatentGraphConv(6, 4, observed='graph')
     with pytest.raises(ValueError, match="'edge_index'"):
         layer()(normal(N, 6), EDGES + 4)
-    with pytest.raises(ValueError, match="'observed' has no meaning with transition"):
+    with pytest.raises(TypeError, match="GSLNet has no option 'observed'"):
         GSLNet(6, 4, 2, 2, observed='prior', num_nodes=8, num_transition_nodes=3)
 
 

@@ -7,7 +7,7 @@ import torch
 from oracles import check_gradients, noise_of, relaxed, seeded, softmax, to_matrix
 from sampling import normal
 
-from torch_geometric_gsl import SampledGraph, SensorGraphConv
+from torch_geometric_gsl import Budget, SampledGraph, SensorGraphConv
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 
 N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
@@ -83,7 +83,7 @@ def test_a_loop_over_windows(options, form, lead, training):
 @TRAINING
 def test_other_methods_and_loops(training):
     x = windows(7)
-    options = {'num_arrivals': N, 'num_tail': 0, 'loop': True}
+    options = {'budget': Budget(arrivals=N, tail=0), 'loop': True}
     conv = make(method='stream', **options).train(training)
     graph = conv.graph(generator=seeded(2))
     expected = by_window(conv, x, to_matrix(*graph, N, N))
@@ -258,13 +258,13 @@ def test_repr():
         ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but it'),
         (
             {'num_sensors': 5, 'observed': 'prior'},
-            ValueError,
-            r"'observed' has no meaning in a layer of sensors \(got a str\)",
+            TypeError,
+            "SensorGraphConv has no option 'observed'",
         ),
         (
             {'num_sensors': 5, 'add_self_loops': False},
-            ValueError,
-            r"'add_self_loops' has no meaning in a layer of sensors \(got a bool\)",
+            TypeError,
+            "SensorGraphConv has no option 'add_self_loops'",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from oracles import seeded
-from sampling import normal
+from sampling import limits, normal
 from scipy import stats
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
@@ -100,7 +100,8 @@ def test_anchors_are_sources(similarity, training, sparse):
 @FORMS
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_gradients(form, method):
-    conv, x = make(form, method=method, k=2, num_arrivals=S), normal(3, IN)
+    budget = limits(method, arrivals=S)
+    conv, x = make(form, method=method, k=2, budget=budget), normal(3, IN)
     names, values = zip(*conv.named_parameters(), strict=True)
 
     def call(x, *values):

@@ -300,9 +300,9 @@ def test_bad_comparisons():
     ):
         make(FULL)(x, z=x)
     # The features themselves are not so wide.
-    with pytest.raises(ValueError, match='must have 3 channels'):
+    with pytest.raises(ValueError, match="'z' must have 3 channels"):
         make(FULL, z_channels=3)(x)
-    with pytest.raises(ValueError, match="'label_channels' has no meaning in a GSLNet"):
+    with pytest.raises(TypeError, match="GSLNet has no option 'label_channels'"):
         make(FULL, label_channels=2)
 
 

@@ -64,9 +64,3 @@ def test_training_and_repr():
         make(num_transition_nodes=4, num_nodes=N)
     with pytest.raises(ValueError, match=r"'num_relations' must be at least 1 \(got 0"):
         make(0)
-
-
-def test_a_scale_is_chosen_for_all_relations():
-    model = make(scale='auto')
-    model.choose_scale(lambda net: -abs(net.convs[1].relations[1].sampler.scale - 3))
-    assert {r.sampler.scale for conv in model.convs for r in conv.relations} == {3.0}

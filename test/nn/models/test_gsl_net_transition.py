@@ -159,15 +159,6 @@ def test_graphs_of_a_batch_are_read_out(form):
     assert loss.isfinite()
 
 
-def test_a_learned_scale_is_chosen_with_the_same_anchors():
-    net, kept = make('anchors', scale='auto'), draw_rows(S, seed=8)
-    net.choose_anchors(kept)
-    seen = []
-    net.choose_scale(lambda net: seen.append(net.anchors.clone()) or 1.0, (1.0, 3.0))
-    assert all(torch.equal(rows, kept) for rows in seen)
-    assert len(seen) == 2
-
-
 def test_what_has_no_meaning():
     x, edges = draw_rows(), torch.zeros(2, 1, dtype=torch.long)
     for form in ('free', 'anchors'):

@@ -208,7 +208,7 @@ BAD_OPTIONS = [
     ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
     ({'num_layers': 0}, ValueError, r"'num_layers' must be at least 1 \(got 0\)"),
     ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
-    ({'width': 3}, ValueError, r"'options' must be one of .* \(got 'width'\)"),
+    ({'width': 3}, TypeError, "HeteroGSLNet has no option 'width'"),
     (
         {'in_channels': {'doc': 6}},
         ValueError,

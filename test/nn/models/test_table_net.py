@@ -137,7 +137,7 @@ def test_index():
     assert torch.equal(other(new), net(new))
     other.load_state_dict(make().state_dict())
     assert other.index_key is None
-    net.forget()
+    net.clear_index()
     assert not torch.allclose(net(new), expected)
     net.index(x, y).reset_parameters()
     assert net.index_key is None
@@ -145,8 +145,8 @@ def test_index():
 
 def test_saved_and_loaded(tmp_path):
     net, (x, y), (new, _) = make(draws=2).eval(), draw_rows(), draw_rows(6, seed=5)
-    net.float().index(x.float(), y.float()).save_pretrained(tmp_path)
-    again = TableNet.from_pretrained(tmp_path)
+    net.float().index(x.float(), y.float()).save(tmp_path / 'net.pt')
+    again = TableNet.load(tmp_path / 'net.pt')
     assert again.neighbours.draws == 2
     assert torch.equal(again(new.float()), net(new.float()))
 

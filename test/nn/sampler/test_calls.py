@@ -30,13 +30,19 @@ WAYS = {
 }
 
 
+class OwnResponse(Response):
+    @staticmethod
+    def value(value, b):
+        return (-((value - b) ** 2)).exp()
+
+
 class Own(Similarity):
     """A similarity of a user: bells around a value of each target."""
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def response(self, z):
-        return Response(lambda value, b: (-((value - b) ** 2)).exp(), (z[:, 0],))
+        return OwnResponse(z[:, 0])
 
 
 def calls_from_ops(run, *files):

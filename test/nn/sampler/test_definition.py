@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from oracles import noise_of, seeded, to_matrix, truncated
-from sampling import normal
+from sampling import limits, normal
 from scipy import integrate
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -44,8 +44,7 @@ def test_definition(method, kept, options, tau):
         tau=tau,
         scale=2.0,
         method=method,
-        num_arrivals=kept,
-        num_tail=0,
+        budget=limits(method, options, arrivals=kept, tail=0),
         **options,
     )
     score = 2 * similarity(normal(N, 6)).detach()
@@ -79,9 +78,9 @@ def test_dense_equals_stream(name, options, monkeypatch):
     monkeypatch.setattr(dense, 'arrival_times', lambda *_, **__: (-noise).exp())
     for method in ('dense', 'stream'):
         x = normal(N, 6).requires_grad_()
-        sampler = GumbelKNNSampler(
-            similarity, k=3, tau=0.5, method=method, num_arrivals=N, **options
-        )
+        budget = limits(method, options, arrivals=N)
+        options = {**options, 'budget': budget}
+        sampler = GumbelKNNSampler(similarity, 3, 0.5, method=method, **options)
         weight = matrix(sampler, x, seed=7)
         inputs = [x, *similarity.parameters()]
         gradient = torch.autograd.grad((weight * value).sum(), inputs)

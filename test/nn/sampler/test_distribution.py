@@ -1,7 +1,11 @@
+import warnings
+
 import pytest
 import torch
 from oracles import seeded
 
+from torch_geometric_gsl import Budget, LinearSimilarity
+from torch_geometric_gsl.diagnostics import UniformSamplingWarning
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 
@@ -29,7 +33,7 @@ def test_softmax_of_the_scores(name, form, loop, budget):
     x, given, is_candidate = FORMS[form]
     similarity = resolve_similarity(name, 6)
     sampler = GumbelKNNSampler(
-        similarity, k=1, scale=SCALE, loop=loop, memory_budget=budget
+        similarity, k=1, scale=SCALE, loop=loop, budget=Budget(memory=budget)
     )
     if not loop and form != 'pair':
         is_candidate = is_candidate & ~torch.eye(N, dtype=torch.bool)
@@ -98,3 +102,24 @@ def test_hooks_come_before_the_draw():
         with pytest.raises(KeyError, match='refused'):
             call(X)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_sampler_that_trains_on_nearly_uniform_draws_warns_once():
+    x = torch.randn(80, 16, generator=seeded())
+    flat, sharp = (GumbelKNNSampler(LinearSimilarity(16), scale=s) for s in (0.1, 30.0))
+    UniformSamplingWarning.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for _ in range(40):
+            sharp(x)
+        for _ in range(40):
+            flat.eval()(x)
+        for _ in range(19):
+            flat.train()(x)
+    with pytest.warns(UniformSamplingWarning, match=r'are (100|9\d)\.\d % \(a sampler'):
+        flat(x)
+    other = GumbelKNNSampler(LinearSimilarity(16), scale=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for _ in range(40):
+            other(x)

@@ -174,7 +174,7 @@ def test_weights_of_no_edges_and_of_a_race():
     for call in (make(), LatentGraphConv(IN, 3, 'linear').double()):
         with pytest.raises(ValueError, match="'edge_weight' needs 'edge_index'"):
             call(X, None, WEIGHT)
-    with pytest.raises(ValueError, match="'race' where 'edge_weight' is given"):
+    with pytest.raises(ValueError, match="cannot be 'race': 'edge_weight' is given"):
         make(method='race')(X, EVERY, WEIGHT)
     assert make().plan(X, EVERY, WEIGHT).method == 'dense'
 

@@ -9,6 +9,7 @@ from oracles import seeded
 from sampling import normal
 
 from torch_geometric_gsl import (
+    Budget,
     GumbelKNNSampler,
     LinearSimilarity,
     NeuralGaussianSimilarity,
@@ -17,6 +18,7 @@ from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.typing import SampledGraph
 
 N = 9
+BUDGET = {'arrivals': 1, 'tail': 0, 'eval_pairs': 1, 'memory': 1}
 
 
 make = partial(sampling.make, width=4, dtype=torch.float)
@@ -164,10 +166,15 @@ def test_dtypes(dtype, method, training):
             {'method': 'fast'},
             r"'method' must be one of \['auto', 'dense', 'race', 'stream'\] \(got 'fa",
         ),
-        (ValueError, {'num_arrivals': 0}, r"'num_arrivals' must be at least 1 \(got 0"),
-        (ValueError, {'num_tail': -1}, r"'num_tail' must be at least 0 \(got -1\)"),
-        (ValueError, {'memory_budget': 0}, r"'memory_budget' must be at least 1"),
-        (ValueError, {'max_eval_pairs': 0}, r"'max_eval_pairs' must be at least 1"),
+        (TypeError, {'budget': 7}, r"'budget' must be a Budget \(got int\)"),
+        *[
+            (
+                ValueError,
+                {'budget': Budget(**{name: least - 1})},
+                f"'{name}' must be at",
+            )
+            for name, least in BUDGET.items()
+        ],
         *[
             (TypeError, {name: 'no'}, rf"'{name}' must be a bool \(got 'no'\)")
             for name in ('hard', 'replace', 'loop', 'train_scale')

@@ -5,10 +5,11 @@ import re
 import pytest
 import torch
 from oracles import seeded
-from sampling import make, normal
+from sampling import limits, make, normal
 
 from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
-from torch_geometric_gsl.nn.sampler import _inputs
+from torch_geometric_gsl.nn.sampler import Budget
+from torch_geometric_gsl.nn.sampler import candidates as assignment
 from torch_geometric_gsl.typing import SampledGraph
 
 # The first makes one list of the pairs of all graphs, the second visits graph by
@@ -50,7 +51,11 @@ def test_batch_equals_graphs_one_by_one(sizes, method, options, budget, training
     # Graph ids without nodes are graphs without nodes: [4, 0, 6] has a gap.
     batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     # Everything is kept: a list of pairs draws all of them, blocks the first arrivals.
-    sampler = make(method=method, memory_budget=budget, num_arrivals=16, **options)
+    sampler = make(
+        method=method,
+        budget=limits(method, options, memory=budget, arrivals=16),
+        **options,
+    )
     sampler.train(training)
     x = normal(sum(sizes), 6)
     graph = sampler(x, batch=batch, generator=seeded(1))
@@ -64,7 +69,7 @@ def test_batch_equals_graphs_one_by_one(sizes, method, options, budget, training
 def test_bipartite_batch(method, budget, training):
     ids = (torch.tensor([0] * 4 + [1] * 5 + [2] * 3), torch.tensor([0] * 2 + [2] * 6))
     pair = (normal(12, 6), normal(8, 6, seed=4))
-    sampler = make(method=method, memory_budget=budget).train(training)
+    sampler = make(method=method, budget=Budget(memory=budget)).train(training)
     graph = sampler(pair, batch=ids, generator=seeded(1))
     assert_equal_graphs(graph, one_by_one(sampler, pair, ids))
 
@@ -106,7 +111,9 @@ def test_given_candidates(method, loop, hard, training):
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('method', ['dense', 'auto'])
 def test_all_pairs_as_candidates(method, options, training):
-    sampler = make(method=method, num_arrivals=6, **options).train(training)
+    sampler = make(
+        method=method, budget=limits(method, options, arrivals=6), **options
+    ).train(training)
     x = normal(6, 6)
     everything = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
     graph = sampler(x, everything, generator=seeded(1))
@@ -198,10 +205,10 @@ def test_bad_input(error, args, match):
 
 @pytest.mark.parametrize('budget', BUDGETS)
 def test_too_few_candidates(budget):
-    sampler = make(k=6, loop=False, replace=False, memory_budget=budget)
+    sampler = make(k=6, loop=False, replace=False, budget=Budget(memory=budget))
     with pytest.raises(ValueError, match=r'\(got k=6 for 5 candidates\)'):
         sampler(X)
-    sampler = make(replace=False, memory_budget=budget)
+    sampler = make(replace=False, budget=Budget(memory=budget))
     with pytest.raises(ValueError, match=r'of graph 1 \(got k=3 for 2 candidates\)'):
         sampler(X, batch=torch.tensor([0, 0, 0, 0, 1, 1]))
     with pytest.raises(ValueError, match=r'\(got k=3, but target 2 has 0\)'):
@@ -255,8 +262,8 @@ def test_larger_sharp_graphs_of_a_batch_are_drawn_one_by_one(
         listed.append(int(candidates.size.sum()))
         return own(candidates, max_pairs)
 
-    own = _inputs.list_candidates
-    monkeypatch.setattr(_inputs, 'list_candidates', list_candidates)
+    own = assignment.list_candidates
+    monkeypatch.setattr(assignment, 'list_candidates', list_candidates)
     sampler = GumbelKNNSampler(LinearSimilarity(4), k=3, tau=1.0, scale=20.0)
     sampler.train(is_training)
     x = torch.randn(3 * size, 4, generator=seeded())

@@ -13,6 +13,7 @@ import torch
 from oracles import check_law, seeded
 from scipy import stats
 
+from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
@@ -44,7 +45,9 @@ def drawn(name, method, tau, hard=False, scale=1.0, num_tail=None, num_sources=4
     """Describe draws, of which those of a race have bounds as its plan finds them."""
     torch.manual_seed(0)
     similarity = resolve_similarity(name, 6, out_channels=4)
-    options = {'k': 2, 'tau': tau, 'scale': scale, 'hard': hard, 'num_tail': num_tail}
+    options = {'k': 2, 'tau': tau, 'scale': scale, 'hard': hard}
+    if method != 'dense':
+        options['budget'] = Budget(tail=num_tail)
     sampler = GumbelKNNSampler(similarity, method=method, **options)
     rows = max(8, 2**16 // num_sources)
     return samples(sampler, num_sources, rows, seed=1 + (method == 'race'))

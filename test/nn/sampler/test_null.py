@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 import torch
 from oracles import check_law, relaxed, replay, seeded
-from sampling import assert_graph, make, normal
+from sampling import assert_graph, limits, make, normal
 
-from torch_geometric_gsl import GSLNet, GumbelKNNSampler, LinearSimilarity
+from torch_geometric_gsl import Budget, GSLNet, GumbelKNNSampler, LinearSimilarity
 from torch_geometric_gsl.diagnostics import describe_model
 
 N, K, TAU, NULL = 12, 3, 0.5, 1.3
@@ -85,11 +85,11 @@ def test_gradients_of_the_nearest_reach_it(form):
     assert float(module.null_score.grad) == pytest.approx(numeric, rel=1e-6)
 
 
-@pytest.mark.parametrize('memory_budget', [2**25, 2**10])
-def test_large_sums(memory_budget):
+@pytest.mark.parametrize('memory', [2**25, 2**10])
+def test_large_sums(memory):
     # Tiles of weights relative to the bound, without and with gradients.
     x, h = normal(3_000, 6).float(), normal(3_000, 2, seed=9).float()
-    module = sampler(scale=1.0, null_score=7.0, memory_budget=memory_budget)
+    module = sampler(scale=1.0, null_score=7.0, budget=Budget(memory=memory))
     module = module.float().eval()
     few = torch.arange(0, 3_000, 300)
     total = scores(x.double(), 1.0)[few]
@@ -98,7 +98,7 @@ def test_large_sums(memory_budget):
     with torch.no_grad():
         found = module.propagate(x, h)[few].double()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-    if memory_budget == 2**25:
+    if memory == 2**25:
         found = module.propagate(x, h)[few].double()
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
@@ -108,7 +108,7 @@ def test_winners_have_their_exact_law(method):
     # One-hot draws: the null neighbour wins with e^s0 / (Z + e^s0).
     x = normal(8, 6).repeat_interleave(500, dim=0)[:, :6]
     one = normal(8, 6)
-    module = sampler(k=1, hard=True, method=method, num_arrivals=3)
+    module = sampler(k=1, hard=True, method=method, budget=limits(method, arrivals=3))
     counts, expected = Counter(), Counter()
     graph = module((one, x), generator=seeded(1))
     for j, i, w in zip(*graph.edge_index.tolist(), graph.edge_weight, strict=True):
@@ -191,7 +191,7 @@ def test_gradients_reach_it(method, replace):
 def test_budgets_and_forms_draw_one_graph():
     x, h = normal(300, 6), normal(300, 4, seed=9)
     first, second = (
-        sampler(method='race', memory_budget=budget).propagate(
+        sampler(method='race', budget=Budget(memory=budget)).propagate(
             x, h, generator=seeded(1)
         )
         for budget in (2**25, 2**14)

@@ -8,7 +8,7 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl import SampledEvaluationWarning
-from torch_geometric_gsl.nn.sampler import _parts
+from torch_geometric_gsl.nn.sampler import Budget, evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.ops import noise_free
@@ -21,15 +21,14 @@ H = torch.randn(N, 3, generator=seeded(1)).double()
 
 @pytest.fixture(autouse=True)
 def _few_samples(monkeypatch):
-    monkeypatch.setattr(_parts, 'LEAST_SAMPLES', SAMPLES)
+    monkeypatch.setattr(evaluation, 'LEAST_SAMPLES', SAMPLES)
     monkeypatch.setattr(noise_free, '_MIN_PAIRS', 0)
 
 
 def make(name, loop=True):
     similarity = resolve_similarity(name, 6, out_channels=4)
-    sampler = GumbelKNNSampler(
-        similarity, k=2, tau=TAU, scale=SCALE, loop=loop, max_eval_pairs=1
-    )
+    options = {'loop': loop, 'budget': Budget(eval_pairs=1)}
+    sampler = GumbelKNNSampler(similarity, k=2, tau=TAU, scale=SCALE, **options)
     return sampler.double().eval()
 
 
@@ -79,6 +78,7 @@ def test_the_warning_tells_the_error_and_the_size():
     text = (
         f'the sums over 40 x 40 pairs are estimated from 12 sources with an error of '
         f'{float(error):.2g} (root mean square of some targets; that of the sums is '
-        f"{float(size):.2g}): a larger 'max_eval_pairs' makes them exact"
+        f"{float(size):.2g}): a larger 'eval_pairs' of the budget makes "
+        f'them exact'
     )
     assert re.fullmatch(re.escape(text), str(seen[0].message))

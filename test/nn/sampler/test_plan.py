@@ -7,6 +7,7 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl import (
+    Budget,
     CosineSimilarity,
     GaussianSimilarity,
     GumbelKNNSampler,
@@ -15,24 +16,25 @@ from torch_geometric_gsl import (
     TruncatedRaceWarning,
     UniformSimilarity,
 )
+from torch_geometric_gsl.nn.sampler import methods
 from torch_geometric_gsl.nn.sampler import plan as planning
-from torch_geometric_gsl.nn.sampler.plan import (
-    SMALL,
-    CallOptions,
-    choose_plan,
-    is_sharp,
-)
+from torch_geometric_gsl.nn.sampler.plan import SMALL, Settings, make_call
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
-BOUNDED = 'the scores are bounded and the candidates many'
-FEW = 'the candidates are few: all are listed'
+FEWER = 'dense: 22 proposals a draw are fewer than a quarter of {} candidates'
+RACES = 'stream: a race needs 22 proposals a draw'
+OBSTACLE = (
+    'race: 22 proposals a draw (scale=1, bounds=(0.0, 1.0)) need more than 88 '
+    'candidates (got {})'
+)
 UNBOUNDED = (-math.inf, math.inf)
+NO_BOUND = "'similarity' has no finite upper 'bounds' (got (-inf, inf))"
 # 5 draws at a temperature of 0.25 of scores between 0 and 1: (4 + 2 * 2) * e is below
 # 22 proposals a draw, four times as many are 88.
-GIVEN = CallOptions(
+GIVEN = Settings(
     method='auto',
     bounds=(0.0, 1.0),
     scale=1.0,
@@ -40,14 +42,10 @@ GIVEN = CallOptions(
     tau=0.25,
     hard=False,
     replace=True,
-    num_arrivals=None,
-    num_tail=None,
     loop=True,
+    budget=Budget(),
     is_noisy=True,
-    memory_budget=2**25,
     num_nearest=None,
-    max_eval_pairs=2**33,
-    eval_tolerance=None,
 )
 
 
@@ -55,58 +53,57 @@ class Unbounded(LinearSimilarity):
     bounds: ClassVar[tuple[float, float]] = UNBOUNDED
 
 
-def choose(size, **options):
-    plan, _ = choose_plan(GIVEN._replace(**options), *size)
+def choose(size, listed_by=None, expected=None, **options):
+    """Return the method of a call, and why; some proposals may be expected."""
+    call = make_call(GIVEN._replace(**options), *size, listed_by)
+    plan = methods.choose(call._replace(num_expected=expected))
     return plan.method, plan.reason
 
 
 def test_a_race_that_looks_at_a_quarter_of_the_candidates():
-    assert choose((10**6, 89)) == ('race', BOUNDED)
-    assert choose((10**6, 89), method='race') == ('race', BOUNDED)
-    obstacle = (
-        '22 proposals a draw (scale=1, bounds=(0.0, 1.0)) need more than 88 '
-        'candidates (got 88)'
-    )
-    text = f'100 x 88 pairs are few, and {obstacle}'
+    assert choose((10**6, 89)) == ('race', f'{FEWER.format(89)}; {RACES}')
+    assert choose((10**6, 89), method='race') == ('race', 'as asked for')
+    text = f'{OBSTACLE.format(88)}; stream: 100 x 88 pairs are few'
     assert choose((100, 88)) == ('dense', text)
-    assert choose((SMALL, 88)) == ('stream', obstacle)
+    assert choose((SMALL, 88), expected=22)[0] == 'stream'
     # Distinct neighbours take (2 * 25 + 6 * 5 + 12) * e, or 251 proposals.
     distinct = {'k': 25, 'replace': False}
-    assert choose((10**6, 1005), **distinct)[0] == 'race'
-    assert choose((10**6, 1004), **distinct)[0] == 'stream'
+    assert choose((30, 1005), **distinct, expected=9)[0] == 'race'
+    assert choose((30, 1004), **distinct)[0] == 'dense'
+    # Targets with few candidates in their lists draw them all.
+    assert choose((10**6, 89), 'batch')[0] == 'race'
+    assert choose((10**6, 88), 'batch')[0] == 'dense'
 
 
 @pytest.mark.parametrize(
     ('options', 'reason'),
     [
-        (
-            {'bounds': UNBOUNDED},
-            "'similarity' has no finite upper 'bounds' (got (-inf, inf)",
-        ),
+        ({'bounds': UNBOUNDED}, f'race: {NO_BOUND}'),
         (
             {'bounds': (-1.0, 1.0), 'scale': 6.3},
-            '2.372e+06 proposals a draw (scale=6.3, bounds=(-1.0, 1.0)) need more than '
-            '9.49e+06 candidates (got 10000)',
+            'race: 5.9e+03 proposals a target, stream 1.12e+03 (1e+03 a draw of a race '
+            'under one bound)',
         ),
-        ({'bounds': (-1.0, 1.0), 'scale': 20.0}, 'proposals a draw (scale=20, bounds'),
     ],
 )
 def test_where_bounds_of_all_scores_do_not_serve(options, reason):
-    method, found = choose(LARGE, **options)
+    method, found = choose(LARGE, expected=1000, **options)
     assert method == 'stream'
-    assert reason in found
+    assert found == f'dense: 10000 x 10000 pairs are more than 65536; {reason}'
     # Few pairs are all listed: what a race would draw from is known exactly.
     assert choose((SMALL // 10_000, 10_000), **options)[0] == 'dense'
-    assert choose((SMALL // 10_000 + 1, 10_000), **options)[0] == 'stream'
+    large = (SMALL // 10_000 + 1, 10_000)
+    assert choose(large, expected=1000, **options)[0] == 'stream'
     for method in ('dense', 'stream'):
         assert choose((1, 1), **options, method=method) == (method, 'as asked for')
-    assert choose(LARGE, **options, method='race', is_noisy=False)[0] == 'stream'
     if options['bounds'] == UNBOUNDED:
-        text = re.escape(f"cannot be 'race': {reason}")
+        text = re.escape(f"'method' cannot be 'race': {NO_BOUND}")
         with pytest.raises(ValueError, match=text):
             choose(LARGE, **options, method='race')
     else:  # It is long, but never longer than a look at all candidates.
-        plan, _ = choose_plan(GIVEN._replace(**options, method='race'), *LARGE)
+        plan = methods.choose(
+            make_call(GIVEN._replace(**options, method='race'), *LARGE)
+        )
         assert (plan.method, plan.num_proposals) == ('race', 10_000)
 
 
@@ -119,17 +116,34 @@ def test_where_bounds_of_all_scores_do_not_serve(options, reason):
         ({'scale': 3.0, 'method': 'race'}, True),
         ({'scale': 3.0, 'method': 'stream'}, False),
         ({'scale': 3.0, 'method': 'dense'}, False),
-        ({'scale': 3.0, 'is_noisy': False}, False),
         ({'bounds': UNBOUNDED}, False),
     ],
 )
-def test_is_sharp(options, expected):
+def test_better_bounds_are_for_long_races(options, expected):
     given = GIVEN._replace(**options)
-    plan, _ = choose_plan(given, *LARGE)
-    assert is_sharp(given, plan, 10_000) is expected
-    # Few pairs are listed anyway.
-    few, _ = choose_plan(given, 100, 100)
-    assert is_sharp(given, few, 100) is (expected and given.method == 'race')
+    assert methods.needs_bounds(make_call(given, *LARGE)) is expected
+    assert not methods.needs_bounds(make_call(given, *LARGE, 'batch'))
+    # Few pairs are drawn by the definition anyway.
+    few = methods.needs_bounds(make_call(given, 100, 100))
+    assert few is (expected and given.method == 'race')
+
+
+def test_a_new_method_is_one_of_the_list(monkeypatch):
+    class Free(methods.Stream):
+        name = 'free'
+
+        def cost(self, call):
+            return 0.0
+
+    monkeypatch.setattr(methods, 'METHODS', (*methods.METHODS, Free()))
+    call = make_call(GIVEN._replace(scale=20.001), *LARGE)
+    plan = methods.choose(call._replace(num_expected=9.0))
+    assert plan.method == 'free'
+    assert [part.split(':')[0] for part in plan.reason.split('; ')] == [
+        'dense',
+        'race',
+        'stream',
+    ]
 
 
 @pytest.mark.parametrize('scale', [5.0, 20.0])
@@ -140,7 +154,7 @@ def test_sharp_calls_race_where_that_is_cheaper(loop, scale):
     sampler = GumbelKNNSampler(CosineSimilarity(4), scale=scale, loop=loop)
     plan = sampler.plan(x)
     assert plan.method == 'race'
-    assert re.match(r'[\d.]+ proposals a draw under (256 clusters|a head)', plan.reason)
+    assert re.search(r'a draw of a race under (256 clusters|a head)', plan.reason)
     assert 4 <= plan.num_proposals < 300
     assert sampler(x).edge_index[1].unique().numel() == 3000
 
@@ -152,7 +166,7 @@ def test_sharp_calls_stream_where_no_bound_serves():
     sampler = GumbelKNNSampler(similarity, **options)
     plan = sampler.plan(pair)
     assert (plan.method, plan.num_proposals) == ('stream', None)
-    assert 'of what a stream does' in plan.reason
+    assert re.match('dense: .*; race: .* proposals a target, stream', plan.reason)
     sampler = GumbelKNNSampler(similarity, method='race', **options)
     plan = sampler.plan(pair)
     # It looks at all candidates at once.
@@ -161,9 +175,17 @@ def test_sharp_calls_stream_where_no_bound_serves():
 
 DISTINCT = {'replace': False, 'method': 'dense'}
 PLANS = [
-    (300, {}, ('race', BOUNDED, 22, 4, 4)),
-    (300, {'num_tail': 0, 'num_arrivals': 9}, ('race', BOUNDED, 41, 9, 0)),
-    (500, {'replace': False, 'k': 1}, ('race', BOUNDED, 55, 1, 0)),
+    (300, {}, ('race', f'{FEWER.format(300)}; {RACES}', 22, 4, 4)),
+    (
+        300,
+        {'budget': Budget(tail=0, arrivals=9), 'method': 'race'},
+        ('race', 'as asked for', 41, 9, 0),
+    ),
+    (
+        500,
+        {'replace': False, 'k': 1, 'method': 'race'},
+        ('race', 'as asked for', 55, 1, 0),
+    ),
     (300, {'method': 'dense'}, ('dense', 'as asked for', None, None, 0)),
     (50, {'method': 'stream'}, ('stream', 'as asked for', None, 4, 4)),
     # All candidates are kept, nothing is left for a tail.
@@ -205,7 +227,7 @@ def test_a_forced_method_serves_or_raises(method, form, count):
     sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method)
     text = None
     if method == 'stream' and form == 'edge_index':
-        text = "'method' cannot be 'stream' where 'edge_index' is given"
+        text = "'method' cannot be 'stream': 'edge_index' is given"
     calls = (
         lambda: sampler.plan(x, **given),
         lambda: sampler(x, **given),
@@ -232,13 +254,15 @@ def test_a_forced_race_serves_the_smallest(form):
     given = {'batch': batch} if form == 'batch' else {'edge_index': inside}
     few = {key: value[..., -40:] for key, value in given.items()}
     x_few = x[-40:] if form == 'batch' else x
-    raced = SamplingPlan('race', BOUNDED, 22, 4, 4)
+    raced = SamplingPlan('race', 'as asked for', 22, 4, 4)
     sampler = GumbelKNNSampler(GaussianSimilarity(2), method='race')
     assert sampler.plan(x, **given) == sampler.plan(x_few, **few) == raced
     assert sampler(x_few, **few).edge_weight.numel() > 0
     sampler = GumbelKNNSampler(GaussianSimilarity(2))  # Which lists these.
-    assert sampler.plan(x, **given) == raced
-    assert sampler.plan(x_few, **few) == SamplingPlan('dense', FEW, None, None, 0)
+    assert sampler.plan(x, **given)[2:] == raced[2:]
+    found = sampler.plan(x_few, **few)
+    assert found[:1] + found[2:] == ('dense', None, None, 0, None)
+    assert OBSTACLE.format(40) in found.reason
 
 
 def test_unbounded_similarities_and_given_candidates():
@@ -315,7 +339,7 @@ def test_the_plan_is_that_of_the_target_with_the_most_candidates(monkeypatch):
     monkeypatch.setattr(planning, 'SMALL', 60)
     sampler = GumbelKNNSampler(LinearSimilarity(2), scale=1.01)
     found = bipartite_plan([(30, 2), (10, 9)], sampler)
-    assert found == SamplingPlan('dense', FEW, None, None, 0)
+    assert found == SamplingPlan('dense', found.reason, None, None, 0)
     found = bipartite_plan([(30, 9), (10, 2)], sampler)
     assert found == SamplingPlan('stream', found.reason, None, 4, 4)
 
@@ -339,7 +363,8 @@ def test_high_temperatures(tau):
             assert [str(warning.message) for warning in seen] == [plan.caveat]
         sampler.eval()(pair)  # Nothing is truncated, and warnings are errors.
     # Where the definition would take too long a race serves, and says so.
-    large, _ = choose_plan(GIVEN._replace(tau=tau), 10**6, 3000)
+    call = make_call(GIVEN._replace(tau=tau), 10**6, 3000)
+    large = methods.choose(call._replace(num_expected=9.0))
     assert large.method == 'race'
     assert large.caveat == plan.caveat
 

@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 from oracles import seeded, to_matrix
-from sampling import make, normal
+from sampling import limits, make, normal
 
+from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.sampler import plan as planning
 
 N, CHANNELS = 8, 5
@@ -17,7 +18,7 @@ OPTIONS = [
     {'loop': False},
     {'hard': True},
     {'replace': False, 'k': 2},
-    {'memory_budget': 1},
+    {'budget': Budget(memory=1)},
 ]
 
 
@@ -53,12 +54,14 @@ def test_training(method, options, case):
     if case == 'given' and not options.get('replace', True):
         options = {**options, 'k': 1}
         given = {'edge_index': torch.stack([torch.arange(N), torch.arange(N)])}
-    sampler, x = make(method=method, num_arrivals=3, **options), normal(N, 6)
+    budget = limits(method, options, arrivals=3)
+    options = {'budget': budget, **options}
+    sampler, x = make(method=method, **options), normal(N, 6)
     assert_sum_of_graph(sampler, x, normal(N, CHANNELS, seed=4), [x], **given)
 
 
 @pytest.mark.parametrize(
-    'options', [{'num_tail': 0}, {'num_tail': 10}, {'tau': 0.75}, {'replace': False}]
+    'options', [{'tail': 0}, {'tail': 10}, {'tau': 0.75}, {'replace': False}]
 )
 @pytest.mark.parametrize(('method', 'form'), served('race', 'stream'))
 def test_truncated_races(method, options, form):
@@ -70,8 +73,11 @@ def test_truncated_races(method, options, form):
     elif form == 'given':
         every = torch.arange(count)
         given['edge_index'] = torch.cartesian_prod(every, every).t()
-    for budget in (2**25, 1 if form == 'all' else 2**16):
-        sampler = make(method=method, loop=False, memory_budget=budget, **options)
+    options = {'loop': False, **options}
+    tail = options.pop('tail', None)
+    for memory in (2**25, 1 if form == 'all' else 2**16):
+        budget = Budget(tail=tail, memory=memory)
+        sampler = make(method=method, budget=budget, **options)
         assert sampler.plan(x, **given).method == method
         assert_sum_of_graph(sampler, x, h, [x], **given)
 
@@ -110,7 +116,7 @@ def test_evaluation_sums_all_candidates(method, options, case):
 
 def test_evaluation_is_exact_where_a_sample_would_hold_all():
     # Fewer pairs are allowed than there are, but warnings are errors here.
-    sampler = make(max_eval_pairs=1000, tau=0.5).eval()
+    sampler = make(budget=Budget(eval_pairs=1000), tau=0.5).eval()
     x, h = normal(500, 6), normal(500, CHANNELS, seed=4)
     out = sampler.propagate(x, h).detach()
     weight = torch.softmax(sampler.similarity(x).detach() / 0.5, dim=1)
@@ -120,7 +126,9 @@ def test_evaluation_is_exact_where_a_sample_would_hold_all():
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_bipartite(method, training):
-    sampler = make(method=method, tau=0.5, k=4, num_arrivals=4).train(training)
+    sampler = make(
+        method=method, tau=0.5, k=4, budget=limits(method, arrivals=4)
+    ).train(training)
     pair = normal(4, 6), normal(7, 6, seed=8)  # All sources are neighbours.
     assert_sum_of_graph(sampler, pair, normal(4, CHANNELS, seed=4), [*pair])
 

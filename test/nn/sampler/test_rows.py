@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from torch_geometric_gsl import (
+    Budget,
     GumbelKNNSampler,
     LinearSimilarity,
     NeuralGaussianSimilarity,
@@ -19,7 +20,7 @@ OPTIONS = {
     'sharp race': {'method': 'race', 'scale': 12.0},
     'sharp stream': {'method': 'stream', 'scale': 12.0},
     'hard': {'method': 'race', 'hard': True},
-    'no tail': {'method': 'stream', 'num_tail': 0},
+    'no tail': {'method': 'stream', 'budget': Budget(tail=0)},
     'distinct': {'method': 'race', 'replace': False},
     'distinct, dense': {'method': 'dense', 'replace': False},
     'null': {'method': 'race', 'null_score': 0.0},
@@ -130,9 +131,9 @@ def test_tails_that_are_proposed_by_clusters():
 
 
 def test_pairs_and_estimates():
-    sampler = GumbelKNNSampler(LinearSimilarity(8), max_eval_pairs=100).eval()
     x, h = (v.detach().float() for v in features())
-    sampler.max_eval_pairs = 1200 * N  # A sample, had all targets as many candidates.
+    budget = Budget(eval_pairs=1200 * N)  # A sample of all sources.
+    sampler = GumbelKNNSampler(LinearSimilarity(8), budget=budget).eval()
     pair = x.repeat(8, 1), x
     messages = h.repeat(8, 1)
     with pytest.warns(UserWarning, match='are estimated'):

@@ -8,12 +8,13 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl import (
+    Budget,
     GSLNet,
     GumbelKNNSampler,
     HeatKernelSimilarity,
     LinearSimilarity,
 )
-from torch_geometric_gsl.nn.sampler import _parts
+from torch_geometric_gsl.ops.certified import certified_sum
 
 METHODS = ['dense', 'race', 'stream']
 
@@ -117,8 +118,16 @@ def test_each_layer_learns_a_factor():
     [
         ({'scale': 'auto'}, TypeError, "'scale' must be a positive number"),
         ({'scale': 0.0, 'train_scale': True}, ValueError, "'scale'"),
-        ({'eval_tolerance': 0.0}, ValueError, "'eval_tolerance' must be positive"),
-        ({'eval_tolerance': '1e-3'}, TypeError, "'eval_tolerance' must be a positive"),
+        (
+            {'budget': Budget(eval_tolerance=0.0)},
+            ValueError,
+            "'eval_tolerance' must be positive",
+        ),
+        (
+            {'budget': Budget(eval_tolerance='1e-3')},
+            TypeError,
+            "'eval_tolerance' must be a positive",
+        ),
     ],
 )
 def test_bad_options(options, error, text):
@@ -129,11 +138,12 @@ def test_bad_options(options, error, text):
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('scale', [1.0, 20.0])
 def test_a_tolerance_holds(scale, loop, monkeypatch):
-    monkeypatch.setattr(_parts, 'may_pay', lambda *args, **kwargs: scale > 1)
+    monkeypatch.setattr(certified_sum, '_may_pay', lambda *args: scale > 1)
     x, h = nodes(300)
     options = {'scale': scale, 'loop': loop}
     exact = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
-    near = GumbelKNNSampler(LinearSimilarity(4), eval_tolerance=1e-2, **options).eval()
+    options['budget'] = Budget(eval_tolerance=1e-2)
+    near = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
     with torch.no_grad():
         expected, found = (sampler.propagate(x, h) for sampler in (exact, near))
     assert ((found - expected).norm(dim=1) <= 1e-2 * expected.norm(dim=1)).all()
@@ -147,8 +157,9 @@ def test_a_tolerance_is_never_an_estimate(case):
     x, h = nodes(3000)
     options = {'scale': 10.0, 'null_score': 0.0 if case == 'null' else None}
     exact = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
-    options |= {'eval_tolerance': 1e-3, 'max_eval_pairs': 10}
+    options |= {'budget': Budget(eval_tolerance=1e-3)}
     near = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
+    near.budget = near.budget._replace(eval_pairs=10)
     x = x.to_sparse_csr() if case == 'sparse' else x
     with torch.set_grad_enabled(case == 'gradient'):
         assert torch.equal(near.propagate(x, h), exact.propagate(x, h))
@@ -164,7 +175,8 @@ def test_a_tolerance_holds_for_small_sums_beside_a_large_mean(mean):
     h = torch.randn(6000, 3, generator=seeded(3))
     h[:-64] += mean
     similarity = HeatKernelSimilarity(6, normalize=False)
-    options = {'tau': 0.1, 'scale': 10.0, 'loop': False, 'eval_tolerance': 1e-3}
+    options = {'tau': 0.1, 'scale': 10.0, 'loop': False}
+    options['budget'] = Budget(eval_tolerance=1e-3)
     sampler = GumbelKNNSampler(similarity, **options).eval()
     with torch.no_grad():
         found = sampler.propagate(x, h)[-64:].double()

@@ -7,6 +7,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 
 
@@ -28,7 +29,7 @@ def peak_bytes(conv, num_nodes):
 
 
 def test_a_race_is_linear_in_nodes():
-    conv = LatentGraphConv(8, 8, tau=0.5, method='race', memory_budget=2**20)
+    conv = LatentGraphConv(8, 8, tau=0.5, method='race', budget=Budget(memory=2**20))
     small, large = peak_bytes(conv, 2500), peak_bytes(conv, 5000)
     assert 0 < large < 2.1 * small
     assert large < 4 * 5000**2 / 6  # Six times less than one number for each pair.
@@ -69,7 +70,7 @@ def made_bytes(conv, num_nodes, *args):
 
 @pytest.mark.parametrize('similarity', ['neural_gaussian', 'heat_kernel'])
 def test_the_largest_tensor_grows_linearly(similarity):
-    proposals, channels, k, budget = 22, 64, 5, {'memory_budget': 2**19}
+    proposals, channels, k, budget = 22, 64, 5, {'budget': Budget(memory=2**19)}
     conv = LatentGraphConv(8, channels, similarity, method='race', **budget)
     small, large = (made_bytes(conv, n).largest for n in (2000, 4000))
     assert 0 < large <= 2.1 * small
@@ -86,7 +87,7 @@ def test_the_largest_tensor_grows_linearly(similarity):
 def test_what_a_step_makes_grows_linearly(similarity, candidates):
     # Also where many blocks serve it, none of which may fill a gradient of all nodes.
     channels, found = 64, []
-    conv = LatentGraphConv(8, channels, similarity, memory_budget=2**18)
+    conv = LatentGraphConv(8, channels, similarity, budget=Budget(memory=2**18))
     for n in (1000, 2000):
         count, args = {'listed': 12, 'many': 100}.get(candidates, 0), []
         if count:  # Of each node; many of them race.
@@ -101,7 +102,7 @@ def test_what_a_step_makes_grows_linearly(similarity, candidates):
 @pytest.mark.parametrize('similarity', ['neural_gaussian', 'heat_kernel'])
 def test_listed_candidates_keep_no_rows(similarity):
     n, count, channels, saved = 500, 50, 256, {}
-    conv = LatentGraphConv(8, channels, similarity, k=1, memory_budget=2**18)
+    conv = LatentGraphConv(8, channels, similarity, k=1, budget=Budget(memory=2**18))
     target = torch.arange(n).repeat_interleave(count)
     edges = torch.stack([(torch.arange(n * count) * 7) % n, target])
 
@@ -119,7 +120,9 @@ def test_listed_candidates_keep_no_rows(similarity):
 @pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
 @pytest.mark.parametrize('training', [True, False])
 def test_graphs_of_a_batch_do_not_add_up(training, method):
-    conv = LatentGraphConv(8, 16, method=method, memory_budget=2**16).train(training)
+    conv = LatentGraphConv(8, 16, method=method, budget=Budget(memory=2**16)).train(
+        training
+    )
     batch = torch.arange(20).repeat_interleave(50)
     small, large = (made_bytes(conv, n, None, None, batch[:n]) for n in (500, 1000))
     assert 0 < large.all < 2.1 * small.all

@@ -5,7 +5,8 @@ import torch
 from oracles import seeded, to_matrix
 
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
+from torch_geometric_gsl.ops.edges import Edges, list_sources
+from torch_geometric_gsl.typing import is_sorted_by_target
 
 N = 5
 LIKE = torch.empty(0, dtype=torch.double)
@@ -26,16 +27,18 @@ def matrix(anchor):
     graph = anchor.graph(N, LIKE)
     assert is_sorted_by_target(graph.edge_index)
     assert torch.unique(graph.edge_index, dim=1).shape == graph.edge_index.shape
+    assert not graph.edge_weight.requires_grad
     return to_matrix(*graph, N, N)
 
 
 def random_graph(seed):
-    """A graph sorted by target, and the matrix whose row i holds what node i hears."""
+    """Edges sorted by target, and the matrix whose row i holds the sources of i."""
     generator = seeded(seed)
     weight = torch.rand(N, N, generator=generator, dtype=torch.double)
     weight = weight * (torch.rand(N, N, generator=generator) < 0.4)
     target, source = weight.nonzero().t()
-    return SampledGraph(torch.stack([source, target]), weight[target, source]), weight
+    sources = list_sources(torch.stack([source, target]), N)
+    return Edges(sources, weight[target, source].requires_grad_()), weight
 
 
 def test_given_edges():
@@ -102,69 +105,47 @@ def test_state():
 
 def test_no_nodes():
     anchor = make(0.9, 1, None)
-    graph = SampledGraph(torch.empty(2, 0, dtype=torch.long), LIKE)
-    anchor.update(graph, 0)
+    none = list_sources(torch.empty(2, 0, dtype=torch.long), 0)
+    anchor.update(Edges(none, LIKE), 0)
     assert anchor.graph(0, LIKE).edge_weight.shape == (0,)
     assert anchor.edges(0, LIKE).sum(torch.empty(0, 3)).shape == (0, 3)
 
 
-@pytest.mark.parametrize(
-    ('first', 'error', 'text'),
-    [
-        (3, TypeError, r"'anchor' must be a torch\.Tensor of edges or .* \(got int\)"),
-        ((EDGES,) * 3, TypeError, r"'anchor' must be a torch\.Tensor .* \(got tuple\)"),
-        (EDGES[0], ValueError, r"'edge_index' must have shape \[2, num_edges\]"),
-        (-EDGES, ValueError, r"'edge_index' must not be negative \(got -4\)"),
-        ((EDGES, EDGES[0]), TypeError, "'edge_weight' must be a floating-point"),
-        ((EDGES, torch.ones(2)), ValueError, "'edge_weight' must have one entry per"),
-        ((EDGES, -torch.ones(6)), ValueError, "'edge_weight' must not be negative"),
-    ],
-)
-def test_wrong_edges(first, error, text):
-    with pytest.raises(error, match=text):
-        make(0.9, 1, first)
-
-
-def test_moves_by_hand():
-    anchor = make(0.75, 1)
-    edge_index = torch.tensor([[1, 0], [0, 1]])
-    anchor.update(SampledGraph(edge_index, torch.tensor([2.0, 4.0]).double()), 2)
-    found = to_matrix(*anchor.graph(2, LIKE), 2, 2)
-    assert found.tolist() == [[0.75, 0.5], [1.0, 0.75]]
-    assert str(anchor) == 'Anchor(tau=0.75, interval=1)'
-
-
-def test_no_gradient_reaches_the_anchor():
-    anchor, (edge_index, weight) = make(0.5, 1), random_graph(1)[0]
-    anchor.update(SampledGraph(edge_index, weight.requires_grad_()), 5)
-    assert not anchor.graph(5, LIKE).edge_weight.requires_grad
-
-
 def test_edges_sum_along_the_graph():
     anchor, (graph, weight) = make(0.5, 1), random_graph(2)
-    anchor.update(graph, 5)
-    h = torch.randn(5, 3, generator=seeded(), dtype=torch.float64)
-    expected = (torch.eye(5) + weight) / 2 @ h
-    torch.testing.assert_close(anchor.edges(5, LIKE).sum(h), expected)
+    anchor.update(graph, N)
+    h = torch.randn(N, 3, generator=seeded(), dtype=torch.float64)
+    expected = (torch.eye(N) + weight) / 2 @ h
+    torch.testing.assert_close(anchor.edges(N, LIKE).sum(h), expected)
 
 
 def test_it_is_one_of_its_nodes():
     anchor = make(0.5, 1)
-    anchor.update(random_graph(1)[0], 5)
+    anchor.update(random_graph(1)[0], N)
     match = r"'x' must hold the 5 nodes of the anchor graph, .* \(got 4 nodes\)"
     with pytest.raises(ValueError, match=match):
         anchor.graph(4, LIKE)
+    match = r"'anchor' must join nodes of 'x' \(got node 4 for 3 nodes\)"
+    with pytest.raises(ValueError, match=match):
+        make(0.5, 1, EDGES).graph(3, LIKE)
 
 
 @pytest.mark.parametrize(
-    ('args', 'error', 'match'),
+    ('args', 'error', 'text'),
     [
         ((1.5, 1), ValueError, r"'tau' must lie in \[0, 1\] \(got 1.5\)"),
         ((-0.1, 1), ValueError, r"'tau' must lie in \[0, 1\] \(got -0.1\)"),
         (('0', 1), TypeError, r"'tau' must be .* \(got str\)"),
         ((0.5, 0), ValueError, r"'anchor_interval' must be at least 1 \(got 0\)"),
+        ((0.5, 1, 3), TypeError, r"'anchor' must be a .* of edges or .* \(got int\)"),
+        ((0.5, 1, (EDGES,) * 3), TypeError, r"'anchor' must be a .* \(got tuple\)"),
+        ((0.5, 1, EDGES[0]), ValueError, r"'edge_index' must have shape \[2, num_"),
+        ((0.5, 1, -EDGES), ValueError, r"'edge_index' must not be negative \(got -4"),
+        ((0.5, 1, (EDGES, EDGES[0])), TypeError, "'edge_weight' must be a floating"),
+        ((0.5, 1, (EDGES, torch.ones(2))), ValueError, "'edge_weight' must have one "),
+        ((0.5, 1, (EDGES, -torch.ones(6))), ValueError, "'edge_weight' must not be n"),
     ],
 )
-def test_wrong_arguments(args, error, match):
-    with pytest.raises(error, match=match):
+def test_wrong_arguments(args, error, text):
+    with pytest.raises(error, match=text):
         Anchor(*args)

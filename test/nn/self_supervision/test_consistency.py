@@ -7,26 +7,19 @@ from hypothesis import strategies as st
 from oracles import softmax
 from sampling import normal
 
-from torch_geometric_gsl import GSLNet, consistency_loss
+from torch_geometric_gsl import consistency_loss
 
+TWO = torch.ones(3, 2)
 ERRORS = [
-    ('no tensor', TypeError, r"'outs' must be a sequence of tensors \(got str\)"),
     (3, TypeError, r"'outs' must be a sequence of tensors \(got int\)"),
-    ([[1.0], [2.0]], TypeError, r'a sequence of tensors \(got one of list\)'),
+    ([[1.0], [2.0]], TypeError, r"'outs' must be a torch.Tensor \(got list\)"),
+    ('ab', TypeError, r"'outs' must be a torch.Tensor \(got str\)"),
     (torch.ones(2, 3, 2).long(), TypeError, r'must be floating-point \(got torch.int'),
-    (torch.ones(2, 3), ValueError, r'\[num_nodes, num_classes\] each \(got \[3\]\)'),
-    (torch.ones(1, 3, 2), ValueError, r'of two passes or more \(got 1\)'),
-    ([], ValueError, r'of two passes or more \(got 0\)'),
-    (
-        [torch.ones(3, 2), torch.ones(3, 2).double()],
-        ValueError,
-        r'one shape and dtype \(got \[3, 2\] of torch.float32 and \[3, 2\] of torch.f',
-    ),
-    (
-        [torch.ones(3, 2), torch.ones(3, 4)],
-        ValueError,
-        r'one shape and dtype \(got \[3, 2\] of torch.float32 and \[3, 4\] of torch.f',
-    ),
+    (torch.ones(2, 3), ValueError, r"'outs' must have shape .* \(got \[3\]\)"),
+    (TWO.expand(1, 3, 2), ValueError, r'have two passes or more \(got 1\)'),
+    ([], ValueError, r'have two passes or more \(got 0\)'),
+    ([TWO, TWO.double()], ValueError, r'have one shape and dtype \(got \[3, 2\] of'),
+    ([TWO, torch.ones(3, 4)], ValueError, r'\(got \[3, 2\] of .* and \[3, 4\] of'),
 ]
 
 
@@ -95,18 +88,6 @@ def test_large_logits_and_no_nodes():
     assert loss.isfinite()
     assert outs.grad.isfinite().all()
     assert float(consistency_loss(torch.ones(2, 0, 3))) == 0
-
-
-def test_it_teaches_the_graph():
-    x = normal(40, 6).float()
-    model = GSLNet(6, 8, 2, 3, similarity='linear', train_scale=True, tau=1.0, k=2)
-    outs = [model(x) for _ in range(2)]
-    consistency_loss(outs).backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-    scales = [p for name, p in model.named_parameters() if 'scale' in name]
-    assert scales
-    assert all(float(p.grad.abs()) > 0 for p in scales)
 
 
 @pytest.mark.parametrize(('outs', 'error', 'text'), ERRORS)

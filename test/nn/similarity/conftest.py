@@ -62,15 +62,22 @@ def _heads(module, u, v):
 
 
 class Case(NamedTuple):
-    """A class, its arguments and the formula of its score."""
+    """A class, its arguments, the formula of its score, and what it shows of itself.
+
+    `rows` are those of each parameter, which has a column for each channel; a bias has
+    no columns. Each of the `bad` arguments raises an error that holds a text.
+    """
 
     name: str
     cls: Callable[..., nn.Similarity]
     kwargs: dict[str, Any]
     formula: Callable[[Any, Row, Row], float]
+    text: str = ''
+    rows: dict[str, int] = {}  # noqa: RUF012
+    bad: tuple[tuple[dict[str, Any], type[Exception], str], ...] = ()
 
-    def build(self, **kwargs):
-        return self.cls(IN_CHANNELS, **{**self.kwargs, **kwargs})
+    def build(self, *args, **kwargs):
+        return self.cls(*(args or (IN_CHANNELS,)), **{**self.kwargs, **kwargs})
 
     def expect(self, module, x_dst, x_src):
         """The scores of all sources for all targets, in double precision."""
@@ -87,22 +94,85 @@ def _project(module, x):
     return [[inner(row, column) for column in weight] for row in rows]
 
 
+BELLS = {'w_b': 1, 'w_c': 1}
 CASES = [
     Case('linear', nn.LinearSimilarity, {}, lambda _, u, v: _cosine(u, v)),
     Case('difference', nn.DifferenceSimilarity, {}, lambda _, u, v: 1 - _cosine(u, v)),
-    Case('gaussian', nn.GaussianSimilarity, {}, _gaussian),
-    Case('wide_gaussian', nn.GaussianSimilarity, {'b': -0.2, 'c': 0.7}, _gaussian),
-    Case('neural_gaussian', nn.NeuralGaussianSimilarity, {}, _neural),
+    Case(
+        'gaussian',
+        nn.GaussianSimilarity,
+        {},
+        _gaussian,
+        'b=0.5, c=0.05437',
+        bad=(
+            ({'c': 0}, ValueError, r"'c' must be positive .*\(got 0\)"),
+            ({'c': True}, TypeError, r"'c' must be .* \(got bool\)"),
+            ({'b': math.nan}, ValueError, "'b' must be finite"),
+        ),
+    ),
+    Case(
+        'wide_gaussian',
+        nn.GaussianSimilarity,
+        {'b': -0.2, 'c': 0.7},
+        _gaussian,
+        'b=-0.2, c=0.7',
+    ),
+    Case(
+        'neural_gaussian',
+        nn.NeuralGaussianSimilarity,
+        {},
+        _neural,
+        'c_scale=0.1',
+        BELLS,
+        (
+            ({'c_scale': 0}, ValueError, r"'c_scale' must be pos.* \(got 0\)"),
+            ({'c_scale': 'wide'}, TypeError, r"'c_scale' must be .* \(got str\)"),
+            ({'centre': 'cosh'}, ValueError, r"'centre' must be .* \(got 'cosh'\)"),
+            ({'bias': 1}, TypeError, "'bias' must be a bool"),
+        ),
+    ),
     Case(
         'moving_bell',
         nn.NeuralGaussianSimilarity,
         {'bias': True, 'centre': 'tanh'},
         _neural,
+        "c_scale=8, bias=True, centre='tanh'",
+        {**BELLS, 'bias_b': 0, 'bias_c': 0},
     ),
-    Case('heat_kernel', nn.HeatKernelSimilarity, {'t': 0.7}, _heat),
-    Case('raw_heat_kernel', nn.HeatKernelSimilarity, {'normalize': False}, _heat),
+    Case(
+        'heat_kernel',
+        nn.HeatKernelSimilarity,
+        {'t': 0.7},
+        _heat,
+        't=0.7, normalize=True',
+        bad=(
+            ({'t': -1.0}, ValueError, r"'t' must be positive and fin.*\(got -1.0\)"),
+            ({'t': '2'}, TypeError, r"'t' must be .* \(got str\)"),
+            ({'normalize': 1}, TypeError, "'normalize' must be a bool"),
+        ),
+    ),
+    Case(
+        'raw_heat_kernel',
+        nn.HeatKernelSimilarity,
+        {'normalize': False},
+        _heat,
+        't=2, normalize=False',
+    ),
     Case('distance', nn.DistanceSimilarity, {}, _negative),
-    Case('cosine', nn.CosineSimilarity, {'heads': 3}, _heads),
+    Case(
+        'cosine',
+        nn.CosineSimilarity,
+        {'heads': 3},
+        _heads,
+        'heads=3',
+        {'weight': 3},
+        (
+            ({'heads': 0}, ValueError, r"'heads' must be at least 1 \(got 0\)"),
+            ({'heads': 2.0}, TypeError, "'heads' must be an integer"),
+            # Its heads are weights already.
+            ({'feature_weights': True}, TypeError, 'feature_weights'),
+        ),
+    ),
 ]
 
 
@@ -110,16 +180,6 @@ CASES = [
 def case(request):
     """One similarity after the other."""
     return request.param
-
-
-@pytest.fixture(scope='session')
-def shapes():
-    """A function that names the parameters of a module, and their shapes."""
-
-    def shapes(module):
-        return {name: tuple(p.shape) for name, p in module.named_parameters()}
-
-    return shapes
 
 
 @pytest.fixture

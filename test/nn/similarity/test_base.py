@@ -4,13 +4,14 @@ from typing import ClassVar
 import pytest
 import torch
 
+import torch_geometric_gsl as gsl
 from torch_geometric_gsl import (
     GaussianSimilarity,
     GumbelKNNSampler,
     LinearSimilarity,
     Similarity,
 )
-from torch_geometric_gsl.ops.scores import Response
+from torch_geometric_gsl.ops.scores import Identity, Response
 
 DOUBLE = {'dtype': torch.float64}
 # Scores are exact up to rounding, which a narrow bell magnifies about tenfold.
@@ -38,6 +39,23 @@ def check(case, module, x_src, x_dst):
         assert out.shape == (n, m)
         assert out.dtype == x_src.dtype
         torch.testing.assert_close(out.double(), expected, **TOLERANCE[x_src.dtype])
+
+
+def test_repr_and_parameters(case):
+    name, text = case.cls.__name__, f', {case.text}' if case.text else ''
+    for args in ((16,), (16, 8)):
+        module, m = case.build(*args), args[-1]
+        assert str(module) == f'{name}({", ".join(map(str, args))}{text})'
+        shapes = {key: (rows, m) if rows else (1,) for key, rows in case.rows.items()}
+        lin = {'lin.weight': (8, 16)} if len(args) > 1 else {}
+        found = {key: tuple(value.shape) for key, value in module.named_parameters()}
+        assert found == {**shapes, **lin}
+
+
+def test_permuted_nodes_have_permuted_scores(case):
+    module, x = case.build(out_channels=3).double(), torch.randn(7, 5, **DOUBLE)
+    order = torch.randperm(7)
+    torch.testing.assert_close(module(x[order]), module(x)[order][:, order])
 
 
 # A projection in half precision is rounded itself.
@@ -151,6 +169,14 @@ def test_base_is_abstract():
         Similarity(4)
 
 
+class Shift(Response):
+    monotonic = 1
+
+    @staticmethod
+    def value(value, shift):
+        return value + 100 * shift
+
+
 class Shifted(Similarity):
     """A similarity of one's own: its shift depends on the target."""
 
@@ -160,7 +186,7 @@ class Shifted(Similarity):
         return self.project(x)
 
     def response(self, z):
-        return Response(lambda value, shift: value + 100 * shift, (z[:, 0],))
+        return Shift(z[:, 0])
 
 
 def test_own_similarity():
@@ -180,13 +206,19 @@ def test_own_similarity():
     module.reset_parameters()
 
 
+class BellResponse(Response):
+    @staticmethod
+    def value(cosine):
+        return torch.exp(-((cosine - 0.5) ** 2) / 0.25)
+
+
 class Bell(Similarity):
     """The very formula of a class of the package, as a user would write it."""
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def response(self, z):
-        return Response(lambda cosine: torch.exp(-((cosine - 0.5) ** 2) / 0.25))
+        return BellResponse()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +233,7 @@ def test_a_response_of_ones_own_is_sampled(method, form):
         'batch': {'batch': torch.zeros(n, dtype=torch.long)},
         'edges': {'edge_index': all_pairs(n, n)},
     }[form]
-    assert Bell(5).pair_scores(x).response.formula is None
+    assert Bell(5).pair_scores(x).response.triton is None
     found = []
     for module in (Bell(5), GaussianSimilarity(5, b=0.5, c=0.25)):
         sampler = GumbelKNNSampler(module, k=2, method=method)
@@ -270,17 +302,20 @@ def test_wrong_input(case, args, error, text):
         module(*args)
 
 
-@pytest.mark.parametrize('name', ['in_channels', 'out_channels'])
-def test_wrong_arguments(case, name):
-    for value, error in ((0, ValueError), (2.5, TypeError), (True, TypeError)):
-        with pytest.raises(error, match=rf"'{name}' must be .* \(got "):
-            case.cls(**{'in_channels': 5, **case.kwargs, name: value})
+def test_wrong_arguments(case):
+    for name in ('in_channels', 'out_channels'):
+        for value, error in ((0, ValueError), (2.5, TypeError), (True, TypeError)):
+            with pytest.raises(error, match=rf"'{name}' must be .* \(got "):
+                case.cls(**{'in_channels': 5, **case.kwargs, name: value})
+    for kwargs, error, text in case.bad:
+        with pytest.raises(error, match=text):
+            case.build(**kwargs)
 
 
 def test_scores_of_ones_own_have_no_inherited_bounds():
     class Steep(LinearSimilarity):
         def response(self, z):
-            return Response(lambda cosine: cosine + 6 * (cosine > 0.999))
+            return Identity()
 
     class Mixin:
         def encode(self, x):
@@ -299,13 +334,7 @@ def test_scores_of_ones_own_have_no_inherited_bounds():
         GumbelKNNSampler(Steep(4), method='race')(x)
 
 
-def test_former_interfaces_are_refused():
-    with pytest.raises(TypeError, match=r"in place of \['target_params'\]"):
-
-        class Former(LinearSimilarity):
-            def target_params(self, z):
-                return ()
-
+def test_a_response_is_a_response():
     class Plain(LinearSimilarity):
         def response(self, z):
             return z
@@ -313,3 +342,69 @@ def test_former_interfaces_are_refused():
     text = r"'response' of Plain must return a Response \(got Tensor\)"
     with pytest.raises(TypeError, match=text):
         Plain(4)(torch.randn(2, 4))
+
+
+# Values by hand, of the rows of a triangle and one of zeros.
+
+
+def test_values_by_hand(triangle):
+    x, cosine = triangle
+    torch.testing.assert_close(gsl.LinearSimilarity(2)(x), cosine)
+    torch.testing.assert_close(gsl.DifferenceSimilarity(2)(x), 1 - cosine)
+    squares = -torch.tensor([0.0, 17, 5, 4]).double()
+    torch.testing.assert_close(gsl.DistanceSimilarity(2)(x)[0], squares)
+    heat = gsl.HeatKernelSimilarity(2, t=5.0, normalize=False)
+    torch.testing.assert_close(heat(x)[0].log() * 5, squares)
+    # At a cosine of b the bell is one; one root of c away it is 1 / e.
+    bell = gsl.GaussianSimilarity(2, b=0.6, c=0.16)
+    expected = torch.tensor([-1, 0, -2.25, -2.25]).double()
+    torch.testing.assert_close(bell(x)[0].log(), expected)
+    assert (gsl.GaussianSimilarity(2).b, gsl.GaussianSimilarity(2).c) == (
+        0.5,
+        0.02 * math.e,
+    )
+
+
+def test_a_projection_on_one_channel_leaves_signs(triangle):
+    module = gsl.LinearSimilarity(2, 1).double()
+    with torch.no_grad():
+        module.lin.weight.copy_(torch.tensor([[0.0, 2.0]]))
+    sign = torch.tensor([0.0, 1, -1, 0]).double()
+    torch.testing.assert_close(module(triangle[0]), torch.outer(sign, sign))
+
+
+def test_lengths_of_rows_do_not_matter_to_cosines(triangle):
+    x, cosine = triangle
+    factor = torch.tensor([1e-9, 3.0, 1e9, 5.0]).double().unsqueeze(1)
+    torch.testing.assert_close(gsl.LinearSimilarity(2)((factor * x, x)), cosine)
+
+
+@pytest.mark.parametrize('offset', [0.0, 1e6])
+def test_only_differences_count_to_distances(offset, triangle):
+    x, _ = triangle
+    found = gsl.DistanceSimilarity(2)(x + offset)
+    torch.testing.assert_close(found, -(torch.cdist(x, x) ** 2))
+
+
+def test_unit_rows_are_two_minus_two_cosines_apart(triangle):
+    x, cosine = triangle
+    found = gsl.HeatKernelSimilarity(2, t=0.5)(x)
+    # Rows of zeros stay zero: one apart from all others, none from each other.
+    square = 2 - 2 * cosine
+    square[3], square[:, 3] = 1, 1
+    square[3, 3] = 0
+    torch.testing.assert_close(found, (-square / 0.5).exp())
+
+
+def test_heads_by_hand(triangle):
+    # The first head sees one channel, the second weighs them to a right angle.
+    module = gsl.CosineSimilarity(2, heads=2).double()
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor([[1.0, 0.0], [2.0, 1.0]]))
+    found = module(torch.tensor([[1.0, 2.0], [1.0, -2.0]], **DOUBLE))
+    torch.testing.assert_close(found, torch.tensor([[1.0, 0.5], [0.5, 1.0]], **DOUBLE))
+    x, cosine = triangle
+    module = gsl.CosineSimilarity(2, heads=1).double()
+    for value in (1.0, -3.0):  # One head of equal weights is the cosine.
+        torch.nn.init.constant_(module.weight, value)
+        torch.testing.assert_close(module(x), cosine)

@@ -4,7 +4,6 @@ import torch
 from torch_geometric_gsl.nn.conv import LatentGraphConv
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import (
-    CosineSimilarity,
     DifferenceSimilarity,
     GaussianSimilarity,
     HeatKernelSimilarity,
@@ -107,8 +106,6 @@ def test_bad_options():
         LinearSimilarity(5, 3, feature_weights=True)
     with pytest.raises(TypeError, match="'feature_weights' must be"):
         LinearSimilarity(5, feature_weights=1)
-    with pytest.raises(TypeError, match='feature_weights'):
-        CosineSimilarity(5, feature_weights=True)  # Its heads are weights already.
     sparse = torch.eye(4).to_sparse_csr()
     with pytest.raises(ValueError, match="'x' is sparse"):
         LinearSimilarity(4, feature_weights=True)(sparse)

@@ -6,26 +6,6 @@ import torch
 from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
 
 
-@pytest.mark.parametrize(
-    ('kwargs', 'text'),
-    [
-        ({}, 'c_scale=0.1'),
-        ({'c_scale': 2}, 'c_scale=2'),
-        ({'bias': True}, 'c_scale=8, bias=True'),
-        ({'bias': True, 'c_scale': 0.1}, 'c_scale=0.1, bias=True'),
-        ({'centre': 'tanh'}, "c_scale=0.1, centre='tanh'"),
-    ],
-)
-def test_repr_and_parameters(kwargs, text, shapes):
-    plain, projected = (NeuralGaussianSimilarity(16, *m, **kwargs) for m in ((), (8,)))
-    assert str(plain) == f'NeuralGaussianSimilarity(16, {text})'
-    assert str(projected) == f'NeuralGaussianSimilarity(16, 8, {text})'
-    biases = {'bias_b': (1,), 'bias_c': (1,)} if kwargs.get('bias') else {}
-    assert shapes(plain) == {'w_b': (1, 16), 'w_c': (1, 16), **biases}
-    lin = {'lin.weight': (8, 16)}
-    assert shapes(projected) == {'w_b': (1, 8), 'w_c': (1, 8), **biases, **lin}
-
-
 def test_by_hand():
     module = NeuralGaussianSimilarity(2, c_scale=0.5).double()
     with torch.no_grad():  # Widths 0.5 * 0.75 and 0.5 * 0.25 around the centre 0.5.
@@ -90,25 +70,6 @@ def test_extreme_weights_stay_finite():
         out.sum().backward()
         for found in (out, x.grad, *(leaf.grad for leaf in module.parameters())):
             assert bool(found.isfinite().all())
-
-
-def test_unknown_centre():
-    with pytest.raises(ValueError, match=r"'centre' must be .* \(got 'cosh'\)"):
-        NeuralGaussianSimilarity(2, centre='cosh')
-    with pytest.raises(TypeError, match=r"'bias' must be a bool"):
-        NeuralGaussianSimilarity(2, bias=1)
-
-
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'text'),
-    [
-        ({'c_scale': 0}, ValueError, r"'c_scale' must be pos.* \(got 0\)"),
-        ({'c_scale': 'wide'}, TypeError, r"'c_scale' must be .* \(got str\)"),
-    ],
-)
-def test_wrong_arguments(kwargs, error, text):
-    with pytest.raises(error, match=text):
-        NeuralGaussianSimilarity(3, **kwargs)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.nn.inits import zeros
-from torch_geometric.nn.module_dict import ModuleDict
-from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -20,7 +18,6 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.typed_inputs import (
-    OPTIONS,
     both_ends,
     check_all_given,
     check_keys,
@@ -28,9 +25,14 @@ from torch_geometric_gsl.nn.conv.typed_inputs import (
     check_widths,
     ends_of,
 )
+from torch_geometric_gsl.nn.conv.typed_modules import TypedModules, TypedParameters
 from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: How the sums of several relations become one.
 AGGREGATIONS = ('sum', 'mean', 'min', 'max', 'cat', None)
@@ -140,15 +142,14 @@ class HeteroLatentGraphConv(torch.nn.Module):
         bias: bool = True,
         z_channels: int | None = None,
         observed: str = 'candidates',
-        **kwargs: Any,
+        **kwargs: Unpack[SamplerOptions],
     ) -> None:
         super().__init__()
         check_count(out_channels, 'out_channels')
         check_option(aggr, AGGREGATIONS, 'aggr')
         check_flag(root_weight, 'root_weight')
         check_flag(bias, 'bias')
-        for option in kwargs:
-            check_option(option, OPTIONS, 'options')
+        check_options(type(self), kwargs, SamplerOptions.__annotations__)
         options = check_relations(relations)
         self.relations = list(options)
         self.node_types, self.target_types = ends_of(self.relations)
@@ -158,18 +159,13 @@ class HeteroLatentGraphConv(torch.nn.Module):
         common = {'similarity': similarity, 'k': k, 'tau': tau, **kwargs}
         common |= {'similarity_kwargs': similarity_kwargs, 'z_channels': z_channels}
         common |= {'observed': observed}
-        self.convs = ModuleDict(
+        self.convs = TypedModules(
             {own: self._make(own, common, options[own]) for own in self.relations}
         )
-        if len(self.convs) < len(self.relations):
-            raise ValueError(
-                "'relations' must have names that differ in more than '.', '#' and "
-                f"'___' (got {self.relations})"
-            )
         rooted = self.target_types if root_weight else []
         biased = self.target_types if bias else []
-        self.roots = ModuleDict({target: self._root(target) for target in rooted})
-        self.biases = ParameterDict(
+        self.roots = TypedModules({target: self._root(target) for target in rooted})
+        self.biases = TypedParameters(
             {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
         )
         self.reset_parameters()

@@ -11,7 +11,9 @@ from torch_geometric_gsl._checks import (
     check_edge_weight,
     check_parameter_match,
 )
-from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.nn.conv.learned_graph_conv import Channels, LearnedGraphConv
+from torch_geometric_gsl.nn.sampler.options import PAPER
+from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: The projections of the sources, and of the targets where they are needed.
@@ -124,6 +126,26 @@ class LatentGraphConv(LearnedGraphConv):
     """
 
     _has_two_widths = True
+
+    @classmethod
+    def paper(
+        cls,
+        in_channels: Channels,
+        out_channels: int,
+        similarity: str | Similarity = 'neural_gaussian',
+        **kwargs: Any,
+    ) -> LatentGraphConv:
+        r"""Return the printed layer: draws with loops at :obj:`tau=0.25` and
+        :obj:`scale=1`, and sums over all nodes in evaluation mode.
+
+        Args:
+            in_channels (int or tuple[int, int]): As in the constructor.
+            out_channels (int): Size of each output sample.
+            similarity (str or Similarity, optional): The similarity of two nodes.
+                (default: :obj:`"neural_gaussian"`)
+            **kwargs (optional): Other arguments of the constructor.
+        """
+        return cls(in_channels, out_channels, similarity, **{**PAPER, **kwargs})
 
     def forward(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,9 +23,13 @@ from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.typing import Features, SampledGraph
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: What given edges are.
 OBSERVED = ('candidates', 'prior')
@@ -113,9 +117,10 @@ class LearnedGraphConv(RootTerm):
         z_channels: int | None = None,
         observed: str = 'candidates',
         label_channels: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[SamplerOptions],
     ) -> None:
         super().__init__()
+        check_options(type(self), kwargs, SamplerOptions.__annotations__)
         check_flag(add_self_loops, 'add_self_loops')
         self.add_self_loops = add_self_loops
         self._keep_sizes(in_channels, out_channels)
@@ -143,8 +148,9 @@ class LearnedGraphConv(RootTerm):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
+        self.lin.reset_parameters()
         self._reset_root()
-        for module in (self.lin, self.lin_dst, self.sampler, self.prior, self.label):
+        for module in (self.lin_dst, self.sampler, self.prior, self.label):
             if module is not None:
                 module.reset_parameters()
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -15,9 +15,13 @@ from torch_geometric_gsl.nn.conv.relation_shares import (
     check_apart,
     one_each,
 )
+from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class MultiplexLatentGraphConv(RootTerm):
@@ -73,9 +77,12 @@ class MultiplexLatentGraphConv(RootTerm):
         z_channels (int, optional): The width of the rows that are compared in place of
             projections, as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
             (default: :obj:`None`)
+        observed (str, optional): What given edges are: :obj:`"candidates"`, or a
+            :obj:`"prior"` that is mixed with a learned graph of all nodes.
+            (default: :obj:`"candidates"`)
         **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` for each relation,
-            such as :obj:`scale`, :obj:`null_score` or :obj:`observed`.
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` for each relation,
+            such as :obj:`scale` or :obj:`null_score`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -112,19 +119,22 @@ class MultiplexLatentGraphConv(RootTerm):
         add_self_loops: bool = False,
         bias: bool = True,
         z_channels: int | None = None,
-        **kwargs: Any,
+        observed: str = 'candidates',
+        **kwargs: Unpack[SamplerOptions],
     ) -> None:
         super().__init__()
+        check_options(type(self), kwargs, SamplerOptions.__annotations__)
         check_count(num_relations, 'num_relations')
         check_flag(same_messages, 'same_messages')
         self._keep_sizes(in_channels, out_channels)
         self.num_relations = num_relations
         self.same_messages = same_messages
-        kwargs |= {'add_self_loops': add_self_loops, 'z_channels': z_channels}
+        shared: Any = {'add_self_loops': add_self_loops, 'z_channels': z_channels}
+        shared |= {'observed': observed, **kwargs}
         kinds = one_each(similarity, num_relations, 'similarity')
         options = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
         self.relations = torch.nn.ModuleList(
-            self._make_relation(kind, k, tau, similarity_kwargs=own, **kwargs)
+            self._make_relation(kind, k, tau, similarity_kwargs=own, **shared)
             for kind, own in zip(kinds, options, strict=True)
         )
         if same_messages:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -19,11 +19,15 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.sensor_embedding import SensorEmbedding, check_windows
+from torch_geometric_gsl.nn.sampler.options import DrawOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_target
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class SensorGraphConv(LearnedGraphConv):
@@ -138,12 +142,11 @@ class SensorGraphConv(LearnedGraphConv):
         bias: bool = True,
         loop: bool = False,
         method: str = 'dense',
-        **kwargs: Any,
+        **kwargs: Unpack[DrawOptions],
     ) -> None:
         check_flag(directed, 'directed')
         check_count(embedding_channels, 'embedding_channels')
-        for name in ('add_self_loops', 'observed', 'label_channels'):
-            check_absent(kwargs.get(name), name, 'in a layer of sensors')
+        check_options(type(self), kwargs, DrawOptions.__annotations__)
         how = similarity_kwargs or {}
         compared = resolve_similarity(similarity, embedding_channels, **how)
         compared = DirectedSimilarity(compared) if directed else compared

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.inits import glorot
 
-from torch_geometric_gsl._checks import check_absent, check_count
+from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     KeepsAnchors,
@@ -14,9 +14,13 @@ from torch_geometric_gsl.nn.conv.transition_nodes import (
     check_fixed,
     check_transition,
 )
+from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import Features, SampledGraph
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
@@ -143,14 +147,13 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         add_self_loops: bool = False,
         bias: bool = True,
         transition: str = 'projected',
-        **kwargs: Any,
+        **kwargs: Unpack[SamplerOptions],
     ) -> None:
         check_transition(transition, num_nodes)
         if transition == 'projected':
             check_count(num_nodes, 'num_nodes')
         check_count(num_transition_nodes, 'num_transition_nodes')
-        for name in ('z_channels', 'observed', 'label_channels'):
-            check_absent(kwargs.get(name), name, 'with transition nodes')
+        check_options(type(self), kwargs, SamplerOptions.__annotations__)
         super().__init__(
             in_channels,
             out_channels,

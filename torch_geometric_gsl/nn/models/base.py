@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.nn.models.follows_task import FollowsTask
-from torch_geometric_gsl.nn.models.pretrained import Pretrained
+from torch_geometric_gsl.nn.models.saved_model import SavedModel
 from torch_geometric_gsl.nn.one_type import OneType
 
 
-class NodeClassifier(FollowsTask, OneType, Pretrained, ABC):
+class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
     r"""Base class of the models that classify nodes without a given graph.
 
     A model maps node features to logits, or to the outputs of another :obj:`task`.

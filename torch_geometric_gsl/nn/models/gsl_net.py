@@ -1,9 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
@@ -11,10 +14,14 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_batch,
     check_compared,
+    check_edge_index,
+    check_edge_weight,
     check_features,
     check_matrix,
     check_num_nodes,
+    check_one_type,
     check_pair,
+    check_parameter_match,
     split_pair,
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
@@ -35,18 +42,26 @@ from torch_geometric_gsl.nn.models.layers import (
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
-from torch_geometric_gsl.nn.models.scale_choice import ChoosesScale
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import (
+    PAPER,
+    LayerOptions,
+    SamplerOptions,
+    check_options,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: The arguments of layers beside their rows.
 Arguments = dict[str, Any]
 
 
-class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
+class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -101,10 +116,6 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
             place of their projections: :obj:`z` of the call, or :math:`\mathbf{X}`
             where it is not given; :obj:`-1` is that of the input.
             (default: :obj:`None`)
-        scale (float or str, optional): The factor of the similarity, as in
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, or
-            :obj:`"auto"`: 1 until :meth:`choose_scale` has chosen among several.
-            (default: :obj:`1.0`)
         task (str, optional): What the model tells of a node, which :meth:`loss`,
             :meth:`predict` and :meth:`score` follow: a class (:obj:`"classification"`),
             numbers (:obj:`"regression"`, the squared error), one yes or no
@@ -149,7 +160,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
     """
 
     _INDEXED = 'x', 'edge_index', 'edge_weight', 'z'
-    _hidden_sources: tuple[Any, list[Tensor]] | None = None
+    _hidden_sources: tuple[Any, list[Tensor], list[Tensor]] | None = None
 
     def __init__(
         self,
@@ -165,11 +176,10 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
         dropout: float = 0.5,
         act: Any = 'elu',
         z_channels: int | None = None,
-        scale: float | str = 1.0,
         task: str = 'classification',
         readout: Any = None,
         num_relations: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
         sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
@@ -189,28 +199,57 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
         self.readout = None if readout is None else aggregation_resolver(readout)
         self.z_channels = compared_width(z_channels, in_channels)
         self.num_relations = num_relations
-        kwargs |= {'similarity': similarity, 'scale': self._await_scale(scale)}
-        self.convs = self._make_layers(sizes, kwargs)
+        self.convs = self._make_layers(sizes, {'similarity': similarity, **kwargs})
         self.reset_parameters()
+
+    @classmethod
+    def paper(
+        cls,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        similarity: str | Similarity = 'neural_gaussian',
+        **kwargs: Any,
+    ) -> GSLNet:
+        r"""Return the printed model: draws with loops at :obj:`tau=0.25` and
+        :obj:`scale=1`, ELU, and sums over all nodes in evaluation mode.
+
+        Args:
+            in_channels (int): As in the constructor, as are all others.
+            hidden_channels (int): Size of each hidden sample.
+            num_layers (int): The number of layers.
+            out_channels (int): Size of each output sample.
+            similarity (str or Similarity, optional): The similarity of two nodes.
+                (default: :obj:`"neural_gaussian"`)
+            **kwargs (optional): Other arguments of the constructor.
+
+        Example:
+            >>> GSLNet.paper(16, 32, 2, 7)(torch.randn(100, 16)).shape
+            torch.Size([100, 7])
+        """
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        return cls(*sizes, similarity, **{'act': 'elu', **PAPER, **kwargs})
 
     def _make_layers(
         self, sizes: list[tuple[int, int]], options: Arguments
     ) -> torch.nn.ModuleList:
         """Return the layers; where all compare the same rows, they share a sampler."""
-        check_absent(options.get('label_channels'), 'label_channels', 'in a GSLNet')
         conv: Any = LatentGraphConv
+        own: Arguments = {'z_channels': self.z_channels}
+        own['num_relations'] = self.num_relations
         if self.num_transition_nodes is not None:
-            where = 'with transition nodes'
-            check_absent(self.z_channels, 'z_channels', where)
-            check_absent(self.num_relations, 'num_relations', where)
             conv = TransitionGraphConv
-            names = 'num_nodes', 'transition', 'num_transition_nodes'
-            options |= {name: getattr(self, name) for name in names}
-        else:
-            options |= {'z_channels': self.z_channels}
-        if self.num_relations is not None:
+            for name in ('num_nodes', 'transition', 'num_transition_nodes'):
+                own[name] = getattr(self, name)
+        elif self.num_relations is not None:
             conv = MultiplexLatentGraphConv
-            options |= {'num_relations': self.num_relations}
+        _, _, *names = signature(conv).parameters
+        known = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
+        options |= _given(own)
+        for name in {*own} - known:
+            check_absent(own[name], name, 'with transition nodes')
+        check_options(type(self), options, known)
         layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
         if self.z_channels is not None:
             for layer in layers[1:]:
@@ -263,6 +302,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
                 :mod:`torch_geometric_gsl.ops.regularizers`; of several relations a
                 list. (default: :obj:`False`)
         """
+        check_one_type(x)
         given = edge_index, edge_weight, batch, z, generator, return_graph
         out, graphs = self._run(x, *given)
         return (out, [graph for graph, _ in graphs]) if return_graph else out
@@ -334,6 +374,7 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
     ) -> tuple[tuple[Any, Any], Arguments, Arguments]:
         """Return sources and targets, and the arguments of layers for both."""
         self._check_z(z)
+        is_given = z is not None
         z = x if z is None and self.z_channels is not None else z
         own = dict.fromkeys(('edge_index', 'edge_weight', 'batch', 'z'))
         args = {'edge_index': edge_index, 'edge_weight': edge_weight}
@@ -349,6 +390,14 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
             for name in ('edge_index', 'edge_weight'):
                 args[name] = pairs[name][1]
         elif src is not None and self.transition == 'projected':
+            if self.z_channels is not None and is_given != (
+                self._kept('z') is not None
+            ):
+                what = 'given' if is_given else 'left out'
+                raise ValueError(
+                    f"'z' must be given for new rows as for the indexed ones "
+                    f'(got it {what} here alone)'
+                )
             own = own | self._kept_arguments()
             args['z'] = None if z is None else (own['z'], z)
         if self.num_transition_nodes is not None:
@@ -414,7 +463,12 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
             )
         if self.num_nodes is not None:
             check_num_nodes(x, self.num_nodes)
+        check_parameter_match(x, next(self.parameters()))
         self._check_z(z)
+        if edge_index is not None:
+            check_edge_index(edge_index, x, x)
+        if edge_weight is not None:
+            check_edge_weight(edge_weight, edge_index, x)
         if z is not None:
             check_compared(z, self.z_channels or 0, x.size(0))
         self._keep(x=x, edge_index=edge_index, edge_weight=edge_weight, z=z)
@@ -432,30 +486,42 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
         return own
 
     def _is_cached(self, x: Features, src: Tensor | None) -> bool:
-        is_eager = not torch.compiler.is_compiling() and not is_exporting()
+        if torch.compiler.is_compiling() or is_exporting():
+            return False
         is_index = src is not None and self.transition == 'projected'
-        is_index = is_index and not isinstance(x, tuple | list)
+        is_index &= not isinstance(x, tuple | list)
+        parameters = [*self.parameters()]
+        is_index &= not any(map(is_uninitialized_parameter, parameters))
+        is_index &= not any(map(is_functorch_wrapped_tensor, parameters))
         # Not where a part is still random, such as dropout to see how sure a model is.
-        return is_eager and is_index and not any(m.training for m in self.modules())
+        return is_index and not any(m.training for m in self.modules())
 
     def _indexed_layers(self) -> list[Tensor]:
         """Return the hidden rows of the index, computed anew after a change."""
-        samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
         device = next(self.parameters()).device.type
         is_autocast = torch.is_autocast_enabled(device)
-        key = (
-            is_autocast and torch.get_autocast_dtype(device),
-            [(s.num_nearest, s.tau, s.scale, s.loop) for s in samplers],
-            [(p.data_ptr(), p.is_inference() or p._version) for p in self.parameters()],
-        )
-        if self._hidden_sources is None or self._hidden_sources[0] != key:
-            own, src, hidden = _given(self._kept_arguments()), self._kept('x'), []
+        options = [
+            (repr(m), m.num_nearest, m.loop)
+            for m in self.modules()
+            if isinstance(m, GumbelKNNSampler)
+        ]
+        rows = [
+            kept._version for n in self._INDEXED if (kept := self._kept(n)) is not None
+        ]
+        key = is_autocast and torch.get_autocast_dtype(device), options, rows
+        # By their values: optimizers may write where no counter notices.
+        values: list[Tensor] = [*self.parameters()]
+        found = self._hidden_sources
+        if found is None or found[0] != key or not _are_equal(found[1], values):
+            own, src = _given(self._kept_arguments()), cast(Tensor, self._kept('x'))
+            hidden: list[Tensor] = []
             with torch.inference_mode(False), torch.no_grad():
                 for conv in self.convs[:-1]:
                     src = self._hidden(conv, src, own)
                     hidden.append(src)
-            self._hidden_sources = key, hidden
-        return self._hidden_sources[1]
+                copies = [value.detach().clone() for value in values]
+            self._hidden_sources = found = key, copies, hidden
+        return found[2]
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
         """Apply the readout."""
@@ -489,9 +555,15 @@ class GSLNet(ChoosesScale, KeepsAnchors, IndexesRows, NodeClassifier):
             value = getattr(self, name)
             if value != default:
                 text += f', {name}={value!r}'
-        if self.chosen_scale is not None:
-            text += f", scale='auto' ({float(self.chosen_scale):g})"
         return f'{text})'
+
+
+def _are_equal(first: list[Tensor], second: list[Tensor]) -> bool:
+    """Return whether tensors have equal values, types and devices."""
+    return len(first) == len(second) and all(
+        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def _given(args: Arguments) -> Arguments:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from torch_geometric_gsl.nn.models.layers import (
 )
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import resolve_task
+from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -152,6 +154,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         self.task = task
         self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
+        _, _, *names = signature(HeteroLatentGraphConv).parameters
+        check_options(type(self), kwargs, [*names, *SamplerOptions.__annotations__])
         kwargs |= {'similarity': similarity, 'aggr': aggr}
         self.convs = self._make_layers(sizes, options, kwargs)
         self.reset_parameters()

@@ -86,10 +86,11 @@ class IndexesRows(WatchesRows):
 
     def _keep(self, **rows: Tensor | None) -> None:
         """Keep copies, which no later change of the rows reaches."""
-        for name in self._INDEXED:
-            value = rows.get(name)
-            kept = None if value is None else value.detach().clone()
-            self.register_buffer(f'index_{name}', kept)
+        with torch.inference_mode(False):  # Or no gradient would pass later.
+            for name in self._INDEXED:
+                value = rows.get(name)
+                kept = None if value is None else value.detach().clone()
+                self.register_buffer(f'index_{name}', kept)
 
     def _kept(self, name: str) -> Tensor | None:
         kept: Tensor | None = getattr(self, f'index_{name}', None)

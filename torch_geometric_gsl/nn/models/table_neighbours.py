@@ -18,7 +18,7 @@ from torch_geometric_gsl.ops.pool_sum import (
     pool_sum,
     pool_weights,
 )
-from torch_geometric_gsl.ops.scores import negative
+from torch_geometric_gsl.ops.scores import Negative
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 # Sources that are found beside those that are kept.
@@ -136,7 +136,7 @@ class TableNeighbours(torch.nn.Module):
         self._prepared = None
         if z is not None and not z.requires_grad:
             pairs = self._pairs((z, z[:0]))
-            if pairs.response.function is negative:
+            if isinstance(pairs.response, Negative):
                 self._prepared = z, pairs.src, Sources.of(pairs.src).single()
 
     def listed(
@@ -170,7 +170,7 @@ class TableNeighbours(torch.nn.Module):
         Products of single precision find a few more, whose scores decide.
         """
         k, ranks = self.eval_k, pairs.detach()
-        if ranks.response.function is negative:
+        if isinstance(ranks.response, Negative):
             kept, _, sources = self._prepared or (None, None, None)
             if sources is None or z[0] is not kept:
                 sources = Sources.of(ranks.src).single()
@@ -188,7 +188,7 @@ class TableNeighbours(torch.nn.Module):
 
 def as_products(pairs: PairScores) -> PairScores:
     """Return distances as inner products, other scores as they are."""
-    if pairs.response.function is negative:
+    if isinstance(pairs.response, Negative):
         return distances_as_dots(pairs)
     return pairs
 

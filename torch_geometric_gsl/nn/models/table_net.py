@@ -17,7 +17,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
 from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
-from torch_geometric_gsl.nn.models.pretrained import Pretrained
+from torch_geometric_gsl.nn.models.saved_model import SavedModel
 from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours, empty_graph
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -31,7 +31,7 @@ TABLE_GRAPHS = ('learned', 'given', 'none')
 _BLOCK = 2**14
 
 
-class TableNet(OneType, Pretrained):
+class TableNet(OneType, SavedModel):
     r"""A net for the rows of a table, whose neighbours tell their labels.
 
     .. math::
@@ -180,7 +180,7 @@ class TableNet(OneType, Pretrained):
         r"""Reset all learnable parameters of the module; an index is dropped."""
         for module in self.children():
             reset(module)
-        self.forget()
+        self.clear_index()
 
     def forward(
         self,
@@ -248,7 +248,7 @@ class TableNet(OneType, Pretrained):
         """
         check_pair(x, self.in_channels)
         if self.graph == 'none':
-            return self.forget()
+            return self.clear_index()
         kept: list[Tensor | None] = [None, None]
         is_strided = x.layout == torch.strided
         blocks = row_blocks(x.size(0), 1, _BLOCK) if is_strided else [slice(None)]
@@ -263,7 +263,7 @@ class TableNet(OneType, Pretrained):
         self._prepare()
         return self
 
-    def forget(self) -> TableNet:
+    def clear_index(self) -> TableNet:
         r"""Drop the rows that were indexed; return the model itself."""
         self.register_buffer('index_key', None)
         self.register_buffer('index_message', None)

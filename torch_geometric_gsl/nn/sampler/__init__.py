@@ -1,5 +1,6 @@
 r"""Samplers of neighbours."""
 
+from torch_geometric_gsl.nn.sampler.budget import Budget
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
@@ -11,6 +12,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
 
 __all__ = [
     'GumbelKNNSampler',
+    'Budget',
     'SamplingPlan',
     'NeighbourDistribution',
     'SampledEvaluationWarning',

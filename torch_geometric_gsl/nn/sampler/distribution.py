@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.sampler._assignment import Assignment
-from torch_geometric_gsl.nn.sampler._parts import AllPairs, CandidateList
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler.candidates import Block, Parts
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_null_share,
     candidate_spread,
     null_share,
     score_spread,
 )
+
+#: Sampling counts as nearly uniform if the effective candidates exceed this share.
+UNIFORM_SHARE = 0.9
+
+
+class UniformSamplingWarning(UserWarning):
+    r"""A sampler draws its neighbours almost uniformly at random.
+
+    It is issued once per process, by a sampler after some draws in training mode or by
+    :func:`~torch_geometric_gsl.diagnostics.describe_model`, if the effective number of
+    candidates, the exponential of the entropy of :math:`\pi_i`, exceeds 90 % of the
+    candidates (the mean over the targets that have at least two).
+    """
+
+    _issued: ClassVar[bool] = False
+
+    @classmethod
+    def reset(cls) -> None:
+        r"""Let the warning be issued once more in this process."""
+        UniformSamplingWarning._issued = False
 
 
 class NeighbourDistribution(NamedTuple):
@@ -36,6 +56,12 @@ class NeighbourDistribution(NamedTuple):
     effective: Tensor
     null: Tensor | None = None
 
+    @property
+    def share(self) -> float:
+        """Return the effective candidates by the candidates, of targets with two."""
+        choice = self.candidates > 1
+        return float((self.effective / self.candidates)[choice].mean())
+
     def map(self, function: Callable[[Tensor], Tensor]) -> NeighbourDistribution:
         """Return what a function makes of each of the tensors."""
         null = None if self.null is None else function(self.null)
@@ -45,27 +71,42 @@ class NeighbourDistribution(NamedTuple):
         )
 
 
-def describe(assigned: Assignment) -> NeighbourDistribution:
+def describe(found: Parts) -> NeighbourDistribution:
     """Describe the candidates of a call without noise, in which nothing races."""
-    n, device = assigned.pairs.dst.size(0), assigned.pairs.dst.device
+    n, device = found.pairs.dst.size(0), found.pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
-    score = assigned.pairs.null
+    score = found.pairs.null
     null = None if score is None else torch.ones_like(total[0])
-    for part in assigned.parts:
-        if isinstance(part, AllPairs):
-            rows, budget = slice(*part.targets), part.given.memory_budget
-            spread = score_spread(part.scores, memory_budget=budget)
-            total[:, rows] += torch.stack(spread)
-            candidates[rows] += part.scores.available
+    for part in found.parts:
+        if isinstance(part, Block):
+            own, budget = part.draw.scores, part.draw.memory
+            first = int(part.targets)
+            rows = slice(first, first + own.dst.size(0))
+            total[:, rows] += torch.stack(score_spread(own, memory_budget=budget))
+            candidates[rows] += own.available
             if null is not None:
-                null[rows] = null_share(part.scores, memory_budget=budget)
-        elif isinstance(part, CandidateList):
+                null[rows] = null_share(own, memory_budget=budget)
+        else:
             is_candidate = part.score > -torch.inf
             target = part.edge_index[1][is_candidate]
-            total += torch.stack(candidate_spread(part.score[is_candidate], target, n))
+            value = part.score[is_candidate]
+            total += torch.stack(candidate_spread(value, target, n))
             candidates += torch.bincount(target, minlength=n)
             if null is not None and score is not None:
-                value = part.score[is_candidate]
                 null *= candidate_null_share(value, target, score, n)
     return NeighbourDistribution(candidates, total[0], total[1], null)
+
+
+def warn_if_uniform(shares: dict[str, float]) -> None:
+    """Warn once of samplers, by name, whose effective candidates are nearly all."""
+    flat = {name: share for name, share in shares.items() if share > UNIFORM_SHARE}
+    if not flat or UniformSamplingWarning._issued:
+        return
+    UniformSamplingWarning._issued = True
+    found = ', '.join(f'{100 * share:.1f} % ({name})' for name, share in flat.items())
+    warn_caller(
+        f'neighbours are drawn almost uniformly at random: the effective candidates '
+        f"are {found} of the candidates. A larger 'scale' sharpens the choice.",
+        UniformSamplingWarning,
+    )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,38 +13,60 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric_gsl._checks import (
     check_absent,
     check_candidate_count,
+    check_count,
     check_edge_weight,
+    check_flag,
     check_generator,
     check_messages,
     check_number,
+    check_option,
     check_parameter_device,
+    check_positive,
     check_rows,
 )
 from torch_geometric_gsl._warnings import one_of_each
 from torch_geometric_gsl.nn.one_type import OneType
-from torch_geometric_gsl.nn.sampler._assignment import Assignment
-from torch_geometric_gsl.nn.sampler._compared import ComparedEdges
-from torch_geometric_gsl.nn.sampler._envelopes import EnvelopeMemory
-from torch_geometric_gsl.nn.sampler._export import exported_sum
-from torch_geometric_gsl.nn.sampler._inputs import assign_parts
-from torch_geometric_gsl.nn.sampler._parts import all_pairs
-from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution, describe
-from torch_geometric_gsl.nn.sampler.plan import (
-    CHECKS,
-    SCALES,
-    CallOptions,
-    SamplingPlan,
-    choose_plan,
-    is_sharp,
+from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
+from torch_geometric_gsl.nn.sampler.budget import Budget, check_budget
+from torch_geometric_gsl.nn.sampler.candidates import (
+    Parts,
+    exclude_loops,
+    number_graphs,
+    parts_of_edges,
+    parts_of_graphs,
+    whole_graph,
 )
+from torch_geometric_gsl.nn.sampler.distribution import (
+    NeighbourDistribution,
+    describe,
+    warn_if_uniform,
+)
+from torch_geometric_gsl.nn.sampler.evaluation import exported_sum
+from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings, make_call
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, is_exporting
+from torch_geometric_gsl.ops.runtime import disable_compile, is_exporting
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
+
+# The least and the largest factor of a similarity.
+_SCALES = 1e-9, 1e9
+#: How a sampler checks its options, by their names.
+CHECKS: dict[str, Callable[..., None]] = {
+    'k': check_count,
+    # Beyond, scores over the temperature leave the range of float32.
+    'tau': partial(check_positive, low=1e-6, high=1e6),
+    'scale': partial(check_positive, low=_SCALES[0], high=_SCALES[1]),
+    'method': partial(check_option, options=('auto', *(m.name for m in METHODS))),
+    **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
+}
+
+# After so many draws in training mode a sampler looks at so many of its targets once.
+_LOOK_AFTER, _LOOK_AT = 20, 64
 
 
 class GumbelKNNSampler(OneType):
@@ -81,11 +104,14 @@ class GumbelKNNSampler(OneType):
     nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a similarity
     with :obj:`bounds`: it proposes candidates until it has its arrivals, mostly without
     a look at all pairs; :obj:`"stream"` by the same arrivals, which it finds among all
-    pairs by blocks. In the last two, a few sources of each draw stand for all later
-    arrivals with their mean weight, so that no mass is lost. For sharp scores a race
-    finds better bounds and keeps them: the graph of a seed depends on earlier calls,
-    its law does not. Beyond :math:`\tau = 1` no few arrivals carry the weight of a
-    draw: a :class:`TruncatedRaceWarning` tells by how much.
+    pairs by blocks. In the last two, a few sources of each draw represent all later
+    arrivals with their mean weight, so that no mass is lost. One seed gives one graph,
+    whatever the sampler has drawn before. Beyond :math:`\tau = 1` no few arrivals carry
+    the weight of a draw: a :class:`TruncatedRaceWarning` says by how much.
+
+    Evaluation takes :obj:`tau`, :obj:`scale`, the null neighbour, :obj:`loop`,
+    :obj:`eval_k` and the :obj:`eval_` numbers of the budget; the other options are
+    those of training.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
@@ -103,6 +129,8 @@ class GumbelKNNSampler(OneType):
             all targets, is a parameter that starts here. It is not multiplied by
             :math:`\lambda`: for the weight of a neighbour of cosine 0.25 at
             :obj:`scale=20`, give 5. (default: :obj:`None`)
+        loop (bool, optional): If :obj:`False`, a node is not its own candidate. Two
+            sets of nodes have no loops. (default: :obj:`True`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
             and relaxed in the backward pass (straight-through). Edges that only carry
             gradient weigh exactly zero: see :meth:`SampledGraph.prune()
@@ -112,37 +140,19 @@ class GumbelKNNSampler(OneType):
             with layers that ignore edge weights. A null neighbour is one of the
             :obj:`k` at the most, so that its share in training is not that of
             evaluation. (default: :obj:`True`)
-        loop (bool, optional): If :obj:`False`, a node is no candidate of its own.
-            (default: :obj:`True`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
             else the definition for at most :math:`2^{16}` pairs, else the cheaper one
             of race and :obj:`"stream"`, as :meth:`plan` tells. Distinct neighbours have
             one law, and :obj:`"dense"` finds them as :obj:`"stream"` does.
             (default: :obj:`"auto"`)
-        num_arrivals (int, optional): The number of arrivals :math:`M` that
-            :obj:`"race"` and :obj:`"stream"` keep of each draw; by default
-            :math:`16 \tau`, at least 4. (default: :obj:`None`)
-        num_tail (int, optional): The number of sources that stand for the later
-            arrivals of each draw, 0 for none; by default as many as add 2 % to the
-            variance of a sum of neighbours, at most 4,096. (default: :obj:`None`)
         eval_k (int or str, optional): The number of nearest candidates that are the
             neighbours of a target in evaluation mode, or :obj:`"all"`; if :obj:`None`,
             all of them, or :obj:`k` where draws are distinct (:obj:`replace=False`). A
             graph of more than :math:`2^{26}` pairs is summed, but not listed.
             (default: :obj:`None`)
-        max_eval_pairs (int, optional): The number of pairs of one graph up to which
-            :meth:`propagate` over all candidates is exact, as it always is over given
-            ones. Beyond, unless :obj:`eval_tolerance` is given, it estimates sums
-            from a sample of the sources, with a :class:`SampledEvaluationWarning` of
-            their error. It holds for the share of a null neighbour in the graph that
-            :meth:`forward` returns as well. (default: :obj:`2**33`)
-        eval_tolerance (float, optional): If given, :meth:`propagate` in evaluation mode
-            may differ from the sum over all pairs of a graph by this share of its norm
-            at the most, however many pairs there are, and leaves out pairs where it
-            can; with gradients enabled, a null neighbour or sparse features it does
-            not. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
+        budget (Budget, optional): The numbers of arrivals, of pairs and of bytes that
+            a draw and an evaluation may take. (default: :obj:`Budget()`)
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
@@ -155,7 +165,8 @@ class GumbelKNNSampler(OneType):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range, or the budget has a number that the
+            other options leave no use for.
 
     Example:
         >>> from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
@@ -175,16 +186,12 @@ class GumbelKNNSampler(OneType):
         *,
         train_scale: bool = False,
         null_score: float | None = None,
+        loop: bool = True,
         hard: bool = False,
         replace: bool = True,
-        loop: bool = True,
         method: str = 'auto',
-        num_arrivals: int | None = None,
-        num_tail: int | None = None,
         eval_k: int | str | None = None,
-        max_eval_pairs: int = 2**33,
-        eval_tolerance: float | None = None,
-        memory_budget: int = MEMORY_BUDGET,
+        budget: Budget = Budget(),  # noqa: B008
     ) -> None:
         super().__init__()
         if not isinstance(similarity, Similarity):
@@ -197,18 +204,20 @@ class GumbelKNNSampler(OneType):
         self.scale = scale
         self.train_scale = train_scale
         self.initial_null = null_score
+        self.loop = loop
         self.hard = hard
         self.replace = replace
-        self.loop = loop
         self.method = method
-        self.num_arrivals = num_arrivals
-        self.num_tail = num_tail
         self.eval_k = eval_k
-        self.max_eval_pairs = max_eval_pairs
-        self.eval_tolerance = eval_tolerance
-        self.memory_budget = memory_budget
         for name, check in CHECKS.items():
             check(getattr(self, name), name=name)
+        if eval_k is not None and eval_k != 'all':
+            check_count(eval_k, 'eval_k')
+        self.budget = check_budget(budget)
+        if not replace or method == 'dense':
+            why = "with method='dense'" if replace else 'where replace is False'
+            check_absent(self.budget.arrivals, 'arrivals', why)
+            check_absent(self.budget.tail, 'tail', why)
         self.tau, self.scale = float(tau), float(scale)
         self.log_scale: torch.nn.Parameter | None = None
         if train_scale:
@@ -218,14 +227,14 @@ class GumbelKNNSampler(OneType):
             check_number(null_score, 'null_score')
             self.null_score = torch.nn.Parameter(torch.empty(()))
         self._reset_scores()
-        self._memory, self._compared = EnvelopeMemory(), ComparedEdges()
+        self._bounds = BoundsCache()
+        self._num_draws = 0
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         self.similarity.reset_parameters()
         self._reset_scores()
-        self._memory = EnvelopeMemory()
 
     def _reset_scores(self) -> None:
         if self.log_scale is not None:
@@ -276,15 +285,14 @@ class GumbelKNNSampler(OneType):
                 exceeds the candidates, or the method that is asked for cannot serve.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        assigned = self._begin(x, edge_index, edge_weight, batch, generator, rows)
-        device_type = assigned.pairs.src.device.type
-        with torch.autocast(device_type, enabled=False), one_of_each():
-            graph = assigned.graph(generator)
+        parts = self._parts(x, edge_index, edge_weight, batch, rows, generator)
+        src, dst = parts.pairs.src, parts.pairs.dst
+        with torch.autocast(src.device.type, enabled=False), one_of_each():
+            graph = parts.graph(generator)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
         graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
         if return_adj_t:
-            pairs = assigned.pairs
-            return graph.to_adj_t((pairs.src.size(0), pairs.dst.size(0)))
+            return graph.to_adj_t((src.size(0), dst.size(0)))
         return graph
 
     def propagate(
@@ -303,7 +311,7 @@ class GumbelKNNSampler(OneType):
 
         It sums over the graph that :meth:`forward` returns. A program
         of :func:`torch.export.export` sums in evaluation mode, over all pairs at once:
-        its memory grows with their number, whatever the :obj:`memory_budget`.
+        its memory grows with their number, whatever the budget.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
@@ -328,24 +336,17 @@ class GumbelKNNSampler(OneType):
             ValueError: If an input is invalid, or the method asked for cannot serve.
         """
         if is_exporting():
-            check_absent(rows, 'rows', "in a program of 'torch.export'")
-            return exported_sum(
-                self._pairs(x),
-                h,
-                self.tau,
-                is_noisy=self.training,
-                loop=self.loop or isinstance(x, tuple | list),
-                edge_index=edge_index,
-                batch=batch,
-                k=self.num_nearest,
-            )
-        assigned = self._begin(x, edge_index, edge_weight, batch, generator, rows)
-        check_messages(h, assigned.pairs.src.size(0), assigned.pairs.src.device)
+            settings, pairs = self._begin(x, self.training, is_exact=False)
+            pairs = pairs if settings.loop else exclude_loops(pairs)
+            absent = {'edge_index': edge_index, 'batch': batch, 'rows': rows}
+            return exported_sum(pairs, h, settings, **absent)
+        parts = self._parts(x, edge_index, edge_weight, batch, rows, generator)
+        check_messages(h, parts.pairs.src.size(0), parts.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False), one_of_each():
             if not return_graph:
-                return assigned.sum(h, generator)
-            graph = assigned.graph(generator)
-            first, end = rows or (0, assigned.pairs.dst.size(0))
+                return parts.sum(h, generator)
+            graph = parts.graph(generator)
+            first, end = rows or (0, parts.pairs.dst.size(0))
             edges = graph.edge_index - graph.edge_index.new_tensor([[0], [first]])
             out = weighted_sum(h, edges, graph.edge_weight, end - first)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
@@ -358,27 +359,19 @@ class GumbelKNNSampler(OneType):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SamplingPlan:
-        r"""Return the training-time sampling plan: the method, its numbers, and why.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
+        r"""Return the plan of a call of :meth:`forward` in training mode, and why.
 
         Returns:
             SamplingPlan: The plan of the target with the most candidates; where targets
-            have candidates of their own, those with few list them all.
+            have their own candidates, those with few list them all.
 
         Raises:
             TypeError: If an input has the wrong type or dtype.
             ValueError: If an input is invalid, or the method asked for cannot serve.
         """
         with torch.no_grad():
-            # Asking leaves what is drawn later as it is.
-            inputs = x, edge_index, edge_weight, batch, self._memory.copy()
-            return self._assign(*inputs, is_noisy=True).plan(self.method)
+            settings, pairs = self._begin(x, is_noisy=True)
+            return self._assign(pairs, settings, edge_index, edge_weight, batch).plan()
 
     def distribution(
         self,
@@ -389,18 +382,10 @@ class GumbelKNNSampler(OneType):
         *,
         rows: tuple[int, int] | None = None,
     ) -> NeighbourDistribution:
-        r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from.
+        r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from, for
+        the inputs of :meth:`forward`.
 
         It is exact, for all targets, and takes time :math:`O(n N)`.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
-            rows (tuple[int, int], optional): The first of the targets that are wanted,
-                and the end of them. (default: :obj:`None`)
 
         Returns:
             NeighbourDistribution: Candidates and entropy of each target.
@@ -416,8 +401,9 @@ class GumbelKNNSampler(OneType):
             tensor([4, 4, 4, 4, 4])
         """
         with torch.no_grad():
-            inputs = x, edge_index, edge_weight, batch, self._memory
-            found = describe(self._assign(*inputs, is_noisy=False, rows=rows))
+            settings, pairs = self._begin(x, is_noisy=False)
+            given = edge_index, edge_weight, batch, rows
+            found = describe(self._assign(pairs, settings, *given))
             if rows is None:
                 return found
             return found.map(lambda value: value[slice(*rows)])
@@ -431,10 +417,9 @@ class GumbelKNNSampler(OneType):
             num_targets (int): The number of targets.
             num_sources (int): The number of sources.
         """
-        memory = self._memory.copy()
-        given = self._call_options(memory, is_noisy=self.training, is_pair=True)
-        plan, _ = choose_plan(given, num_targets, num_sources)
-        return is_sharp(given, plan, num_sources)
+        settings = self._settings(self.factor, self.training, is_pair=True)
+        call = make_call(settings, num_targets, num_sources)
+        return self.training and needs_bounds(call)
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function that sees the inputs of each draw before it is made.
@@ -455,7 +440,7 @@ class GumbelKNNSampler(OneType):
         r"""Return the factor :math:`\lambda` of the similarity, given or learned."""
         if self.log_scale is None:
             return self.scale
-        return self.log_scale.clamp(*map(math.log, SCALES)).exp()
+        return self.log_scale.clamp(*map(math.log, _SCALES)).exp()
 
     @property
     def num_nearest(self) -> int | None:
@@ -464,80 +449,104 @@ class GumbelKNNSampler(OneType):
             return None if self.replace else self.k
         return None if self.eval_k == 'all' else int(self.eval_k)
 
-    def _begin(
+    def _parts(
         self,
         x: Features,
         edge_index: Any,
         edge_weight: Any,
         batch: Any,
-        generator: Any,
         rows: Any,
-    ) -> Assignment:
-        """Check the inputs, and assign a part to each target."""
-        # Double precision ranks the nearest.
-        is_exact = not self.training and self.num_nearest is not None
+        generator: Any,
+    ) -> Parts:
+        """Check the inputs of a call, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, edge_weight, batch)
-        inputs = x, edge_index, edge_weight, batch, self._memory
-        assigned = self._assign(
-            *inputs, is_noisy=self.training, is_exact=is_exact, rows=rows
+        # Double precision ranks the nearest.
+        is_exact = not self.training and self.num_nearest is not None
+        settings, pairs = self._begin(x, self.training, is_exact=is_exact)
+        if generator is not None:
+            check_generator(generator, pairs.src.device)
+        if self.training and edge_index is None and batch is None:
+            self._num_draws += 1
+            if self._num_draws == _LOOK_AFTER:
+                self._look(x, pairs.dst.size(0))
+        return self._assign(pairs, settings, edge_index, edge_weight, batch, rows)
+
+    @disable_compile
+    def _look(self, x: Features, num_targets: int) -> None:
+        """Warn if the neighbours of some targets are nearly all candidates alike."""
+        found = self.distribution(x, rows=(0, min(num_targets, _LOOK_AT)))
+        warn_if_uniform({'a sampler in training': found.share})
+
+    def _begin(
+        self, x: Features, is_noisy: bool, *, is_exact: bool = False
+    ) -> tuple[Settings, PairScores]:
+        """Return the options of a call, and the scores of all pairs on demand."""
+        factor = self.factor
+        scores = self.similarity.exact_scores if is_exact else None
+        pairs = (scores or self.similarity.pair_scores)(x, factor)
+        for parameter in (self.log_scale, self.null_score):
+            if parameter is not None:
+                check_parameter_device(pairs.src, parameter)
+        if self.null_score is not None:
+            pairs = pairs._replace(null=self.null_score.to(pairs.src.dtype))
+        is_pair = isinstance(x, tuple | list)
+        return self._settings(factor, is_noisy, is_pair=is_pair), pairs
+
+    def _settings(
+        self, factor: float | Tensor, is_noisy: bool, *, is_pair: bool
+    ) -> Settings:
+        if isinstance(factor, Tensor):
+            # A program has no numbers that depend on values, and draws nothing.
+            factor = self.scale if is_exporting() else float(factor.detach())
+        return Settings(
+            method=self.method if is_noisy else 'auto',
+            bounds=self.similarity.bounds,
+            scale=factor,
+            k=self.k,
+            tau=self.tau,
+            hard=self.hard,
+            replace=self.replace,
+            loop=self.loop or is_pair,
+            budget=self.budget,
+            is_noisy=is_noisy,
+            num_nearest=self.num_nearest,
+            is_pair=is_pair,
         )
-        check_generator(generator, assigned.pairs.src.device)
-        return assigned
 
     def _assign(
         self,
-        x: Features,
-        edge_index: Any,
-        edge_weight: Any,
-        batch: Any,
-        memory: EnvelopeMemory,
-        *,
-        is_noisy: bool,
-        is_exact: bool = False,
+        pairs: PairScores,
+        settings: Settings,
+        edge_index: Any = None,
+        edge_weight: Any = None,
+        batch: Any = None,
         rows: tuple[int, int] | None = None,
-    ) -> Assignment:
-        is_pair = isinstance(x, tuple | list)
-        pairs = self._pairs(x, is_exact)
-        given = self._call_options(memory, is_noisy=is_noisy, is_pair=is_pair)
+    ) -> Parts:
+        """Assign a part to each target."""
         if rows is not None:
             check_rows(rows, pairs.dst.size(0))
             check_absent(edge_index, 'edge_index', "with 'rows'")
             check_absent(batch, 'batch', "with 'rows'")
         if edge_weight is not None:
             check_edge_weight(edge_weight, edge_index, pairs.src)
-        if edge_index is not None or batch is not None:
-            inputs = pairs, is_pair, edge_index, edge_weight, batch, given
-            parts = assign_parts(*inputs, self._compared)
-            return Assignment(pairs, parts)
+        ids = None
+        if batch is not None:
+            ids = number_graphs(batch, pairs, settings.is_pair)
+        if edge_index is not None:
+            given = edge_index, edge_weight, ids, self._bounds
+            return parts_of_edges(pairs, settings, *given)
+        if ids is not None:
+            return parts_of_graphs(pairs, settings, ids, self._bounds)
         if pairs.dst.size(0) == 0:
-            return Assignment(pairs, [])
-        available = pairs.src.size(0) - int(not given.loop)
+            return Parts(pairs, settings, [])
+        available = pairs.src.size(0) - int(not settings.loop)
         if not self.replace:  # With replacement few candidates are drawn repeatedly.
             check_candidate_count(self.k, available)
         if available <= 0:
-            return Assignment(pairs, [])
-        return Assignment(pairs, [all_pairs(pairs, given, memory, rows=rows)])
-
-    def _call_options(
-        self, memory: EnvelopeMemory, *, is_noisy: bool, is_pair: bool
-    ) -> CallOptions:
-        options = {f: getattr(self, f) for f in CallOptions._fields if f in CHECKS}
-        options |= {'loop': self.loop or is_pair, 'bounds': self.similarity.bounds}
-        options |= {'scale': memory.read(self.factor), 'num_nearest': self.num_nearest}
-        return CallOptions(is_noisy=is_noisy, **options)
-
-    def _pairs(self, x: Features, is_exact: bool = False) -> PairScores:
-        """Return the scores of all pairs, on demand."""
-        scores = self.similarity.pair_scores
-        if is_exact:
-            scores = self.similarity.exact_scores
-        pairs = scores(x, self.factor)
-        for parameter in (self.log_scale, self.null_score):
-            check_parameter_device(pairs.src, parameter)
-        if self.null_score is None:
-            return pairs
-        return pairs._replace(null=self.null_score.to(pairs.src.dtype))
+            return Parts(pairs, settings, [])
+        block = whole_graph(pairs, settings, self._bounds)
+        return Parts(pairs, settings, [block if rows is None else block.take(*rows)])
 
     def __repr__(self) -> str:
         train = ', train_scale=True' if self.train_scale else ''

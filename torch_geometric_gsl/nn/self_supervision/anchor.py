@@ -1,4 +1,4 @@
-"""The graph with which a learned one is contrasted, and which follows it."""
+"""Running mean of learned graphs, with which the present one is contrasted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Anchor(torch.nn.Module):
     (1 - \tau) \mathbf{S}` at every :obj:`interval`-th call, which begins as the
     identity or as given edges.
 
-    As statistics of a normalisation layer do, it stands in the state of the module. It
-    holds no edges as long as it is what it begins as. With :obj:`max_neighbours` it
-    keeps so many of the heaviest edges of each target, scaled to what all weighed:
-    graphs that are drawn anew would otherwise add up to one of all pairs.
+    It is part of the state of the module, as running statistics are, and has no edges
+    before its first update. With :obj:`max_neighbours` it keeps the heaviest edges of
+    each target and rescales them to the old total: sampled graphs would otherwise add
+    up to one of all pairs.
     """
 
     edge_index: Tensor
@@ -62,7 +62,7 @@ class Anchor(torch.nn.Module):
         self.num_steps = torch.zeros((), dtype=torch.long, device=device)
 
     def graph(self, num_nodes: int, like: Tensor) -> SampledGraph:
-        """Return the graph, sorted by target; raise if it is one of other nodes."""
+        """Return the graph, sorted by target, of that number of nodes."""
         if self.edge_weight.numel() == 0:
             return self._first(num_nodes, like)
         # Each node is a target, and targets ascend.
@@ -75,7 +75,7 @@ class Anchor(torch.nn.Module):
         return SampledGraph(self.edge_index, self.edge_weight.to(like.dtype))
 
     def _first(self, num_nodes: int, like: Tensor) -> SampledGraph:
-        """Return what the graph begins as; nodes without an edge have a loop."""
+        """Return the first graph, in which nodes without an edge have a loop."""
         node = torch.arange(num_nodes, device=like.device)
         one = torch.ones(num_nodes, dtype=like.dtype, device=like.device)
         if self.first_index is None or self.first_weight is None:
@@ -98,18 +98,20 @@ class Anchor(torch.nn.Module):
         return Edges(list_sources(edge_index, num_nodes), weight)
 
     @torch.no_grad()
-    def update(self, learned: SampledGraph, num_nodes: int) -> None:
-        """Move towards a learned graph, if it is the turn of this call."""
+    def update(self, learned: Edges, num_nodes: int) -> None:
+        """Move towards a learned graph at every :obj:`interval`-th call."""
         if self.tau == 1 or num_nodes == 0:
             return
         self.num_steps = self.num_steps + 1
         if int(self.num_steps) % self.interval:
             return
-        own = self.graph(num_nodes, self.edge_weight)
-        new = learned.edge_weight.to(own.edge_weight.dtype)
+        edge_index, weight = self.graph(num_nodes, self.edge_weight)
+        places = learned.neighbours
+        new_index = torch.stack([places.source.flatten(), places.target]).long()
+        new = learned.weight.to(weight.dtype)
         merged = _merge(
-            torch.cat([own.edge_index, learned.edge_index], dim=1),
-            torch.cat([self.tau * own.edge_weight, (1 - self.tau) * new]),
+            torch.cat([edge_index, new_index], dim=1),
+            torch.cat([self.tau * weight, (1 - self.tau) * new]),
             num_nodes,
         )
         if self.max_neighbours is not None:
@@ -155,7 +157,7 @@ def _merge(
 
 
 def _heaviest(graph: SampledGraph, count: int) -> SampledGraph:
-    """Keep the heaviest edges of each target, which then weigh what all did."""
+    """Keep the heaviest edges of each target and rescale them to the old total."""
     edge_index, weight = graph
     kept = topk(weight, count, edge_index[1]).sort().values
     if kept.numel() == weight.numel():
@@ -168,7 +170,7 @@ def _heaviest(graph: SampledGraph, count: int) -> SampledGraph:
 
 
 def _totals(edge_index: Tensor, weight: Tensor) -> Tensor:
-    """Return for each edge what the edges of its target weigh together."""
+    """Return for each edge the total weight of the edges of its target."""
     target = edge_index[1]
     size = int(target[-1]) + 1 if target.numel() else 0
     return weight.new_zeros(size).index_add(0, target, weight)[target]

@@ -1,4 +1,4 @@
-"""The agreement of predictions that random passes give to the same nodes."""
+"""Consistency of the predictions of several random passes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_positive
+from torch_geometric_gsl._checks import check_matrix, check_positive
 from torch_geometric_gsl.ops.runtime import full_precision
 
 
 def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor:
-    r"""Return how far the predictions of random passes are from their sharpened mean,
-    from the `"Graph Random Neural Network for Semi-Supervised Learning on Graphs"
+    r"""Return the distance of the predictions of random passes from their sharpened
+    mean, from the `"Graph Random Neural Network for Semi-Supervised Learning on Graphs"
     <https://arxiv.org/abs/2005.11079>`_ paper (equations 3 to 5).
 
     .. math::
@@ -23,9 +23,9 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
         \bar{q}_{ic} \propto \Big( \frac{1}{S} \sum_s p_{ic}^{(s)} \Big)^{1 / T}
 
     where :math:`\mathbf{p}^{(s)}` are the probabilities of pass :math:`s`; no gradient
-    flows through :math:`\bar{\mathbf{q}}`. A drawn graph is another one in each pass,
-    so that nodes without labels teach it to draw neighbours that agree. It is added to
-    the loss of few labels with a growing weight:
+    flows through :math:`\bar{\mathbf{q}}`. Each pass samples another graph, so that
+    nodes without labels teach it to choose neighbours that agree. Add it to the loss of
+    few labels with a growing weight:
 
     .. code-block:: python
 
@@ -44,7 +44,7 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
 
     Raises:
         TypeError: If :obj:`outs` is no sequence of floating-point tensors.
-        ValueError: If they are less than two or differ in shape or dtype, or the
+        ValueError: If there are fewer than two, they differ in shape or dtype, or the
             temperature is not positive.
 
     Example:
@@ -58,36 +58,24 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
         return logits.sum()
     log_share = full_precision(logits).log_softmax(dim=-1)
     with torch.no_grad():
-        # The number of passes divides all classes alike, and falls out.
         target = (log_share.logsumexp(dim=0) / temperature).softmax(dim=-1)
     square = (log_share.exp() - target).square().sum(dim=-1)
     return square.mean().to(logits.dtype)
 
 
 def _stacked(outs: Any) -> Tensor:
-    """Return the logits of all passes [S, n, C], checked."""
-    if not isinstance(outs, Tensor | Sequence) or isinstance(outs, str):
+    """Check the logits of all passes and stack them [S, n, C]."""
+    if not isinstance(outs, Tensor | Sequence):
         raise TypeError(
             f"'outs' must be a sequence of tensors (got {type(outs).__name__})"
         )
     parts = list(outs)
     for part in parts:
-        if not isinstance(part, Tensor):
-            raise TypeError(
-                f"'outs' must be a sequence of tensors (got one of "
-                f'{type(part).__name__})'
-            )
-        if not part.is_floating_point():
-            raise TypeError(f"'outs' must be floating-point (got {part.dtype})")
-        if part.dim() != 2:
-            raise ValueError(
-                f"'outs' must have the shape [num_nodes, num_classes] each "
-                f'(got {list(part.shape)})'
-            )
+        check_matrix(part, 'outs')
     if len(parts) < 2:
-        raise ValueError(f"'outs' must be of two passes or more (got {len(parts)})")
-    kinds = {(tuple(part.shape), part.dtype) for part in parts}
+        raise ValueError(f"'outs' must have two passes or more (got {len(parts)})")
+    kinds = {f'{list(part.shape)} of {part.dtype}' for part in parts}
     if len(kinds) > 1:
-        found = ' and '.join(sorted(f'{list(s)} of {d}' for s, d in kinds))
+        found = ' and '.join(sorted(kinds))
         raise ValueError(f"'outs' must have one shape and dtype (got {found})")
     return torch.stack(parts)

@@ -3,20 +3,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import (
-    check_count,
-    check_positive,
-    pair_of_probabilities,
-)
+from torch_geometric_gsl._checks import check_count, check_probability
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.nn.self_supervision.base import DrawnGraphLoss, order_edges
+from torch_geometric_gsl.nn.self_supervision.base import SampledGraphLoss
 from torch_geometric_gsl.nn.self_supervision.layers import ContrastEncoder
-from torch_geometric_gsl.ops.contrast import grouped_nt_xent
+from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.typing import SampledGraph
 
 
-class GraphContrast(DrawnGraphLoss):
+class GraphContrast(SampledGraphLoss):
     r"""The contrast of the graph that a sampler draws with an anchor graph, as in the
     `"Towards Unsupervised Deep Graph Structure Learning"
     <https://arxiv.org/abs/2201.06367>`_ paper.
@@ -39,9 +35,9 @@ class GraphContrast(DrawnGraphLoss):
     :math:`\mathbf{X}` itself, :math:`\mathbf{M}` and :math:`\mathbf{M}'` hide features,
     drawn anew at each call and the same ones for all nodes, and :math:`f` has two
     layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} + \mathbf{b}` and two that project.
-    What the neighbours of a node tell has to tell it from other nodes: gradient reaches
-    the parameters of the similarity, its scale, and the embedding. The graph is drawn
-    once for both layers, by any similarity and method.
+    The neighbours of a node have to tell it from other nodes: gradient reaches the
+    parameters of the similarity, its scale, and the embedding. The graph is drawn once
+    for both layers.
 
     The anchor graph begins as the identity, or as edges that are given, and moves
     towards each :obj:`anchor_interval`-th drawn graph in training mode; with
@@ -55,7 +51,7 @@ class GraphContrast(DrawnGraphLoss):
         optimizer = torch.optim.Adam([*encoder.parameters(), *contrast.parameters()])
         for epoch in range(200):
             optimizer.zero_grad()
-            contrast(x, embedding=encoder(x)).backward()
+            contrast(x, z=encoder(x)).backward()
             optimizer.step()
 
     .. note::
@@ -64,7 +60,7 @@ class GraphContrast(DrawnGraphLoss):
         construction, but :meth:`reset_parameters` resets it.
 
     Args:
-        sampler (GumbelKNNSampler): What draws the graph.
+        sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
         hidden_channels (int, optional): Size of each hidden sample of the encoder.
             (default: :obj:`512`)
@@ -74,10 +70,9 @@ class GraphContrast(DrawnGraphLoss):
             (default: :obj:`256`)
         temperature (float, optional): The temperature :math:`t`.
             (default: :obj:`0.2`)
-        contrast_batch_size (int or None, optional): The nodes are contrasted in groups
-            of so many, drawn at random in training mode and in their order otherwise,
-            so that time is linear in their number; all with all if :obj:`None`.
-            (default: :obj:`2048`)
+        contrast_batch_size (int or None, optional): The number of nodes of a group that
+            are contrasted with each other, at random in training mode; all nodes if
+            :obj:`None`, in quadratic time. (default: :obj:`2048`)
         mask_rate (float or tuple, optional): The share of the features that a view
             hides, or those of the anchor and of the drawn view.
             (default: :obj:`(0.7, 0.8)`)
@@ -99,8 +94,8 @@ class GraphContrast(DrawnGraphLoss):
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, embedding
-          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*
+          :math:`(|\mathcal{V}|)` *(optional)*, compared rows
+          :math:`(|\mathcal{V}|, F_{z})` *(optional)*
         - **output:** the loss, a scalar
 
     Raises:
@@ -138,20 +133,22 @@ class GraphContrast(DrawnGraphLoss):
         dropout: float = 0.5,
         adjacency_dropout: float = 0.0,
     ) -> None:
-        super().__init__(
-            sampler, in_channels, hidden_channels, dropout, adjacency_dropout
-        )
-        check_count(embedding_channels, 'embedding_channels')
-        check_count(projected_channels, 'projected_channels')
+        super().__init__(sampler, in_channels, hidden_channels)
+        check_probability(dropout, 'dropout')
+        check_probability(adjacency_dropout, 'adjacency_dropout')
         check_count(max_anchor_neighbours, 'max_anchor_neighbours')
-        check_positive(temperature, 'temperature')
-        if contrast_batch_size is not None:
-            check_count(contrast_batch_size, 'contrast_batch_size', 2)
-        self.temperature = temperature
-        self.contrast_batch_size = contrast_batch_size
-        self.mask_rate = pair_of_probabilities(mask_rate, 'mask_rate')
-        widths = hidden_channels, embedding_channels, projected_channels
-        self.network = ContrastEncoder(in_channels, *widths, dropout)
+        self.network = ContrastEncoder(
+            in_channels,
+            hidden_channels,
+            embedding_channels,
+            projected_channels,
+            temperature=temperature,
+            batch_size=contrast_batch_size,
+            mask_rate=mask_rate,
+            dropout=dropout,
+            adjacency_dropout=adjacency_dropout,
+            shuffle=True,
+        )
         self.anchor = Anchor(tau, anchor_interval, anchor, max_anchor_neighbours)
         self.anchor.reset_parameters()
         self.network.reset_parameters()
@@ -163,58 +160,14 @@ class GraphContrast(DrawnGraphLoss):
         super().reset_parameters()
         self.anchor.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        embedding: Tensor | None = None,
-        generator: torch.Generator | None = None,
+    def _loss(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None
     ) -> Tensor:
-        r"""Return the contrast of both views. In training mode the anchor graph moves
-        afterwards.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarity compares, such as
-                the output of an encoder, which then learns; the features if
-                :obj:`None`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the graph, of
-                hidden features, of dropout and of groups; the global one if
-                :obj:`None`. (default: :obj:`None`)
-
-        Returns:
-            torch.Tensor: The loss, a scalar.
-        """
-        graph = self.graph(
-            x,
-            edge_index,
-            edge_weight,
-            batch,
-            embedding=embedding,
-            generator=generator,
-        )
-        num_nodes = x.size(0)
-        both = self.anchor.edges(num_nodes, x), order_edges(graph, num_nodes)
-        first, second = (
-            self.network.view(x, edges, rate, self.adjacency_dropout, generator)
-            for edges, rate in zip(both, self.mask_rate, strict=True)
-        )
+        anchor = self.anchor.edges(x.size(0), x)
+        loss = self.network.contrast(x, anchor, edges, generator)
         if self.training:
-            self.anchor.update(graph, num_nodes)
-        size = self.contrast_batch_size
-        if self.training and size is not None and size < num_nodes:
-            order = torch.randperm(num_nodes, generator=generator, device=x.device)
-            first, second = first[order], second[order]
-        return grouped_nt_xent(first, second, self.temperature, size)
+            self.anchor.update(edges, x.size(0))
+        return loss
 
     def _sizes(self) -> str:
         return f'{super()._sizes()}, tau={self.anchor.tau}'

@@ -3,19 +3,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import at_least, check_flag
+from torch_geometric_gsl._checks import check_probability
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.self_supervision.base import DrawnGraphLoss, order_edges
+from torch_geometric_gsl.nn.self_supervision.base import SampledGraphLoss
 from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
-from torch_geometric_gsl.ops.edges import drop_edges
-from torch_geometric_gsl.ops.masking import (
-    check_words,
-    mask_features,
-    restoration_loss,
-)
+from torch_geometric_gsl.ops.edges import Edges
 
 
-class GraphDenoising(DrawnGraphLoss):
+class GraphDenoising(SampledGraphLoss):
     r"""The loss of a denoising autoencoder on the graph that a sampler draws, as in the
     `"SLAPS: Self-Supervision Improves Structure Learning for Graph Neural Networks"
     <https://arxiv.org/abs/2102.05034>`_ paper.
@@ -30,11 +25,10 @@ class GraphDenoising(DrawnGraphLoss):
 
     where :math:`\tilde{\mathbf{X}}` are the features without those of the hidden set
     :math:`I`, which is drawn anew at each call, and :math:`\mathbf{Z}` is an embedding
-    of the nodes, by default :math:`\mathbf{X}` itself. Neighbours restore what is
-    hidden, so that a better graph is one of nodes that resemble each other: gradient
-    reaches the parameters of the similarity, its scale, and the embedding. The graph is
-    drawn once for both layers, by any similarity and method, and :math:`\hat x` is
-    computed where features are hidden only.
+    of the nodes, by default :math:`\mathbf{X}` itself. Neighbours restore the hidden
+    features, so that the graph learns to join similar nodes: gradient reaches the
+    parameters of the similarity, its scale, and the embedding. The graph is drawn once
+    for both layers, and :math:`\hat x` is computed where features are hidden only.
 
     The sampler is a submodule. Train it through this loss, beside an encoder if there
     is one, and use it in a layer or a network afterwards:
@@ -46,7 +40,7 @@ class GraphDenoising(DrawnGraphLoss):
         optimizer = torch.optim.Adam([*encoder.parameters(), *denoising.parameters()])
         for epoch in range(200):
             optimizer.zero_grad()
-            denoising(x, embedding=encoder(x)).backward()
+            denoising(x, z=encoder(x)).backward()
             optimizer.step()
 
     .. note::
@@ -56,15 +50,14 @@ class GraphDenoising(DrawnGraphLoss):
         node from restoring itself.
 
     Args:
-        sampler (GumbelKNNSampler): What draws the graph.
+        sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
         hidden_channels (int, optional): Size of each hidden sample.
             (default: :obj:`512`)
-        binary (bool, optional): Whether the features are words that occur
-            (:math:`x > 0`) or do not. The autoencoder then tells the ones that were
-            hidden from :obj:`negative_ratio` times as many zeros, by their binary
-            cross-entropy, whatever the words weigh; else it restores hidden values, by
-            their mean squared error. (default: :obj:`False`)
+        binary (bool, optional): Whether features are words that occur (:math:`x > 0`)
+            or do not. The loss is then the binary cross-entropy of hidden words and of
+            :obj:`negative_ratio` times as many zeros, else the mean squared error of
+            hidden values. (default: :obj:`False`)
         mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
             occurs) is hidden with probability :math:`1/r`. (default: :obj:`10.0`)
         negative_ratio (float, optional): The ratio of hidden zeros to hidden ones.
@@ -77,8 +70,8 @@ class GraphDenoising(DrawnGraphLoss):
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, embedding
-          :math:`(|\mathcal{V}|, F_{emb})` *(optional)*
+          :math:`(|\mathcal{V}|)` *(optional)*, compared rows
+          :math:`(|\mathcal{V}|, F_{z})` *(optional)*
         - **output:** the loss, a scalar
 
     Raises:
@@ -110,63 +103,25 @@ class GraphDenoising(DrawnGraphLoss):
         dropout: float = 0.5,
         adjacency_dropout: float = 0.0,
     ) -> None:
-        super().__init__(
-            sampler, in_channels, hidden_channels, dropout, adjacency_dropout
+        super().__init__(sampler, in_channels, hidden_channels)
+        check_probability(dropout, 'dropout')
+        check_probability(adjacency_dropout, 'adjacency_dropout')
+        self.network = Denoiser(
+            in_channels,
+            hidden_channels,
+            binary=binary,
+            mask_ratio=mask_ratio,
+            negative_ratio=negative_ratio,
+            dropout=dropout,
+            adjacency_dropout=adjacency_dropout,
         )
-        check_flag(binary, 'binary')
-        self.binary = binary
-        self.mask_ratio = at_least(1, mask_ratio, 'mask_ratio')
-        self.negative_ratio = at_least(0, negative_ratio, 'negative_ratio')
-        self.network = Denoiser(in_channels, hidden_channels, dropout)
         self.network.reset_parameters()
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        embedding: Tensor | None = None,
-        generator: torch.Generator | None = None,
+    def _loss(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None
     ) -> Tensor:
-        r"""Return the error of the features that the autoencoder restores.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            embedding (torch.Tensor, optional): What the similarity compares, such as
-                the output of an encoder, which then learns; the features if
-                :obj:`None`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the graph, of
-                hidden features and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
-
-        Returns:
-            torch.Tensor: The loss, a scalar.
-        """
-        graph = self.graph(
-            x,
-            edge_index,
-            edge_weight,
-            batch,
-            embedding=embedding,
-            generator=generator,
-        )
-        if self.binary:
-            check_words(x)
-        edges = order_edges(graph, x.size(0))
-        if self.training:
-            edges = drop_edges(edges, self.adjacency_dropout, generator)
-        negative_ratio = self.negative_ratio if self.binary else None
-        masked = mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
-        out = self.network(masked, edges, generator)
-        return restoration_loss(out, masked.target, binary=self.binary)
+        loss: Tensor = self.network(x, edges, generator)
+        return loss
 
     def _sizes(self) -> str:
-        return f'{super()._sizes()}, binary={self.binary}'
+        return f'{super()._sizes()}, binary={self.network.binary}'

@@ -1,4 +1,4 @@
-"""The networks of self-supervision: two layers on one graph, and what follows them."""
+"""Networks of two layers on a graph, and the self-supervised losses they compute."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 
+from torch_geometric_gsl._checks import (
+    at_least,
+    check_count,
+    check_flag,
+    check_positive,
+    pair_of_probabilities,
+)
 from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.ops.contrast import grouped_nt_xent
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_by_row
 from torch_geometric_gsl.ops.local_random import dropout
-from torch_geometric_gsl.ops.masking import MaskedFeatures, hide_channels
+from torch_geometric_gsl.ops.masking import (
+    check_words,
+    hide_channels,
+    mask_features,
+    restoration_loss,
+)
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.runtime import full_precision
 
@@ -47,9 +60,11 @@ class TwoLayers(torch.nn.Module):
         hidden_channels: int,
         out_channels: int,
         dropout: float,
+        adjacency_dropout: float,
     ) -> None:
         super().__init__()
         self.dropout = dropout
+        self.adjacency_dropout = adjacency_dropout
         self.first = GraphLayer(in_channels, hidden_channels)
         self.last = GraphLayer(hidden_channels, out_channels)
 
@@ -64,23 +79,51 @@ class TwoLayers(torch.nn.Module):
         h: Tensor = self.first(x, edges).relu()
         return dropout(h, self.dropout, self.training, generator)
 
+    def drop(self, edges: Edges, generator: torch.Generator | None) -> Edges:
+        """Drop edges at random in training mode."""
+        if not self.training:
+            return edges
+        return drop_edges(edges, self.adjacency_dropout, generator)
+
 
 class Denoiser(TwoLayers):
-    """An autoencoder, whose output is computed where features are hidden."""
+    """A denoising autoencoder, whose output is computed where features are hidden."""
 
-    def __init__(self, channels: int, hidden_channels: int, dropout: float) -> None:
-        super().__init__(channels, hidden_channels, channels, dropout)
+    def __init__(
+        self,
+        channels: int,
+        hidden_channels: int,
+        *,
+        binary: bool,
+        mask_ratio: float,
+        negative_ratio: float,
+        dropout: float,
+        adjacency_dropout: float,
+        sees_hidden: bool = False,
+    ) -> None:
+        super().__init__(
+            channels, hidden_channels, channels, dropout, adjacency_dropout
+        )
+        check_flag(binary, 'binary')
+        self.binary = binary
+        self.mask_ratio = at_least(1, mask_ratio, 'mask_ratio')
+        self.negative_ratio = at_least(0, negative_ratio, 'negative_ratio')
+        self.sees_hidden = sees_hidden
 
     def forward(
-        self,
-        masked: MaskedFeatures,
-        edges: Edges,
-        generator: torch.Generator | None = None,
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
-        h = self.hidden(masked.x, edges, generator)
-        size = (masked.x.size(0), masked.x.size(1))
-        places = list_by_row(masked.row, masked.column, size)
-        return self.last.at(h, edges, places)
+        """Return the error of the features that are hidden and restored."""
+        if self.binary:
+            check_words(x)
+        negative_ratio = self.negative_ratio if self.binary else None
+        masked = mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
+        edges = self.drop(edges, generator)
+        given = x if self.sees_hidden else masked.x
+        h = self.hidden(given, edges, generator)
+        places = list_by_row(masked.row, masked.column, (x.size(0), x.size(1)))
+        out = self.last.at(h, edges, places)
+        return restoration_loss(out, masked.target, binary=self.binary)
 
 
 class ContrastEncoder(TwoLayers):
@@ -92,9 +135,26 @@ class ContrastEncoder(TwoLayers):
         hidden_channels: int,
         out_channels: int,
         projected_channels: int,
+        *,
+        temperature: float,
+        batch_size: int | None,
+        mask_rate: float | tuple[float, float],
         dropout: float,
+        adjacency_dropout: float,
+        shuffle: bool = False,
     ) -> None:
-        super().__init__(in_channels, hidden_channels, out_channels, dropout)
+        check_count(out_channels, 'embedding_channels')
+        check_count(projected_channels, 'projected_channels')
+        check_positive(temperature, 'temperature')
+        if batch_size is not None:
+            check_count(batch_size, 'contrast_batch_size', 2)
+        super().__init__(
+            in_channels, hidden_channels, out_channels, dropout, adjacency_dropout
+        )
+        self.temperature = temperature
+        self.batch_size = batch_size
+        self.mask_rate = pair_of_probabilities(mask_rate, 'mask_rate')
+        self.shuffle = shuffle
         self.project_first = Linear(out_channels, projected_channels)
         self.project_last = Linear(projected_channels, projected_channels)
 
@@ -111,17 +171,24 @@ class ContrastEncoder(TwoLayers):
             self.project_last, apply_linear(self.project_first, h).relu()
         )
 
-    def view(
+    def contrast(
         self,
         x: Tensor,
-        edges: Edges,
-        mask_rate: float,
-        adjacency_dropout: float,
-        generator: torch.Generator | None,
+        anchor: Edges,
+        learned: Edges,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Return one view: features are hidden, and in training mode edges dropped."""
-        hidden = hide_channels(x, mask_rate, generator)
-        if self.training:
-            edges = drop_edges(edges, adjacency_dropout, generator)
-        projected: Tensor = self(hidden, edges, generator)
-        return projected
+        """Return the contrast of the views along both graphs, the anchor's first."""
+        first, second = (
+            self(
+                hide_channels(x, rate, generator),
+                self.drop(edges, generator),
+                generator,
+            )
+            for edges, rate in zip((anchor, learned), self.mask_rate, strict=True)
+        )
+        num_nodes, size = x.size(0), self.batch_size
+        if self.shuffle and self.training and size is not None and size < num_nodes:
+            order = torch.randperm(num_nodes, generator=generator, device=x.device)
+            first, second = first[order], second[order]
+        return grouped_nt_xent(first, second, self.temperature, size)

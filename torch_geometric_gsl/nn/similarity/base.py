@@ -26,9 +26,8 @@ from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import Features
 
-# What decides on the scores of a class, and what did in versions before 0.2.
+# What decides on the scores of a class.
 _SCORING = {'response', 'encode', 'comparison'}
-_FORMER = {'target_params', 'formula', 'formula_params', 'score_rows', 'respond_rows'}
 
 
 class Similarity(torch.nn.Module, ABC):
@@ -55,6 +54,11 @@ class Similarity(torch.nn.Module, ABC):
             a learnable weight, which begins at 1, before nodes are compared: few
             parameters where a projection overfits. (default: :obj:`False`)
 
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range, or :obj:`feature_weights` is set
+            beside a projection, which weighs the features.
+
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
           sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
@@ -62,10 +66,15 @@ class Similarity(torch.nn.Module, ABC):
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import Response
+        >>> class Cubic(Response):
+        ...     monotonic = 1
+        ...     @staticmethod
+        ...     def value(cosine):
+        ...         return cosine**3
         >>> class CubicSimilarity(Similarity):
         ...     bounds = (-1.0, 1.0)
         ...     def response(self, z):
-        ...         return Response(lambda cosine: cosine**3)
+        ...         return Cubic()
         >>> CubicSimilarity(2)(torch.tensor([[1.0, 0.0], [3.0, 4.0]]))
         tensor([[1.0000, 0.2160],
                 [0.2160, 1.0000]])
@@ -79,11 +88,6 @@ class Similarity(torch.nn.Module, ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         check_option(cls.comparison, COMPARISONS, 'comparison')
-        if former := sorted(_FORMER & cls.__dict__.keys()):
-            raise TypeError(
-                f"'{cls.__name__}' must implement 'response(z)', which returns a "
-                f'Response, in place of {former}'
-            )
         # The bounds of a class are those of its own scores.
         for base in cls.__mro__:
             if 'bounds' in base.__dict__:
@@ -119,6 +123,9 @@ class Similarity(torch.nn.Module, ABC):
             self.lin = Linear(
                 in_channels, out_channels, bias=False, weight_initializer='glorot'
             )
+        # A class with parameters resets them when it has them all.
+        if type(self).reset_parameters is Similarity.reset_parameters:
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
@@ -156,11 +163,11 @@ class Similarity(torch.nn.Module, ABC):
 
     @abstractmethod
     def response(self, z: Tensor) -> scores.Response:
-        r"""Return the function that maps compared values to scores.
+        r"""Return what maps compared values to scores.
 
         Args:
-            z (torch.Tensor): The embeddings of the targets :math:`[n, m]`, from which
-                the function may take parameters of each target.
+            z (torch.Tensor): The embeddings of the targets :math:`[n, m]`, which may
+                decide on the parameters of each target.
         """
 
     def encode(self, x: Tensor) -> Tensor:

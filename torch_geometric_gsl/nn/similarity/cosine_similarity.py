@@ -25,18 +25,13 @@ class CosineSimilarity(Similarity):
 
     Args:
         in_channels (int): Size of each input sample.
-        out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+        out_channels (int, optional): Size of a projection. (default: :obj:`None`)
         heads (int, optional): The number of heads :math:`P`. (default: :obj:`4`)
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
           sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, such as :obj:`heads < 1`.
 
     Example:
         >>> similarity = CosineSimilarity(16, heads=2)
@@ -67,4 +62,4 @@ class CosineSimilarity(Similarity):
         return f'heads={self.heads}'
 
     def response(self, z: Tensor) -> scores.Response:
-        return scores.Response(scores.identity)
+        return scores.Identity()

@@ -21,21 +21,10 @@ class DifferenceSimilarity(Similarity):
     *dissimilar* nodes, against the homophily of most graphs, and lies in
     :math:`[0, 2]`.
 
-    Args:
-        in_channels (int): Size of each input sample.
-        out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
-        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
-            a learnable weight, which begins at 1. (default: :obj:`False`)
-
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
           sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
 
     Example:
         >>> similarity = DifferenceSimilarity(2)
@@ -46,15 +35,5 @@ class DifferenceSimilarity(Similarity):
 
     bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int | None = None,
-        *,
-        feature_weights: bool = False,
-    ) -> None:
-        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
-        self.reset_parameters()
-
     def response(self, z: Tensor) -> scores.Response:
-        return scores.Response(scores.difference)
+        return scores.Difference()

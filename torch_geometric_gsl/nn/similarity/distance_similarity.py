@@ -22,21 +22,10 @@ class DistanceSimilarity(Similarity):
     so that no scale of the similarity is needed for a sharp graph: a projection learns
     how fast the weights :math:`\mathrm{softmax}_j(\phi_{ij})` fall.
 
-    Args:
-        in_channels (int): Size of each input sample.
-        out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
-        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
-            a learnable weight, which begins at 1. (default: :obj:`False`)
-
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
           sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
 
     Example:
         >>> similarity = DistanceSimilarity(2)
@@ -48,18 +37,8 @@ class DistanceSimilarity(Similarity):
     bounds: ClassVar[tuple[float, float]] = (-math.inf, 0.0)
     comparison: ClassVar[str] = 'squared_distance'
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int | None = None,
-        *,
-        feature_weights: bool = False,
-    ) -> None:
-        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
-        self.reset_parameters()
-
     def encode(self, x: Tensor) -> Tensor:
         return self.project(x)
 
     def response(self, z: Tensor) -> scores.Response:
-        return scores.Response(scores.negative)
+        return scores.Negative()

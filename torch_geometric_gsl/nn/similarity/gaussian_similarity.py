@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -25,22 +25,16 @@ class GaussianSimilarity(Similarity):
 
     Args:
         in_channels (int): Size of each input sample.
-        out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+        out_channels (int, optional): Size of a projection. (default: :obj:`None`)
         b (float, optional): Centre of the bell. (default: :obj:`0.5`)
         c (float, optional): Width of the bell, in squared cosines.
             (default: :obj:`0.02 * math.e`)
-        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
-            a learnable weight, which begins at 1. (default: :obj:`False`)
+        **kwargs (optional): Arguments of :class:`Similarity`.
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
           sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, such as :obj:`c <= 0`.
 
     Example:
         >>> similarity = GaussianSimilarity(2, b=0.6, c=0.16)
@@ -58,18 +52,17 @@ class GaussianSimilarity(Similarity):
         *,
         b: float = 0.5,
         c: float = 0.02 * math.e,
-        feature_weights: bool = False,
+        **kwargs: Any,
     ) -> None:
         check_number(b, 'b')
         check_positive(c, 'c')
-        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
+        super().__init__(in_channels, out_channels, **kwargs)
         self.b = float(b)
         self.c = float(c)
-        self.reset_parameters()
 
     def response(self, z: Tensor) -> scores.Response:
         b, c = (z.new_full((), value).expand(z.size(0)) for value in (self.b, self.c))
-        return scores.Response(scores.gaussian, (b, c))
+        return scores.Gaussian(b, c)
 
     def extra_repr(self) -> str:
         return f'b={self.b:.4g}, c={self.c:.4g}'

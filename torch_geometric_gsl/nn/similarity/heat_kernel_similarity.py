@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -23,24 +23,18 @@ class HeatKernelSimilarity(Similarity):
 
     Args:
         in_channels (int): Size of each input sample.
-        out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+        out_channels (int, optional): Size of a projection. (default: :obj:`None`)
         t (float, optional): Width of the kernel, in squared distances.
             (default: :obj:`2.0`)
         normalize (bool, optional): If :obj:`False`, the rows are not scaled, and the
             distances are Euclidean distances of the features.
             (default: :obj:`True`)
-        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
-            a learnable weight, which begins at 1. (default: :obj:`False`)
+        **kwargs (optional): Arguments of :class:`Similarity`.
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
           sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, such as :obj:`t <= 0`.
 
     Example:
         >>> similarity = HeatKernelSimilarity(2)
@@ -59,21 +53,20 @@ class HeatKernelSimilarity(Similarity):
         *,
         t: float = 2.0,
         normalize: bool = True,
-        feature_weights: bool = False,
+        **kwargs: Any,
     ) -> None:
         check_positive(t, 't')
         check_flag(normalize, 'normalize')
-        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
+        super().__init__(in_channels, out_channels, **kwargs)
         self.t = float(t)
         self.normalize = normalize
-        self.reset_parameters()
 
     def encode(self, x: Tensor) -> Tensor:
         return super().encode(x) if self.normalize else self.project(x)
 
     def response(self, z: Tensor) -> scores.Response:
         t = z.new_full((), self.t).expand(z.size(0))
-        return scores.Response(scores.heat_kernel, (t,))
+        return scores.HeatKernel(t)
 
     def extra_repr(self) -> str:
         return f't={self.t:.4g}, normalize={self.normalize}'

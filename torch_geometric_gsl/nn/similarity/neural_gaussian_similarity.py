@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -49,8 +49,7 @@ class NeuralGaussianSimilarity(Similarity):
 
     Args:
         in_channels (int): Size of each input sample.
-        out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+        out_channels (int, optional): Size of a projection. (default: :obj:`None`)
         c_scale (float, optional): The factor :math:`\gamma` of the widths. If
             :obj:`None`, it is :obj:`0.1`, or :obj:`8.0` with a bias.
             (default: :obj:`None`)
@@ -59,18 +58,12 @@ class NeuralGaussianSimilarity(Similarity):
         centre (str, optional): The function :math:`\sigma` of the centres,
             :obj:`"sigmoid"` for cosines in :math:`(0, 1)`, or :obj:`"tanh"` for those
             in :math:`(-1, 1)`. (default: :obj:`"sigmoid"`)
-        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
-            a learnable weight, which begins at 1. (default: :obj:`False`)
+        **kwargs (optional): Arguments of :class:`Similarity`.
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
           sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, such as :obj:`c_scale <= 0`, or
-            :obj:`centre` is unknown.
 
     Example:
         >>> similarity = NeuralGaussianSimilarity(16)
@@ -91,14 +84,14 @@ class NeuralGaussianSimilarity(Similarity):
         c_scale: float | None = None,
         bias: bool = False,
         centre: str = 'sigmoid',
-        feature_weights: bool = False,
+        **kwargs: Any,
     ) -> None:
         check_flag(bias, 'bias')
         if c_scale is None:
             c_scale = WIDE if bias else NARROW
         check_positive(c_scale, 'c_scale')
         check_option(centre, scores.CENTRES, 'centre')
-        super().__init__(in_channels, out_channels, feature_weights=feature_weights)
+        super().__init__(in_channels, out_channels, **kwargs)
         self.c_scale = float(c_scale)
         self.centre = centre
         self.w_b = torch.nn.Parameter(torch.empty(1, self.embedding_channels))
@@ -156,13 +149,8 @@ class NeuralGaussianSimilarity(Similarity):
         return 0 if self.centre == 'sigmoid' else -1
 
     def response(self, z: Tensor) -> scores.Response:
-        bias_b, bias_c = (
-            None if bias is None else bias.to(z.dtype)
-            for bias in (self.bias_b, self.bias_c)
-        )
-        b = scores.neural_centre(z, self.w_b.to(z.dtype), bias_b, self.centre)
-        c = scores.neural_width(z, self.w_c.to(z.dtype), self.c_scale, bias_c)
-        return scores.Response(scores.gaussian, (b, c))
+        bells = self.w_b, self.w_c, self.c_scale, self.bias_b, self.bias_c
+        return scores.neural_gaussian(z, *bells, self.centre)
 
     def extra_repr(self) -> str:
         text = f'c_scale={self.c_scale:.4g}'

@@ -61,4 +61,4 @@ class UniformSimilarity(Similarity):
         return torch.zeros(x.size(0), 1, dtype=full_dtype(x.dtype), device=x.device)
 
     def response(self, z: Tensor) -> scores.Response:
-        return scores.Response(scores.identity)
+        return scores.Identity()

@@ -1,6 +1,0 @@
-"""Start the command: ``python examples/paper/cost.py --help`` says what it does."""
-
-from reproduction.cost import main
-
-if __name__ == '__main__':
-    main()

@@ -1,6 +1,0 @@
-"""Start the command: ``python examples/paper/figures.py --help`` says what it does."""
-
-from reproduction.figures import main
-
-if __name__ == '__main__':
-    main()

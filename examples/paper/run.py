@@ -1,6 +1,0 @@
-"""Start the command: ``python examples/paper/run.py --help`` says what it does."""
-
-from reproduction.run import main
-
-if __name__ == '__main__':
-    main()

@@ -1,6 +1,0 @@
-"""Start the command: ``python examples/paper/search.py --help`` says what it does."""
-
-from reproduction.search import main
-
-if __name__ == '__main__':
-    main()

@@ -1,6 +1,0 @@
-"""Start the command: ``python examples/paper/tables.py --help`` says what it does."""
-
-from reproduction.documents import main
-
-if __name__ == '__main__':
-    main()

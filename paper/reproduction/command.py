@@ -1,0 +1,220 @@
+"""Share among the commands: arguments, data, memory, progress, and plain messages."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import math
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from reproduction.experiments import Choice, RunConfig, data_key
+from reproduction.record import positive
+from reproduction.settings import BROUGHT, PRESETS, RESULTS
+from reproduction.training import Metrics, Watcher
+from torch_geometric_gsl.datasets import DATASETS, load_dataset
+
+FAILED = 'runs failed: error.txt in their folders says why'
+#: Where Linux tells how many bytes the processes of a container may use.
+CONTAINER_LIMITS = (
+    Path('/sys/fs/cgroup/memory.max'),
+    Path('/sys/fs/cgroup/memory/memory.limit_in_bytes'),
+)
+#: Data sets that could not be read or downloaded, which no run tries again.
+_UNREADABLE: dict[tuple[str, str | None], OSError] = {}
+
+
+@functools.lru_cache(maxsize=1)
+def load(dataset: str, label: str | None) -> Data:
+    key = dataset, label
+    if key in _UNREADABLE:
+        raise _UNREADABLE[key]
+    try:
+        options: dict[str, Any] = {} if label is None else {'label': label}
+        return load_dataset(dataset, **options)
+    except OSError as error:
+        _UNREADABLE[key] = error
+        raise
+
+
+def check_files(datasets: Iterable[str], label: str | None) -> None:
+    """Read files that the user brings, before any run is begun."""
+    files = [name for name in dict.fromkeys(datasets) if name not in DATASETS]
+    if label is not None and not files:
+        raise ValueError(f"'label' is the column of a file (got {label!r} without one)")
+    for file in files:
+        load(file, label)
+    if BROUGHT in datasets:
+        load(BROUGHT, None)
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """End the program with the text of what does not fit, instead of a traceback."""
+    try:
+        yield
+    except (MemoryError, OSError, TypeError, ValueError) as error:
+        text = str(error) or 'too little memory'
+        raise SystemExit(f'{type(error).__name__}: {text}') from error
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def amount(text: str, least: float = math.ulp(0.0)) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number < math.inf:
+        kind = 'positive' if least > 0 else 'non-negative'
+        raise argparse.ArgumentTypeError(f'must be a {kind} number (got {text!r})')
+    return number
+
+
+def usable_device(text: str) -> str:
+    try:
+        # With the number of the device, which not every function of PyTorch fills in.
+        return str(torch.empty(1, device=text).device)
+    except (AssertionError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise argparse.ArgumentTypeError(f'{text!r} cannot be used: {reason}') from None
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    threads, add = torch.get_num_threads(), parser.add_argument
+    add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
+
+
+def add_choice(
+    parser: argparse.ArgumentParser, presets: Sequence[str] = PRESETS[:3]
+) -> None:
+    """Add what chooses among runs, but for data sets and methods."""
+    add = parser.add_argument
+    add('--label', help='column of the labels, for files')
+    add('--preset', choices=presets, default=PRESETS[0], help=f'({PRESETS[0]})')
+    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+
+
+def choice_of(args: argparse.Namespace, seeds: Sequence[int]) -> Choice:
+    """Return the runs that are chosen; what is named twice counts once."""
+    named = {data_key(name, args.label): name for name in args.datasets}
+    datasets, methods = tuple(named.values()), tuple(dict.fromkeys(args.methods))
+    return Choice(datasets, methods, seeds, args.preset, args.label, args.results)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every command that runs something can be told."""
+    add = parser.add_argument
+    add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
+    add_threads(parser)
+    most = 'beyond which a run counts as out of memory (90 %% of all, all of a GPU)'
+    add('--memory-limit', type=amount, metavar='GB', help=most)
+    kind = functools.partial(amount, least=0.0)
+    least = 'least time between two checkpoints of a run, in seconds (30)'
+    add('--checkpoint-seconds', type=kind, default=30.0, metavar='S', help=least)
+    add('--tensorboard', action='store_true', help='write logs into run folders')
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Set threads and limits of this process."""
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    torch.set_num_threads(args.threads)
+    if args.tensorboard and importlib.util.find_spec('tensorboard') is None:
+        raise SystemExit('--tensorboard needs: pip install tensorboard')
+    if args.memory_limit is None:
+        args.memory_limit = memory_of(args.device)
+    if torch.device(args.device).type == 'cuda':
+        share = min(1.0, args.memory_limit / memory_of(args.device))
+        torch.cuda.set_per_process_memory_fraction(share, args.device)
+    else:
+        limit_memory(args.memory_limit)
+
+
+def memory_of(device: str) -> float:
+    """Return the gigabytes that runs may use."""
+    if torch.device(device).type == 'cuda':
+        return float(torch.cuda.get_device_properties(device).total_memory / 1e9)
+    total = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    for path in CONTAINER_LIMITS:
+        if path.is_file() and (text := path.read_text().strip()).isdigit():
+            total = min(total, int(text))
+    return 0.9 * total / 1e9
+
+
+def limit_memory(gigabytes: float) -> None:
+    """Make allocations beyond a limit fail, instead of the system killing us.
+
+    An infinite one restores the state of before.
+    """
+    if not sys.platform.startswith('linux'):
+        return
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    size = most if math.isinf(gigabytes) else int(gigabytes * 1e9)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, most))
+
+
+class Progress:
+    """Bar over the epochs of all runs, which a run that ends early cuts short."""
+
+    def __init__(self, configs: list[RunConfig]) -> None:
+        self.bar = tqdm(
+            total=sum(c.total_epochs for c in configs), unit='epoch', smoothing=0
+        )
+        self._writer: Any = None
+
+    def watcher(self, config: RunConfig, log: Path | None) -> Watcher:
+        """Show the metrics of a run, and write them for TensorBoard if asked."""
+        name = Path(config.dataset).name
+        self.bar.set_description(f'{name} {config.method} {config.seed}')
+
+        def watch(metrics: Metrics) -> None:
+            self.bar.update()
+            epoch = int(metrics['epoch'])
+            named = {name: v for name, v in metrics.items() if name != 'epoch'}
+            shown = {name: f'{value:.3f}' for name, value in named.items()}
+            self.bar.set_postfix(shown, refresh=False)
+            if log is None:
+                return
+            if self._writer is None:
+                from torch.utils.tensorboard import SummaryWriter
+
+                # A resumed run repeats the epochs after its checkpoint.
+                self._writer = SummaryWriter(str(log), purge_step=epoch)
+            for name, value in named.items():
+                self._writer.add_scalar(name, value, epoch)
+            self._writer.flush()
+
+        return watch
+
+    def resumed(self, config: RunConfig, epochs: int) -> None:
+        # Done already, but not in the time that tells the rate.
+        self.bar.initial += epochs
+        self.bar.n += epochs
+        self.bar.refresh()
+        self.bar.write(f'{config}: goes on after {epochs} epochs')
+
+    def ended(self, config: RunConfig, text: str = '', epochs: int = 0) -> None:
+        """Take off the epochs that a run did not need, and tell how it ended."""
+        self.bar.total -= config.total_epochs - epochs
+        self.bar.refresh()
+        if text:
+            self.bar.write(f'{config}: {text}')
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

@@ -1,0 +1,214 @@
+"""Print the paper's tables from finished runs, the paper's figures beside ours.
+
+python paper/tables.py table1
+python paper/tables.py table3 --format latex
+python paper/tables.py --write  # all, into README and documentation
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from reproduction import command
+from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
+from reproduction.files import write_text
+from reproduction.formats import FORMATS, rst_table, text_of
+from reproduction.half_tables import HALF, half_grid
+from reproduction.labels_tables import DATASETS as LABELLED
+from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
+from reproduction.noisy_tables import NOISE, noise_grid
+from reproduction.pays_tables import pays_grid
+from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
+from reproduction.settings import METHODS, PRESETS, RESULTS
+from reproduction.store import ARCHIVE, Store
+from reproduction.tables import COST, TABLES, Grid, cost_grid
+from reproduction.tables_grids import grids
+from torch_geometric_gsl.datasets import OBSERVED
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What stands in the marks before and after a table.
+WORDS = ('begin', 'end')
+DOCUMENTS = tuple(
+    ROOT / name
+    for name in (
+        'README.md',
+        'docs/results.rst',
+        'docs/pays.rst',
+        'docs/pays_numbers.rst',
+        'docs/tables_numbers.rst',
+    )
+)
+#: Beside the pages, where the rows of their tables stand.
+FOLDER = '_tables'
+#: Where units of tables stand.
+UNITS = 'tables/*.json'
+#: Tables of a file of their own, and how they are made of its folder.
+OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
+    'table4': (COST, cost_grid),
+    'hidden': (HIDDEN, hidden_grid),
+    'hidden_paired': (HIDDEN, hidden_paired),
+    **{
+        f'noise_{name}': (NOISE, functools.partial(noise_grid, name))
+        for name in OBSERVED
+    },
+    'half': (HALF, half_grid),
+    'pays': (HIDDEN, pays_grid),
+    'labels_paired': (LABELS_FILE, labels_paired),
+    **{
+        f'labels_{name}': (LABELS_FILE, functools.partial(labels_grid, name))
+        for name in LABELLED
+    },
+    **{name: (UNITS, make) for name, make in grids().items()},
+}
+#: Seeds that a table looks for; those that are missing are not counted.
+SEEDS = range(MAX_SEEDS)
+#: What can be chosen, and what a table then has of its own where it cannot.
+CHOICES = {
+    'methods': 'rows',
+    'preset': 'settings',
+    'datasets': 'data',
+    'label': 'labels',
+}
+FIXED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(('controls', 'table2', 'table3'), ('methods',)),
+    'tuned': ('methods', 'preset'),
+    **dict.fromkeys(OWN, tuple(CHOICES)),
+}
+#: Of what was not given.
+DEFAULTS = {'format': 'markdown', 'datasets': (), 'methods': (), 'preset': PRESETS[0]}
+
+
+class Filled(NamedTuple):
+    """A document with its tables, and the rows that stand in files of these names."""
+
+    text: str
+    files: dict[str, str]
+
+
+def make_grid(name: str, store: Store, choice: Choice) -> Grid:
+    """Make a table, which says what other choice has runs if this one has none."""
+    if name in OWN:
+        return OWN[name][1](store.root)
+    experiment, make = TABLES[name]
+    datasets, methods, _ = EXPERIMENTS[experiment]
+    filled = choice._replace(
+        datasets=choice.datasets or datasets, methods=choice.methods or methods
+    )
+    grid = make(store, filled)
+    if grid.is_empty and 'preset' not in FIXED.get(name, ()):
+        grids = {p: make(store, filled._replace(preset=p)) for p in PRESETS[:3]}
+        if known := [preset for preset, other in grids.items() if not other.is_empty]:
+            words = ' and '.join(f'--preset {preset}' for preset in known)
+            grid = grid._replace(empty=f'{grid.empty}, but some of {words}')
+    return grid
+
+
+def render(name: str, kind: str, store: Store, choice: Choice) -> str:
+    """Make a table and write it as text."""
+    return text_of(make_grid(name, store, choice), kind)
+
+
+def fill(text: str, kind: str, store: Store) -> Filled:
+    """Renew all tables of a document, which stand between two marks.
+
+    Of reStructuredText the rows stand in files, and a note stands there once.
+    """
+    files: dict[str, str] = {}
+    known: set[str] = set()
+    choice = Choice((), (), SEEDS, results=store.root)
+    left, right = ('<!-- ', ' -->') if kind == 'markdown' else ('.. ', '')
+    pattern = re.compile(
+        rf'(^{left}begin (\w+){right}\n).*?(^{left}end \2{right}$)', re.M | re.S
+    )
+
+    marks = [re.findall(rf'^{left}{word} (\w+){right}$', text, re.M) for word in WORDS]
+    if marks[0] != marks[1]:
+        raise ValueError(f"'begin' and 'end' of tables do not match: {marks}")
+
+    def renew(found: re.Match[str]) -> str:
+        grid = make_grid(found[2], store, choice)
+        if kind == 'rst' and not grid.is_empty:
+            file = f'{FOLDER}/{found[2]}.csv'
+            files[file] = text_of(grid, 'csv')
+            new = [note for note in grid.notes if note not in known]
+            known.update(new)
+            table = rst_table(grid._replace(notes=new), file)
+        else:
+            table = text_of(grid, kind)
+        return f'{found[1]}\n{table.rstrip()}\n\n{found[3]}'
+
+    return Filled(pattern.sub(renew, text), files)
+
+
+def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
+    for path in paths:
+        kind = 'markdown' if path.suffix == '.md' else 'rst'
+        filled = fill(path.read_text(encoding='utf-8'), kind, store)
+        for name, text in {path.name: filled.text, **filled.files}.items():
+            file = path.parent / name
+            if not file.exists() or file.read_text(encoding='utf-8') != text:
+                write_text(file, text)
+                print('wrote', file)
+
+
+def table_parser() -> argparse.ArgumentParser:
+    parser = command.make_parser(__doc__)
+    add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
+    add('table', nargs='?', choices=[*TABLES, *OWN])
+    add('--format', choices=FORMATS, help='(markdown)')
+    add('--datasets', nargs='+', metavar='DATASET', help='names or files')
+    add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
+    add('--write', action='store_true', help='renew README and documentation')
+    command.add_choice(parser)
+    parser.set_defaults(preset=None)
+    return parser
+
+
+def refusal(args: argparse.Namespace) -> str | None:
+    """Say why words do not go together, if they do not."""
+    given = [name for name in ('format', *CHOICES) if getattr(args, name) is not None]
+    if args.write:
+        more = [args.table] if args.table else [f'--{name}' for name in given]
+        if args.results.resolve() != RESULTS.resolve():
+            more.append(f'--results {args.results}')
+        why = '--write renews all tables, from the results of this program'
+        return f'{why}: leave out {more[0]}' if more else None
+    if args.table is None:
+        return 'name a table, or --write'
+    for name in FIXED.get(args.table, ()):
+        if name in given:
+            return f'{args.table} has {CHOICES[name]} of its own: leave out --{name}'
+    return None
+
+
+def check_results(root: Path, table: str | None) -> str | None:
+    """Say why no table can be made of a folder, if none can."""
+    needed = OWN[table][0] if table in OWN else f'*{ARCHIVE}'
+    if root.is_dir() and any(root.glob(needed)):
+        return None
+    what = 'which holds none' if root.is_dir() else 'which is no folder'
+    return f"--results must be a folder with {needed} (got '{root}', {what})"
+
+
+@command.told_plainly()
+def main() -> None:
+    parser = table_parser()
+    args = parser.parse_args()
+    if reason := refusal(args):
+        parser.error(reason)
+    for name, default in DEFAULTS.items():
+        setattr(args, name, getattr(args, name) or default)
+    command.check_files(args.datasets, args.label)
+    if reason := check_results(args.results, args.table):
+        parser.error(reason)
+    # Runs of this folder that no archive has yet are in no clone.
+    store = Store(args.results, archives_only=True)
+    if args.write:
+        write_documents(store)
+        return
+    print(render(args.table, args.format, store, command.choice_of(args, SEEDS)))

@@ -1,0 +1,296 @@
+"""Describe runs, and list those that each table and figure of the paper is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from filelock import FileLock
+
+from reproduction.files import digest_of, read_kept, write_json
+from reproduction.settings import METHODS, PAPER, PRESETS, RESULTS, preset_values
+from torch_geometric_gsl.datasets import DATASETS
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    'adam': torch.optim.Adam,
+    'adamw': torch.optim.AdamW,
+}
+#: The settings that a search found, beside the results.
+TUNED = 'tuned.json'
+FULL = ('lin_sim', 'gau_sim', 'neural_gau_sim')
+TRANSITION = ('lin_sim_t', 'gau_sim_t', 'neural_gau_sim_t')
+#: Without a learned graph: what every learned graph has to beat.
+CONTROLS = ('mlp', 'knn_gcn_root')
+#: Tables look for the runs of seeds below it.
+MAX_SEEDS = 20
+#: The scales of a run that chooses among several on validation nodes.
+SCALES = (1.0, 3.0, 10.0, 30.0)
+#: Seeds of the splits that compare the settings which a search found on others.
+COMPARED = range(3, 13)
+KS = (5, 10, 15, 20)
+TAUS = (0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One method on one data set with one seed and one setting.
+
+    It holds every choice that the result depends on.
+
+    Args:
+        dataset: A name of the registry, or the path of a file.
+        method: A name of :obj:`reproduction.settings.METHODS`.
+        seed: Of the split, the weights and all noise.
+        label: The column of the labels, for a file.
+        options: Arguments of the model.
+        optimizer: One of :obj:`OPTIMIZERS`.
+        lr: The learning rate.
+        weight_decay: The weight decay.
+        epochs: The largest number of epochs.
+        eval_every: Epochs between two looks at the validation nodes.
+        patience: Epochs without a better validation accuracy or loss after which
+            training ends.
+        pretrain_epochs: Epochs of self-supervision alone, where the model has any.
+        time_limit: Seconds of training after which a run ends.
+        digest: Of the content of a file: a file that changed is other data.
+        revision: Counts changes of what the method does under the same setting.
+        denoising_lr: The learning rate of all that SLAPS trains but its classifier;
+            `lr` if there is none.
+    """
+
+    dataset: str
+    method: str
+    seed: int
+    label: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: str = 'adam'
+    lr: float = 0.001
+    weight_decay: float = 0.0
+    epochs: int = 500
+    eval_every: int = 1
+    patience: int = 100
+    pretrain_epochs: int = 0
+    time_limit: float = 3600.0
+    digest: str | None = None
+    revision: int = 0
+    denoising_lr: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, 'options', MappingProxyType(dict(self.options)))
+        if self.optimizer not in OPTIMIZERS:
+            names = tuple(OPTIMIZERS)
+            raise ValueError(
+                f"'optimizer' must be one of {names} (got {self.optimizer!r})"
+            )
+        for name in ('epochs', 'eval_every', 'patience'):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"'{name}' must be at least 1 (got {getattr(self, name)})"
+                )
+        if self.pretrain_epochs >= self.epochs:
+            raise ValueError(
+                f"'pretrain_epochs' must be less than 'epochs' "
+                f'(got {self.pretrain_epochs} and {self.epochs})'
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as JSON holds them."""
+        values = vars(self) | {
+            'dataset': self.data_name,
+            'options': dict(self.options),
+        }
+        for name, absent in (('digest', None), ('revision', 0), ('denoising_lr', None)):
+            if values[name] == absent:
+                del values[name]
+        plain: dict[str, Any] = json.loads(json.dumps(values))
+        return plain
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Options that cannot be changed cannot be pickled either.
+        values = vars(self) | {'options': dict(self.options)}
+        return functools.partial(RunConfig, **values), ()
+
+    @property
+    def data_name(self) -> str:
+        """Return the name of the data: a file's is the same wherever it lies."""
+        return self.dataset if self.digest is None else Path(self.dataset).name
+
+    @property
+    def total_epochs(self) -> int:
+        """Return the epochs of all trainings: of each scale that it chooses among."""
+        return self.epochs * (len(SCALES) if self.options.get('scale') == 'auto' else 1)
+
+    @property
+    def setting(self) -> str:
+        """Return a digest of all choices but the seed."""
+        values = self.to_dict()
+        del values['seed']
+        text = json.dumps(values, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    def __str__(self) -> str:
+        return f'{self.data_name}/{self.method}-{self.setting}/seed-{self.seed}'
+
+
+#: Fields of a run that are not arguments of the model.
+TRAINING = {item.name for item in dataclasses.fields(RunConfig)} - {
+    *('dataset', 'method', 'seed', 'label', 'options', 'digest', 'revision')
+}
+
+
+def data_key(dataset: str, label: str | None) -> str:
+    """Return a name as it is, a file by its content and the column of its labels."""
+    if dataset in DATASETS:
+        return dataset
+    path = Path(dataset)
+    return ':'.join([path.name, label or '', digest_of(path) or ''])
+
+
+def found_settings(
+    results: Path, dataset: str, label: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return what a search found for each method, with the preset that it changes."""
+    content = read_kept(results / TUNED) or {}
+    found: dict[str, dict[str, Any]] = content.get(data_key(dataset, label), {})
+    return found
+
+
+def keep_setting(
+    results: Path, dataset: str, label: str | None, method: str, found: dict[str, Any]
+) -> None:
+    """Write down the best setting of a method."""
+    with FileLock(results / f'.{TUNED}.lock'):
+        content = read_kept(results / TUNED) or {}
+        content.setdefault(data_key(dataset, label), {})[method] = found
+        write_json(results / TUNED, content)
+
+
+def make_config(
+    dataset: str,
+    method: str,
+    seed: int,
+    preset: str = 'standard',
+    label: str | None = None,
+    *,
+    results: Path = RESULTS,
+    **changes: Any,
+) -> RunConfig:
+    """Return the run of a method on a data set under a preset.
+
+    A named data set has no column of labels. Changes are what differs from the preset,
+    such as `k=10`.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"'preset' must be one of {PRESETS} (got {preset!r})")
+    if method not in METHODS:
+        raise ValueError(f"'method' must be one of {list(METHODS)} (got {method!r})")
+    if preset == 'tuned':
+        found = found_settings(results, dataset, label).get(method)
+        if found is None:
+            raise ValueError(f"no search has tuned '{method}' on '{dataset}' yet")
+        changes = found['setting'] | changes
+        return make_config(dataset, method, seed, found['preset'], label, **changes)
+    values = preset_values(dataset, method, preset) | changes
+    training = {name: values.pop(name) for name in TRAINING & values.keys()}
+    if dataset not in DATASETS:
+        training |= {'label': label, 'digest': digest_of(Path(dataset))}
+    training |= {'revision': METHODS[method].revision}
+    return RunConfig(dataset, method, seed, options=values, **training)
+
+
+class Choice(NamedTuple):
+    """A selection of runs that a user asks for.
+
+    Args:
+        datasets: Names or paths; those of the experiment if empty.
+        methods: Methods; those of the experiment if empty.
+        seeds: The seeds.
+        preset: A preset of :mod:`reproduction.settings`.
+        label: The column of the labels, for files.
+        results: The folder of what a search found.
+    """
+
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    seeds: Sequence[int]
+    preset: str = 'standard'
+    label: str | None = None
+    results: Path = RESULTS
+
+    def config(self, dataset: str, method: str, seed: int, **changes: Any) -> RunConfig:
+        changes |= {'results': self.results}
+        return make_config(dataset, method, seed, self.preset, self.label, **changes)
+
+
+class Experiment(NamedTuple):
+    """A table or figure: default data sets and methods, and what is varied."""
+
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    variations: tuple[dict[str, Any], ...] = ({},)
+
+    def configs(self, choice: Choice) -> list[RunConfig]:
+        """List all runs; every cell gets its first seed before any gets its second.
+
+        Tuned settings run on splits that did not select them.
+
+        Raises:
+            ValueError: If a method lacks what is varied, or has no setting of the
+                preset.
+        """
+        first = COMPARED.start if choice.preset == 'tuned' else 0
+        configs = [
+            choice.config(dataset, method, first + seed, **changes)
+            for seed in choice.seeds
+            for dataset, methods in self._cells(choice).items()
+            for changes in self.variations
+            for method in methods
+        ]
+        varied = {name for changes in self.variations for name in changes}
+        for method, name in product({c.method for c in configs}, varied):
+            if name not in METHODS[method].recipe:
+                raise ValueError(
+                    f"'methods' must have a setting '{name}' to vary (got '{method}')"
+                )
+        return configs
+
+    def _cells(self, choice: Choice) -> dict[str, tuple[str, ...]]:
+        """Return the methods of each data set: all, or those that were tuned on it."""
+        datasets = choice.datasets or self.datasets
+        methods = choice.methods or self.methods
+        if choice.preset != 'tuned':
+            return dict.fromkeys(datasets, methods)
+        tuned: dict[str, tuple[str, ...]] = {}
+        for dataset in datasets:
+            found = found_settings(choice.results, dataset, choice.label)
+            known = tuple(method for method in methods if method in found)
+            if choice.datasets and not (known or choice.methods):
+                raise ValueError(f"no search has tuned a method on '{dataset}' yet")
+            if choice.datasets or known:
+                tuned[dataset] = choice.methods or known
+        if not tuned:
+            raise ValueError('no search has tuned such a method yet')
+        return tuned
+
+
+WIKI = ('CiteSeer', 'Chameleon', 'Squirrel', '20News')
+BY_K = tuple({'k': k} for k in KS)
+BY_TAU = tuple({'tau': tau} for tau in TAUS)
+EXPERIMENTS = {
+    'table1': Experiment(PAPER, tuple(METHODS)),
+    'table2': Experiment(WIKI, FULL, BY_K),
+    'table3': Experiment(PAPER, TRANSITION, BY_K),
+    'temperature': Experiment(WIKI, ('neural_gau_sim',), BY_TAU),
+    'removal': Experiment(('CiteSeer', 'PubMed'), ('neural_gau_sim_t', 'idgl_anchor')),
+    'parameters': Experiment(PAPER, ('neural_gau_sim',)),
+    'graphs': Experiment(('CiteSeer',), ('neural_gau_sim',)),
+}

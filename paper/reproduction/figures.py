@@ -1,0 +1,329 @@
+"""Draw the paper's figures from finished runs, as PNG and SVG.
+
+    python paper/figures.py
+    python paper/figures.py temperature removal
+    python paper/figures.py removal --datasets CS Chameleon --out drawn
+
+`parameters`, `removal` and `graphs` show trained models of the first seed, which
+`run.py` keeps in `<results>/runs/`. A clone has the results without the models: they
+are then trained again, and kept; no result changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import torch
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reproduction import command
+from reproduction.documents import SEEDS
+from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
+from reproduction.labels_tables import labels_figure
+from reproduction.noisy_tables import noise_figure
+from reproduction.relation_tables import hidden_figure
+from reproduction.settings import METHODS, PRESETS, RESULTS
+from reproduction.store import Store
+from reproduction.summary import Cell
+from reproduction.tables import cell_of, head
+from reproduction.trained import (
+    FIRST_SEED,
+    REMOVED,
+    absent_runs,
+    after_removal,
+    has_model,
+    load_trained,
+)
+from reproduction.training import split_of
+from torch_geometric_gsl import (
+    DifferenceSimilarity,
+    GaussianSimilarity,
+    HeatKernelSimilarity,
+    LinearSimilarity,
+    Similarity,
+)
+from torch_geometric_gsl.diagnostics import describe_model
+from torch_geometric_gsl.transforms import FreezeLatentGraph
+from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization import (
+    plot_adjacency,
+    plot_graph,
+    plot_similarity_curves,
+)
+
+OUT = Path(__file__).resolve().parents[2] / 'docs' / '_static' / 'paper'
+COLUMNS = 4
+Figures = dict[str, Figure]
+
+
+def curves(store: Store, choice: Choice) -> Figures:
+    """Draw sampling probability over similarity: Figure 2 and the appendix's two."""
+    bells: dict[str, Similarity] = {
+        f'GauSim, b = {b}, c = {c:.3f}': GaussianSimilarity(1, b=b, c=c)
+        for b, c in ((0.5, 0.02 * 2.718281828), (0.25, 0.1), (0.75, 0.1), (0.5, 0.5))
+    }
+    plain: dict[str, Similarity] = {
+        'LinSim': LinearSimilarity(1),
+        'DiffSim': DifferenceSimilarity(1),
+    }
+    heat = {f'heat, t = {t}': HeatKernelSimilarity(1, t=t) for t in (0.3, 0.5, 1.0)}
+    return {
+        'curves': plot_similarity_curves(plain | bells)[0].figure,
+        'curves_heat': plot_similarity_curves(heat)[0].figure,
+    }
+
+
+def temperature(store: Store, choice: Choice) -> Figures:
+    """Draw test accuracy over the temperature, on the splits that all of it has."""
+    experiment = EXPERIMENTS['temperature']
+    (method,) = experiment.methods
+    found: dict[str, tuple[set[int], list[Cell]]] = {}
+    for dataset in choice.datasets or experiment.datasets:
+        cells = [cell_of(store, choice, dataset, method, tau=tau) for tau in TAUS]
+        if seeds := common_seeds(cells):
+            found[dataset] = seeds, cells
+    if not found:
+        return {}
+    figure, axes = panels(found)
+    for dataset, (seeds, cells) in found.items():
+        same = [
+            Cell({s: cell.test[s] for s in seeds & cell.test.keys()}) for cell in cells
+        ]
+        draw_line(axes[dataset], TAUS, same, METHODS[method].title)
+        of_seeds = choice._replace(seeds=sorted(seeds))
+        draw_controls(axes[dataset], store, of_seeds, dataset)
+        axes[dataset].set(xlabel=r'temperature $\tau$', xticks=TAUS)
+    return {'temperature': with_legend(figure)}
+
+
+def common_seeds(row: list[Cell]) -> set[int]:
+    """Return the seeds that all cells with runs share; none of fewer than two."""
+    known = [set(cell.test) for cell in row if cell.test]
+    return set.intersection(*known) if len(known) > 1 else set()
+
+
+def removal(store: Store, choice: Choice) -> Figures:
+    """Draw test accuracy after transition nodes or anchors of a model are gone."""
+    configs = with_models('removal', store, choice)
+    if not configs:
+        return {}
+    figure, axes = panels(config.dataset for config in configs)
+    for config in configs:
+        data = split_of(config, command.load(config.dataset, config.label))
+        cells = after_removal(store, config, data)
+        title = METHODS[config.method].title
+        draw_line(axes[config.dataset], cells, cells.values(), title)
+    for dataset, ax in axes.items():
+        # The controls on the same split.
+        draw_controls(ax, store, choice._replace(seeds=FIRST_SEED), dataset)
+        ax.set(xlabel='removed nodes', xticks=REMOVED)
+    return {'removal': with_legend(figure)}
+
+
+def parameters(store: Store, choice: Choice) -> Figures:
+    """Draw centres and widths of both layers as boxes; widths are ten times c."""
+    configs = with_models('parameters', store, choice)
+    if not configs:
+        return {}
+    figure, axes = panels(config.dataset for config in configs)
+    for config in configs:
+        data = command.load(config.dataset, config.label)
+        layers = describe_model(load_trained(store, config, data), data.x).layers
+        boxes: dict[str, Tensor] = {}
+        for number, layer in enumerate(layers, start=1):
+            assert layer.b is not None
+            assert layer.c is not None
+            boxes[f'$b_{number}$'] = layer.b
+            boxes[f'$10\\,c_{number}$'] = 10 * layer.c
+        axes[config.dataset].boxplot(
+            [box.flatten().cpu().numpy() for box in boxes.values()],
+            tick_labels=list(boxes),
+            whis=(5, 95),
+            showfliers=False,
+        )
+        axes[config.dataset].set_ylim(0, 1)
+    return {'parameters': figure}
+
+
+def graphs(store: Store, choice: Choice) -> Figures:
+    """Draw the learned graphs of two layers."""
+    figures, configs = {}, with_models('graphs', store, choice)
+    titles = titles_of(config.dataset for config in configs)
+    for config in configs:
+        data = command.load(config.dataset, config.label)
+        model: Any = load_trained(store, config, data).eval()
+        frozen = [FreezeLatentGraph(model, n, k=5)(Data(x=data.x)) for n in (0, 1)]
+        found = [SampledGraph(part.edge_index, part.edge_weight) for part in frozen]
+        name = re.sub(r'[^\w.-]', '_', titles[config.dataset]).strip('_')
+        if f'graph_{name}_layer1' in figures:
+            name = f'{name}_{config.setting}'
+        for number, graph in enumerate(found, start=1):
+            figures[f'graph_{name}_layer{number}'] = draw_graph(graph, data['y'])
+    return figures
+
+
+def draw_graph(graph: SampledGraph, y: Tensor) -> Figure:
+    """Draw the matrix of a graph, and its strongest edges beside it."""
+    figure = Figure(figsize=(12, 4.8), layout='constrained')
+    left, right = figure.subplots(1, 2)
+    plot_adjacency(graph, y, ax=left)
+    plot_graph(graph, y, ax=right)
+    return figure
+
+
+def hidden(store: Store, choice: Choice) -> Figures:
+    """Draw the errors of hidden relations over their angle."""
+    figure = hidden_figure(store.root)
+    return {} if figure is None else {'hidden': figure}
+
+
+def labels(store: Store, choice: Choice) -> Figures:
+    """Draw the accuracies of few labels over their number."""
+    figure = labels_figure(store.root)
+    return {} if figure is None else {'labels': figure}
+
+
+def noise(store: Store, choice: Choice) -> Figures:
+    """Draw the accuracies on noisy graphs over the share of changed edges."""
+    figure = noise_figure(store.root)
+    return {} if figure is None else {'noise': figure}
+
+
+def titles_of(datasets: Iterable[str]) -> dict[str, str]:
+    """Title data sets: a file has its name, unless two share it."""
+    names = tuple(datasets)
+    return dict(zip(names, head(names)[1:], strict=True))
+
+
+def with_models(experiment: str, store: Store, choice: Choice) -> list[RunConfig]:
+    """List the runs of the first seed that have a model to show."""
+    configs = EXPERIMENTS[experiment].configs(choice._replace(seeds=FIRST_SEED))
+    return [config for config in configs if has_model(store, config)]
+
+
+def draw_controls(ax: Axes, store: Store, choice: Choice, dataset: str) -> None:
+    for style, control in zip(('--', ':'), CONTROLS, strict=True):
+        cell = cell_of(store, choice, dataset, control)
+        if cell.test:
+            title = METHODS[control].title
+            ax.axhline(cell.mean, color='0.4', linestyle=style, label=title)
+    ax.set_ylabel('test accuracy, %')
+    ax.grid(alpha=0.3)
+
+
+def panels(datasets: Iterable[str]) -> tuple[Figure, dict[str, Axes]]:
+    """Make a figure with a titled panel for each data set."""
+    titles = titles_of(dict.fromkeys(datasets))
+    columns = min(len(titles), COLUMNS)
+    rows = -(-len(titles) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.9 * rows), layout='constrained')
+    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+    for ax in axes[len(titles) :]:
+        ax.remove()
+    for ax, title in zip(axes, titles.values(), strict=False):
+        ax.set_title(title)
+    return figure, dict(zip(titles, axes, strict=False))
+
+
+def draw_line(ax: Axes, x: Iterable[float], found: Iterable[Cell], name: str) -> None:
+    known = [(value, cell) for value, cell in zip(x, found, strict=True) if cell.test]
+    if not known:
+        return
+    means = [cell.mean for _, cell in known]
+    spread = [0.0 if math.isnan(cell.std) else cell.std for _, cell in known]
+    ax.errorbar([value for value, _ in known], means, spread, marker='o', label=name)
+
+
+def with_legend(figure: Figure) -> Figure:
+    named: dict[str, Artist] = {}
+    for ax in figure.axes:
+        handles, labels = ax.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        handles=list(named.values()),
+        labels=list(named),
+        loc='outside lower center',
+        ncols=min(len(figure.axes), COLUMNS),
+    )
+    return figure
+
+
+FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
+    'curves': curves,
+    'temperature': temperature,
+    'removal': removal,
+    'parameters': parameters,
+    'graphs': graphs,
+    'hidden': hidden,
+    'noise': noise,
+    'labels': labels,
+}
+
+
+def parse_args() -> argparse.Namespace:
+    parser = command.make_parser(__doc__)
+    add = parser.add_argument
+    add('figures', nargs='*', metavar='figure', help=', '.join(FIGURES))
+    add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
+    add('--out', type=Path, help='folder of the figures (that of the documentation)')
+    command.add_choice(parser)
+    command.add_threads(parser)
+    parser.set_defaults(methods=())
+    args = parser.parse_args()
+    if unknown := [name for name in args.figures if name not in FIGURES]:
+        parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
+    others = args.datasets or args.preset != PRESETS[0]
+    if args.out is None and (others or args.results.resolve() != RESULTS.resolve()):
+        # Its captions tell what the figures show.
+        parser.error("name a folder, --out: others are not the documentation's")
+    args.out = args.out or OUT
+    for name in ('results', 'out'):
+        path = getattr(args, name)
+        if path.exists() and not path.is_dir():
+            parser.error(f"--{name} must be a folder (got '{path}')")
+    return args
+
+
+def save(figures: Figures, folder: Path) -> None:
+    for name, figure in figures.items():
+        for suffix in ('png', 'svg'):
+            path = folder / f'{name}.{suffix}'
+            metadata = {'Date': None} if suffix == 'svg' else {}
+            figure.savefig(path, dpi=120, metadata=metadata)
+            print('wrote', path)
+
+
+@command.told_plainly()
+def main() -> None:
+    args = parse_args()
+    torch.set_num_threads(args.threads)
+    command.check_files(args.datasets, args.label)
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
+    store, is_all = Store(args.results), True
+    lines: dict[str, None] = {}
+    args.out.mkdir(parents=True, exist_ok=True)
+    choice = command.choice_of(args, SEEDS)
+    for name in args.figures or FIGURES:
+        found = FIGURES[name](store, choice)
+        save(found, args.out)
+        lines |= dict.fromkeys(absent_runs(name, store, choice))
+        is_all = is_all and bool(found)
+    if not lines:
+        return
+    text = '\n  '.join(['not drawn for want of finished runs:', *lines])
+    # The documentation shows what has been run of an experiment's data sets.
+    if choice.datasets or not is_all:
+        raise SystemExit(text)
+    print(text)

@@ -1,0 +1,78 @@
+"""Classify nodes without a graph, half of them labelled, by the cosine and its scale.
+
+    python paper/run.py half
+    python paper/run.py half --datasets CS --methods mlp ours --seeds 3
+
+The graph of the nearest nodes stands where `noise` has a given one; the methods and the
+rules are the same. The four trainings of each, ours as well, differ in dropout and in
+weight decay, one of them without any. The splits are those of the paper: half of the
+nodes for training, a fourth each for validation and test. Finished runs stand in
+`<results>/half.json`: killed and started again, it goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reproduction.half_tables import DATASETS, HALF, HALF_METHODS
+from reproduction.noisy import FIRST_SEED, SEEDS, chosen
+from reproduction.noisy_models import SETTING
+from reproduction.own_runs import Results, parse_args
+from torch_geometric_gsl.datasets import load_dataset, paper_split
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+
+#: Every number that results depend on.
+HALF_SETTING: dict[str, Any] = SETTING | {
+    'num_nearest': 20,
+    'weight_decays': [0.0, 5e-4],
+    'revision': 2,
+}
+
+
+class Run(NamedTuple):
+    """A method on a data set, with a seed of the split and the network."""
+
+    dataset: str
+    method: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f'{self.dataset}/{self.method}/{self.seed}'
+
+
+@functools.lru_cache(maxsize=1)
+def load(dataset: str, num_nearest: int) -> tuple[Data, Tensor]:
+    """Return a data set, and the edges from the nearest nodes to each node."""
+    data = load_dataset(dataset)
+    return data, nearest_neighbours(data['x'], num_nearest).edge_index
+
+
+def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the result of a run: of its trainings the one that validation chose."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    whole, edge_index = load(run.dataset, setting['num_nearest'])
+    data = paper_split(whole, seed=run.seed)
+    method = HALF_METHODS[run.method]
+    return str(run), chosen(method, data, edge_index, run.seed, setting)
+
+
+def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+    lists = {'datasets': DATASETS, 'methods': list(HALF_METHODS)}
+    args = parse_args(arguments, 'half', __doc__, lists, SEEDS)
+    setting = HALF_SETTING if setting is None else setting
+    wanted = [
+        Run(dataset, method, seed)
+        for dataset in args.datasets
+        for seed in range(FIRST_SEED, FIRST_SEED + args.seeds)
+        for method in args.methods
+    ]
+    results = Results(args.results / HALF, setting, HALF_METHODS)
+    task = functools.partial(execute, setting=setting)
+    results.complete('half', wanted, task, args.jobs)

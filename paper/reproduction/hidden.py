@@ -1,0 +1,89 @@
+"""Learn hidden relations: which similarity finds the edges that a task needs?
+
+    python paper/run.py hidden
+    python paper/run.py hidden --seeds 2 --deltas 40 80 --jobs 2
+
+Each node of a circle sees a noisy value, and is to tell the mean of a function at an
+angle of delta to both sides. Every method has four trainings, which differ in where
+they begin or how fast they learn; the validation graphs choose one of them, and the
+test graphs are read for it alone. Finished runs stand in `<results>/hidden.json`:
+killed and started again, it goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from reproduction import own_runs
+from reproduction.relation_tables import HIDDEN
+from reproduction.relations import (
+    METHODS,
+    SETTING,
+    Graphs,
+    LearnedGraph,
+    relative_error,
+    trainings,
+    true_graph,
+)
+
+DELTAS = (20, 40, 60, 80, 100, 120, 140, 160)
+SEEDS = 10
+
+
+class Run(NamedTuple):
+    """A method at an angle, with a seed of the graphs, the weights and all noise."""
+
+    delta: int
+    method: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f'{self.delta}/{self.method}/{self.seed}'
+
+
+def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the result of a run: of its trainings the one that validation chose."""
+    torch.set_num_threads(1)
+    graphs = Graphs.draw(run.delta, run.seed, setting)
+    if run.method == 'true':
+        return str(run), true_graph(run.delta, graphs, setting)
+    found: dict[str, Any] = {'val': math.inf}
+    best = None
+    for model, choice in trainings(run.method, run.seed, graphs, setting):
+        with torch.no_grad():
+            val = relative_error(model(graphs.val), graphs.val.y)
+        if val < found['val']:
+            found, best = {'val': val, 'choice': choice}, model
+    if best is None:  # All of them diverged.
+        return str(run), {'val': None, 'test': None}
+    with torch.no_grad():
+        found['test'] = relative_error(best(graphs.test), graphs.test.y)
+    if isinstance(best, LearnedGraph):
+        found |= best.recovery(graphs.test)
+    return str(run), found
+
+
+class Results(own_runs.Results):
+    """The finished runs of a setting."""
+
+    def __init__(self, root: Path, setting: dict[str, Any]) -> None:
+        super().__init__(root / HIDDEN, setting, METHODS)
+
+
+def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+    lists = {'deltas': DELTAS, 'methods': list(METHODS)}
+    args = own_runs.parse_args(arguments, 'hidden', __doc__, lists, SEEDS)
+    setting = SETTING if setting is None else setting
+    wanted = [
+        Run(delta, method, seed)
+        for seed in range(args.seeds)
+        for delta in args.deltas
+        for method in args.methods
+    ]
+    results = Results(args.results, setting)
+    results.complete('hidden', wanted, partial(execute, setting=setting), args.jobs)

@@ -1,0 +1,114 @@
+"""Classify nodes on a given graph with wrong edges, or without some of its own.
+
+    python paper/run.py noise
+    python paper/run.py noise --datasets CiteSeer --changes 0 300 --seeds 2
+    python paper/run.py noise --changes -50 --methods ours mean --jobs 2
+
+A change is how many edges are added at random, in percent of those of the data set, or
+removed if it is negative. All methods see the same graphs and splits; two of them add
+the nearest nodes. Each has four trainings, which differ in two of dropout, weight
+decay, a scale that stays, and where one that is learned begins; the validation nodes
+choose one of them, and the test nodes are read for it alone. Finished runs stand in
+`<results>/noise.json`: killed and started again, it goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import coalesce
+
+from reproduction.given_graphs import both_ways, changed, sort_pairs
+from reproduction.noisy_models import (
+    METHODS,
+    SETTING,
+    Method,
+    Training,
+    hide_test,
+    trainings,
+)
+from reproduction.noisy_tables import CHANGES, NOISE
+from reproduction.own_runs import Results, parse_args
+from torch_geometric_gsl.datasets import (
+    OBSERVED,
+    load_dataset,
+    load_observed_edges,
+    paper_split,
+)
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+
+DATASETS = tuple(OBSERVED)
+# The settings were chosen with splits 0 and 1, whose test nodes were seen.
+FIRST_SEED, SEEDS = 2, 10
+
+
+class Run(NamedTuple):
+    """A method on a changed graph, with a seed of the change, the split and the net."""
+
+    dataset: str
+    change: int
+    method: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f'{self.dataset}/{self.change:+d}/{self.method}/{self.seed}'
+
+
+@functools.lru_cache(maxsize=1)
+def load(dataset: str) -> tuple[Data, Tensor]:
+    """Return a data set, and the pairs of nodes that its own graph joins."""
+    data = load_dataset(dataset)
+    edges = load_observed_edges(dataset, int(data['y'].numel()))
+    return data, sort_pairs(edges)
+
+
+def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the result of a run: of its trainings the one that validation chose."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    whole, pairs = load(run.dataset)
+    num_nodes = int(whole['y'].numel())
+    edge_index = both_ways(changed(pairs, num_nodes, run.change, run.seed), num_nodes)
+    method = METHODS[run.method]
+    if (number := method.options.get('num_nearest')) is not None:
+        nearest = nearest_neighbours(whole['x'], number).edge_index
+        edge_index = coalesce(torch.cat([edge_index, nearest], dim=1))
+    data = paper_split(whole, seed=run.seed)
+    return str(run), chosen(method, data, edge_index, run.seed, setting)
+
+
+def chosen(
+    method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the result of the training that validation chose of a method."""
+    best: Training | None = None
+    hidden = hide_test(data)
+    for training in trainings(method, hidden, edge_index, seed, setting):
+        if best is None or training.val > best.val:
+            best = training
+    if best is None or best.epoch < 0:  # Nothing was ever predicted.
+        return {'val': None, 'test': None}
+    hit = (best.prediction == data['y'])[data['test_mask']]
+    found = {'val': best.val, 'test': float(hit.double().mean())}
+    return {**found, 'choice': best.choice, 'epoch': best.epoch}
+
+
+def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+    lists = {'datasets': DATASETS, 'changes': CHANGES, 'methods': list(METHODS)}
+    args = parse_args(arguments, 'noise', __doc__, lists, SEEDS)
+    setting = SETTING if setting is None else setting
+    wanted = [
+        Run(dataset, change, method, seed)
+        for dataset in args.datasets
+        for seed in range(FIRST_SEED, FIRST_SEED + args.seeds)
+        for change in args.changes
+        for method in args.methods
+    ]
+    results = Results(args.results / NOISE, setting, METHODS)
+    task = functools.partial(execute, setting=setting)
+    results.complete('noise', wanted, task, args.jobs)

@@ -1,0 +1,367 @@
+"""Models on a noisy given graph, and how one of them is trained."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric import seed_everything
+from torch_geometric.data import Data
+from torch_geometric.nn import GATv2Conv, GCNConv, Linear, SimpleConv
+from torch_geometric.utils import to_torch_csr_tensor
+
+from reproduction.training import HIDDEN_LABEL
+from torch_geometric_gsl import IDGL, Budget, GSLNet, MLPClassifier
+from torch_geometric_gsl.nn.linear import apply_linear
+
+#: Every number that results depend on.
+SETTING: dict[str, Any] = {
+    'hidden_channels': 32,
+    'num_layers': 2,
+    'lr': 0.01,
+    'epochs': 300,
+    'patience': 50,
+    'eval_every': 2,
+    'heads': 4,
+    'k': 5,
+    'tau': 1.0,
+    # IDGL's recipe for data with a graph.
+    'idgl': {'k': 1, 'skip_weight': 0.8, 'update_weight': 0.7},
+    'dropouts': [0.5, 0.8],
+    'weight_decays': [1e-4, 5e-4],
+    'initial_scales': [2.0, 5.0],
+    # The null neighbour begins as one of this cosine.
+    'null_similarity': 0.15,
+    # Where the beginning of a learned scale is tuned instead.
+    'weight_decay': 5e-4,
+    'revision': 1,
+}
+
+
+class SparseLinear(Linear):
+    """A projection that multiplies sparse features without a dense copy of them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        is_sparse = x.layout == torch.sparse_csr
+        out: Tensor = apply_linear(self, x) if is_sparse else super().forward(x)
+        return out
+
+
+def sparse_linear(in_channels: int, out_channels: int, **kwargs: Any) -> SparseLinear:
+    return SparseLinear(
+        in_channels, out_channels, weight_initializer='glorot', **kwargs
+    )
+
+
+class MeanConv(torch.nn.Module):
+    """The mean over neighbours of their projected features."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        # SAGEConv projects what it has averaged: the same sums, of wider rows.
+        self.lin = sparse_linear(in_channels, out_channels)
+        self.mean = SimpleConv(aggr='mean')  # type: ignore[abstract]
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.mean(self.lin(x), edge_index)
+        return out
+
+
+def gcn(in_channels: int, out_channels: int, heads: int) -> Any:
+    size = in_channels, out_channels
+    conv: Any = GCNConv(*size, cached=True)  # type: ignore[abstract]
+    conv.lin = sparse_linear(in_channels, out_channels, bias=False)
+    return conv
+
+
+def gat(in_channels: int, out_channels: int, heads: int) -> Any:
+    """Return a layer whose heads lie side by side where they fit, else their mean."""
+    concat = out_channels % heads == 0
+    width = out_channels // heads if concat else out_channels
+    options: dict[str, Any] = {'heads': heads, 'concat': concat}
+    conv: Any = GATv2Conv(in_channels, width, **options)  # type: ignore[abstract]
+    conv.lin_l = sparse_linear(in_channels, heads * width)
+    conv.lin_r = sparse_linear(in_channels, heads * width)
+    return conv
+
+
+def mean(in_channels: int, out_channels: int, heads: int) -> Any:
+    return MeanConv(in_channels, out_channels)
+
+
+class GivenGraphNet(torch.nn.Module):
+    """Layers on the graph that is given, with or without a root weight."""
+
+    def __init__(
+        self,
+        conv: Callable[[int, int, int], torch.nn.Module],
+        sizes: list[int],
+        *,
+        heads: int,
+        has_root: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        pairs = list(itertools.pairwise(sizes))
+        self.convs = torch.nn.ModuleList(conv(*pair, heads) for pair in pairs)
+        self.roots = torch.nn.ModuleList(
+            sparse_linear(*pair, bias=False) for pair in pairs if has_root
+        )
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for number, conv in enumerate(self.convs):
+            if number:
+                x = F.dropout(F.elu(x), self.dropout, self.training)
+            out = conv(x, edge_index)
+            x = out + self.roots[number](x) if len(self.roots) else out
+        return x
+
+
+class NoGraphNet(torch.nn.Module):
+    """A model that is given no graph, called as those that are given one."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.model(x)
+        return out
+
+    def loss(self, x: Tensor, y: Tensor, mask: Tensor, **_: Any) -> Tensor:
+        """Return the model's own loss."""
+        out: Tensor = self.model.loss(x, y, mask)
+        return out
+
+
+class Method(NamedTuple):
+    """A row of the table.
+
+    Args:
+        title: Its name there.
+        kind: What builds it: `given`, `learned`, `idgl` or `mlp`.
+        options: Arguments that make it this method.
+        axis: What its trainings differ in beside dropout, and beside weight decay if
+            the options list some.
+    """
+
+    title: str
+    kind: str
+    options: dict[str, Any] = {}  # noqa: RUF012
+    axis: str = 'weight_decay'
+
+
+OURS: dict[str, Any] = {
+    'similarity': 'linear',
+    'compare': 'input',
+    'scale': 'learned',
+    'null': True,
+}
+#: Scales that stay: one that leaves neighbours nearly alike, one that tells them apart.
+# With both, validation decides whether edges are weighed at all.
+FIXED: dict[str, Any] = {
+    'scales': [1.0, 20.0],
+    'weight_decays': [1e-4, 5e-4],
+    'dropouts': [0.5],
+    'null_similarity': 0.25,
+}
+ROOT: dict[str, Any] = {'has_root': True}
+#: So many of the nearest nodes of each are added to the given graph.
+NEAR: dict[str, Any] = {'num_nearest': 5}
+METHODS = {
+    'mlp': Method('MLP', 'mlp'),
+    'gcn': Method('GCN', 'given', {'conv': 'gcn'}),
+    'gcn_root': Method('GCN, root weight', 'given', {'conv': 'gcn'} | ROOT),
+    'gat': Method('GATv2', 'given', {'conv': 'gat'}),
+    'mean': Method('mean, root weight', 'given', {'conv': 'mean'} | ROOT),
+    'uniform': Method('uniform draws', 'learned', {'similarity': 'uniform'}),
+    'idgl': Method('IDGL', 'idgl'),
+    'ours': Method('cosine, null neighbour', 'learned', OURS, 'initial_scale'),
+    'ours_fixed': Method(
+        'cosine of fixed scale, null neighbour', 'learned', OURS | FIXED, 'scale'
+    ),
+    'mean_near': Method(
+        'mean, root weight, 5 nearest added', 'given', {'conv': 'mean'} | ROOT | NEAR
+    ),
+    'ours_near': Method(
+        'cosine, null neighbour, 5 nearest added',
+        'learned',
+        OURS | NEAR,
+        'initial_scale',
+    ),
+}
+CONVS = {'gcn': gcn, 'gat': gat, 'mean': mean}
+
+
+def choices(method: Method, setting: dict[str, Any]) -> list[dict[str, float]]:
+    """List what the trainings of a method differ in: as many for each."""
+    names = dict.fromkeys(['dropout', method.axis])
+    if 'weight_decays' in method.options:
+        names['weight_decay'] = None
+    known = [method.options.get(f'{name}s') or setting[f'{name}s'] for name in names]
+    return [dict(zip(names, each, strict=True)) for each in itertools.product(*known)]
+
+
+def build(
+    method: Method, data: Data, choice: dict[str, float], setting: dict[str, Any]
+) -> Any:
+    """Build the model of a training."""
+    dropout = choice['dropout']
+    classes = int(data['y'].max()) + 1
+    layers, hidden = setting['num_layers'], setting['hidden_channels']
+    sizes = (data.num_features, hidden, layers, classes)
+    if method.kind == 'mlp':
+        return NoGraphNet(MLPClassifier(*sizes, dropout=dropout))
+    if method.kind == 'idgl':
+        return IDGL(*sizes, dropout=dropout, cached=True, **setting['idgl'])
+    if method.kind == 'learned':
+        options = {'k': setting['k'], 'tau': setting['tau']} | method.options
+        for name in ('num_nearest', *FIXED):
+            options.pop(name, None)
+        null = method.options.get('null_similarity', setting['null_similarity'])
+        for name in ('scale', 'initial_scale'):
+            if name in choice:
+                options |= {name: choice[name], 'initial_null': choice[name] * null}
+        return GSLNet(*sizes, dropout=dropout, **sampler_options(options))
+    widths = [data.num_features, *[hidden] * (layers - 1), classes]
+    return GivenGraphNet(
+        CONVS[method.options['conv']],
+        widths,
+        heads=setting['heads'],
+        has_root=method.options.get('has_root', False),
+        dropout=dropout,
+    )
+
+
+def sampler_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options by their present names; finished runs keep the former ones."""
+    now = dict(options)
+    if now.pop('compare', None) == 'input':
+        now['z_channels'] = -1
+    null, scale = now.pop('initial_null', 0.0), now.pop('initial_scale', 1.0)
+    if now.pop('null', False):
+        now['null_score'] = null
+    if now.get('scale') == 'learned':
+        now |= {'scale': scale, 'train_scale': True}
+    former = FORMER_BUDGET.keys() & now.keys()
+    if former:
+        now['budget'] = Budget(
+            **{FORMER_BUDGET[name]: now.pop(name) for name in former}
+        )
+    return now
+
+
+#: Options of the sampler that finished runs keep, and their names in its budget.
+FORMER_BUDGET = {
+    'num_arrivals': 'arrivals',
+    'num_tail': 'tail',
+    'max_eval_pairs': 'eval_pairs',
+    'eval_tolerance': 'eval_tolerance',
+    'memory_budget': 'memory',
+}
+
+
+class Training(NamedTuple):
+    """The best epoch of a training, by validation, and its prediction of all nodes."""
+
+    val: float
+    choice: dict[str, float]
+    epoch: int
+    prediction: Tensor
+    loss: float = math.inf
+
+    def beats(self, other: Training, *, breaks_ties: bool = False) -> bool:
+        """Return whether it is better, in the loss as well where accuracies tie."""
+        is_tie = breaks_ties and self.val == other.val
+        return self.val > other.val or (is_tie and self.loss < other.loss)
+
+
+def hide_test(data: Data) -> Data:
+    """Return the data without the labels of test nodes."""
+    hidden = copy.copy(data)
+    hidden.y = data['y'].masked_fill(data['test_mask'], HIDDEN_LABEL)
+    return hidden
+
+
+def trainings(
+    method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
+) -> Iterator[Training]:
+    """Yield the trainings of a method; `data` has no labels of test nodes."""
+    graph = as_layers_take(method, edge_index, int(data['y'].numel()))
+    for choice in choices(method, setting):
+        seed_everything(seed)
+        model = build(method, data, choice, setting)
+        decay = choice.get('weight_decay', setting['weight_decay'])
+        yield train(model, data, graph, choice, decay, setting)
+
+
+def as_layers_take(method: Method, edge_index: Tensor, num_nodes: int) -> Any:
+    """Return the graph as a matrix where the layers multiply by it, else its edges."""
+    if method.options.get('conv') not in ('gcn', 'mean'):
+        return edge_index
+    return to_torch_csr_tensor(edge_index.flip(0), size=(num_nodes, num_nodes))
+
+
+def train(
+    model: Any,
+    data: Data,
+    edge_index: Any,
+    choice: dict[str, float],
+    weight_decay: float,
+    setting: dict[str, Any],
+) -> Training:
+    """Train a model until validation has not improved for some time."""
+    groups: list[dict[str, Any]] = [
+        {'params': [p for p in model.parameters() if p.dim()]},
+        # The scale and the null neighbour's score: zero is no better a value of them.
+        {'params': [p for p in model.parameters() if not p.dim()], 'weight_decay': 0},
+    ]
+    optimizer = torch.optim.Adam(groups, setting['lr'], weight_decay=weight_decay)
+    best = Training(-1.0, choice, -1, torch.zeros_like(data['y']))
+    least, improved = float('inf'), 0
+    for epoch in range(setting['epochs']):
+        model.train()
+        optimizer.zero_grad()
+        objective = loss_of(model, data, edge_index)
+        if not objective.isfinite():  # It has diverged: what was best remains.
+            break
+        objective.backward()
+        optimizer.step()
+        if (epoch + 1) % setting['eval_every']:
+            continue
+        val, loss, prediction = evaluate(model, data, edge_index)
+        if val > best.val or loss < least:
+            improved = epoch
+        least = min(least, loss)
+        found = Training(val, choice, epoch, prediction, loss)
+        # Few validation nodes are often all right: their loss says more.
+        if found.beats(best, breaks_ties=setting.get('breaks_ties', False)):
+            best = found
+        if epoch - improved >= setting['patience']:
+            break
+    return best
+
+
+def loss_of(model: Any, data: Data, edge_index: Any) -> Tensor:
+    mask = data['train_mask']
+    if isinstance(model, IDGL | NoGraphNet):  # They may regularise their graph.
+        return model.loss(data['x'], data['y'], mask, edge_index=edge_index)
+    return F.cross_entropy(model(data['x'], edge_index)[mask], data['y'][mask])
+
+
+@torch.no_grad()
+def evaluate(model: Any, data: Data, edge_index: Any) -> tuple[float, float, Tensor]:
+    """Return accuracy and loss of the validation nodes, and all predictions."""
+    model.eval()
+    out = model(data['x'], edge_index)
+    mask = data['val_mask']
+    prediction = out.argmax(dim=1)
+    hit = (prediction == data['y'])[mask].double().mean()
+    return float(hit), float(F.cross_entropy(out[mask], data['y'][mask])), prediction

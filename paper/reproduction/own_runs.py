@@ -1,0 +1,163 @@
+"""Keep finished runs of an experiment in one file, and run what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import multiprocessing
+from collections import defaultdict
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filelock import FileLock
+from tqdm import tqdm
+
+from reproduction.command import make_parser
+from reproduction.files import read_kept, write_json
+from reproduction.record import environment, positive
+from reproduction.settings import RESULTS
+from reproduction.summary import Cell
+
+Result = dict[str, Any]
+Run = TypeVar('Run')
+
+
+def parse_args(
+    arguments: list[str] | None,
+    name: str,
+    description: str | None,
+    lists: Mapping[str, Sequence[Any]],
+    seeds: int,
+) -> argparse.Namespace:
+    """Parse the arguments of an experiment: its lists, of which all are the default."""
+    parser = make_parser(description)
+    parser.prog = f'run.py {name}'
+    add = parser.add_argument
+    for option, values in lists.items():
+        known: dict[str, Any] = {
+            'type': type(values[0]),
+            'choices': values,
+            'default': values,
+        }
+        add(f'--{option}', nargs='+', metavar=option[0].upper(), **known)
+    add('--seeds', type=positive, default=seeds)
+    add('--jobs', type=positive, default=1, help='processes')
+    add('--results', type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
+
+
+class Results:
+    """The finished runs of a setting, in a file that is replaced as a whole.
+
+    Results of another setting, or of a method that was another, are left out. Those of
+    methods that this program does not know stay in the file. Commands that run at the
+    same time add theirs to one file.
+    """
+
+    def __init__(
+        self, path: Path, setting: dict[str, Any], methods: Mapping[str, Any]
+    ) -> None:
+        self.path, self.setting = path, setting
+        self.digests = {name: _digest(setting, m) for name, m in methods.items()}
+        self.runs: dict[str, Result] = {}
+        self._read()
+
+    def _read(self) -> dict[str, Any]:
+        """Add the runs of the file to those at hand; return what others have there."""
+        content = read_kept(self.path) or {}
+        self._note(content)
+        digests, runs = content.get('digests', {}), content.get('runs', {})
+        unknown = {}
+        if content.get('setting') == json.loads(json.dumps(self.setting)):
+            unknown = {m: d for m, d in digests.items() if m not in self.digests}
+        known = {m for m, digest in digests.items() if self.digests.get(m) == digest}
+        self.runs = _of_methods(runs, known) | self.runs
+        return {'digests': unknown, 'runs': _of_methods(runs, unknown)}
+
+    def add(self, name: str, result: Result) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.path.with_name(f'.{self.path.name}.lock')):
+            others = self._read()  # Another command may have added some since.
+            self.runs[name] = result
+            runs = dict(sorted((others['runs'] | self.runs).items()))
+            content = {
+                'setting': self.setting,
+                'digests': others['digests'] | self.digests,
+                'runs': runs,
+            }
+            write_json(self.path, content | self._environments(runs))
+
+    def _note(self, content: dict[str, Any]) -> None:
+        """Look at what else the file holds."""
+
+    def _environments(self, runs: Mapping[str, Result]) -> dict[str, Any]:
+        """Return what the runs ran in."""
+        return {'environment': environment(device='cpu')}
+
+    def complete(
+        self,
+        title: str,
+        wanted: Iterable[Run],
+        task: Callable[[Run], tuple[str, Result]],
+        jobs: int,
+    ) -> None:
+        """Run what is missing, and keep each result as soon as it is there."""
+        runs = list(wanted)
+        missing = [run for run in runs if str(run) not in self.runs]
+        print(f'{title}: {len(runs)} runs, {len(runs) - len(missing)} finished')
+        with _results_of(missing, task, jobs) as found:
+            for name, result in tqdm(found, total=len(missing), disable=None):
+                self.add(name, result)
+
+
+def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
+    """Return the runs in a file of the methods that are still what they were."""
+    content = read_kept(path) or {}
+    setting, digests = content.get('setting', {}), content.get('digests', {})
+    found = {name: _digest(setting, method) for name, method in methods.items()}
+    known = {name for name, own in found.items() if digests.get(name, own) == own}
+    return _of_methods(content.get('runs', {}), known)
+
+
+def read_accuracies(
+    path: Path, methods: Mapping[str, Any]
+) -> dict[tuple[str, ...], Cell]:
+    """Return the test accuracies in %, by what stands before the seed in a name."""
+    tests: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
+    for name, result in read_runs(path, methods).items():
+        *key, seed = name.split('/')
+        if result['test'] is not None:
+            tests[tuple(key)][int(seed)] = 100 * result['test']
+    return {key: Cell(test) for key, test in tests.items()}
+
+
+def _of_methods(runs: dict[str, Result], methods: Container[str]) -> dict[str, Result]:
+    """Return the runs of some methods."""
+    return {name: run for name, run in runs.items() if name.split('/')[-2] in methods}
+
+
+def _digest(setting: dict[str, Any], method: Any) -> str:
+    text = json.dumps([setting, method._asdict()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+@contextlib.contextmanager
+def _results_of(
+    runs: list[Run], task: Callable[[Run], tuple[str, Result]], jobs: int
+) -> Iterator[Iterator[tuple[str, Result]]]:
+    """Yield the results of runs, in any order, from some processes or from this one."""
+    if jobs == 1:
+        yield map(task, runs)
+        return
+    with multiprocessing.get_context('spawn').Pool(jobs) as pool:
+        yield pool.imap_unordered(task, runs)

@@ -1,0 +1,109 @@
+"""Train a run with each of several scales; the best on validation nodes stays."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import Data
+
+from reproduction.experiments import SCALES, RunConfig
+from reproduction.files import remove_drafts
+from reproduction.training import Outcome, Run, Watcher
+from torch_geometric_gsl import NodeClassifier
+
+AUTO = 'auto'
+
+
+class ScaleRun:
+    """Trainings of one run, which differ in the scale alone, as if they were one.
+
+    Each has an equal part of the time and checkpoints of its own, begins with the seed
+    of the run, and is taken up where it was left. The labels of test nodes are read for
+    the chosen one alone.
+
+    Args:
+        config: The run.
+        data: Features and labels of all nodes.
+        folder: Where checkpoints and metrics go, in a folder for each scale.
+        device: Where the model runs.
+        checkpoint_seconds: Least time between two checkpoints; 0 for one an epoch.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: Data,
+        folder: Path,
+        device: str = 'cpu',
+        checkpoint_seconds: float = 30.0,
+    ) -> None:
+        limit = config.time_limit / len(SCALES)
+        self.config, self.folder = config, folder
+        self._part = dataclasses.replace(config, time_limit=limit)
+        self._args = data, device, checkpoint_seconds
+        self.epoch, self.seconds = 0, 0.0
+        self.scale = SCALES[0]
+        self.chosen = self._begin(self.scale)[0]
+
+    def resume(self) -> bool:
+        """Count what checkpoints of any scale hold; training takes them up."""
+        found = [self._begin(scale) for scale in SCALES]
+        self.epoch = sum(run.epoch for run, _ in found)
+        return any(is_begun for _, is_begun in found)
+
+    def train(self, watch: Watcher = lambda metrics: None) -> str:
+        """Train with each scale to the end; return how the best training ended."""
+        self.epoch, self.seconds, val = 0, 0.0, -2.0
+        for scale in SCALES:
+            run, _ = self._begin(scale)
+            run.train(watch)
+            run.save()
+            self.epoch += run.epoch
+            self.seconds += run.seconds
+            if run.best['val'] > val:
+                val, self.scale, self.chosen = run.best['val'], scale, run
+        return str(self.chosen.status)
+
+    def save(self) -> None:
+        """Leave it to the trainings, which are saved as they end."""
+
+    def score(self, data: Data) -> Outcome:
+        """Read the test labels, once, for what validation selected."""
+        return {**self.chosen.score(data), 'epochs': self.epoch, 'scale': self.scale}
+
+    @property
+    def status(self) -> str | None:
+        """Return how the chosen training ended."""
+        return self.chosen.status
+
+    @property
+    def best_state(self) -> dict[str, Tensor]:
+        """Return the parameters of the chosen training, and its scale with them."""
+        return self.chosen.best_state
+
+    @property
+    def model(self) -> NodeClassifier:
+        """Return the model of the chosen training."""
+        return self.chosen.model
+
+    @property
+    def x(self) -> Tensor:
+        """Return the features."""
+        return self.chosen.x
+
+    def _begin(self, scale: float) -> tuple[Run, bool]:
+        """Return the training with a scale, from its checkpoint if there is one."""
+        data, device, seconds = self._args
+        folder = self.folder / f'scale-{scale:g}'
+        remove_drafts(folder)
+        run = Run(self._part, data, folder, device, seconds, scale=scale)
+        return run, run.resume()
+
+
+def make_run(config: RunConfig, *args: Any) -> Run | ScaleRun:
+    """Return the training of a run, or one for each scale if it chooses among them."""
+    is_auto = config.options.get('scale') == AUTO
+    return (ScaleRun if is_auto else Run)(config, *args)

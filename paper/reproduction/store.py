@@ -1,0 +1,241 @@
+"""Keep finished runs, and tell which are finished and who works on which.
+
+A run is finished when its `result.json` is whole. While a process works on it, the
+process holds a lock of the operating system, which falls when the process ends, by
+whatever means. So several processes can share a folder, and a killed one leaves
+nothing behind that must be cleared away.
+
+Finished runs also stand in one small file for each data set, which is committed and
+shared: runs of one setting together, the machines and versions that they ran on once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from reproduction.experiments import RunConfig
+from reproduction.files import (
+    CHECKPOINT,
+    claim_folder,
+    read_json,
+    read_kept,
+    remove_checkpoints,
+    remove_drafts,
+    write_json,
+)
+
+#: How the names of archives end.
+ARCHIVE = '.runs.json.gz'
+#: What differs from start to start of a run: archives do not hold it.
+UNSTABLE = ('command', 'time')
+#: Ends that another machine or setting of it may spare a run.
+AGAIN = ('timeout', 'oom', 'diverged')
+
+#: Config, outcome, cost and environment of a finished run.
+Record = dict[str, Any]
+
+
+class Store:
+    """Archives of finished runs in a folder, and a folder for each run below it.
+
+    Args:
+        root: The folder. Its `runs/` can be deleted: archives keep the results.
+        archives_only: Whether to look at nothing but the archives, as a clone does.
+    """
+
+    def __init__(self, root: Path, archives_only: bool = False) -> None:
+        self.root, self.archives_only = root, archives_only
+        for path in root.glob('*.runs.json'):  # Of before: its runs would run again.
+            raise ValueError(f"'{path}' must be compressed: gzip -n '{path}'")
+        for path in sorted(root.glob(f'*{ARCHIVE}')) if root.is_dir() else []:
+            read_archive(path)  # If one is damaged, it is told before a run is begun.
+
+    def folder(self, config: RunConfig) -> Path:
+        run = f'{config.method}-{config.setting}'
+        return self.root / 'runs' / _file_name(config) / run / str(config.seed)
+
+    def archive(self, config: RunConfig) -> Path:
+        # One for each data set: no run can stand in two.
+        return self.root / f'{_file_name(config)}{ARCHIVE}'
+
+    def record(self, config: RunConfig) -> Record | None:
+        """Return the finished run, or :obj:`None`."""
+        archived = read_archive(self.archive(config)).get(str(config))
+        own = None if self.archives_only else self._own_record(config)
+        # A machine with more memory may have put its result into the archive since.
+        return max(filter(None, (own, archived)), key=memory_of, default=None)
+
+    def _own_record(self, config: RunConfig) -> Record | None:
+        """Read the folder of the run; an archive need not have it yet."""
+        folder = self.folder(config)
+        found = read_json(folder / 'result.json')
+        about = read_json(folder / 'about.json')
+        if found is None or about is None or found['config'] != config.to_dict():
+            return None
+        outcome = {key: value for key, value in found.items() if key != 'config'}
+        return {
+            'config': found['config'],
+            'outcome': outcome,
+            'cost': {k: v for k, v in about.items() if k != 'starts'},
+            'environment': _last_environment(about['starts']),
+        }
+
+    def finish(
+        self, config: RunConfig, outcome: dict[str, Any], about: dict[str, Any]
+    ) -> None:
+        """Write down how a run ended, the environments of its starts and its cost.
+
+        The result comes last: without it the run is not finished.
+        """
+        folder = self.folder(config)
+        write_json(folder / 'about.json', about)
+        write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
+
+    def is_finished(self, config: RunConfig, memory_limit: float = 0.0) -> bool:
+        """Return whether this much memory (GB) would not change the result."""
+        record = self.record(config)
+        return record is not None and memory_of(record) >= memory_limit
+
+    def missing(
+        self, configs: Iterable[RunConfig], memory_limit: float = 0.0
+    ) -> list[RunConfig]:
+        return [c for c in configs if not self.is_finished(c, memory_limit)]
+
+    def claim(self, config: RunConfig) -> AbstractContextManager[bool]:
+        """Lock a run; give :obj:`False` if another process works on it."""
+        return claim_folder(self.folder(config))
+
+    def collect(self, configs: Iterable[RunConfig]) -> None:
+        """Add the finished among the runs to the archives of their data sets."""
+        finished: dict[Path, list[RunConfig]] = {}
+        for config in configs:
+            if self._own_record(config) is not None:
+                finished.setdefault(self.archive(config), []).append(config)
+        for path, found in finished.items():
+            # Looked up once more: another process may have forgotten them meanwhile.
+            add_to_archive(path, filter(None, map(self._own_record, found)))
+
+    def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
+        """Delete checkpoints of processes killed between result and clearing up."""
+        for config in configs:
+            folder = self.folder(config)
+            if not any(folder.rglob(CHECKPOINT)):
+                continue
+            with self.claim(config) as is_ours:
+                # That of a run which failed, or which another process has, is needed.
+                if is_ours and self.is_finished(config):
+                    remove_checkpoints(folder)
+
+    def forget(self, configs: Iterable[RunConfig], status: str) -> None:
+        """Remove the results of runs that ended so: they are then to be done."""
+        for config in configs:
+            with self.claim(config) as is_ours:
+                record = self.record(config) if is_ours else None
+                if record is None or record['outcome']['status'] != status:
+                    continue
+                for name in ('result.json', 'about.json'):
+                    (self.folder(config) / name).unlink(missing_ok=True)
+                remove_checkpoints(self.folder(config))
+                # Last, when no other process finds it in the folder any more.
+                remove_from_archive(self.archive(config), str(config))
+
+
+def read_archive(path: Path) -> dict[str, Record]:
+    """Return the records of an archive by the names of their runs.
+
+    Raises:
+        ValueError: If the file is there but damaged.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return {}
+    # A file that is replaced has another number.
+    return dict(_read(path, status.st_ino, status.st_mtime_ns, status.st_size))
+
+
+@functools.lru_cache
+def _read(path: Path, *state: int) -> dict[str, Record]:
+    content = read_kept(path) or {'settings': ()}
+    records = {}
+    for group in content['settings']:
+        for run in group['runs']:
+            config = RunConfig(**group['config'], seed=run['seed'])
+            record = {name: run[name] for name in ('outcome', 'cost')}
+            record['environment'] = content['environments'][run['environment']]
+            records[str(config)] = record | {'config': config.to_dict()}
+    return records
+
+
+def add_to_archive(path: Path, records: Iterable[Record]) -> None:
+    """Add finished runs, looked up while nobody else can change the archive."""
+    with _opened(path) as found:
+        for record in records:
+            name = str(RunConfig(**record['config']))
+            if name not in found or memory_of(record) >= memory_of(found[name]):
+                found[name] = record
+
+
+def remove_from_archive(path: Path, name: str) -> None:
+    """Remove the record of a run, if there is one."""
+    with _opened(path) as found:
+        found.pop(name, None)
+
+
+def memory_of(record: Record) -> float:
+    """Return the gigabytes that a run ran out of: less would not change its result."""
+    return float(record['outcome'].get('memory_limit', math.inf))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[dict[str, Record]]:
+    """Give the records of an archive, and write them when the caller changed them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f'.{path.name}.lock')):
+        remove_drafts(path.parent, path.name)
+        found = read_archive(path)
+        yield found
+        write_json(path, _grouped(found))
+
+
+def _grouped(records: dict[str, Record]) -> dict[str, Any]:
+    environments: list[dict[str, Any]] = []
+    settings: dict[str, dict[str, Any]] = {}
+    for name, record in sorted(records.items()):
+        config = dict(record['config'])
+        run = {'seed': config.pop('seed')} | {k: record[k] for k in ('outcome', 'cost')}
+        if record['environment'] not in environments:
+            environments.append(record['environment'])
+        run['environment'] = environments.index(record['environment'])
+        group = settings.setdefault(
+            name.rpartition('/')[0], {'config': config, 'runs': []}
+        )
+        group['runs'].append(run)
+    for group in settings.values():
+        group['runs'].sort(key=lambda run: run['seed'])
+    return {'environments': environments, 'settings': list(settings.values())}
+
+
+def _file_name(config: RunConfig) -> str:
+    # A path of a user's file must not lead out of the store.
+    return re.sub(r'[^\w.-]', '_', config.data_name).lstrip('.') or '_'
+
+
+def _last_environment(starts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return that of the last start, with what earlier starts ran on besides."""
+    *before, start = starts
+    found = {key: value for key, value in start.items() if key not in UNSTABLE}
+    commits = {s.get('git_commit') for s in before} - {start.get('git_commit')}
+    if commits:
+        found['git_commits_before'] = sorted(map(str, commits))
+    if any(s.get('git_changes') for s in before):
+        found['git_changes'] = True
+    return found

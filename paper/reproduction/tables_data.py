@@ -1,0 +1,242 @@
+"""Read the tables of columns, and split their rows at random, by place or by time."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn import datasets as sklearn_datasets
+from sklearn.cluster import KMeans
+from sklearn.decomposition import TruncatedSVD
+
+from torch_geometric_gsl.datasets import load_dataset
+
+Array = np.ndarray[Any, Any]
+
+#: Where the files are, unless `GSL_DATA` names another folder.
+BESIDE = Path(__file__).resolve().parents[3] / 'shared' / 'data'
+#: Shares of the rows for training, and for training and validation.
+TRAIN, TRAIN_AND_VAL = 0.64, 0.80
+#: Places are so many clusters, of which so many are for test.
+PLACES, TEST_PLACES = 10, 2
+PLACE, TIME = 'place', 'time'
+RANDOM_SPLITS = tuple(map(str, range(10)))
+#: All splits, in the order in which they are run.
+SPLITS = ('0', PLACE, TIME, *RANDOM_SPLITS[1:])
+#: Values of the text columns of the diamonds, from the worst to the best.
+GRADES = (
+    ('Fair', 'Good', 'Very Good', 'Premium', 'Ideal'),
+    ('J', 'I', 'H', 'G', 'F', 'E', 'D'),
+    ('I1', 'SI2', 'SI1', 'VS2', 'VS1', 'VVS2', 'VVS1', 'IF'),
+)
+
+
+class Table(NamedTuple):
+    """Rows, and what is to be predicted of each.
+
+    Args:
+        x: The columns; a sparse matrix if they are to be reduced.
+        y: Numbers, or the numbers of classes.
+        num_classes: The number of classes; 0 for a regression.
+    """
+
+    x: Any
+    y: Array
+    num_classes: int = 0
+
+
+class Source(NamedTuple):
+    """A table that can be read.
+
+    Args:
+        read: Reads it.
+        is_regression: Whether a number is to be predicted.
+        unit: The unit of the target, for titles.
+        place: The columns of latitude and longitude.
+        time: The columns of the calendar, the coarsest first.
+        scaling: How columns are scaled before rows are compared: `quantile` (each to
+            a normal law) or `unit` (each row to unit norm).
+        reduce: The number of singular vectors, of the training rows, that replace the
+            columns; 0 keeps these.
+    """
+
+    read: Callable[[], Table]
+    is_regression: bool = True
+    unit: str = ''
+    place: tuple[int, ...] = ()
+    time: tuple[int, ...] = ()
+    scaling: str = 'quantile'
+    reduce: int = 0
+
+    def splits(self) -> tuple[str, ...]:
+        """Return the names of the splits that the table has."""
+        absent = {PLACE: not self.place, TIME: not self.time}
+        return tuple(name for name in SPLITS if not absent.get(name, False))
+
+
+class Problem(NamedTuple):
+    """What a method sees of a split: no labels of test rows.
+
+    Args:
+        x: The columns of rows for training, validation and test.
+        y: The targets of rows for training and validation.
+        num_classes: The number of classes; 0 for a regression.
+        place: The columns of latitude and longitude.
+        scaling: How columns are scaled before rows are compared.
+    """
+
+    x: tuple[Array, Array, Array]
+    y: tuple[Array, Array]
+    num_classes: int = 0
+    place: tuple[int, ...] = ()
+    scaling: str = 'quantile'
+
+
+def data_folder() -> Path:
+    """Return the folder of the raw files."""
+    return Path(os.environ.get('GSL_DATA', BESIDE))
+
+
+def _text(name: str) -> list[list[str]]:
+    """Read the lines of a compressed file of numbers or words with commas."""
+    path = data_folder() / 'tables' / name
+    if not path.is_file():
+        raise OSError(f"'{path}' was not found: let 'GSL_DATA' name its folder")
+    with gzip.open(path, 'rt', encoding='utf-8', newline='') as file:
+        return list(csv.reader(file))
+
+
+def california() -> Table:
+    """Read the districts of California, their values in 100,000 dollars."""
+    rows = np.array(_text('cal_housing.data.gz')[1:], dtype=float)
+    longitude, latitude, age, rooms, bedrooms, people, households, income, value = (
+        rows.T
+    )
+    columns = [
+        *(income, age, rooms / households, bedrooms / households),
+        *(people, people / households, latitude, longitude),
+    ]
+    return Table(np.stack(columns, axis=1), value / 1e5)
+
+
+def diamonds() -> Table:
+    """Read the diamonds; the grades of cut, colour and clarity become numbers."""
+    head, *rows = _text('diamonds.csv.gz')
+    grades = dict(zip(('cut', 'color', 'clarity'), GRADES, strict=True))
+    columns = [
+        [grades[name].index(row[place]) if name in grades else row[place]
+         for row in rows]
+        for place, name in enumerate(head)
+    ]  # fmt: skip
+    found = np.array(columns, dtype=float).T
+    target = head.index('price')
+    return Table(np.delete(found, target, axis=1), found[:, target])
+
+
+def _numbers(name: str, dropped: int = 0) -> Table:
+    """Read a file whose last column is the target, and leave out inputs before it."""
+    rows = np.array(_text(f'{name}.csv.gz'), dtype=float)
+    return Table(rows[:, : -1 - dropped], rows[:, -1])
+
+
+def _diabetes() -> Table:
+    return Table(*sklearn_datasets.load_diabetes(return_X_y=True, scaled=False))
+
+
+def _sklearn(name: str) -> Table:
+    x, y = getattr(sklearn_datasets, f'load_{name}')(return_X_y=True)
+    return Table(x, y, int(y.max()) + 1)
+
+
+def _words(name: str) -> Table:
+    """Read the features and the classes of documents."""
+    if 'GSL_DATA' not in os.environ and BESIDE.is_dir():
+        os.environ['GSL_DATA'] = str(BESIDE)
+    data = load_dataset(name)
+    x, y = data['x'], data['y'].numpy()
+    if x.layout == torch.strided:
+        return Table(x.numpy().astype(np.float32), y, int(y.max()) + 1)
+    parts = x.values(), x.col_indices(), x.crow_indices()
+    found = sparse.csr_matrix(tuple(part.numpy() for part in parts), tuple(x.shape))
+    if SOURCES[name].reduce:
+        return Table(found, y, int(y.max()) + 1)
+    return Table(found.toarray().astype(np.float32), y, int(y.max()) + 1)
+
+
+SOURCES = {
+    'california': Source(california, unit='100,000 dollars', place=(6, 7)),
+    'diamonds': Source(diamonds, unit='dollars'),
+    # The last two inputs sum to the target. Of the calendar: year, month, day, hour.
+    'bike': Source(partial(_numbers, 'bike', 2), time=(0, 1, 2, 6)),
+    'pol': Source(partial(_numbers, 'pol')),
+    'kin40k': Source(partial(_numbers, 'kin40k')),
+    'elevators': Source(partial(_numbers, 'elevators')),
+    'skillcraft': Source(partial(_numbers, 'skillcraft')),
+    # Month, day, hour, minute.
+    'sml': Source(partial(_numbers, 'sml'), time=(1, 0, 3, 4)),
+    'diabetes': Source(_diabetes),
+    'digits': Source(partial(_sklearn, 'digits'), False, scaling='unit'),
+    'wine': Source(partial(_sklearn, 'wine'), False),
+    'breast_cancer': Source(partial(_sklearn, 'breast_cancer'), False),
+    '20News': Source(partial(_words, '20News'), False, scaling='unit'),
+    'PubMed': Source(partial(_words, 'PubMed'), False, scaling='unit'),
+    'CiteSeer': Source(partial(_words, 'CiteSeer'), False, scaling='unit', reduce=100),
+}
+
+
+def split(table: Table, source: Source, name: str) -> tuple[Array, Array, Array]:
+    """Return the rows for training, validation and test.
+
+    Raises:
+        ValueError: If the table has no such split.
+    """
+    if name not in source.splits():
+        raise ValueError(f"'split' must be one of {source.splits()} (got '{name}')")
+    if name == PLACE:
+        return _by_place(table.x[:, list(source.place)])
+    num_rows = len(table.y)
+    order = np.random.RandomState(0 if name == TIME else int(name)).permutation(
+        num_rows
+    )
+    if name == TIME:
+        # The files are shuffled, but their columns tell the time.
+        order = np.lexsort([table.x[:, column] for column in source.time[::-1]])
+    first, second = int(TRAIN * num_rows), int(TRAIN_AND_VAL * num_rows)
+    return order[:first], order[first:second], order[second:]
+
+
+def _by_place(x: Array) -> tuple[Array, Array, Array]:
+    """Hold out whole places: clusters of latitude and longitude."""
+    place = KMeans(PLACES, n_init=10, random_state=0).fit_predict(x)
+    order = np.random.RandomState(0).permutation(PLACES)
+    is_test = np.isin(place, order[:TEST_PLACES])
+    is_val = place == order[TEST_PLACES]
+    train, val, test = map(np.flatnonzero, (~is_test & ~is_val, is_val, is_test))
+    return train, val, test
+
+
+def problem(
+    table: Table, source: Source, rows: tuple[Array, Array, Array]
+) -> tuple[Problem, Array]:
+    """Return what a method sees of a split, and the targets of the test rows."""
+    train, val, test = (table.x[part] for part in rows)
+    if source.reduce:
+        svd = TruncatedSVD(source.reduce, random_state=0).fit(train)
+        train, val, test = map(svd.transform, (train, val, test))
+    y_train, y_val, y_test = (table.y[part] for part in rows)
+    seen = Problem(
+        (train, val, test),
+        (y_train, y_val),
+        table.num_classes,
+        source.place,
+        source.scaling,
+    )
+    return seen, y_test

@@ -1,0 +1,136 @@
+"""Predict numbers and classes of tables: a learned graph beside what is usual there.
+
+    python paper/run.py tables
+    python paper/run.py tables --tables california pol --methods ours lightgbm
+    python paper/run.py tables --splits 0 place --trials 10 --threads 2
+    python paper/run.py tables --report runs/tables
+
+All methods see the same splits: ten at random (64 % of the rows for training, 16 % for
+validation, 20 % for test), for places whole regions that are held out, for times the
+last fifth. Validation rows end the training and choose settings, and the test rows are
+read for the chosen one alone. Each unit runs in a process of its own, which tells its
+memory. Finished ones stand in `<results>/tables/`: killed and started again, or started
+twice, it goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import resource
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from reproduction.command import add_threads, make_parser
+from reproduction.record import positive
+from reproduction.settings import RESULTS
+from reproduction.tables_data import SOURCES, SPLITS, problem, split
+from reproduction.tables_methods import METHODS, SETTING, TRIALS, fit, obstacle, search
+from reproduction.tables_neighbours import Options
+from reproduction.tables_scores import score
+from reproduction.tables_store import Result, Run, TableResults, complete, unit_folder
+
+
+def execute(
+    run: Run, setting: dict[str, Any], trials: int, threads: int, root: Path
+) -> Result:
+    """Return the result of a unit."""
+    from threadpoolctl import threadpool_limits
+
+    source, method = SOURCES[run.table], METHODS[run.method]
+    table = source.read()
+    rows = split(table, source, run.split)
+    seen, y_test = problem(table, source, rows)
+    options = Options(run.seed, threads, setting)
+    choice, before = {}, _megabytes()
+    with threadpool_limits(threads):
+        clock = [time.perf_counter()]
+        if method.is_tuned:
+            path = unit_folder(root, run) / 'trials.json'
+            choice = search(seen, method, options, trials, path)
+        clock.append(time.perf_counter())
+        fitted = fit(seen, method, choice, options)
+        clock.append(time.perf_counter())
+        prediction = fitted.predict(seen.x[2])
+        clock.append(time.perf_counter())
+    num_classes, val = seen.num_classes, fitted.val
+    seconds = [round(b - a, 3) for a, b in itertools.pairwise(clock)]
+    return {
+        'val': None if val is None else score(seen.y[1], val, num_classes),
+        'test': score(y_test, prediction, num_classes),
+        'deviation': None if num_classes else float(table.y.std()),
+        'choice': fitted.choice,
+        'trials': trials if method.is_tuned else None,
+        'rows': [len(part) for part in rows],
+        'seconds': dict(zip(('search', 'fit', 'predict'), seconds, strict=True)),
+        'megabytes': {'before': before, 'peak': _megabytes()},
+    }
+
+
+def _megabytes() -> float:
+    """Return the most memory that the process has had."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def units(args: argparse.Namespace) -> list[Run]:
+    """List what is chosen: all methods of a split before the next split."""
+    return [
+        Run(table, method, name)
+        for name in args.splits
+        for method in args.methods
+        for table in args.tables
+        if name in SOURCES[table].splits() and obstacle(table, method) is None
+    ]
+
+
+def parse_args(arguments: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    parser.prog = 'run.py tables'
+    add = parser.add_argument
+    lists = {'tables': [*SOURCES], 'methods': [*METHODS], 'splits': [*SPLITS]}
+    for option, names in lists.items():
+        known: dict[str, Any] = {'choices': names, 'default': names}
+        add(f'--{option}', nargs='+', metavar=option[0].upper(), **known)
+    add('--trials', type=positive, default=TRIALS, help=f'of a search ({TRIALS})')
+    add('--jobs', type=positive, default=1, help='units at the same time (1)')
+    add_threads(parser)
+    add('--results', type=Path, default=RESULTS)
+    add('--report', type=Path, metavar='FOLDER', help='write tables, and run nothing')
+    args = parser.parse_args(arguments)
+    for option in lists:
+        setattr(args, option, [*dict.fromkeys(getattr(args, option))])
+    return args
+
+
+def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+    args = parse_args(arguments)
+    if args.report:
+        # It knows how all tables of the documentation are made.
+        from reproduction.tables_write import write_report
+
+        write_report(args.results, args.report)
+        return
+    setting = SETTING if setting is None else setting
+    results = {
+        name: TableResults(args.results, name, setting, METHODS, args.threads)
+        for name in args.tables
+    }
+    for found in results.values():
+        found.check_trials(args.methods, args.trials)
+    absent = {m: obstacle(args.tables[0], m) for m in args.methods}
+    for name, reason in absent.items():
+        if reason and METHODS[name].library:
+            print(f'{name} is skipped: {reason}')
+    task = partial(
+        execute,
+        setting=setting,
+        trials=args.trials,
+        threads=args.threads,
+        root=args.results,
+    )
+    if failures := complete(units(args), results, task, args.jobs, args.threads):
+        raise SystemExit(
+            f'{failures} units failed: error.txt in their folders says why'
+        )

@@ -1,0 +1,177 @@
+"""Load the trained models that figures show, and list those that are missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from reproduction.experiments import CONTROLS, EXPERIMENTS, Choice, RunConfig
+from reproduction.files import (
+    read_tensors,
+    remove_checkpoints,
+    remove_drafts,
+    write_tensors,
+)
+from reproduction.scales import ScaleRun, make_run
+from reproduction.settings import PRESETS, RESULTS
+from reproduction.store import Store
+from reproduction.summary import Cell
+from reproduction.training import Run, build
+from torch_geometric_gsl import IDGLAnchor, NodeClassifier
+
+#: The parameters of a transition graph: one row per transition node.
+THETAS = ('theta_t', 'theta_e')
+REMOVED = (0, 100, 200, 300, 400)
+#: Random choices of the nodes that are removed, of each number.
+REMOVALS = 5
+#: Figures that show the controls, too.
+WITH_CONTROLS = ('temperature', 'removal')
+#: That of the runs whose trained models are shown.
+FIRST_SEED = (0,)
+
+
+def has_model(store: Store, config: RunConfig) -> bool:
+    """Return whether the run is finished, and has selected an epoch."""
+    record = store.record(config)
+    return record is not None and record['outcome'].get('test') is not None
+
+
+def load_trained(store: Store, config: RunConfig, data: Data) -> NodeClassifier:
+    """Load the model of the epoch that validation selected.
+
+    Archives hold no models: a run whose model is not there is trained again.
+    """
+    kept = read_tensors(store.folder(config) / 'model.pt')
+    state = kept or train_again(store, config, data)
+    model = build(config, data)
+    model.load_state_dict(state)
+    return model
+
+
+def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor]:
+    """Train the model of a finished run, whose result stays what it is."""
+    folder = store.folder(config)
+    with store.claim(config) as is_ours:
+        if not is_ours:
+            raise SystemExit(f'{config}: another process trains it, try again later')
+        remove_drafts(folder)
+        run = make_run(config, data, folder)
+        run.resume()
+        what = f'{config}, trained again for its model'
+        with tqdm(
+            None, what, config.total_epochs, initial=run.epoch, unit='epoch'
+        ) as bar:
+            run.train(lambda metrics: bar.update())
+        if not run.best_state:
+            raise SystemExit(
+                f'{config}: trained again, it ended ({run.status}) without a model'
+            )
+        _check_score(store, run, data)
+        write_tensors(folder / 'model.pt', run.best_state)
+        remove_checkpoints(folder)
+    return run.best_state
+
+
+def _check_score(store: Store, run: Run | ScaleRun, data: Data) -> None:
+    """Warn of another accuracy: another machine may round differently."""
+    record = store.record(run.config)
+    known = None if record is None else record['outcome'].get('test')
+    found = run.score(data)['test']
+    if known is not None and found != known:
+        warnings.warn(
+            f'{run.config}: trained again, the model has a test accuracy of '
+            f'{100 * found:.2f} %, its result says {100 * known:.2f} %',
+            stacklevel=2,
+        )
+
+
+def count_removable(model: Any, data: Data) -> int:
+    """Count the transition nodes or anchors."""
+    if isinstance(model, IDGLAnchor):
+        return min(model.num_anchors, int(data['x'].size(0)))
+    return int(model.num_transition_nodes)
+
+
+def without_nodes(
+    model: NodeClassifier, config: RunConfig, data: Data, count: int, seed: int
+) -> NodeClassifier:
+    """Remove some random transition nodes or anchors of a model."""
+    total = count_removable(model, data)
+    if isinstance(model, IDGLAnchor):
+        model.keep_anchors(total - count, seed)
+        return model
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.randperm(total, generator=generator)[: total - count].sort().values
+    state: dict[str, Tensor] = {
+        name: value[kept] if name.endswith(THETAS) else value
+        for name, value in model.state_dict().items()
+    }
+    options = dict(config.options) | {'num_transition_nodes': len(kept)}
+    smaller = dataclasses.replace(config, options=options)
+    model = build(smaller, data)
+    model.load_state_dict(state)
+    return model
+
+
+def after_removal(store: Store, config: RunConfig, data: Data) -> dict[int, Cell]:
+    """Score a model without that many random nodes, over several choices of them."""
+    # One model, which searches its nearest neighbours once.
+    trained = load_trained(store, config, data)
+    total, cells = count_removable(trained, data), {}
+    for count in [count for count in REMOVED if count < total]:
+        test = {}
+        for choice in range(REMOVALS if count else 1):
+            model = without_nodes(trained, config, data, count, choice)
+            with torch.no_grad():
+                hit = model.eval()(data.x).argmax(dim=-1) == data.y
+            test[choice] = 100 * float(hit[data.test_mask].double().mean())
+        cells[count] = Cell(test)
+    return cells
+
+
+def absent_runs(name: str, store: Store, choice: Choice) -> list[str]:
+    """List what a figure lacks: commands for its runs, and runs without a model."""
+    if name not in EXPERIMENTS:
+        return []
+    experiment = EXPERIMENTS[name]
+    first = choice._replace(
+        datasets=choice.datasets or experiment.datasets, seeds=FIRST_SEED
+    )
+    wanted = {name: experiment.configs(first)}
+    if name in WITH_CONTROLS:
+        first = first._replace(methods=CONTROLS)
+        wanted['table1'] = EXPERIMENTS['table1'].configs(first)
+    lines = [
+        _command(each, missing, choice, one_seed=name != 'temperature')
+        for each, configs in wanted.items()
+        if (missing := store.missing(configs))
+    ]
+    for config in wanted[name]:
+        record = store.record(config)
+        if record is not None and not has_model(store, config):
+            outcome = record['outcome']
+            lines.append(f'{config}: {outcome.get("detail") or outcome["status"]}')
+    return lines
+
+
+def _command(
+    experiment: str, configs: list[RunConfig], choice: Choice, *, one_seed: bool
+) -> str:
+    """Write the command that makes runs: those of Table 1 are of the controls."""
+    words = ['python', 'paper/run.py', experiment, '--datasets']
+    words += dict.fromkeys(config.dataset for config in configs)
+    words += ['--methods', *CONTROLS] if experiment == 'table1' else []
+    words += ['--seeds', '1'] if one_seed else []
+    # Only files have one.
+    labels = dict.fromkeys(config.label for config in configs if config.label)
+    words += ['--label', *labels] if labels else []
+    words += ['--preset', choice.preset] if choice.preset != PRESETS[0] else []
+    words += ['--results', str(choice.results)] if choice.results != RESULTS else []
+    return shlex.join(words)

@@ -1,0 +1,296 @@
+"""Train one run, from its last whole checkpoint if there is one.
+
+The training loop sees the labels of training and validation nodes only: those of the
+test nodes are overwritten before it starts, and read once, for the final score.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric import seed_everything
+from torch_geometric.data import Data
+
+from reproduction.experiments import OPTIMIZERS, RunConfig
+from reproduction.files import CHECKPOINT, read_tensors, write_tensors, write_text
+from reproduction.settings import METHODS
+from torch_geometric_gsl import SLAPS, NodeClassifier
+from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+
+Metrics = dict[str, float]
+Outcome = dict[str, Any]
+Watcher = Callable[[Metrics], None]
+
+#: Stands for a label that must not be read: no class has it.
+HIDDEN_LABEL = -100
+#: What a checkpoint restores as it is.
+RESTORED = (
+    *('epoch', 'seconds', 'best', 'least_loss', 'improved', 'best_state'),
+    *('history', 'status'),
+)
+#: What else stands in a checkpoint.
+STATES = ('model', 'optimizer', 'prediction', 'random')
+#: The share of the time that checkpoints may take.
+CHECKPOINT_SHARE = 0.05
+#: How layers refuse numbers that training has driven out of range.
+NOT_FINITE = 'contains NaN or infinite values'
+MASKS = ('train_mask', 'val_mask', 'test_mask')
+#: Before the first evaluation, and after divergence.
+UNSCORED: Metrics = {'val': -1.0, 'epoch': -1}
+#: The split of a run whose data brings one.
+GIVEN = 'given'
+
+
+def build(config: RunConfig, data: Data) -> NodeClassifier:
+    """Build the model of a run; warn where the data has fewer neighbours than asked."""
+    method = METHODS[config.method]
+    options, num_nodes = dict(config.options), int(data['x'].size(0))
+    most = num_nodes - 1
+    for name in ('k', 'candidates'):
+        if (options.get(name) or 0) > most:
+            warnings.warn(
+                f"'{name}' is {most} instead of {options[name]} for {config.method} on "
+                f'{config.data_name}: it has {num_nodes} nodes',
+                stacklevel=2,
+            )
+            options[name] = most
+    if method.is_sized:
+        options['num_nodes'] = num_nodes
+    out_channels = int(data['y'].max()) + 1
+    return method.build(
+        data.num_features, out_channels=out_channels, **method.options, **options
+    )
+
+
+def parameter_groups(
+    model: NodeClassifier, config: RunConfig
+) -> list[dict[str, Any]] | list[torch.nn.Parameter]:
+    """Group parameters: SLAPS trains graph and autoencoder at a rate of their own."""
+    if not isinstance(model, SLAPS):
+        return list(model.parameters())
+    rest = [*model.denoiser.parameters(), *model.graph_generator.parameters()]
+    own: dict[str, Any] = {'params': list(model.classifier.parameters())}
+    lr = config.denoising_lr or config.lr
+    return [own, {'params': rest, 'lr': lr, 'weight_decay': 0.0}]
+
+
+def split_of(config: RunConfig, data: Data) -> Data:
+    """Return the split that a file brings, for every seed, or the paper's."""
+    return data if brings_split(config, data) else paper_split(data, seed=config.seed)
+
+
+def brings_split(config: RunConfig, data: Data) -> bool:
+    return config.digest is not None and all(name in data for name in MASKS)
+
+
+def optimizer_of(model: NodeClassifier, config: RunConfig) -> torch.optim.Optimizer:
+    return OPTIMIZERS[config.optimizer](
+        parameter_groups(model, config),
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        # A sixth of the time for parameters with one entry for each pair of a node and
+        # a transition node.
+        fused=True,
+    )
+
+
+class Run:
+    """Training that can be saved and taken up again after any epoch.
+
+    Args:
+        config: The run.
+        data: Features and labels of all nodes.
+        folder: Where checkpoints and metrics go.
+        device: Where the model runs.
+        checkpoint_seconds: Least time between two checkpoints; 0 for one an epoch.
+        scale: Of a model whose scale is chosen among several.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: Data,
+        folder: Path,
+        device: str = 'cpu',
+        checkpoint_seconds: float = 30.0,
+        scale: float | None = None,
+    ) -> None:
+        self.config, self.folder = config, folder
+        self.checkpoint_seconds = checkpoint_seconds
+        split = split_of(config, data).to(device)
+        self.x: Tensor = split.x
+        self.train_mask, self.val_mask = split.train_mask, split.val_mask
+        # Nothing below can read the label of a test node.
+        self.y: Tensor = split.y.masked_fill(split.test_mask, HIDDEN_LABEL)
+        seed_everything(config.seed)
+        self.model: NodeClassifier = build(config, data).to(device)
+        if scale is not None:
+            for module in self.model.modules():
+                if isinstance(module, GumbelKNNSampler):
+                    module.scale = scale
+        if torch.device(device).type == 'cuda':
+            torch.cuda.reset_peak_memory_stats(device)
+        self.optimizer = optimizer_of(self.model, config)
+        self.epoch, self.seconds = 0, 0.0
+        self.best = UNSCORED
+        self.least_loss, self.improved = math.inf, config.pretrain_epochs
+        self.best_state: dict[str, Tensor] = {}
+        self.prediction = torch.zeros_like(self.y)
+        self.history: list[Metrics] = []
+        #: How training ended: done, timeout or diverged; :obj:`None` before.
+        self.status: str | None = None
+        self._saved_at, self._save_seconds = time.monotonic(), 0.0
+
+    def train(self, watch: Watcher = lambda metrics: None) -> str:
+        """Train to the end, unless the checkpoint is that of the end."""
+        if self.status is None:
+            self.status = self._train(watch)
+        return self.status
+
+    def _train(self, watch: Watcher) -> str:
+        while self.epoch < self.config.epochs:
+            start, cpu = time.monotonic(), time.process_time()
+            metrics = self._train_epoch()
+            seconds = time.monotonic() - start
+            if not self.x.is_cuda:
+                # A process that was stopped, or waited for a core, has not used it.
+                seconds = min(seconds, time.process_time() - cpu)
+            self.seconds += seconds
+            self.history.append(metrics)
+            self.epoch += 1
+            watch(metrics)
+            if not math.isfinite(metrics['loss']):
+                # Some models score what others refuse: a diverged run has no score.
+                self.best, self.best_state = UNSCORED, {}
+                return 'diverged'
+            if self.seconds > self.config.time_limit:
+                return 'timeout'
+            # Neither accuracy nor loss has improved for too long.
+            if self.epoch - 1 - self.improved >= self.config.patience:
+                break
+            if self._is_due():
+                self.save()
+        return 'done'
+
+    def _train_epoch(self) -> Metrics:
+        config, count = self.config, self.epoch + 1
+        is_pretraining = self.epoch < config.pretrain_epochs
+        metrics: Metrics = {'epoch': self.epoch}
+        is_due = count == config.epochs or count % config.eval_every == 0
+        try:
+            metrics['loss'] = self._step(is_pretraining)
+            if is_due and not is_pretraining:
+                metrics |= self._evaluate()
+        except ValueError as error:
+            if not self._is_divergence(error):
+                raise
+            # Of an evaluation after the last finite step, the next step tells.
+            metrics['val_loss' if 'loss' in metrics else 'loss'] = math.nan
+        return metrics
+
+    def _step(self, is_pretraining: bool) -> float:
+        model: Any = self.model.train()
+        self.optimizer.zero_grad()
+        if is_pretraining:
+            loss = model.denoising_weight * model.denoising_loss(self.x)
+        else:
+            loss = model.loss(self.x, self.y, self.train_mask)
+        loss.backward()
+        self.optimizer.step()
+        return float(loss.item())
+
+    def _is_divergence(self, error: ValueError) -> bool:
+        """Return whether a layer refused numbers of the model, not of the data."""
+        x = self.x.values() if self.x.layout == torch.sparse_csr else self.x
+        return NOT_FINITE in str(error) and bool(x.isfinite().all())
+
+    @torch.no_grad()
+    def _evaluate(self) -> Metrics:
+        """Score the validation nodes; the best accuracy selects the epoch."""
+        self.model.eval()
+        out = self.model(self.x)
+        prediction = out.argmax(dim=-1)
+        hit = (prediction == self.y)[self.val_mask]
+        val = float(hit.double().mean())
+        loss = float(F.cross_entropy(out[self.val_mask], self.y[self.val_mask]))
+        if val > self.best['val'] or loss < self.least_loss:
+            self.improved = self.epoch
+        self.least_loss = min(self.least_loss, loss)
+        if val > self.best['val']:
+            self.best = {'val': val, 'epoch': self.epoch}
+            self.prediction = prediction
+            state = self.model.state_dict().items()
+            self.best_state = {name: value.clone() for name, value in state}
+        return {'val': val, 'val_loss': loss}
+
+    def score(self, data: Data) -> Outcome:
+        """Read the test labels, once, for the epoch that validation selected."""
+        test_mask = split_of(self.config, data).test_mask
+        hit = (self.prediction.cpu() == data['y'])[test_mask]
+        found = self.best['epoch'] >= 0
+        return {
+            'val': self.best['val'] if found else None,
+            'test': float(hit.double().mean()) if found else None,
+            'best_epoch': int(self.best['epoch']) if found else None,
+            'epochs': self.epoch,
+            **({'split': GIVEN} if brings_split(self.config, data) else {}),
+        }
+
+    def _is_due(self) -> bool:
+        if self.checkpoint_seconds == 0:
+            return True
+        wait = max(self.checkpoint_seconds, self._save_seconds / CHECKPOINT_SHARE)
+        return time.monotonic() - self._saved_at >= wait
+
+    def save(self) -> None:
+        """Write metrics and a checkpoint, each in one piece."""
+        start = time.monotonic()
+        names = ('epoch', 'loss', 'val', 'val_loss')
+        # One line per epoch; `val` is empty where it was not looked at.
+        lines = [','.join(str(m.get(n, '')) for n in names) for m in self.history]
+        text = '\n'.join([','.join(names), *lines, ''])
+        write_text(self.folder / 'metrics.csv', text)
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        content = {
+            'config': self.config.to_dict(),
+            **{name: getattr(self, name) for name in RESTORED},
+            'model': self.model.state_dict(),
+            'optimizer': self.optimizer.state_dict(),
+            'prediction': self.prediction,
+            'random': {'cpu': torch.get_rng_state(), 'cuda': cuda},
+        }
+        write_tensors(self.folder / CHECKPOINT, content)
+        self._saved_at = time.monotonic()
+        self._save_seconds = self._saved_at - start
+
+    def resume(self) -> bool:
+        """Take up the last checkpoint; a damaged one counts as none."""
+        found = read_tensors(self.folder / CHECKPOINT)
+        if found is None or not found.keys() >= {'config', *RESTORED, *STATES}:
+            return False
+        if found['config'] != self.config.to_dict():
+            return False
+        if _shapes(found['model']) != _shapes(self.model.state_dict()):
+            return False  # Of code that built another model.
+        self.model.load_state_dict(found['model'])
+        self.optimizer.load_state_dict(found['optimizer'])
+        for name in RESTORED:
+            setattr(self, name, found[name])
+        self.prediction = found['prediction'].to(self.y.device)
+        torch.set_rng_state(found['random']['cpu'])
+        if torch.cuda.is_available() and found['random']['cuda']:
+            torch.cuda.set_rng_state_all(found['random']['cuda'])
+        return True
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in state.items()}

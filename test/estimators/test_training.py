@@ -1,0 +1,106 @@
+"""How estimators scale columns, find nearest rows, and go through a table."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.sklearn import GSLRegressor
+from torch_geometric_gsl.sklearn._rows import ColumnScaling, Nearest, to_tensor
+from torch_geometric_gsl.sklearn._training import Parts, _batches, _sampled
+
+pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+
+
+@pytest.mark.parametrize('scaling', ['auto', 'quantile', 'standard', 'none'])
+def test_scaling(scaling):
+    random = np.random.default_rng(0)
+    x = np.stack([np.exp(random.normal(size=1200)), random.integers(0, 2, 1200)], 1)
+    made = ColumnScaling(scaling).fit(x)
+    found = made.apply(x)
+    assert made.varied.tolist() == [0]
+    if scaling == 'none':
+        assert np.array_equal(found, x)
+        return
+    np.testing.assert_allclose(found[:, 1].std(), 1)
+    if scaling != 'standard':
+        inner = abs(np.log(x[:, 0])) < 2
+        np.testing.assert_allclose(found[inner, 0], np.log(x[inner, 0]), atol=0.2)
+
+
+def test_nearest_rows_are_the_nearest():
+    random = np.random.default_rng(0)
+    x = random.integers(0, 3, size=(50, 2)).astype(float)  # With twins.
+    candidates = torch.arange(10, 50)
+    nearest = Nearest(x, candidates, 6)
+    distance = ((x[:, None] - x[None]) ** 2).sum(axis=2)
+    for rows in (torch.arange(10, 50), torch.arange(50)):
+        source, found = nearest.of_rows(rows)
+        for row, sources, squares in zip(rows, source, found, strict=True):
+            assert not (row == sources).any()
+            assert sources.min() >= 10
+            others = [j for j in range(10, 50) if j != row]
+            expected = np.sort(distance[row][others])[:6]
+            np.testing.assert_allclose(squares * nearest.unit, expected, atol=1e-6)
+    source, found = nearest.of_new(x[:4])
+    assert source.shape == (4, 6)
+
+
+def test_sparse_rows_come_without_a_warning(recwarn):
+    sparse = pytest.importorskip('scipy.sparse')
+    to_tensor(sparse.csr_matrix(np.eye(4)), 'cpu')
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize('pool_size', [5, 30, 1000])
+def test_batches_and_pools(pool_size):
+    train, candidates = torch.arange(0, 40, 2), torch.arange(40)
+    options = SimpleNamespace(batch_size=7, pool_size=pool_size)
+    generator = torch.Generator().manual_seed(0)
+    parts = Parts(train, candidates, train[:0])
+    found = list(_batches(parts, options, generator))
+    assert torch.equal(torch.cat([b for b, _ in found]).sort().values, train)
+    for batch, pool in found:
+        assert not set(batch.tolist()) & set(pool.tolist())
+        assert len(set(pool.tolist())) == len(pool)
+        assert pool_size - len(batch) <= len(pool) <= pool_size or pool_size == 1000
+        assert pool_size < 1000 or len(pool) == 40 - len(batch)
+
+
+@pytest.mark.parametrize('batch_size', ['auto', 1000])
+@pytest.mark.parametrize('num_rows', [15, 60])
+def test_each_step_has_candidates(monkeypatch, batch_size, num_rows, few, places):
+    sizes = []
+
+    def noting(*args):
+        for batch, pool in _batches(*args):
+            sizes.append((len(batch), len(pool)))
+            yield batch, pool
+
+    monkeypatch.setattr('torch_geometric_gsl.sklearn._training._batches', noting)
+    options = few | {'max_iter': 1, 'batch_size': batch_size}
+    GSLRegressor('learned', **options).fit(*places(num_rows))
+    assert all(0 < batch <= pool + 1 for batch, pool in sizes)
+
+
+def test_validation_looks_at_a_random_sample(monkeypatch):
+    every = Parts(torch.arange(9), torch.arange(30), torch.arange(100, 200))
+    assert all(map(torch.equal, _sampled(every, 0), every))
+    module = 'torch_geometric_gsl.sklearn._training'
+    monkeypatch.setattr(f'{module}._MOST_VALIDATED', 20)
+    monkeypatch.setattr(f'{module}._MOST_CANDIDATES', 10)
+    found, again, other = (_sampled(every, seed) for seed in (0, 0, 1))
+    assert torch.equal(found.train, every.train)
+    assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
+    assert found.val.max() > 150
+    assert torch.equal(found.val, again.val)
+    assert not torch.equal(found.val, other.val)
+
+
+def test_a_net_without_a_graph_returns_an_empty_one():
+    net = TableNet(3, 8, 1, graph='none', num_frequencies=0)
+    out, graph = net(torch.randn(2, 3), return_graph=True)
+    assert out.shape == (2, 1)
+    assert graph.edge_index.shape == (2, 0)

@@ -1,0 +1,241 @@
+"""Models in files."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from oracles import seeded
+from torch_geometric.nn import MeanAggregation
+
+import torch_geometric_gsl as gsl
+from torch_geometric_gsl import GSLNet, NodeClassifier, _files
+
+N, IN, OUT = 12, 6, 3
+TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
+MODELS = {
+    'GSLNet': [
+        {},
+        TRANSITION,
+        {
+            'similarity': 'linear',
+            'z_channels': -1,
+            'train_scale': True,
+            'null_score': 0.0,
+        },
+        {'similarity_kwargs': {'bias': True, 'c_scale': 0.2}, 'observed': 'prior'},
+        {'scale': 3.0, 'task': 'regression'},
+        {'readout': 'mean', 'act': None},
+    ],
+    'MLPClassifier': [{}],
+    'KNNGCN': [{'k': 3}, {'k': 3, 'root_weight': True, 'cached': True}],
+    'KNNLINKX': [{'k': 3, 'num_nodes': N}],
+    'SLAPS': [{'k': 3}, {'k': 3, 'graph_generator': 'mlp_d'}],
+    'SUBLIME': [{'k': 3}, {'k': 3, 'dropout': (0.1, 0.2), 'graph_generator': 'mlp'}],
+    'HESGSL': [{'k': 3}],
+    'NodeFormer': [{'heads': 2}],
+    'IDGL': [{'k': 3}],
+    'IDGLAnchor': [{'k': 3, 'num_anchors': 5}],
+}
+CASES = [
+    pytest.param(name, kwargs, id=f'{name}-{number}')
+    for name, several in MODELS.items()
+    for number, kwargs in enumerate(several)
+]
+
+
+def features(seed=3):
+    return torch.rand(N, IN, generator=seeded(seed))
+
+
+def make(name='GSLNet', **kwargs):
+    """A model whose parameters are not those of its seed."""
+    torch.manual_seed(5)
+    model = getattr(gsl, name)(IN, 8, 2, OUT, **kwargs)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.rand(parameter.shape, generator=seeded(1)))
+    return model.eval()
+
+
+def test_all_models_are_covered():
+    found = {
+        name
+        for name in gsl.__all__
+        if isinstance(kind := getattr(gsl, name), type)
+        and issubclass(kind, NodeClassifier)
+    }
+    assert found == {*MODELS, 'NodeClassifier'}
+
+
+@pytest.mark.parametrize(('name', 'kwargs'), CASES)
+def test_round_trip(name, kwargs, tmp_path):
+    model = make(name, **kwargs)
+    model.save(tmp_path / 'model.pt')
+    again = type(model).load(tmp_path / 'model.pt')
+    assert type(again) is type(model)
+    assert repr(again) == repr(model)
+    assert not again.training
+    state = again.state_dict()
+    assert state.keys() == model.state_dict().keys()
+    for key, value in model.state_dict().items():
+        assert torch.equal(state[key], value), key
+    for seed in (3, 4):
+        assert torch.equal(again(features(seed)), model(features(seed)))
+    # What was loaded is trained on, and saved again.
+    loss = again.train()(features()).square().sum()
+    loss.backward()
+    assert any(parameter.grad is not None for parameter in again.parameters())
+    again.save(tmp_path / 'model.pt')
+    NodeClassifier.load(str(tmp_path / 'model.pt'))
+
+
+def test_the_base_class_loads_all_of_them(tmp_path):
+    make('KNNGCN', k=3).save(tmp_path / 'model.pt')
+    assert type(NodeClassifier.load(tmp_path / 'model.pt')) is gsl.KNNGCN
+    with pytest.raises(ValueError, match=r"holds a KNNGCN, not one of \['GSLNet'\]"):
+        GSLNet.load(tmp_path / 'model.pt')
+
+
+def test_a_subclass_of_a_user(tmp_path):
+    class Named(GSLNet):
+        def __init__(self, width, *, label='a'):
+            super().__init__(IN, width, 2, OUT)
+            self.label = label
+
+    torch.manual_seed(5)
+    model = Named(4, label='b').eval()
+    model.save(tmp_path / 'model.pt')
+    again = Named.load(tmp_path / 'model.pt')
+    assert again.label == 'b'
+    assert torch.equal(again(features()), model(features()))
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.bfloat16])
+def test_types_of_the_weights(dtype, tmp_path):
+    model = make().to(dtype)
+    model.save(tmp_path / 'model.pt')
+    x = features().to(dtype)
+    assert torch.equal(GSLNet.load(tmp_path / 'model.pt')(x), model(x))
+
+
+def test_state_beside_the_parameters(tmp_path):
+    model = make()
+    model.index(features(seed=9)).save(tmp_path / 'model.pt')
+    again = GSLNet.load(tmp_path / 'model.pt')
+    assert torch.equal(again(features()), model(features()))
+
+
+def test_width_from_the_first_input(tmp_path):
+    torch.manual_seed(5)
+    model = GSLNet(-1, 8, 2, OUT).eval()
+    with pytest.raises(ValueError, match="'in_channels' must be known"):
+        model.save(tmp_path / 'model.pt')
+    assert list(tmp_path.iterdir()) == []
+    expected = model(features())
+    model.save(tmp_path / 'model.pt')
+    assert torch.equal(GSLNet.load(tmp_path / 'model.pt')(features()), expected)
+
+
+def test_copies_know_their_arguments(tmp_path):
+    model = make(k=3)
+    for number, twin in enumerate(
+        [copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    ):
+        twin.save(tmp_path / str(number))
+        again = GSLNet.load(tmp_path / str(number))
+        assert again.convs[0].sampler.k == 3
+        assert torch.equal(again(features()), model(features()))
+
+
+@pytest.mark.parametrize(
+    ('name', 'kwargs'),
+    [
+        ('similarity', {'similarity': gsl.LinearSimilarity(8), 'z_channels': -1}),
+        ('act', {'act': torch.tanh}),
+        ('readout', {'readout': MeanAggregation()}),
+        ('dropout', {'dropout': torch.tensor(0.5)}),
+    ],
+)
+def test_arguments_that_are_no_plain_values(name, kwargs, tmp_path):
+    if name == 'dropout':
+        model = make()
+        model._given.update(kwargs)  # No model of the package takes one.
+    else:
+        model = GSLNet(8, 8, 2, OUT, **kwargs)
+    folder = tmp_path / 'none'
+    with pytest.raises(TypeError, match=f"'{name}' must be a plain value"):
+        model.save(folder)
+    assert not folder.exists()
+
+
+def test_wrong_arguments_are_told_by_the_constructor():
+    with pytest.raises(TypeError, match="GSLNet has no option 'nothing'"):
+        GSLNet(IN, 8, 2, OUT, nothing=1)
+    with pytest.raises(TypeError, match='missing'):
+        GSLNet(IN)
+
+
+class Bomb:
+    def __reduce__(self):
+        return exec, ('raise RuntimeError("executed")',)
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / 'model.pt'
+    make().save(path)
+    content = path.read_bytes()
+    spoiled = bytearray(content)
+    weights = torch.load(path)['state']['convs.0.bias'].numpy().tobytes()
+    spoiled[content.index(weights)] ^= 1
+    for damage in (content[:-1], content[: len(content) // 2], b'', bytes(spoiled)):
+        path.write_bytes(damage)
+        with pytest.raises(OSError, match=r'model\.pt'):
+            GSLNet.load(path)
+    for value, reason in [
+        (Bomb(), 'holds no saved model: it refers to'),
+        ([1], r'got a list'),
+        ({'weights': 1}, r"holds no saved model \(got \['weights'\]\)"),
+    ]:
+        torch.save(value, path)
+        with pytest.raises(OSError, match=reason) as caught:
+            GSLNet.load(path)
+        assert 'trust' not in str(caught.value)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        GSLNet.load(path)
+
+
+def test_files_of_another_model(tmp_path):
+    path = tmp_path / 'model.pt'
+    make().save(path)
+    content = torch.load(path, weights_only=True)
+    given = content['arguments']
+    torch.save(content | {'class': 'os.system'}, path)
+    with pytest.raises(ValueError, match=r'holds a os\.system, not one of'):
+        NodeClassifier.load(path)
+    for changes, reason in [
+        ({'nothing': 1}, 'GSLNet has no option'),
+        ({'dropout': 2}, "'dropout' must lie in"),
+        ({'hidden_channels': 9}, 'size mismatch'),
+        ({'num_layers': 3}, 'Missing key'),
+    ]:
+        torch.save(content | {'arguments': given | changes}, path)
+        with pytest.raises(ValueError, match=f'of another form: (.|\n)*{reason}'):
+            GSLNet.load(path)
+
+
+def test_a_failed_write_leaves_the_model_that_was_there(tmp_path, monkeypatch):
+    first = make()
+    first.save(tmp_path / 'model.pt')
+
+    def fail(*args):
+        raise OSError('no space left')
+
+    monkeypatch.setattr(_files.os, 'replace', fail)
+    with pytest.raises(OSError, match='no space left'):
+        make(k=3).save(tmp_path / 'model.pt')
+    assert [path.name for path in tmp_path.iterdir()] == ['model.pt']
+    assert torch.equal(
+        GSLNet.load(tmp_path / 'model.pt')(features()), first(features())
+    )

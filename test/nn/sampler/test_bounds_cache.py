@@ -1,0 +1,283 @@
+"""Bounds of sharp scores: they change no law, and what is kept of them no draw."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+from oracles import ERROR_RATE, seeded
+from sampling import normal
+from scipy import stats
+
+from torch_geometric_gsl.nn.sampler import bounds_cache as module
+from torch_geometric_gsl.nn.sampler import methods
+from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
+from torch_geometric_gsl.nn.sampler.budget import Budget
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+    HeatKernelSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.envelope import make_envelope
+from torch_geometric_gsl.ops.pair_scores import PairScores
+
+#: Targets of a test of a law.
+RUNS = 3000
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """The searches, by their names, from here on."""
+    calls = []
+
+    def spy(name):
+        own = getattr(module, name)
+
+        def call(*args, **kwargs):
+            calls.append(name)
+            return own(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    for name in ('k_means', 'find_nearest'):
+        spy(name)
+    return calls
+
+
+@pytest.fixture
+def _races(monkeypatch):
+    """Race under bounds, where a look at all of so few candidates costs less."""
+    monkeypatch.setattr(methods.Stream, 'cost', lambda *args: math.inf)
+
+
+@pytest.fixture(params=['clusters', 'lists'])
+def bounds(request, monkeypatch, _races):
+    """Take bounds of one kind alone, whatever costs less."""
+
+    def best(cache, pairs, options):
+        is_lists = request.param == 'lists'
+        kind = {'head': cache.head(pairs)} if is_lists else {}
+        kind = kind or {'clusters': cache.clusters(pairs)}
+        envelope = make_envelope(pairs, **kind)
+        return envelope, module.num_expected(pairs, envelope, options)
+
+    monkeypatch.setattr(BoundsCache, 'best', torch.no_grad()(best))
+    return request.param
+
+
+def grouped(n=600, spread=0.2, seed=3):
+    """Features of three groups, so that clusters and lists pay."""
+    centre = torch.eye(3, 6).repeat(-(-n // 3), 1)[:n]
+    return centre + spread * normal(n, 6, seed=seed, dtype=torch.float)
+
+
+def make(name='linear', **options):
+    torch.manual_seed(5)
+    similarity = resolve_similarity(name, 6, out_channels=4)
+    options = {'k': 2, 'scale': 8.0, 'method': 'race', **options}
+    return GumbelKNNSampler(similarity, **options)
+
+
+def same_graph(first, second):
+    assert torch.equal(first.edge_index, second.edge_index)
+    torch.testing.assert_close(first.edge_weight, second.edge_weight)
+
+
+def blocks_change_nothing(name, options, num_threads):
+    # Sums differ in their last bits.
+    x, graphs, own = grouped(200), [], torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        for memory in (2**25, 2**16, 2**10):
+            sampler = make(name, budget=Budget(memory=memory), **options)
+            assert sampler.plan(x).num_proposals > 0
+            graphs.append(sampler(x, generator=seeded(1)))
+    finally:
+        torch.set_num_threads(own)
+    for graph in graphs[1:]:
+        same_graph(graphs[0], graph)
+
+
+@pytest.mark.parametrize(
+    ('name', 'options', 'num_threads'),
+    [(name, {}, 1) for name in ('linear', 'gaussian', 'heat_kernel')]
+    + [('neural_gaussian', {'loop': False}, 2), ('linear', {'replace': False}, 1)],
+)
+@pytest.mark.usefixtures('_races')
+def test_memory_and_threads_change_no_graph(name, options, num_threads):
+    blocks_change_nothing(name, options, num_threads)
+
+
+def test_memory_and_threads_change_no_graph_of_one_kind_of_bounds(bounds):
+    blocks_change_nothing('linear', {}, 1)
+    blocks_change_nothing('linear', {'loop': False}, 2)
+
+
+def test_bounds_are_found_once_for_equal_rows(found):
+    sampler, x = make(), grouped()
+    for rows in (x, x.clone(), x[:300], x, (x, x[:50]), (x, x)):
+        sampler(rows)
+        sampler.plan(rows)
+    sampler.propagate(x, x)
+    # The sources alone are cut into clusters.
+    assert found.count('k_means') == 2
+    with torch.no_grad():
+        x[0] += 0.5
+    sampler(x)
+    assert found.count('k_means') == 3
+    # Nothing is looked for in evaluation, nor for flat scores.
+    make(scale=0.5)(x)
+    make().eval()(x)
+    assert found.count('k_means') == 3
+
+
+def test_few_bounds_are_kept(found):
+    sampler, sizes = make(), (150, 160, 170, 180, 190)
+    for size in (*sizes, *sizes[1:], sizes[0]):
+        sampler(grouped(size))
+    assert found.count('k_means') == len(sizes) + 1
+
+
+def test_lists_are_found_once_for_equal_pairs(bounds, found):
+    sampler, x = make(), grouped()
+    for targets in (x, x, x[:50], x[:50], x):
+        sampler((x, targets))
+    expected = {'k_means': 1, 'find_nearest': 0}
+    if bounds == 'lists':
+        expected = {'k_means': 0, 'find_nearest': 2}
+    assert {name: found.count(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize('is_sparse', [False, True])
+def test_edges_of_constant_rows_are_compared_once(is_sparse, monkeypatch):
+    calls, own = [], PairScores.compare_edges
+
+    def spy(self, *args, **kwargs):
+        calls.append(self)
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(PairScores, 'compare_edges', spy)
+    x, edges = grouped(30).relu(), torch.randint(30, (2, 200), generator=seeded())
+    x = x.to_sparse_csr() if is_sparse else x
+    options = {'scale': 3.0, 'train_scale': True, 'null_score': 0.0}
+    sampler, fresh = (
+        GumbelKNNSampler(LinearSimilarity(6), **options) for _ in range(2)
+    )
+    for _ in range(3):
+        found = sampler(x.clone(), edges.clone(), generator=seeded(1))
+    assert len(calls) == 1
+    # Gradients reach the scale, which is no part of what is kept.
+    for each in (sampler, fresh):
+        with torch.no_grad():
+            each.log_scale.fill_(2.0)
+        graph = each(x, edges, generator=seeded(1))
+        graph.edge_weight.square().sum().backward()
+        assert not torch.equal(graph.edge_weight, found.edge_weight)
+    assert torch.equal(sampler.log_scale.grad, fresh.log_scale.grad)
+    assert len(calls) == 2
+    values = x.values() if is_sparse else x
+    with torch.no_grad():
+        values[0] += 1
+    for each in (sampler, fresh):
+        each(x, edges)
+        each(x, edges.flip(1)[:, :90])
+    assert len(calls) == 6
+    with torch.inference_mode():
+        sampler(x, edges[:, :50])
+    sampler(x, edges[:, :50]).edge_weight.sum().backward()
+    if not is_sparse:  # What is trained is compared anew.
+        count = len(calls)
+        for _ in range(2):
+            sampler(x.clone().requires_grad_(), edges)
+        assert len(calls) == count + 2
+
+
+def test_other_devices_and_types_have_their_own_bounds():
+    cache, calls = BoundsCache(), []
+    rows = grouped(60)
+    for each in (rows, rows.double(), rows.to('meta'), rows[:, :2], rows):
+        found = cache._find(('kind',), (each,), lambda: calls.append(0) or len(calls))
+    assert (len(calls), found) == (4, 1)
+
+
+def test_copies_leave_bounds_out(found):
+    sampler, x = make(), grouped()
+    names = set(sampler.state_dict())
+    sampler(x)
+    assert set(sampler.state_dict()) == names
+    for each in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+        same_graph(sampler(x, generator=seeded()), each(x, generator=seeded()))
+    assert found.count('k_means') == 3
+
+
+@pytest.mark.parametrize(
+    'name', ['linear', 'heat_kernel', 'cosine', 'gaussian', 'neural_gaussian']
+)
+def test_bounds_give_the_same_law(bounds, name):
+    if bounds == 'lists' and 'gaussian' in name:
+        return  # The best sources of a bell are not the nearest ones.
+    x = grouped(200, 0.4)
+    check_draws(make(name, k=1, hard=True), x, x[:1].expand(RUNS, 6))
+
+
+def check_draws(sampler, x, target):
+    """Compare hard draws of equal targets with their law."""
+    (source, _), weight = sampler((x, target), generator=seeded(4))
+    similarity = sampler.similarity((x.to_dense(), target.to_dense()[:1]))
+    law = (sampler.scale * similarity).detach().double().softmax(1)[0]
+    counts = source[weight > 0].bincount(minlength=len(x))
+    common = RUNS * law > 8
+    pooled = [
+        torch.cat([part[common], part[~common].sum().view(1)])
+        for part in (counts, RUNS * law)
+    ]
+    statistic = float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
+    level = stats.chi2.cdf(statistic, int(common.sum()))
+    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2
+
+
+@pytest.mark.parametrize('is_trained', [False, True])
+def test_what_moves_in_place_is_seen(is_trained, bounds):
+    # This similarity compares the features themselves.
+    similarity = HeatKernelSimilarity(6, normalize=False)
+    options = {'k': 1, 'scale': 8.0, 'hard': True, 'method': 'race'}
+    sampler = GumbelKNNSampler(similarity, **options)
+    x = torch.nn.Parameter(grouped(200, 0.4))
+    sampler((x, x[:1].expand(RUNS, 6)))
+    new = grouped(200, 0.4, seed=8)
+    if is_trained:
+        x.grad = x.detach() - new
+        torch.optim.SGD([x], lr=1.0).step()
+    else:
+        with torch.no_grad():
+            x.copy_(new)
+    check_draws(sampler, x, x[:1].expand(RUNS, 6))
+
+
+def sparse_rows(dtype, n=200):
+    """CSR features with indices of a dtype: the first rows share two words alone."""
+    words = torch.tensor([[0, 1]] * 8 + [[2, 3], [4, 5]] * (n // 2 - 4))
+    values = 0.5 + torch.rand(2 * n, generator=seeded())
+    offsets = torch.arange(n + 1, dtype=dtype) * 2
+    return torch.sparse_csr_tensor(offsets, words.flatten().to(dtype), values, (n, 6))
+
+
+@pytest.mark.parametrize('dtype', [torch.int32, torch.int64])
+@pytest.mark.parametrize('bounds', ['lists'], indirect=True)
+def test_other_words_in_place_are_seen(dtype, bounds):
+    options = {'k': 1, 'scale': 8.0, 'method': 'race', 'hard': True}
+    sampler, x = GumbelKNNSampler(LinearSimilarity(6), **options), sparse_rows(dtype)
+    offsets, words = torch.arange(RUNS + 1) * 2, torch.tensor([0, 1] * RUNS)
+    target = torch.sparse_csr_tensor(offsets, words, torch.ones(2 * RUNS), (RUNS, 6))
+    sampler((x, target))
+    x.col_indices().copy_(x.col_indices().flip(0).view(-1, 2).flip(1).flatten())
+    check_draws(sampler, x, target)
+
+
+def test_distinct_neighbours_of_sharp_scores_are_no_race():
+    x = normal(600, 16, dtype=torch.float)
+    options = {'k': 5, 'scale': 40.0, 'replace': False}
+    sampler = GumbelKNNSampler(LinearSimilarity(16), **options)
+    assert sampler.plan(x).method == 'stream'

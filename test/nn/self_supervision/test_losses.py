@@ -1,0 +1,410 @@
+"""Losses on a sampled graph: values, gradients, inputs, and the graphs they teach."""
+
+import copy
+
+import pytest
+import torch
+from drawn import (
+    BATCH,
+    CALLS,
+    EDGES,
+    HIDDEN,
+    IN,
+    N,
+    clusters,
+    contrast,
+    embeddings,
+    make_sampler,
+    matrix,
+    move,
+    reference,
+    same_share,
+    teach,
+    words,
+)
+from oracles import check_gradients, seeded
+
+from torch_geometric_gsl import (
+    GraphContrast,
+    GraphDenoising,
+    GumbelKNNSampler,
+    LinearSimilarity,
+)
+from torch_geometric_gsl.nn.self_supervision import layers
+from torch_geometric_gsl.ops.masking import MaskedFeatures, hide_channels
+
+METHODS = pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
+TRAINING = pytest.mark.parametrize('training', [True, False])
+LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
+ANCHOR = torch.rand(N, N, generator=seeded(9), dtype=torch.double)
+ANCHOR = ANCHOR / ANCHOR.sum(dim=1, keepdim=True)
+EYE = torch.eye(N, dtype=torch.double)
+SMALL = {'embedding_channels': 4, 'projected_channels': 3, 'mask_rate': (0.2, 0.4)}
+KINDS = {
+    'denoising': (GraphDenoising, {'mask_ratio': 2.0}),
+    'words': (GraphDenoising, {'mask_ratio': 2.0, 'binary': True}),
+    'contrast': (GraphContrast, SMALL),
+    'anchor': (GraphContrast, {'anchor': 'to be given', **SMALL}),
+}
+EACH = pytest.mark.parametrize('kind', KINDS)
+
+
+def edges_of(matrix):
+    target, source = matrix.nonzero().t()
+    return torch.stack([source, target]), matrix[target, source]
+
+
+def make(kind, sampler=None, **kwargs):
+    sampler = make_sampler() if sampler is None else sampler
+    module, options = KINDS[kind]
+    if 'anchor' in options:
+        options = {**options, 'anchor': edges_of(ANCHOR)}
+    options = {'dropout': 0.0, **options, **kwargs}
+    return move(module(sampler, IN, HIDDEN, **options).double())
+
+
+def as_layout(x, layout):
+    return x if layout == 'dense' else x.to_sparse_csr()
+
+
+def test_repr():
+    sampler = GumbelKNNSampler(LinearSimilarity(16), k=2)
+    end = f', sampler={sampler})'
+    found = GraphDenoising(sampler, 16), GraphContrast(sampler, 16, 32, tau=0.5)
+    assert str(found[0]) == f'GraphDenoising(16, 512, binary=False{end}'
+    assert str(found[1]) == f'GraphContrast(16, 32, tau=0.5{end}'
+
+
+@METHODS
+@EACH
+@pytest.mark.parametrize('call', CALLS)
+@TRAINING
+def test_loss_and_gradient_against_matrices(method, kind, call, training):
+    sampler = make_sampler(method=method)
+    module = make(kind, sampler, adjacency_dropout=0.3).train(training)
+    x, z, inputs = words(), embeddings().requires_grad_(), CALLS[call]
+    if method == 'stream' and training and 'edge_index' in inputs:
+        with pytest.raises(ValueError, match="'method' cannot be 'stream': 'edge"):
+            module(x, z=z, **inputs)
+        return
+    leaves = [z, *module.parameters()]
+    generator, replayed = seeded(), seeded()
+    found = module(x, z=z, **inputs, generator=generator)
+    # The graph is drawn once.
+    graph = sampler(z, **inputs, generator=replayed)
+    anchor = edges_of(ANCHOR if kind == 'anchor' else EYE)
+    expected = reference(module.network, x, graph, replayed, anchor)
+    assert torch.equal(replayed.get_state(), generator.get_state())
+    torch.testing.assert_close(found, expected)
+    grads = [torch.autograd.grad(loss, leaves) for loss in (found, expected)]
+    torch.testing.assert_close(*grads)
+    # A contrast does not depend on what all projected rows have in common.
+    last = 0 if 'mask_ratio' in KINDS[kind][1] else 2
+    assert all(bool(grad.any()) for grad in grads[0][: len(leaves) - last])
+
+
+@EACH
+@TRAINING
+@pytest.mark.parametrize('call', ['all', 'both'])
+def test_gradient_by_differences(kind, training, call):
+    # Of a race the noise depends on the scores; the definition draws it first.
+    options = {} if 'mask_ratio' in KINDS[kind][1] else {'tau': 1.0}
+    module = make(kind, make_sampler(method='dense'), **options).train(training)
+    x, z, inputs = words(), embeddings().requires_grad_(), CALLS[call]
+
+    def loss(*_):
+        return module(x, z=z, **inputs, generator=seeded())
+
+    leaves = (z, *module.parameters())
+    assert torch.autograd.gradcheck(loss, leaves, fast_mode=True)
+
+
+@EACH
+def test_the_sampler_is_that_of_the_user(kind):
+    sampler = make_sampler()
+    before = copy.deepcopy(sampler.state_dict())
+    module = make(kind, sampler)
+    assert module.sampler is sampler
+    for name, value in sampler.state_dict().items():
+        assert torch.equal(value, before[name])
+    module.reset_parameters()
+    assert float(sampler.factor.detach()) == pytest.approx(3.0)
+    assert not torch.equal(sampler.similarity.w_b, before['similarity.w_b'])
+
+
+@EACH
+def test_features_are_compared_without_others(kind):
+    sampler = make_sampler(IN)
+    module, x = make(kind, sampler).eval(), words()
+    alone = module(x, generator=seeded())
+    torch.testing.assert_close(alone, module(x, z=x, generator=seeded()))
+    torch.testing.assert_close(tuple(module.graph(x)), tuple(sampler(x)))
+
+
+@pytest.mark.parametrize('kind', ['denoising', 'words', 'contrast'])
+def test_permuted_nodes(kind, monkeypatch):
+    module, x, z = make(kind).eval(), words(), embeddings()
+    hidden = torch.rand(N, IN, generator=seeded()) < 0.3
+    order = torch.randperm(N, generator=seeded(2))
+
+    def hide(given, *args, **kwargs):
+        chosen = hidden if torch.equal(given, x) else hidden[order]
+        row, column = chosen.nonzero(as_tuple=True)
+        value = given[row, column]
+        value = (value > 0).double() if kind == 'words' else value
+        return MaskedFeatures(given * ~chosen, row, column, value)
+
+    monkeypatch.setattr(layers, 'mask_features', hide)
+    for edges, permuted in ((None, None), (EDGES, order.argsort()[EDGES])):
+        expected = module(x, edges, z=z, generator=seeded())
+        found = module(x[order], permuted, z=z[order], generator=seeded())
+        torch.testing.assert_close(found, expected)
+
+
+@EACH
+@TRAINING
+def test_sparse_features_give_the_same(kind, training):
+    # Unit rows are compared without a projection, sparse or not.
+    sampler = GumbelKNNSampler(LinearSimilarity(IN), k=3, scale=5.0, method='dense')
+    module, x = make(kind, sampler).train(training), words()
+    z = torch.randn(N, IN, generator=seeded(), dtype=torch.double)
+    for given in ({}, {'z': z}):
+        sparse, dense = (
+            copy.deepcopy(module)(features, **given, generator=seeded())
+            for features in (x.to_sparse_csr(), x)
+        )
+        torch.testing.assert_close(sparse, dense)
+
+
+@EACH
+@pytest.mark.parametrize('dropped', ['dropout', 'adjacency_dropout'])
+def test_dropout_is_that_of_training(kind, dropped):
+    losses = {}
+    for rate in (0.0, 0.5):
+        for training in (True, False):
+            module = make(kind, **{dropped: rate}).train(training)
+            torch.manual_seed(0)
+            losses[rate, training] = module(words(), z=embeddings())
+    assert torch.equal(losses[0.0, False], losses[0.5, False])
+    assert not torch.equal(losses[0.0, True], losses[0.5, True])
+
+
+@EACH
+@METHODS
+def test_all_that_is_random_comes_from_the_generator(kind, method):
+    groups = {} if 'mask_ratio' in KINDS[kind][1] else {'contrast_batch_size': 5}
+    options = {'dropout': 0.5, 'adjacency_dropout': 0.3, **groups}
+    module, x = make(kind, make_sampler(method=method), **options), words()
+
+    def losses(seed, global_seed):
+        torch.manual_seed(global_seed)
+        own, state = copy.deepcopy(module), torch.get_rng_state()
+        given = {'z': embeddings(), 'generator': seeded(seed) if seed else None}
+        found = torch.stack([own(x, **given) for _ in range(2)])
+        assert torch.equal(torch.get_rng_state(), state) == bool(seed)
+        return found
+
+    first = losses(1, global_seed=0)
+    assert torch.equal(first, losses(1, global_seed=3))
+    assert not torch.equal(first, losses(2, global_seed=0))
+    assert torch.equal(losses(None, global_seed=4), losses(None, global_seed=4))
+
+
+@EACH
+def test_state_dict(kind):
+    module, x, z = make(kind), words(), embeddings()
+    for _ in range(2):
+        module(x, z=z)
+    other = make(kind, make_sampler(scale=9.0))
+    other.load_state_dict(copy.deepcopy(module.state_dict()))
+    losses = [m.eval()(x, z=z, generator=seeded()) for m in (module, other)]
+    assert torch.equal(*losses)
+    with torch.no_grad():
+        other.network.first.bias.add_(1)
+    assert torch.equal(module(x, z=z, generator=seeded()), losses[0])
+
+
+@EACH
+@TRAINING
+@LAYOUTS
+def test_half_precision(kind, training, layout):
+    # Features of full precision under autocast, and all of half precision.
+    exact = make(kind).float().train(training)
+    x, z = words(dtype=torch.float), embeddings().float()
+    twins = copy.deepcopy(exact), copy.deepcopy(exact).bfloat16()
+    expected = float(exact(x, z=z, generator=seeded()).detach())
+    for module, dtype in zip(twins, (torch.float, torch.bfloat16), strict=True):
+        given = as_layout(x.to(dtype), layout)
+        compared = z.detach().to(dtype).requires_grad_()
+        is_cast = dtype == torch.float
+        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=is_cast):
+            loss = module(given, z=compared, generator=seeded())
+        loss.backward()
+        assert float(loss.detach()) == pytest.approx(expected, rel=0.03)
+        assert bool(compared.grad.isfinite().all() & compared.grad.any())
+        check_gradients(module.sampler)
+
+
+@pytest.mark.parametrize('kind', ['denoising', 'words', 'contrast'])
+@TRAINING
+@LAYOUTS
+def test_no_nodes(kind, training, layout):
+    module, x = make(kind).train(training), as_layout(words()[:0], layout)
+    loss = module(x, z=embeddings()[:0])
+    assert float(loss.detach()) == 0
+    loss.backward()
+
+
+@METHODS
+@pytest.mark.parametrize('kind', ['denoising', 'contrast'])
+def test_it_sharpens_a_graph_of_clusters(kind, method):
+    x, y = clusters()
+    torch.manual_seed(0)
+    similarity = LinearSimilarity(24, feature_weights=True)
+    options = {'k': 5, 'tau': 1.0, 'scale': 10.0, 'loop': False, 'method': method}
+    sampler = GumbelKNNSampler(similarity, **options)
+    before = same_share(sampler, x, y)
+    if kind == 'denoising':
+        module = GraphDenoising(sampler, 24, 32, mask_ratio=3.0)
+    else:
+        widths = {'embedding_channels': 32, 'projected_channels': 32}
+        module = GraphContrast(sampler, 24, 32, **widths, mask_rate=0.4)
+    teach(module, x, 100, seeded())
+    after = same_share(sampler, x, y)
+    least, ratio = (0.85, 1.5) if kind == 'denoising' else (0.9, 3)
+    assert 0.7 < before < 0.75
+    assert after > least
+    weight = similarity.feature_weight.detach().abs()
+    assert weight[:12].mean() > ratio * weight[12:].mean()
+
+
+def test_idle_words_drown_squared_errors_but_not_entropies():
+    x, y = clusters(idle=24, chance_of_own=0.6)
+    gains = []
+    for binary in (False, True):
+        torch.manual_seed(0)
+        similarity = LinearSimilarity(36, feature_weights=True)
+        options = {'tau': 1.0, 'scale': 10.0, 'loop': False, 'method': 'dense'}
+        sampler = GumbelKNNSampler(similarity, **options)
+        before = same_share(sampler, x, y)
+        module = GraphDenoising(sampler, 36, 32, mask_ratio=3.0, binary=binary)
+        teach(module, x, 100, seeded())
+        gains.append(same_share(sampler, x, y) - before)
+    assert gains[0] < 0.1
+    assert gains[1] > 0.2
+
+
+# The groups and the anchor of a contrast.
+
+
+def test_groups():
+    module, x, z = make('contrast', contrast_batch_size=5), words(), embeddings()
+    views = []
+    module.network.register_forward_hook(lambda _, __, out: views.append(out))
+    for training in (False, True):
+        views.clear()
+        module.train(training)
+        generator, replayed = seeded(), seeded()
+        found = module(x, z=z, generator=generator)
+        order = torch.arange(N)
+        if training:
+            module.graph(x, z=z, generator=replayed)
+            for rate in module.network.mask_rate:
+                hide_channels(x, rate, replayed)
+            order = torch.randperm(N, generator=replayed)
+            assert torch.equal(replayed.get_state(), generator.get_state())
+        terms = [
+            contrast(*(view[rows] for view in views), 0.2) * (rows.numel() / N)
+            for rows in order.split(5)
+        ]
+        torch.testing.assert_close(found, torch.stack(terms).sum())
+
+
+def test_the_anchor_follows_the_sampled_graphs():
+    module = make('contrast', tau=0.9, anchor_interval=2)
+    module.anchor.max_neighbours = None
+    x, z, expected = words(), embeddings(), EYE
+    for step in range(6):
+        module.train(step > 1)
+        graph = module.graph(x, z=z, generator=seeded(step))
+        module(x, z=z, generator=seeded(step))
+        if step in (3, 5):
+            expected = 0.9 * expected + 0.1 * matrix(graph).detach()
+        torch.testing.assert_close(matrix(module.anchor.graph(N, x)), expected)
+    # The next contrast is one with that graph.
+    generator = seeded()
+    graph = module.eval().graph(x, z=z, generator=generator)
+    wanted = reference(module.network, x, graph, generator, edges_of(expected))
+    torch.testing.assert_close(module(x, z=z, generator=seeded()), wanted)
+    module.reset_parameters()
+    assert torch.equal(matrix(module.anchor.graph(N, x)), EYE)
+
+
+def test_a_step_keeps_a_few_anchor_edges():
+    module, x = make('contrast', tau=0.5, max_anchor_neighbours=4).train(), words()
+    for _ in range(3):
+        module(x, z=embeddings())
+    found = matrix(module.anchor.graph(N, x))
+    assert int((found > 0).sum(dim=1).max()) <= 4
+    torch.testing.assert_close(found.sum(dim=1), torch.ones(N).double())
+
+
+# Inputs and options.
+
+
+@EACH
+def test_inputs(kind):
+    module, x, z = make(kind), words(), embeddings()
+    negative, missing = x.clone(), x.clone()
+    negative[2, 3], missing[3, 2] = -0.5, torch.nan
+    cases = [
+        ((x[:, :4],), {}, ValueError, r"'x' must have 6 channels \(got 4\)"),
+        ((x.float(),), {}, TypeError, r"'x' has torch\.float32 but the parameters"),
+        ((x.tolist(),), {}, TypeError, r"'x' must be a torch\.Tensor \(got list\)"),
+        ((missing,), {'z': z}, ValueError, r"'x' contains NaN .* \(got 1 of 72\)"),
+        ((x,), {}, ValueError, r"'x' must have 4 channels \(got 6\)"),
+        ((x,), {'z': x}, ValueError, r"'z' must have 4 channels \(got 6\)"),
+        ((x,), {'z': z[:5]}, ValueError, r"'z' .* \(got 5 for 12 nodes\)"),
+        ((x,), {'z': z.float()}, TypeError, "'z' has torch.float32"),
+        ((x, EDGES + 5), {'z': z}, ValueError, r"'edge_index' has .*outside"),
+        ((x, None, None, BATCH[:3]), {'z': z}, ValueError, "'batch' must have one"),
+        ((x,), {'z': z, 'generator': 3}, TypeError, "'generator' must be a"),
+    ]
+    if kind == 'words':
+        text = r"'x' must not be negative .* \(got -0\.5\)"
+        cases += [((negative,), {'z': z}, ValueError, text)]
+    else:
+        module(negative, z=z)
+    for args, kwargs, error, text in cases:
+        with pytest.raises(error, match=text):
+            module(*args, **kwargs)
+
+
+CONTRAST = ['contrast']
+DENOISING = ['denoising']
+BAD_OPTIONS = [
+    (KINDS, {'sampler': 3}, TypeError, r"'sampler' must be a Gumbel.* \(got int\)"),
+    (KINDS, {'in_channels': -1}, ValueError, r"'in_channels' must be at least 1 \(go"),
+    (KINDS, {'hidden_channels': 2.5}, TypeError, "'hidden_channels' must be an integ"),
+    (KINDS, {'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1"),
+    (KINDS, {'adjacency_dropout': -0.1}, ValueError, "'adjacency_dropout' must lie in"),
+    (DENOISING, {'mask_ratio': 0.5}, ValueError, "'mask_ratio' must be at least 1"),
+    (DENOISING, {'negative_ratio': -1}, ValueError, "'negative_ratio' must be at le"),
+    (DENOISING, {'binary': 1}, TypeError, r"'binary' must be a bool \(got 1\)"),
+    (CONTRAST, {'embedding_channels': 0}, ValueError, "'embedding_channels' must be "),
+    (CONTRAST, {'projected_channels': 1.5}, TypeError, "'projected_channels' must be"),
+    (CONTRAST, {'temperature': 0}, ValueError, "'temperature' must be positive"),
+    (CONTRAST, {'contrast_batch_size': 1}, ValueError, "'contrast_batch_size' must b"),
+    (CONTRAST, {'mask_rate': (0.1, 1)}, ValueError, r"'mask_rate' must lie in \[0, 1"),
+    (CONTRAST, {'mask_rate': (0.1,) * 3}, ValueError, "'mask_rate' must be a number "),
+    (CONTRAST, {'max_anchor_neighbours': 0}, ValueError, "'max_anchor_neighbours' mu"),
+]
+
+
+@pytest.mark.parametrize(('kinds', 'options', 'error', 'text'), BAD_OPTIONS)
+def test_options(kinds, options, error, text):
+    for kind in kinds:
+        sizes = {'sampler': make_sampler(), 'in_channels': IN}
+        given = {'mask_rate': 0.5} if kind == 'contrast' else {}
+        with pytest.raises(error, match=text):
+            KINDS[kind][0](**{**sizes, **given, **options})

@@ -1,0 +1,88 @@
+"""The table of responses: one row each, which the tests of `ops` go through."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from torch_geometric_gsl.ops import scores
+
+
+class Row(NamedTuple):
+    """A response: its class, what it is made for, and its formula over numbers."""
+
+    cls: type[scores.Response]
+    formula: Callable[..., float]
+    comparison: str = 'dot'
+    params: tuple[float, ...] = ()
+    bounds: tuple[float, float] = (-1.0, 1.0)  # Of rows of unit norm.
+
+
+class Cube(scores.Response):
+    """The response of a user, which no kernel knows."""
+
+    monotonic = 1
+
+    @staticmethod
+    def value(t):
+        return t**3
+
+
+class Wave(scores.Response):
+    """The response of a user that neither rises nor falls."""
+
+    @staticmethod
+    def value(t, shift):
+        return torch.sin(3 * t + shift)
+
+    @staticmethod
+    def interval(low, high, shift):
+        middle, half = Wave.value((low + high) / 2, shift), 1.5 * (high - low)
+        return (middle - half).clamp(min=-1), (middle + half).clamp(max=1)
+
+
+class Tanh(scores.Response):
+    """The response of a user who bounds nothing."""
+
+    @staticmethod
+    def value(t):
+        return t.tanh()
+
+
+RESPONSES = {
+    'identity': Row(scores.Identity, lambda t: t),
+    'difference': Row(scores.Difference, lambda t: 1 - t, bounds=(0.0, 2.0)),
+    'gaussian': Row(
+        scores.Gaussian,
+        lambda t, b, c: math.exp(-((t - b) ** 2) / c),
+        params=(0.5, 0.05),
+        bounds=(0.0, 1.0),
+    ),
+    'heat_kernel': Row(
+        scores.HeatKernel,
+        lambda t, width: math.exp(-t / width),
+        'squared_distance',
+        (0.5,),
+        (0.0, 1.0),
+    ),
+    'negative': Row(
+        scores.Negative, lambda t: -t, 'squared_distance', bounds=(-math.inf, 0.0)
+    ),
+}
+OF_USERS = {
+    'of a user': Row(Cube, lambda t: t**3),
+    'a wave': Row(Wave, lambda t, shift: math.sin(3 * t + shift), params=(0.3,)),
+}
+
+
+def comparison_of(name):
+    """Return what a response of this name is made for."""
+    return RESPONSES[name].comparison
+
+
+def random_response(name, n, generator=None, least=0.2, dtype=torch.float32):
+    """Return a response of `n` targets, whose parameters are random."""
+    shape = len(RESPONSES[name].params), n
+    params = torch.rand(shape, generator=generator, dtype=dtype) + least
+    return RESPONSES[name].cls(*params)

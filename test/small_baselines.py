@@ -1,0 +1,42 @@
+"""The baselines in small: the options of each, of which the first serve all tests."""
+
+import torch
+
+import torch_geometric_gsl as gsl
+
+N, IN, OUT = 12, 6, 4
+SIZES = (IN, 8, 2, OUT)
+NAMES = ('in_channels', 'hidden_channels', 'num_layers', 'out_channels')
+DENOISER = {'k': 2, 'binary': False, 'denoising_channels': 16}
+ENCODER = {
+    'k': 2,
+    'encoder_channels': 16,
+    'embedding_channels': 8,
+    'projected_channels': 8,
+}
+# Graphs of a batch end the iteration together.
+ITERATIONS = {'k': 2, 'delta': 0.0, 'max_iterations': 3}
+BASELINES = {
+    'KNNGCN': [{'k': 2, 'root_weight': True}, {'cached': True}],
+    'KNNLINKX': [{'num_nodes': N, 'k': 2}],
+    'SLAPS': [DENOISER, DENOISER | {'graph_generator': 'mlp_d'}],
+    'SUBLIME': [ENCODER, ENCODER | {'graph_generator': 'mlp'}],
+    'HESGSL': [
+        DENOISER | {'num_hops': 2},
+        DENOISER | {'graph_generator': 'mlp_d'},
+    ],
+    'IDGL': [ITERATIONS],
+    'IDGLAnchor': [ITERATIONS | {'num_anchors': 8}],
+    'NodeFormer': [{'heads': 2, 'k': 2}],
+    'MLPClassifier': [{}],
+}
+
+
+def features():
+    return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
+
+
+def make_baseline(name, number=0, **options):
+    """Build a baseline with the options of a row, or with others."""
+    sizes = dict(zip(NAMES, SIZES, strict=True))
+    return getattr(gsl, name)(**(sizes | BASELINES[name][number] | options))

@@ -1,0 +1,336 @@
+"""Read features and labels from a file of a user; nothing in it is executed."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
+
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_features,
+    check_flag,
+    check_option,
+)
+from torch_geometric_gsl._columns import measure_columns, scale_columns
+from torch_geometric_gsl._files import load_safely
+from torch_geometric_gsl.datasets._labels import (
+    MISSING,
+    TASKS,
+    check_known,
+    is_measured,
+    read_targets,
+    to_number,
+)
+
+#: The kinds of files that :func:`read_table_file` reads.
+SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
+_MASKS = ('train_mask', 'val_mask', 'test_mask')
+# Torch must be allowed to load these; of them PyG itself allows only the first.
+_PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+
+
+class _Table(NamedTuple):
+    """The content of a file: features, labels and the name of these in errors.
+
+    Features have the names of their columns where these are known, and the rest are
+    other attributes of the data.
+    """
+
+    x: Tensor
+    labels: list[Any]
+    where: str
+    columns: Sequence[str]
+    rest: dict[str, Any]
+
+
+def read_table_file(
+    path: str | Path,
+    label: str | None = None,
+    standardize: bool | None = None,
+    task: str | None = None,
+    missing: Sequence[str] | None = None,
+) -> Data:
+    """Read features and labels as :func:`load_dataset` does if given a path."""
+    if task is not None:
+        check_option(task, TASKS, 'task')
+    if isinstance(missing, str):
+        raise TypeError("'missing' must be a sequence of texts (got a str)")
+    path = Path(path).expanduser()
+    suffix = path.suffix.lower()
+    standardize = suffix == '.csv' if standardize is None else standardize
+    check_flag(standardize, 'standardize')
+    if suffix == '.csv':
+        table = _read_csv(path, label)
+    elif suffix == '.npz':
+        table = _read_npz(path, 'y' if label is None else label, task)
+    else:
+        check_absent(label, 'label', "for a '.pt' file, whose labels are its 'y'")
+        check_absent(missing, 'missing', "for a '.pt' file, whose labels are numbers")
+        table = _read_pt(path, task)
+    check_known(table.labels, table.where, missing)
+    names = table.rest.pop('class_names', None)
+    if names is not None:
+        task = 'classification'
+    targets = read_targets(table.labels, table.where, task)
+    if names is not None:
+        targets = _name_classes(targets, table.labels, names, path)
+    x = _standardized(table.x, path) if standardize else table.x
+    data = Data(x=x.float(), **targets, **table.rest)
+    _check_finite(cast(Tensor, data.x), path, table.columns)
+    return data
+
+
+def _read_csv(path: Path, label: str | None) -> _Table:
+    # The reader of pandas fills short rows, and that of NumPy knows no quotes.
+    line, rows, labels = 0, [], []
+    try:
+        with path.open(encoding='utf-8-sig', newline='') as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            column = _find_label(path, header, label)
+            line = reader.line_num
+            for fields in filter(None, reader):  # Blank lines have none.
+                line = reader.line_num
+                labels.append(fields[column].strip() if column < len(fields) else '')
+                rows.append(_read_row(f"'{path}', line {line}", header, fields, column))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"'{path}', after line {line}, must be text in UTF-8 with commas ({error})"
+        ) from error
+    if not rows:
+        raise ValueError(f"'{path}' must have rows below its header (got none)")
+    where = f"the column '{header.pop(column)}' of '{path}'"
+    return _Table(torch.tensor(rows, dtype=torch.float64), labels, where, header, {})
+
+
+def _find_label(path: Path, header: list[str], label: str | None) -> int:
+    """Return the place of the labels among columns whose names are unique."""
+    twice = sorted(name for name, count in Counter(header).items() if count > 1)
+    if twice or not all(header) or len(header) < 2:
+        raise ValueError(
+            f"'{path}' must begin with a name of its own for each of two columns or "
+            f'more (got {header})'
+        )
+    if label not in header:
+        raise ValueError(
+            f"'label' must name the column of labels of '{path}', one of {header} "
+            f'(got {label!r})'
+        )
+    return header.index(label)
+
+
+def _read_row(
+    where: str, header: list[str], fields: list[str], column: int
+) -> list[float]:
+    """Return the features of a row, without its label."""
+    if len(fields) != len(header):
+        raise ValueError(
+            f'{where} must have {len(header)} fields, as the header has '
+            f'(got {len(fields)})'
+        )
+    row = [to_number(field) for field in fields]
+    for place, value in enumerate(row):
+        if not math.isfinite(value) and place != column:
+            is_missing = fields[place].strip().lower() in MISSING
+            what = 'not be missing' if is_missing else 'be a finite number'
+            raise ValueError(
+                f"{where}: '{header[place]}' must {what} (got {fields[place]!r})"
+            )
+    del row[column]
+    return row
+
+
+def _read_npz(path: Path, label: str, task: str | None) -> _Table:
+    """Read a matrix of features and a vector of labels."""
+    with path.open('rb') as stream:
+        try:
+            with np.load(stream, allow_pickle=False) as archive:
+                others = [name for name in archive.files if name != label]
+                feature = others[0] if len(others) == 1 else 'x'
+                found = {feature, label} & set(archive.files)
+                # A member that is no array is given as bytes.
+                arrays = {name: np.asarray(archive[name]) for name in found}
+        except MemoryError:
+            raise
+        except Exception as error:
+            # NumPy's next sentence may advise to load the file all the same.
+            reason = re.split(r'\.\s', str(error))[0] or type(error).__name__
+            raise ValueError(
+                f"'{path}' must hold arrays of numbers ({reason})"
+            ) from error
+    for name, what in ((label, 'labels'), (feature, 'features')):
+        if name not in arrays:
+            names = sorted({*others, *arrays})
+            raise ValueError(
+                f"'{path}' must have an array '{name}' of {what} (got {names})"
+            )
+    x, y = arrays[feature], arrays[label]
+    if x.dtype.kind not in 'biuf' or x.ndim != 2 or 0 in x.shape:
+        raise ValueError(
+            f"'{feature}' in '{path}' must be a matrix of numbers, one row a node "
+            f'(got {x.dtype} of shape {x.shape})'
+        )
+    where = f"'{label}' in '{path}'"
+    _check_labels(y, where, len(x), 'biuU', task)
+    # Values that are too large become infinite, and are refused as such.
+    with np.errstate(over='ignore'):
+        kind = np.float32 if x.dtype == np.float32 else np.float64
+        return _Table(torch.from_numpy(x.astype(kind)), y.tolist(), where, [], {})
+
+
+def _read_pt(path: Path, task: str | None) -> _Table:
+    """Read a data object that :func:`torch.save` has written."""
+    # Leaving the context forbids what it allowed, and must not forbid more.
+    allowed = torch.serialization.get_safe_globals()
+    parts = [part for part in _PARTS_OF_DATA if part not in allowed]
+    with path.open('rb') as stream, torch.serialization.safe_globals(parts):
+        try:
+            data = load_safely(stream, path, 'Data object', object)
+        except OSError as error:
+            raise ValueError(str(error)) from error
+    if type(data) is not Data:
+        raise ValueError(
+            f"'{path}' must hold a Data object (got a {type(data).__name__})"
+        )
+    x, where = _read_features(data, path), f"'y' in '{path}'"
+    if (
+        not isinstance(data.y, Tensor)
+        or data.y.layout != torch.strided
+        or data.y.is_meta
+    ):
+        raise ValueError(f'{where} must be a dense tensor (got {_kind_of(data.y)})')
+    labels: list[Any] = data.y.tolist()
+    _check_labels(np.asarray(labels), where, len(x), 'iu', task)
+    is_class = 'class_names' in data or not is_measured(labels, task)
+    if is_class and min(labels, default=0) < 0:
+        raise ValueError(f'{where} must not be negative (got {min(labels)})')
+    rest = _read_masks(data, len(x), path) | {'class_names': data.get('class_names')}
+    return _Table(x, labels, where, [], rest)
+
+
+def _read_features(data: Data, path: Path) -> Tensor:
+    try:
+        x = data.x  # That of an old PyG has none.
+        check_features(x)
+        x = cast(Tensor, x).detach()
+        if x.size(1) == 0 or x.is_meta:
+            kind = f'{list(x.shape)} on {x.device}'
+            raise ValueError(f"'x' must have channels and values (got {kind})")
+        if x.layout != torch.strided:
+            # Loading does not check where its entries are.
+            parts = x.crow_indices(), x.col_indices(), x.values()
+            torch.sparse_csr_tensor(*parts, size=x.shape, check_invariants=True)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"'{path}' must hold node features: {error}") from error
+    return x
+
+
+def _check_labels(
+    y: NDArray[Any], where: str, num_nodes: int, kinds: str, task: str | None
+) -> None:
+    """Raise unless labels are a vector with one entry for each node.
+
+    Floating-point numbers may only be numbers to predict.
+    """
+    if y.dtype.kind == 'f' and y.ndim == 1:
+        kinds += 'f' * is_measured(y[np.isfinite(y)].tolist(), task)
+    if y.dtype.kind not in kinds or y.shape != (num_nodes,):
+        raise ValueError(
+            f'{where} must be a vector of {num_nodes} classes, one for each row of the '
+            f'features (got {y.dtype} of shape {y.shape})'
+        )
+
+
+def _name_classes(
+    targets: dict[str, Any], numbers: list[int], names: Any, path: Path
+) -> dict[str, Any]:
+    """Name classes: each of them, or each number up to the last.
+
+    In the second case the numbers stay, even where a class has no row.
+    """
+    counts = len(targets['class_names']), max(numbers) + 1
+    if not isinstance(names, list | tuple) or len(names) not in counts:
+        size = f' of {len(names)}' if isinstance(names, list | tuple) else ''
+        raise ValueError(
+            f"'class_names' in '{path}' must be a list with a name for each of the "
+            f"{counts[0]} classes of 'y', or for each number from 0 to {counts[1] - 1} "
+            f'(got a {type(names).__name__}{size})'
+        )
+    y = targets['y'] if len(names) == counts[0] else torch.tensor(numbers)
+    return {'y': y, 'class_names': list(names)}
+
+
+def _kind_of(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    shape = list(value.shape)
+    return f'{value.dtype}, {value.layout}, of shape {shape} on {value.device}'
+
+
+def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
+    """Return the masks of a split that comes with the data."""
+    found: dict[str, Any] = {name: data[name] for name in _MASKS if name in data}
+    like = _kind_of(torch.zeros(num_nodes, dtype=torch.bool))
+    for name, mask in found.items():
+        if _kind_of(mask) != like:
+            raise ValueError(
+                f"'{name}' in '{path}' must be a mask of nodes, {like} "
+                f'(got {_kind_of(mask)})'
+            )
+    for first, second in combinations(found, 2):
+        if shared := int((found[first] & found[second]).sum()):
+            raise ValueError(
+                f"'{first}' and '{second}' in '{path}' must not share nodes "
+                f'(got {shared} in both)'
+            )
+    return found
+
+
+def _standardized(x: Tensor, path: Path) -> Tensor:
+    if x.layout != torch.strided:
+        raise ValueError(
+            f"'standardize' must be False for '{path}', whose features are sparse: "
+            'they would be dense (got True)'
+        )
+    # Rounding is told from values by the precision of the file.
+    is_single = x.dtype == torch.float32
+    return torch.from_numpy(
+        standardize_columns(x.numpy() if is_single else x.double().numpy())
+    )
+
+
+def standardize_columns(x: NDArray[Any]) -> NDArray[Any]:
+    """Scale columns to zero mean and unit variance; constant ones become zero.
+
+    A column that is not finite stays as it is.
+    """
+    is_finite = np.isfinite(x).all(axis=0)
+    known = np.where(is_finite, x, 0)
+    return np.where(is_finite, scale_columns(known, *measure_columns(known)), x)
+
+
+def _check_finite(x: Tensor, path: Path, columns: Sequence[str]) -> None:
+    is_dense = x.layout == torch.strided
+    bad = ~(x if is_dense else x.values()).isfinite()
+    if not bad.any():
+        return
+    place = int(bad.nonzero()[0, 1] if is_dense else x.col_indices()[bad][0])
+    column = repr(columns[place]) if columns else place
+    raise ValueError(
+        f"'{path}' must have finite features (got {int(bad.sum())} that are not, or "
+        f'are too large for float32, the first in column {column})'
+    )

@@ -1,0 +1,145 @@
+"""Bounds of sharp scores, and compared edges, found once for equal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
+from torch_geometric_gsl.ops.envelope import (
+    Envelope,
+    Head,
+    make_envelope,
+    num_expected,
+)
+from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
+
+# Costs in proposals: of a bound of a cluster, and of a comparison of a search.
+BOUND, SEARCH = 0.15, 0.08
+# The number of candidates of a head.
+_HEAD = 64
+# Two layers, or two sets of nodes, with clusters and heads.
+_MOST_KEPT = 4
+
+
+Kind = tuple[object, ...]
+Rows = tuple[Tensor, ...]
+
+
+class _Entry(NamedTuple):
+    """What was found, for which rows."""
+
+    kind: Kind
+    rows: Rows
+    found: Any
+
+
+class BoundsCache:
+    """Bounds of the scores of equal rows, and what is compared of them, found once.
+
+    What is found is a function of the rows alone, so that a cache changes no draw: a
+    fresh sampler draws what a used one does. Copies and files leave it out.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+
+    def __reduce__(self) -> tuple[type[BoundsCache], tuple[()]]:
+        return BoundsCache, ()
+
+    @disable_compile  # What is best is decided by values.
+    @torch.no_grad()
+    def best(self, pairs: PairScores, options: DrawOptions) -> tuple[Envelope, float]:
+        """Return the bounds that cost least, and the proposals of a race under them.
+
+        Args:
+            pairs (PairScores): The scores of all pairs of a graph.
+            options (DrawOptions): How neighbours are drawn.
+        """
+
+        def measure(
+            clusters: Clusters | None = None, head: Head | None = None
+        ) -> tuple[float, float, Envelope]:
+            envelope = make_envelope(pairs, clusters, head)
+            expected = num_expected(pairs, envelope, options)
+            cost = options.num_races * expected + BOUND * envelope.num_kinds
+            return cost, expected, envelope
+
+        found = [measure()]
+        if pairs.has_clusters:
+            found.append(measure(self.clusters(pairs)))
+        num_sources = pairs.src.size(0)
+        is_monotone = pairs.response.monotonic != 0 and num_sources > 2 * _HEAD
+        accepted = options.num_races * options.num_arrivals
+        least = min(cost for cost, *_ in found)
+        if is_monotone and least - accepted > SEARCH * num_sources:
+            found.append(measure(None, self.head(pairs)))
+        _, expected, envelope = min(found, key=lambda each: each[0])
+        return envelope, expected
+
+    def clusters(self, pairs: PairScores) -> Clusters:
+        """Return the clusters of the sources."""
+
+        def find() -> Clusters:
+            return k_means(pairs.src, num_clusters(pairs.src.size(0)))
+
+        return cast(Clusters, self._find(('clusters',), (pairs.src,), find))
+
+    def head(self, pairs: PairScores) -> Head:
+        """Return the best sources of each target."""
+        kind = 'head', pairs.comparison, pairs.response.monotonic
+        found = self._find(kind, _rows(pairs), lambda: find_nearest(pairs, _HEAD))
+        return cast(Head, found)
+
+    def compare_edges(
+        self, pairs: PairScores, edge_index: Tensor, memory_budget: int
+    ) -> Tensor:
+        """Compare the pairs of a list of edges; of constant rows they are kept."""
+
+        def find() -> Tensor:
+            return pairs.compare_edges(edge_index, memory_budget=memory_budget)
+
+        is_trained = not pairs.is_sparse and (
+            pairs.src.requires_grad or pairs.dst.requires_grad
+        )
+        # Without gradients nothing tells constant rows from others.
+        if is_trained or not (pairs.is_sparse or torch.is_grad_enabled()):
+            return find()
+        rows = *_rows(pairs), edge_index
+        return cast(Tensor, self._find(('edges', pairs.comparison), rows, find))
+
+    def _find(self, kind: Kind, rows: Rows, find: Callable[[], Any]) -> Any:
+        entry = next((e for e in self._entries if _serves(e, kind, rows)), None)
+        if entry is None and torch.is_inference_mode_enabled():
+            return find()  # What is made here serves no gradient later.
+        if entry is None:
+            # Copies: what changes in place would seem to be what it was.
+            entry = _Entry(kind, tuple(x.detach().clone() for x in rows), find())
+        others = [e for e in self._entries if e is not entry]
+        self._entries = [*others, entry][-_MOST_KEPT:]
+        return entry.found
+
+
+def _rows(pairs: PairScores) -> Rows:
+    return (pairs.src,) if pairs.dst is pairs.src else (pairs.src, pairs.dst)
+
+
+def _serves(entry: _Entry, kind: Kind, rows: Rows) -> bool:
+    is_alike = entry.kind == kind and len(entry.rows) == len(rows)
+    return is_alike and all(map(_is_equal, entry.rows, rows))
+
+
+def _is_equal(kept: Tensor, rows: Tensor) -> bool:
+    if kept.device != rows.device or kept.dtype != rows.dtype:
+        return False
+    if isinstance(kept, SparseRows) or isinstance(rows, SparseRows):
+        is_sparse = isinstance(kept, SparseRows) and isinstance(rows, SparseRows)
+        return is_sparse and cast(SparseRows, kept).equals(cast(SparseRows, rows))
+    return torch.equal(kept, rows)

@@ -1,0 +1,146 @@
+"""Evaluation, which draws nothing: noise-free graphs and sums over all pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._checks import check_messages
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler.plan import SampledEvaluationWarning, Settings
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.ops.certified.certified_sum import certified_sum
+from torch_geometric_gsl.ops.dense import dense_graph
+from torch_geometric_gsl.ops.noise_free import (
+    nearest_graph,
+    noise_free_sum,
+    noise_free_weights,
+    sampled_noise_free_sum,
+)
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.typing import SampledGraph
+
+# A graph of more edges is not listed in evaluation mode (1.3 GB).
+MOST_LISTED = 2**26
+# An estimate from fewer sources is of no use.
+LEAST_SAMPLES = 1024
+
+
+def noise_free_graph(
+    scores: PairScores, settings: Settings, total: int
+) -> SampledGraph:
+    """Return the graph of the nearest sources, or of all.
+
+    Args:
+        scores (PairScores): The scores, of some of the targets or of all.
+        settings (Settings): The options of the sampler.
+        total (int): The number of all targets.
+    """
+    tau, k, budget = settings.tau, settings.num_nearest, settings.budget
+    if k is None:
+        num_sources = scores.src.size(0)
+        if total * num_sources > MOST_LISTED:
+            raise ValueError(
+                f"'eval_k' must be a number to list the graph of {total} x "
+                f'{num_sources} pairs in evaluation mode: more than {MOST_LISTED} '
+                f"edges (got 'all')"
+            )
+        weight = noise_free_weights(scores.rows(), tau, scores.null)
+        return dense_graph(weight, scores.excluded)
+    graph = nearest_graph(scores, k, tau, memory_budget=budget.memory)
+    if scores.null is None:
+        return graph
+    # The nearest carry the weight of all candidates, less that of the null one.
+    ones = graph.edge_weight.new_ones(scores.src.size(0), 1)
+    share = all_sum(ones, scores, settings, total).squeeze(1)
+    weight = graph.edge_weight * share[graph.edge_index[1]]
+    return SampledGraph(graph.edge_index, weight)
+
+
+def evaluated_sum(
+    h: Tensor, scores: PairScores, settings: Settings, total: int
+) -> Tensor:
+    """Sum messages over the graph of :func:`noise_free_graph`."""
+    if settings.num_nearest is None:
+        return all_sum(h, scores, settings, total)
+    graph = noise_free_graph(scores, settings, total)
+    return weighted_sum(h, *graph, scores.dst.size(0))
+
+
+def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Tensor:
+    """Sum messages over all sources: exactly, to a tolerance or from a sample."""
+    tau, budget = settings.tau, settings.budget
+    memory, num_sources = budget.memory, scores.src.size(0)
+    if budget.eval_tolerance is not None:
+        args = h, scores, tau, budget.eval_tolerance
+        return certified_sum(*args, memory_budget=memory)
+    count = max(int(min(budget.eval_pairs, 2**62)) // total, LEAST_SAMPLES)
+    if count >= num_sources:
+        return noise_free_sum(h, scores, tau, memory_budget=memory)
+    out, error = sampled_noise_free_sum(h, scores, tau, count, memory_budget=memory)
+    _warn_of_estimate(total, num_sources, count, out, error)
+    return out
+
+
+@disable_compile
+def _warn_of_estimate(
+    num_targets: int, num_sources: int, count: int, out: Tensor, error: Tensor
+) -> None:
+    """Warn that sums are estimated; eager because it formats tensor values."""
+    level = float(out.detach().square().mean().sqrt())
+    warn_caller(
+        f'the sums over {num_targets} x {num_sources} pairs are estimated from {count} '
+        f'sources with an error of {float(error):.2g} (root mean square of some '
+        f"targets; that of the sums is {level:.2g}): a larger 'eval_pairs' of the "
+        f'budget makes them exact',
+        SampledEvaluationWarning,
+    )
+
+
+def exported_sum(
+    scores: PairScores, h: Tensor, settings: Settings, **absent: Any
+) -> Tensor:
+    r"""Sum messages by their definition, as :func:`torch.export.export` records it.
+
+    A program has no blocks, whose number depends on that of the rows: the scores of all
+    pairs are in memory at once, as are their weights.
+
+    Args:
+        scores (PairScores): The scores.
+        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
+        settings (Settings): The options of the sampler.
+        **absent (optional): What a program cannot take.
+
+    Raises:
+        ValueError: If neighbours would be drawn, or candidates or graph ids are given.
+    """
+    if settings.is_noisy:
+        raise ValueError(
+            "'torch.export' records evaluation alone, which draws nothing: call "
+            "'model.eval()' first"
+        )
+    for name, value in absent.items():
+        if value is not None:
+            raise ValueError(
+                f"'{name}' cannot be given to 'torch.export': the number of pairs "
+                f'would depend on its values (got a {type(value).__name__})'
+            )
+    check_messages(h, scores.src.size(0), scores.src.device)
+    with torch.autocast(h.device.type, enabled=False):
+        weight = noise_free_weights(scores.rows(), settings.tau, scores.null)
+        weight = weight.to(h.dtype)
+        if settings.num_nearest is not None:
+            weight = _nearest_weights(scores, weight, settings.num_nearest)
+        return weight @ h
+
+
+def _nearest_weights(scores: PairScores, weight: Tensor, k: int) -> Tensor:
+    """Keep the weights of the nearest sources, and rescale them to the sum of all."""
+    nearest = scores.ranking.rows().topk(k, dim=1).indices
+    kept = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
+    # A null neighbour may leave them no weight at all.
+    total = kept.sum(dim=1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)
+    return kept * (weight.sum(dim=1, keepdim=True) / total)

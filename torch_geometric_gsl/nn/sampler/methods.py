@@ -1,0 +1,317 @@
+"""The methods that draw a graph, and the choice among them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler.bounds_cache import BOUND, SEARCH, BoundsCache
+from torch_geometric_gsl.nn.sampler.plan import (
+    LARGE,
+    SHARE,
+    SMALL,
+    Call,
+    SamplingPlan,
+    TruncatedRaceWarning,
+)
+from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
+from torch_geometric_gsl.ops.dense import (
+    dense_graph,
+    perturbed_arrivals,
+    relaxed_weights,
+)
+from torch_geometric_gsl.ops.envelope import Envelope
+from torch_geometric_gsl.ops.noise import draw_seed, race_states, uniform
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.ops.scan import SHARE as SCANNED
+from torch_geometric_gsl.ops.stream import stream_arrivals
+from torch_geometric_gsl.ops.tail import Tail, draw_tail
+from torch_geometric_gsl.typing import SampledGraph
+
+Generator = torch.Generator | None
+# Costs in proposals, of which each takes about 0.1 us of one core: the rate of a
+# candidate, an arrival that is drawn from all rates, and a source of a tail that is
+# proposed by bounds.
+RATE, ARRIVAL, TAIL = 0.03, 1.0, 3.0
+
+
+class Draw(NamedTuple):
+    """What a method draws the neighbours of some targets from."""
+
+    scores: PairScores
+    options: DrawOptions
+    plan: SamplingPlan
+    memory: int
+    envelope: Envelope | None = None  # Bounds of sharp scores.
+
+
+class Method(ABC):
+    """A way to draw the graph of one law."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def obstacles(self, call: Call) -> list[str]:
+        """Return why it cannot serve; where methods also have to pay, why it is slow.
+
+        Where several have none, :meth:`cost` decides.
+        """
+
+    @abstractmethod
+    def cost(self, call: Call) -> float:
+        """Return the cost of a target, in proposals."""
+
+    @abstractmethod
+    def arrivals(
+        self, draw: Draw, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
+        """Draw the first arrivals and the tail of each target."""
+
+    def graph(self, draw: Draw, generator: Generator) -> SampledGraph:
+        """Return the graph."""
+        drawn = self._draw(draw, generator)
+        return drawn_graph(draw.scores, *drawn, draw.options, draw.memory)
+
+    def sum(self, draw: Draw, h: Tensor, generator: Generator) -> Tensor:
+        """Sum messages over the graph."""
+        drawn = self._draw(draw, generator)
+        return drawn_sum(h, draw.scores, *drawn, draw.options, draw.memory)
+
+    def _draw(self, draw: Draw, generator: Generator) -> tuple[Arrivals, Tail | None]:
+        if draw.plan.caveat is not None:
+            warn_caller(draw.plan.caveat, TruncatedRaceWarning)
+        arrivals, tail = self.arrivals(draw, generator)
+        if draw.scores.null is not None:
+            noise = _null_noise(draw.scores, arrivals.horizon, generator)
+            arrivals = arrivals._replace(null=noise)
+        return arrivals, tail
+
+
+class Race(Method):
+    """Propose candidates until the first arrivals are known."""
+
+    name = 'race'
+
+    def obstacles(self, call: Call) -> list[str]:
+        bounds = call.settings.bounds
+        found = []
+        if not math.isfinite(bounds[1]):
+            found.append(f"'similarity' has no finite upper 'bounds' (got {bounds})")
+        if call.listed_by == 'edge_weight':
+            found.append("'edge_weight' is given, whose candidates are listed")
+        if call.is_auto and call.is_few and not found:
+            least = call.num_proposals * SHARE
+            found.append(
+                call.caveat
+                or f'{call.num_proposals:.4g} proposals a draw '
+                f'(scale={call.settings.scale:g}, bounds={bounds}) need more than '
+                f'{least:.4g} candidates (got {call.num_sources})'
+            )
+        return found
+
+    def cost(self, call: Call) -> float:
+        options, expected = call.options, call.num_expected
+        if expected is None:
+            return options.num_races * call.num_proposals
+        num_tail = 0 if call.num_kinds == 1 else options.num_tail
+        race = options.num_races * (expected + TAIL * num_tail)
+        race += BOUND * call.num_kinds
+        # Slow races end with a look at all candidates.
+        return race + STREAM.cost(call) * expected * SCANNED / call.num_sources
+
+    def arrivals(
+        self, draw: Draw, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
+        plan, options, envelope = draw.plan, draw.options, draw.envelope
+        first = (plan.num_proposals or 0) * (FIRST_ROUND if envelope is None else 1)
+        length = math.ceil(min(first, draw.scores.most))
+        length = max(8, length) if length else 0  # None: a look at all candidates.
+        # Sharp races lose more by it, and those without replacement need all.
+        is_enough = envelope is None and options.replace and options.num_tail > 0
+        return race_arrivals(
+            draw.scores,
+            options,
+            length,
+            envelope,
+            least=1 if is_enough else None,
+            generator=generator,
+            memory_budget=draw.memory,
+        )
+
+
+class Dense(Method):
+    """Draw noise for each candidate: the definition."""
+
+    name = 'dense'
+
+    def obstacles(self, call: Call) -> list[str]:
+        if not call.is_auto or call.is_few:
+            return []
+        if call.is_flat:
+            return [
+                f'{call.num_proposals:.4g} proposals a draw are fewer than a quarter '
+                f'of {call.num_sources} candidates'
+            ]
+        limit = SMALL if call.caveat is None else LARGE
+        return [f'{call.num_targets} x {call.num_sources} pairs are more than {limit}']
+
+    def cost(self, call: Call) -> float:
+        return call.options.num_races * call.num_sources / SHARE
+
+    def graph(self, draw: Draw, generator: Generator) -> SampledGraph:
+        if not draw.options.replace:
+            return super().graph(draw, generator)
+        return dense_graph(self.weights(draw, generator), draw.scores.excluded)
+
+    def sum(self, draw: Draw, h: Tensor, generator: Generator) -> Tensor:
+        if not draw.options.replace:
+            return super().sum(draw, h, generator)
+        return self.weights(draw, generator).to(h.dtype) @ h
+
+    def weights(self, draw: Draw, generator: Generator) -> Tensor:
+        """Return the weights of all pairs."""
+        options = draw.options
+        return relaxed_weights(
+            draw.scores.rows(),
+            options.k,
+            options.tau,
+            hard=options.hard,
+            generator=generator,
+            memory_budget=draw.memory,
+            null=draw.scores.null,
+        )
+
+    def arrivals(
+        self, draw: Draw, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
+        return _all_arrivals(perturbed_arrivals, draw, generator)
+
+
+class Stream(Method):
+    """Find the first arrivals among all candidates, by blocks."""
+
+    name = 'stream'
+
+    def obstacles(self, call: Call) -> list[str]:
+        if call.listed_by in ('edge_index', 'edge_weight'):
+            return ["'edge_index' is given, whose candidates are listed or race"]
+        if call.is_auto and call.is_few:
+            return [f'{call.num_targets} x {call.num_sources} pairs are few']
+        if call.is_auto and not call.is_sharp:
+            return [f'a race needs {call.num_proposals:.4g} proposals a draw']
+        return []
+
+    def cost(self, call: Call) -> float:
+        drawn = call.options.num_races * call.options.num_arrivals
+        return (SEARCH + RATE) * call.num_sources + ARRIVAL * drawn
+
+    def arrivals(
+        self, draw: Draw, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
+        return _all_arrivals(stream_arrivals, draw, generator)
+
+
+STREAM = Stream()
+#: All methods; of equal cost the first serves.
+METHODS: tuple[Method, ...] = (Dense(), Race(), STREAM)
+BY_NAME = {method.name: method for method in METHODS}
+
+
+def plan_draw(
+    call: Call, scores: PairScores, cache: BoundsCache
+) -> tuple[SamplingPlan, Envelope | None]:
+    """Return the plan of a draw, and the bounds of a race of sharp scores.
+
+    Args:
+        call (Call): The draw.
+        scores (PairScores): The scores of all pairs.
+        cache (BoundsCache): Bounds of equal rows.
+    """
+    if not call.settings.is_noisy:
+        return call.describe('dense', 'evaluation draws nothing'), None
+    if not needs_bounds(call):
+        return choose(call), None
+    envelope, expected = cache.best(scores, call.options)
+    call = call._replace(
+        num_expected=expected, num_kinds=envelope.num_kinds, bounds=str(envelope)
+    )
+    plan = choose(call)
+    if plan.method == 'race' and BY_NAME['race'].cost(call) > STREAM.cost(call):
+        # Asked for by name: it begins with a look at all candidates.
+        return plan._replace(num_proposals=0.0), None
+    return plan, envelope if plan.method == 'race' else None
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def needs_bounds(call: Call) -> bool:
+    """Return whether better bounds decide what serves, or how."""
+    is_asked = call.settings.method in ('auto', 'race')
+    return is_asked and call.is_sharp and not BY_NAME['race'].obstacles(call)
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def choose(call: Call) -> SamplingPlan:
+    """Return the plan of the cheapest method without obstacles, or of the one named.
+
+    Raises:
+        ValueError: If the method named has obstacles.
+    """
+    found = {method: method.obstacles(call) for method in METHODS}
+    if not call.is_auto:
+        method = BY_NAME[call.settings.method]
+        if found[method]:
+            reason = '; '.join(found[method])
+            raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
+        reason = 'as asked for'
+        if method.name == 'race' and call.num_expected is not None:
+            reason += f': {call.num_expected:.3g} proposals a draw under {call.bounds}'
+        return call.describe(method.name, reason)
+    serving = [method for method in METHODS if not found[method]]
+    best = min(serving, key=lambda method: method.cost(call))
+    reasons = []
+    for method in METHODS:
+        why = ', '.join(found[method])
+        if method is not best:
+            reasons.append(f'{method.name}: {why or _compare(method, best, call)}')
+    return call.describe(best.name, '; '.join(reasons))
+
+
+def _compare(method: Method, best: Method, call: Call) -> str:
+    """Return what a method costs beside the best."""
+    costs = (
+        f'{method.cost(call):.3g} proposals a target, {best.name} {best.cost(call):.3g}'
+    )
+    if call.num_expected is None:
+        return costs
+    return f'{costs} ({call.num_expected:.3g} a draw of a race under {call.bounds})'
+
+
+def _all_arrivals(
+    find: Any, draw: Draw, generator: Generator
+) -> tuple[Arrivals, Tail | None]:
+    """Find arrivals among all candidates, after the tail is drawn."""
+    scores, options = draw.scores, draw.options
+    tail = draw_tail(scores, options, generator=generator)
+    num_arrivals = min(options.num_arrivals, scores.available)
+    sizes = options.num_races, num_arrivals
+    arrivals = find(scores, *sizes, generator=generator, memory_budget=draw.memory)
+    return arrivals, tail
+
+
+def _null_noise(scores: PairScores, horizon: Tensor, generator: Generator) -> Tensor:
+    """Draw the Gumbel noise of the null neighbour of each race."""
+    seed = draw_seed(scores.dst.device, generator)
+    state = race_states(seed, scores.first * horizon.size(1), horizon.numel())
+    time = uniform(state, torch.float64).log_().neg_()
+    return time.log_().neg_().view(horizon.shape).to(horizon.dtype)

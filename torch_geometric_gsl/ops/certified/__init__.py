@@ -1,0 +1,1 @@
+"""Sums with a certified error; their door is :mod:`certified_sum`."""
