@@ -229,7 +229,7 @@ def check_compared(z: Any, width: int, num_nodes: int, name: str = 'z') -> None:
 
 
 def split_pair(value: Any, name: str) -> tuple[Any, Any]:
-    """Return what is given of sources and of targets; None is None of both."""
+    """Split an argument into that of sources and of targets; None is None of both."""
     if value is None:
         return None, None
     if not isinstance(value, tuple | list) or len(value) != 2:

@@ -88,3 +88,12 @@ def test_a_model_is_as_before_after_an_error():
     torch.testing.assert_close(model(x), expected)
     graph, other = model.graphs(x[:5])[0], sharded.graphs(x)[0]
     assert (graph.edge_index.size(1), other.edge_index.size(1)) == (25, 144)
+
+
+def test_a_pair_with_a_prior():
+    conv = LatentGraphConv(IN, OUT, observed='prior').double().eval()
+    x, edges = numbers(0, 12, IN), torch.tensor([[5, 11], [1, 2]])
+    expected, graph = conv((x, x[:3]), edges, return_graph=True)
+    found, own = ShardedModel(conv, RowShard(3))((x, x[:3]), edges, return_graph=True)
+    assert torch.equal(found, expected)
+    assert torch.equal(own.edge_index, graph.edge_index)

@@ -166,7 +166,7 @@ def _read_npz(path: Path, label: str, task: str | None) -> _Table:
                 arrays = {name: np.asarray(archive[name]) for name in found}
         except MemoryError:
             raise
-        except Exception as error:
+        except Exception as error:  # NumPy, zip and zlib raise many on damaged files.
             # NumPy's next sentence may advise to load the file all the same.
             reason = re.split(r'\.\s', str(error))[0] or type(error).__name__
             raise ValueError(

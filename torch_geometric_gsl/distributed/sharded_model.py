@@ -86,35 +86,30 @@ class ShardedModel(torch.nn.Module):
             *args (optional): Further arguments of the model, for these rows.
             **kwargs (optional): Its keyword arguments.
         """
-        rows = x[1] if isinstance(x, tuple | list) else x
-        check_matrix(rows)
-        if rows.size(0) != self.shard.num_rows:
-            raise ValueError(
-                f"'x' must have the {self.shard.num_rows} rows of this rank "
-                f'(got {rows.size(0)})'
-            )
-        with self._shared():
+        with self._shared(x):
             return self.model(x, *args, **kwargs)
 
-    def graph(self, *args: Any, **kwargs: Any) -> Any:
+    def graph(self, x: Features, *args: Any, **kwargs: Any) -> Any:
         r"""Return the edges to the rows of this rank, by their numbers in the table.
 
         Args:
-            *args (optional): The arguments of the model.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The rows.
+            *args (optional): Further arguments of the model.
             **kwargs (optional): Its keyword arguments.
         """
-        with self._shared():
-            return self.model.graph(*args, **kwargs)
+        with self._shared(x):
+            return self.model.graph(x, *args, **kwargs)
 
-    def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
+    def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
         r"""Return the same of each layer.
 
         Args:
-            *args (optional): The arguments of the model.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The rows.
+            *args (optional): Further arguments of the model.
             **kwargs (optional): Its keyword arguments.
         """
-        with self._shared():
-            graphs: list[SampledGraph] = self.model.graphs(*args, **kwargs)
+        with self._shared(x):
+            graphs: list[SampledGraph] = self.model.graphs(x, *args, **kwargs)
         return graphs
 
     def loss(
@@ -147,7 +142,7 @@ class ShardedModel(torch.nn.Module):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The rows.
             **kwargs (optional): Additional arguments of the model.
         """
-        with self._shared():
+        with self._shared(x):
             answers: Tensor = self.model.predict(x, **kwargs)
         return answers
 
@@ -165,7 +160,7 @@ class ShardedModel(torch.nn.Module):
                 :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the model.
         """
-        with self._shared():
+        with self._shared(x):
             out = self.model._evaluated(x, **kwargs)
         mask = every_node(out) if mask is None else mask
         check_choice(mask, out.size(0), none_ok=True)
@@ -174,8 +169,15 @@ class ShardedModel(torch.nn.Module):
         return scores
 
     @contextmanager
-    def _shared(self) -> Iterator[None]:
+    def _shared(self, x: Features) -> Iterator[None]:
         """Let the parts that see several rows see those of all ranks, in a block."""
+        rows = x[1] if isinstance(x, tuple | list) else x
+        check_matrix(rows)
+        if rows.size(0) != self.shard.num_rows:
+            raise ValueError(
+                f"'x' must have the {self.shard.num_rows} rows of this rank "
+                f'(got {rows.size(0)})'
+            )
         gather = _Gather(self.shard)
         places = [
             (parent, name, _ADAPTERS[kind](child, gather))

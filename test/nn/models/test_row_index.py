@@ -292,3 +292,36 @@ def test_new_rows_of_a_type_are_warned_of_once():
     with pytest.warns(NewRowsWarning, match=r'has 3 rows after .* a pair of dicts'):
         net(new)
     net(new)
+
+
+def test_an_index_is_fresh_whoever_writes_the_parameters():
+    x, new, y = draw_rows(), draw_rows(5), torch.arange(N) % OUT
+    net = make().index(x)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1, fused=True)
+    for _ in range(2):  # It moves no version of a parameter.
+        net.eval()(new)
+        net.train().loss(x, y).backward()
+        optimizer.step()
+        torch.testing.assert_close(net.eval()(new), net((x, new)))
+    for parameter in net.parameters():
+        parameter.data.mul_(2)
+    torch.testing.assert_close(net(new), net((x, new)))
+
+
+def test_an_index_is_checked_when_it_is_made():
+    x = draw_rows()
+    with pytest.raises(ValueError, match="'edge_index' has sources outside"):
+        make().index(x, torch.full((2, 1), N))
+    with pytest.raises(ValueError, match="'edge_weight' needs 'edge_index'"):
+        make().index(x, edge_weight=torch.ones(3))
+    with pytest.raises(TypeError, match=r"'x' has torch\.float64"):
+        make().index(x.double())
+
+
+@pytest.mark.parametrize('is_indexed', [True, False])
+def test_rows_are_compared_with_their_like(is_indexed):
+    x, new = draw_rows(), draw_rows(5)
+    net = GSLNet(IN, HIDDEN, 2, OUT, z_channels=IN).eval()
+    net.index(x, z=x if is_indexed else None)
+    with pytest.raises(ValueError, match="'z' must be given both to 'index' and with"):
+        net(new, z=None if is_indexed else new)

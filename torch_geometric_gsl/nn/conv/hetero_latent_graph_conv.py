@@ -272,7 +272,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
 
     @property
     def _compares_rows(self) -> bool:
-        """Tell whether a relation compares rows in place of projections."""
+        """Return whether a relation compares rows in place of projections."""
         return any(conv.z_channels is not None for conv in self.convs.values())
 
     def _check_rows(

@@ -393,10 +393,10 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
             if self.z_channels is not None and is_given != (
                 self._kept('z') is not None
             ):
-                what = 'given' if is_given else 'left out'
+                which = 'the new' if is_given else 'the indexed'
                 raise ValueError(
-                    f"'z' must be given for new rows as for the indexed ones "
-                    f'(got it {what} here alone)'
+                    f"'z' must be given both to 'index' and with new rows, or to "
+                    f'neither (got that of {which} rows alone)'
                 )
             own = own | self._kept_arguments()
             args['z'] = None if z is None else (own['z'], z)

@@ -386,7 +386,7 @@ def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
 
 
 def _part(given: Arguments, conv: Any) -> Arguments:
-    """Return what one layer is given, which may have a part of the relations."""
+    """Select the arguments of one layer, which may have a part of the relations."""
     known = {'edge_index_dict': conv.relations, 'edge_weight_dict': conv.relations}
     return {
         name: _pick(value, known.get(name, conv.node_types))

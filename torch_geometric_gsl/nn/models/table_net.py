@@ -285,7 +285,7 @@ class TableNet(OneType, SavedModel):
         return h
 
     def _key(self, x: Tensor, h: Tensor) -> Any:
-        """Return what is compared of rows, if anything is."""
+        """Return the keys that are compared, if rows are."""
         return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
