@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from ranks import blocks, run_ranks
+from ranks import blocks, group_of_one, run_ranks
 from sharded import IN, OUT, N, labels, numbers
 
 from torch_geometric_gsl import GSLNet
@@ -167,19 +167,13 @@ def test_the_state_of_other_objects_loads_nothing(case, tmp_path):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize('what', ['learning rate', 'lazy', 'other'])
-def test_what_could_not_be_read_again_is_not_written(tmp_path, what):
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
     path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
     save_checkpoint(path, model, step=np.int64(5))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    if what == 'learning rate':
-        optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
-    others = {'other': torch.optim.lr_scheduler.StepLR(optimizer, 2)}
-    if what == 'other':
-        others['other'].gamma = Fraction(1, 2)
-    wrong = GSLNet(-1, 8, 2, 3) if what == 'lazy' else model
-    with pytest.raises(ValueError, match=r'left as it is.*\(it refers to .*, which is'):
-        save_checkpoint(path, wrong, optimizer, step=6, **others)
+    optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
+    for wrong, given in ((model, (optimizer,)), (GSLNet(-1, 8, 2, 3), ())):
+        with pytest.raises(ValueError, match=r'left as it is.*\(it refers to '):
+            save_checkpoint(path, wrong, *given, step=6)
     assert load_checkpoint(path, model) == 5
     assert [file.name for file in tmp_path.iterdir()] == ['last.pt']
 
@@ -210,6 +204,15 @@ def test_errors_of_the_first_rank_are_those_of_all(tmp_path):
         assert text == f'OSError: the first rank has failed: {own}'
     assert first[2] == other[2]
     assert first[2].startswith(starts[2])
+
+
+def test_a_group_of_one(tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    with group_of_one(tmp_path):
+        save_checkpoint(path, model, step=3)
+        assert load_checkpoint(path, model) == 3
+        with pytest.raises(FileNotFoundError):
+            save_checkpoint(tmp_path / 'none' / 'last.pt', model)
 
 
 @pytest.mark.parametrize('damage', ['cut', 'flipped', 'empty', 'text'])

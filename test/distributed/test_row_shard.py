@@ -177,7 +177,11 @@ def test_a_group_of_one(tmp_path):
         model.b.sum().backward()
         shard.sum_gradients(model)
         shard.synchronize(model, torch.Generator())
+        shard.sum(x.requires_grad_()).sum().backward()
+        with pytest.raises(ValueError, match='on some rank'):
+            shard.mean_loss(x.sum(), 0)
     assert torch.equal(model.b.grad, torch.ones(M).double())
+    assert torch.equal(x.grad, torch.ones(N, M).double())
 
 
 def test_one_process_without_a_group():

@@ -4,7 +4,7 @@ import pytest
 
 from reproduction import store as module
 from reproduction.experiments import RunConfig
-from reproduction.store import Store, add_to_archive, read_archive, remove_from_archive
+from reproduction.store import Store, add_to_archive, read_archive
 
 CONFIG, OTHER = (RunConfig('wine', 'mlp', seed) for seed in range(2))
 DONE = {'status': 'done', 'test': 0.5}
@@ -41,13 +41,6 @@ def test_an_archive_replaces_and_keeps(path):
     changed = [record(1, test=0.9), record(2)]
     add_to_archive(path, changed)
     assert read_archive(path) == {key(item): item for item in records + changed}
-
-
-def test_order_does_not_matter(tmp_path):
-    records = [record(seed, commit=f'{seed % 2}') for seed in range(4)]
-    for name, each in (('a', records), ('b', records[::-1])):
-        add_to_archive(tmp_path / name, each)
-    assert (tmp_path / 'a').read_bytes() == (tmp_path / 'b').read_bytes()
 
 
 def test_writers_at_once_lose_nothing(path):
@@ -126,29 +119,6 @@ def out_of_memory(store, config, limit):
     store.finish(config, outcome, {'starts': [{}]})
 
 
-def test_less_memory_changes_no_result(tmp_path):
-    """Of a small machine, into whose folder an archive of a larger one came since."""
-    small, large = Store(tmp_path / 'small'), Store(tmp_path / 'large')
-    for config in (CONFIG, OTHER):
-        out_of_memory(small, config, 8.0)
-    finish(large, CONFIG, 0.75)
-    out_of_memory(large, OTHER, 24.0)
-    small.collect([CONFIG])
-    large.collect([CONFIG, OTHER])
-    archive = large.archive(CONFIG).read_bytes()
-    small.archive(CONFIG).write_bytes(archive)
-    again = Store(tmp_path / 'small')
-    assert again.missing([CONFIG, OTHER], memory_limit=16.0) == []
-    again.collect([CONFIG, OTHER])
-    assert again.archive(CONFIG).read_bytes() == archive
-    # Also where the archive came after this store had read its own.
-    small.collect([CONFIG, OTHER])
-    assert small.archive(CONFIG).read_bytes() == archive
-    # More memory does change it.
-    out_of_memory(again, OTHER, 32.0)
-    assert again.missing([OTHER], memory_limit=32.0) == []
-
-
 def test_only_finished_runs_leave_no_checkpoint(tmp_path):
     store = Store(tmp_path)
     held, absent = (RunConfig('wine', 'mlp', seed) for seed in (2, 3))
@@ -180,32 +150,6 @@ def test_forget(tmp_path):
     store.collect([CONFIG])
     store.remove_leftovers([CONFIG])
     assert checkpoint.exists()
-    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
-
-
-def test_forgetting_while_another_process_collects(tmp_path, monkeypatch):
-    first, other = Store(tmp_path), Store(tmp_path)
-    finish(first, CONFIG)
-
-    def add(path, records):
-        # The other one has seen the result, and waits for the archive.
-        first.forget([CONFIG], 'done')
-        return add_to_archive(path, records)
-
-    monkeypatch.setattr(module, 'add_to_archive', add)
-    other.collect([CONFIG])
-    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
-
-    # The first one has deleted the result, and waits for the archive.
-    def remove(path, name):
-        other.collect([CONFIG])
-        remove_from_archive(path, name)
-
-    monkeypatch.undo()
-    finish(first, CONFIG)
-    first.collect([CONFIG])
-    monkeypatch.setattr(module, 'remove_from_archive', remove)
-    first.forget([CONFIG], 'done')
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
 
