@@ -119,6 +119,29 @@ def out_of_memory(store, config, limit):
     store.finish(config, outcome, {'starts': [{}]})
 
 
+def test_less_memory_changes_no_result(tmp_path):
+    """Of a small machine, into whose folder an archive of a larger one came since."""
+    small, large = Store(tmp_path / 'small'), Store(tmp_path / 'large')
+    for config in (CONFIG, OTHER):
+        out_of_memory(small, config, 8.0)
+    finish(large, CONFIG, 0.75)
+    out_of_memory(large, OTHER, 24.0)
+    small.collect([CONFIG])
+    large.collect([CONFIG, OTHER])
+    archive = large.archive(CONFIG).read_bytes()
+    small.archive(CONFIG).write_bytes(archive)
+    again = Store(tmp_path / 'small')
+    assert again.missing([CONFIG, OTHER], memory_limit=16.0) == []
+    again.collect([CONFIG, OTHER])
+    assert again.archive(CONFIG).read_bytes() == archive
+    # Also where the archive came after this store had read its own.
+    small.collect([CONFIG, OTHER])
+    assert small.archive(CONFIG).read_bytes() == archive
+    # More memory does change it.
+    out_of_memory(again, OTHER, 32.0)
+    assert again.missing([OTHER], memory_limit=32.0) == []
+
+
 def test_only_finished_runs_leave_no_checkpoint(tmp_path):
     store = Store(tmp_path)
     held, absent = (RunConfig('wine', 'mlp', seed) for seed in (2, 3))
