@@ -30,7 +30,6 @@ from torch_geometric_gsl.distributed import (
     save_checkpoint,
     start,
 )
-from torch_geometric_gsl.ops.collective import sum_traffic
 
 CLASSES, HIDDEN, EVERY = 5, 32, 5
 TOLERANCE = 1e-9  # In double precision, relative to the largest number.
@@ -107,25 +106,6 @@ def check(
     return float(agreed) == shard.world_size
 
 
-def report_traffic(model: GSLNet, shard: RowShard, steps: int) -> None:
-    """Print what this rank has sent in a step, and what was expected."""
-    parameters = list(model.parameters())
-    itemsize = parameters[0].element_size()
-    widths = [int(conv.out_channels) for conv in model.convs]  # type: ignore[arg-type]
-    rows = shard.expected_traffic(widths, itemsize)
-    numbers = sum(p.numel() for p in parameters) + len(parameters)
-    # Beside the gradients, the sum and the number of the losses, in double precision.
-    sums = sum_traffic(numbers, shard.world_size, itemsize)
-    sums += sum_traffic(2, shard.world_size, 8)
-    sent = shard.traffic
-    for name, found, expected in (
-        ('rows', sent.gather, rows),
-        ('their gradients', sent.scatter, rows),
-        ('sums', sent.sum, sums),
-    ):
-        print(f'{name}: {found // steps:,} bytes a step, expected {expected:,}')
-
-
 parser = argparse.ArgumentParser()
 for option, default in {'nodes': 2000, 'features': 16, 'epochs': 20}.items():
     parser.add_argument(f'--{option}', type=int, default=default)
@@ -153,7 +133,6 @@ if args.checkpoint is not None:
     path = args.checkpoint / 'last.pt'
     done = load_checkpoint(path, model, optimizer, missing_ok=True)
 is_first_life = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') == '0'
-shard.traffic.reset()
 seconds, loss = [], None
 steps = range(done, args.epochs)
 hidden = None if rank == 0 else True  # None: where nobody looks on.
@@ -166,8 +145,6 @@ for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
     seconds.append(time.perf_counter() - begin)
     if path is not None and ((step + 1) % EVERY == 0 or step + 1 == args.epochs):
         save_checkpoint(path, model, optimizer, step + 1)
-if rank == 0 and steps:
-    report_traffic(model, shard, len(steps))
 accuracy = ShardedModel(model, shard).score(rows[0], rows[1], ~rows[2])['accuracy']
 if rank == 0:
     found = (

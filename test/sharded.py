@@ -21,7 +21,6 @@ LAYERS = {
     'hard': (LatentGraphConv, {'method': 'race', 'hard': True, 'null_score': 0.0}),
     'distinct': (LatentGraphConv, {'replace': False, 'loop': False}),
     'input': (LatentGraphConv, {'z_channels': -1, 'similarity': 'cosine'}),
-    'z': (LatentGraphConv, {'z_channels': 3}),
     'uniform': (LatentGraphConv, {'similarity': 'uniform', 'z_channels': 3}),
     'labels': (LatentGraphConv, {'label_channels': OUT, 'loop': False}),
     'relations': (MultiplexLatentGraphConv, {'num_relations': 2, 'shares': 'node'}),
@@ -61,15 +60,12 @@ LAYERS = {
 NETS = {
     'net': {},
     'net, input': {'z_channels': -1, 'method': 'race'},
-    'net, z': {'z_channels': 3},
     'net, relations': {'num_relations': 2, 'shares': 'node'},
     'net, pair': {},
     'net, pair of z': {'z_channels': 3},
     'net, sharp': {'scale': 10.0, 'method': 'race'},
     'net, prior': {'observed': 'prior'},
     'net, transition': {'num_nodes': N},
-    'net, anchors': {'transition': 'anchors'},
-    'net, free': {'transition': 'free'},
     'net, regression': {'task': 'regression'},
 }
 KINDS = LAYERS | {name: (GSLNet, options) for name, options in NETS.items()}

@@ -107,12 +107,6 @@ def test_two_processes_of_which_one_dies(tmp_path):
     # Once by those who died, and once by those who went on.
     assert printed.count('tolerance 1e-09: passed') == 2
     assert printed.count('equal: True') == 4
-    # 45 rows of 32 and 5 numbers to the other process, in double precision.
-    assert 'rows: 13,320 bytes a step, expected 13,320' in printed
-    for line in printed.splitlines():
-        if ' bytes a step, expected ' in line:
-            found, expected = line.split(': ')[1].split(' bytes a step, expected ')
-            assert found == expected
     assert '2 processes, 90 nodes, steps 5..8, loss ' in printed
 
 

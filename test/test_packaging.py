@@ -14,7 +14,6 @@ import torch_geometric_gsl
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / '.github' / 'workflows').glob('*.yml'))
-FORMS = sorted((ROOT / '.github' / 'ISSUE_TEMPLATE').glob('*.yml'))
 # What serves the repository alone.
 LEFT_OUT = re.compile(r'\.(ci|github)/|\.gitignore|\.pre-commit-config\.yaml')
 
@@ -80,20 +79,6 @@ def test_the_version_stands_in_one_place(tracked):
     assert found == ['torch_geometric_gsl/__init__.py']
 
 
-def test_links_to_the_project_begin_alike(distribution, tracked):
-    url = distribution.metadata['Home-page']
-    links = [
-        link.split(', ')[1] for link in distribution.metadata.get_all('Project-URL', [])
-    ]
-    for name in tracked:
-        if re.search(r'\.(md|rst|py|toml|cff|yml|yaml)$', name):
-            links += re.findall(
-                r'https://github\.com/[\w-]+/torch_geometric_gsl\b', read(name)
-            )
-    assert {link for link in links if not link.startswith(url)} == set()
-    assert read('setup.py').count(url) == 1
-
-
 def steps(workflow):
     return [step for job in workflow['jobs'].values() for step in job.get('steps', [])]
 
@@ -131,16 +116,6 @@ def test_tests_run_with_the_oldest_and_the_newest_versions(distribution):
     names = {v: [re.split('[<=]', word)[0] for word in given[v]] for v in given}
     common = ['torch-geometric', 'triton']
     assert names == {first: [*common, 'numpy'], last: common}
-
-
-@pytest.mark.parametrize('path', FORMS, ids=lambda path: path.stem)
-def test_form(path):
-    form = yaml.safe_load(path.read_text(encoding='utf-8'))
-    if path.stem == 'config':
-        return
-    names = [part['id'] for part in form['body']]
-    assert len(set(names)) == len(names) > 0
-    assert all(part['attributes']['label'] for part in form['body'])
 
 
 def test_no_command_needs_the_address(distribution, tracked):

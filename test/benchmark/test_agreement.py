@@ -34,21 +34,6 @@ def test_agrees(implementation, variant, workload):
     assert found.agrees, found.detail
 
 
-def test_runs_what_is_timed(workload, monkeypatch):
-    # Many blocks of targets and tiles of sources, of which some are smaller.
-    tiles = set()
-
-    def weights(self, *args):
-        weight = own(self, *args)
-        tiles.add(tuple(weight.shape))
-        return weight
-
-    own = PairScores.weights
-    monkeypatch.setattr(PairScores, 'weights', weights)
-    compare('race', 'full', workload)
-    assert tiles == {(n, m) for n in (505, 504) for m in (169, 164)}
-
-
 def shifted(own):
     return lambda *args: own(*args) + 0.01
 

@@ -99,15 +99,3 @@ def test_the_rest_runs_in_a_new_process(tmp_path, monkeypatch):
         run(tmp_path, '--resume')
     found = json.loads(path.read_text())['checks']
     assert [part['status'] for part in found.values()] == ['failed', 'passed']
-
-
-def test_ratios_and_shares():
-    times = {
-        'speed': {'copy_bytes_per_second': 8.0, 'product_operations_per_second': 4.0},
-        'a': {'median': 2.0, 'bytes_per_second': 2.0},
-        'b': {'median': 3.0, 'operations_per_second': 1.0},
-    }
-    parts = [Part(name, None, 'a') for name in 'ab']
-    gpu_times.add_ratios(times, parts)
-    assert times['a'] | {'ratio': 1.0, 'share_of_copy': 0.25} == times['a']
-    assert times['b'] | {'ratio': 1.5, 'share_of_product': 0.25} == times['b']

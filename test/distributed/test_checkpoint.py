@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from ranks import blocks, run_ranks
+from ranks import blocks, group_of_one, run_ranks
 from sharded import IN, OUT, N, labels, numbers
 
 from torch_geometric_gsl import GSLNet
@@ -121,69 +121,59 @@ def test_bad_input(tmp_path):
         load_checkpoint(path, model, missing_ok='no')
 
 
+def lacks(name):
+    return lambda content: {k: v for k, v in content.items() if k != name}
+
+
+def holds(name, value):
+    return lambda content: content | {name: value}
+
+
+def without_groups(content):
+    empty = {'state': {}, 'param_groups': []}
+    return content | {'state': content['state'] | {'optimizer': empty}}
+
+
+#: What is changed in the file, what is loaded from it, and what is said of it.
 OTHERS = {
-    'a size': (torch.nn.Linear(2, 4), {}, 'Error'),
-    'no optimizer': (None, {'optimizer': 'SGD'}, r"SGD as 'optimizer' \(got None\)"),
-    'an optimizer': (None, {'optimizer': 'Adam'}, r'Adam as .*\(got SGD\)'),
-    'a generator': (None, {'generator': torch.Generator()}, "'generator'"),
+    'a size': (None, {'model': torch.nn.Linear(2, 4)}, 'Error'),
+    'another optimizer': (None, {'optimizer': 'Adam'}, r'Adam as .*\(got SGD\)'),
+    'no scheduler': (None, {'scheduler': 'StepLR'}, r'StepLR as .*\(got None\)'),
+    'no generator': (None, {'generator': torch.Generator()}, "'generator'"),
+    'a part of an optimizer': (without_groups, {'optimizer': 'SGD'}, ''),
+    **{f'no {n}': (lacks(n), {}, '') for n in ('state', 'kinds', 'random', 'step')},
+    **{f'{n} of a list': (holds(n, [1]), {}, '') for n in ('state', 'kinds', 'step')},
 }
 
 
 @pytest.mark.parametrize('case', OTHERS)
-def test_the_state_of_other_objects(case, tmp_path):
+def test_the_state_of_other_objects_loads_nothing(case, tmp_path):
     path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
-    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
-    save_checkpoint(path, model, optimizer if case == 'an optimizer' else None)
+    save_checkpoint(path, model, torch.optim.SGD(model.parameters(), momentum=0.9))
+    change, options, text = OTHERS[case]
+    if change is not None:
+        torch.save(change(torch.load(path, weights_only=True)), path)
     torch.nn.init.ones_(model.weight)
-    other, options, text = OTHERS[case]
+    options = {'model': model, **options}
     if kind := options.get('optimizer'):
-        options = {'optimizer': getattr(torch.optim, kind)(model.parameters())}
+        options['optimizer'] = getattr(torch.optim, kind)(model.parameters())
+    if 'scheduler' in options:
+        optimizer = torch.optim.SGD(model.parameters())
+        options['scheduler'] = torch.optim.lr_scheduler.StepLR(optimizer, 2)
     state = torch.get_rng_state()
     with pytest.raises(ValueError, match=f'hold the state of such objects: .*{text}'):
-        load_checkpoint(path, other or model, **options)
+        load_checkpoint(path, **options)
     assert bool((model.weight == 1).all())
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize('name', ['state', 'kinds', 'random', 'step'])
-@pytest.mark.parametrize('value', [None, [1]])
-def test_another_form(name, value, tmp_path):
-    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
-    save_checkpoint(path, model)
-    content = torch.load(path, weights_only=True) | {name: value}
-    if value is None:
-        del content[name]
-    torch.save(content, path)
-    with pytest.raises(ValueError, match='must hold the state of such objects'):
-        load_checkpoint(path, model)
-
-
-def test_all_or_nothing_is_loaded(tmp_path):
-    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
-    optimizer = torch.optim.Adam(model.parameters())
-    save_checkpoint(path, model, optimizer)
-    content = torch.load(path, weights_only=True)
-    content['state']['optimizer'] = {'state': {}, 'param_groups': []}
-    torch.save(content, path)
-    torch.nn.init.ones_(model.weight)
-    with pytest.raises(ValueError, match='must hold the state of such objects'):
-        load_checkpoint(path, model, optimizer)
-    assert bool((model.weight == 1).all())
-
-
-@pytest.mark.parametrize('what', ['learning rate', 'lazy', 'other'])
-def test_what_could_not_be_read_again_is_not_written(tmp_path, what):
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
     path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
     save_checkpoint(path, model, step=np.int64(5))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    if what == 'learning rate':
-        optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
-    others = {'other': torch.optim.lr_scheduler.StepLR(optimizer, 2)}
-    if what == 'other':
-        others['other'].gamma = Fraction(1, 2)
-    wrong = GSLNet(-1, 8, 2, 3) if what == 'lazy' else model
-    with pytest.raises(ValueError, match=r'left as it is.*\(it refers to .*, which is'):
-        save_checkpoint(path, wrong, optimizer, step=6, **others)
+    optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
+    for wrong, given in ((model, (optimizer,)), (GSLNet(-1, 8, 2, 3), ())):
+        with pytest.raises(ValueError, match=r'left as it is.*\(it refers to '):
+            save_checkpoint(path, wrong, *given, step=6)
     assert load_checkpoint(path, model) == 5
     assert [file.name for file in tmp_path.iterdir()] == ['last.pt']
 
@@ -214,6 +204,15 @@ def test_errors_of_the_first_rank_are_those_of_all(tmp_path):
         assert text == f'OSError: the first rank has failed: {own}'
     assert first[2] == other[2]
     assert first[2].startswith(starts[2])
+
+
+def test_a_group_of_one(tmp_path):
+    path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
+    with group_of_one(tmp_path):
+        save_checkpoint(path, model, step=3)
+        assert load_checkpoint(path, model) == 3
+        with pytest.raises(FileNotFoundError):
+            save_checkpoint(tmp_path / 'none' / 'last.pt', model)
 
 
 @pytest.mark.parametrize('damage', ['cut', 'flipped', 'empty', 'text'])

@@ -1,42 +1,67 @@
 """Layers and models on several ranks give what they give in one process."""
 
+from functools import cache
+
 import pytest
 import torch
 from ranks import blocks, group_of_one, run_ranks
-from sharded import (
-    IN,
-    KINDS,
-    OUT,
-    N,
-    arguments,
-    make,
-    num_nodes,
-    numbers,
-    results,
-)
+from sharded import IN, KINDS, OUT, N, arguments, make, num_nodes, numbers, results
 from torch.testing import assert_close
 
-from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl import (
+    KNNGCN,
+    GSLNet,
+    LatentGraphConv,
+    MultiplexLatentGraphConv,
+    TransitionGraphConv,
+)
 from torch_geometric_gsl.diagnostics import UniformSamplingWarning
 from torch_geometric_gsl.distributed import RowShard, ShardedModel
 
-
-@pytest.fixture(autouse=True)
-def _no_warning(monkeypatch):
-    monkeypatch.setattr(UniformSamplingWarning, '_issued', True)
+ZEROS = torch.zeros(12, dtype=torch.long)
 
 
-def own(rank, name, sizes):
-    shard = RowShard(sizes[rank])
-    return results(name, slice(*shard.rows), shard)
+@pytest.fixture(autouse=True, scope='module')
+def _no_warning():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UniformSamplingWarning, '_issued', True)
+        yield
 
 
-def assert_equal(name, world_size, kind, folder):
-    sizes = blocks(num_nodes(name), world_size, kind)
-    parts = run_ranks(own, world_size, folder, name, sizes)
-    expected = results(name, slice(0, num_nodes(name)))
+@cache
+def whole(name):
+    return results(name, slice(0, num_nodes(name)))
+
+
+def sizes_of(name, world_size):
+    kind = 'uneven' if world_size == 2 else 'empty'
+    return blocks(num_nodes(name), world_size, kind)
+
+
+def own(rank, world_size):
+    found = {}
+    for name in KINDS:
+        shard = RowShard(sizes_of(name, world_size)[rank])
+        found[name] = results(name, slice(*shard.rows), shard)
+    return found
+
+
+@pytest.fixture(
+    scope='module',
+    params=[pytest.param(2, marks=pytest.mark.slow), 3],
+    ids='{} ranks'.format,
+)
+def ranks(request, _no_warning, tmp_path_factory):
+    """What each rank finds; of three the first has no rows."""
+    found = run_ranks(own, request.param, tmp_path_factory.mktemp('x'), request.param)
+    assert not any(isinstance(part, str) for part in found), found
+    return found
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_ranks_give_what_one_process_gives(name, ranks):
+    parts, expected = [found[name] for found in ranks], whole(name)
     for part in parts:
-        assert not isinstance(part, str), part
         assert part['bounds'] is expected['bounds']
         assert part['bounds'] or 'sharp' not in name
         for key, value in expected.items():
@@ -56,26 +81,22 @@ def assert_equal(name, world_size, kind, folder):
 
 
 @pytest.mark.parametrize('name', KINDS)
-def test_two_ranks(name, tmp_path):
-    assert_equal(name, 2, 'uneven', tmp_path)
-
-
-@pytest.mark.parametrize('name', KINDS)
-def test_three_ranks_of_which_one_has_no_rows(name, tmp_path):
-    assert_equal(name, 3, 'empty', tmp_path)
-
-
-@pytest.mark.parametrize('name', KINDS)
 def test_a_group_of_one(name, tmp_path):
-    rows = slice(0, num_nodes(name))
-    expected = results(name, rows)
     with group_of_one(tmp_path):
+        rows = slice(0, num_nodes(name))
         found = results(name, rows, RowShard(num_nodes(name)))
     # Features that are given have zeros as gradients, where they have none without.
-    expected['out'] = [x for x in expected['out'] if x is not None]
-    found['out'] = found['out'][: len(expected['out']) - 1] + found['out'][-1:]
-    for key, value in expected.items():
+    out = [x for x in whole(name)['out'] if x is not None]
+    found['out'] = found['out'][: len(out) - 1] + found['out'][-1:]
+    for key, value in (whole(name) | {'out': out}).items():
         assert_close(found[key], value, msg=lambda text, k=key: f'{k}: {text}')
+
+
+def test_one_process_without_a_group():
+    found, expected = results('net', slice(0, N), RowShard(N)), whole('net')
+    assert_close(found['loss 1'], expected['loss 1'])
+    key = 'gradient convs.0.lin.weight'
+    assert_close(found[key], expected[key])
 
 
 def test_all_that_was_gathered_takes_part_in_the_backward_pass(tmp_path):
@@ -92,14 +113,6 @@ def test_sparse_features(tmp_path):
     with group_of_one(tmp_path):
         out = ShardedModel(module, RowShard(12))(x.to_sparse_csr())
     assert_close(out, module(x))
-
-
-def test_one_process_without_a_group():
-    rows = slice(0, N)
-    found, expected = results('net', rows, RowShard(N)), results('net', rows)
-    assert_close(found['loss 1'], expected['loss 1'])
-    key = 'gradient convs.0.lin.weight'
-    assert_close(found[key], expected[key])
 
 
 def indexed(rank, sizes):
@@ -120,3 +133,99 @@ def test_rows_of_an_index_are_the_sources_of_all_ranks(tmp_path):
     with torch.no_grad():
         expected = model(numbers(1, N, IN))
     assert_close(torch.cat([out for out, _ in parts]), expected)
+
+
+def test_a_model_is_as_before_after_an_error():
+    x = numbers(0, 12, IN).float()
+    model = GSLNet(IN, 8, 2, OUT, num_relations=2).eval()
+    sharded, expected = ShardedModel(model, RowShard(12)), model(x)
+    with pytest.raises(ValueError, match="'batch' has no meaning"):
+        sharded(x, batch=ZEROS)
+    assert_close(model(x), expected)
+    graph, other = model.graphs(x[:5])[0], sharded.graphs(x)[0]
+    assert (graph.edge_index.size(1), other.edge_index.size(1)) == (25, 144)
+
+
+def test_a_pair_with_a_prior():
+    conv = LatentGraphConv(IN, OUT, observed='prior').double().eval()
+    x, edges = numbers(0, 12, IN), torch.tensor([[5, 11], [1, 2]])
+    expected, graph = conv((x, x[:3]), edges, return_graph=True)
+    found, own = ShardedModel(conv, RowShard(3))((x, x[:3]), edges, return_graph=True)
+    assert torch.equal(found, expected)
+    assert torch.equal(own.edge_index, graph.edge_index)
+
+
+CONV = LatentGraphConv(IN, OUT)
+BAD = {
+    'no shard': (
+        lambda _, x: ShardedModel(CONV, 3),
+        "TypeError: 'shard' must be a RowShard (got int)",
+    ),
+    'model': (
+        lambda shard, x: ShardedModel(KNNGCN(IN, 8, 2, OUT), shard),
+        "TypeError: 'model' must be a GSLNet or one of its layers (got KNNGCN)",
+    ),
+    'readout': (
+        lambda shard, x: ShardedModel(GSLNet(IN, 8, 2, OUT, readout='sum'), shard),
+        "ValueError: 'readout' has no meaning where ranks share the rows "
+        '(got a SumAggregation)',
+    ),
+    'rows': (
+        lambda shard, x: ShardedModel(CONV, shard)(x[:2]),
+        "ValueError: 'x' must have the 12 rows of this rank (got 2)",
+    ),
+    'targets of a pair': (
+        lambda shard, x: ShardedModel(GSLNet(IN, 8, 2, OUT), shard)((x, x[:2])),
+        "ValueError: 'x' must have the 12 rows of this rank (got 2)",
+    ),
+    'batch': (
+        lambda shard, x: ShardedModel(CONV, shard)(x, batch=ZEROS),
+        "ValueError: 'batch' has no meaning where ranks share the rows (got a Tensor)",
+    ),
+    'candidates': (
+        lambda shard, x: ShardedModel(MultiplexLatentGraphConv(IN, OUT, 2), shard)(
+            x, torch.zeros(2, 1, dtype=torch.long)
+        ),
+        "ValueError: 'edge_index' has no meaning where ranks share the rows "
+        '(got a Tensor)',
+    ),
+    'nodes': (
+        lambda shard, x: ShardedModel(TransitionGraphConv(IN, OUT, 13, 4), shard)(x),
+        "ValueError: 'shard' must have num_nodes=13 rows on all ranks together "
+        '(got 12)',
+    ),
+    'edges': (
+        lambda shard, x: ShardedModel(
+            LatentGraphConv(IN, OUT, observed='prior'), shard
+        )(x, torch.tensor([[0, 0], [3, 12]])),
+        "ValueError: 'edge_index' must lead to the rows (0, 12) of this rank "
+        '(got 3..12)',
+    ),
+    'sparse': (
+        lambda shard, x: ShardedModel(LatentGraphConv(IN, OUT, z_channels=-1), shard)(
+            x.to_sparse_csr()
+        ),
+        "ValueError: 'x' must be dense to be sent to other ranks "
+        '(got torch.sparse_csr)',
+    ),
+    **{
+        name: (
+            lambda shard, x, call=call: call(ShardedModel(CONV, shard), x),
+            f"TypeError: 'model' must have a method '{name}' (got LatentGraphConv)",
+        )
+        for name, call in {
+            'loss': lambda model, x: model.loss(x, ZEROS),
+            'predict': lambda model, x: model.predict(x),
+            'score': lambda model, x: model.score(x, ZEROS),
+            'graphs': lambda model, x: model.graphs(x),
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize('name', BAD)
+def test_bad_input(name, tmp_path):
+    call, text = BAD[name]
+    with group_of_one(tmp_path), pytest.raises((TypeError, ValueError)) as info:
+        call(RowShard(12), numbers(0, 12, IN).float())
+    assert f'{info.typename}: {info.value}' == text

@@ -1,73 +1,59 @@
 """What training on several ranks sends, and what DistributedDataParallel would."""
 
-import pytest
+from functools import partial
+
 import torch
-from ranks import blocks, run_ranks
-from sharded import IN, N, arguments, labels, make
+import torch.distributed as dist
+from ranks import blocks, group_of_one, run_ranks
+from sharded import IN, MANY, N, arguments, labels, make, num_nodes
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 from torch_geometric_gsl.distributed import RowShard, ShardedModel
 
 
-def traffic(rank, sizes):
-    shard = RowShard(sizes[rank])
-    rows = slice(*shard.rows)
-    found = []
-    for name in ('net', 'net, input', 'net, relations', 'net, transition'):
-        module, (x, given) = make(name), arguments(name, rows)
-        shard.traffic.reset()
-        model = ShardedModel(module, shard)
-        model.loss(x, *labels(name, rows), **given).backward()
-        widths = [conv.out_channels for conv in module.convs]
-        expected = shard.expected_traffic(widths, itemsize=8)
-        found.append((shard.traffic.gather, shard.traffic.scatter, expected))
-    module.zero_grad()
-    shard.traffic.reset()
-    shard.sum_gradients(module)
-    sums = shard.traffic.sum
-    x, _ = arguments('transition', rows)
-    shard.traffic.reset()
-    ShardedModel(make('transition'), shard)(x).sum().backward()
-    return found, sums, (shard.traffic.sum, shard.traffic.gather), module
+def sent(name, folder, monkeypatch):
+    """Return the numbers that a step gathers, scatters and sums, but short messages."""
+    found = dict.fromkeys(('all_gather', 'all_to_all_single', 'all_reduce'), 0)
+
+    def spy(kind, call, out, *args, **kwargs):
+        numel = (args[0] if args else out).numel()
+        found[kind] += numel if numel > 3 else 0
+        return call(out, *args, **kwargs)
+
+    for kind in found:
+        call = getattr(dist, kind)
+        monkeypatch.setattr(dist, kind, partial(spy, kind, call))
+    module, rows = make(name), slice(0, num_nodes(name))
+    x, given = arguments(name, rows)
+    with group_of_one(folder):
+        model = ShardedModel(module, RowShard(num_nodes(name)))
+        if 'net' in name:
+            model.loss(x, *labels(name, rows), **given).backward()
+        else:
+            model(x, **given).sum().backward()
+    monkeypatch.undo()
+    return [*found.values()]
 
 
-@pytest.mark.parametrize('world_size', [2, 3])
-def test_what_is_sent_is_what_was_expected(world_size, tmp_path):
-    sizes = blocks(N, world_size, 'even')
-    others, most = world_size - 1, max(sizes)
-    for found, sums, layer, module in run_ranks(traffic, world_size, tmp_path, sizes):
-        plain, given, relations, transition = found
-        # Two layers of 16 and 4 channels, in double precision, to each other rank.
-        assert plain == (others * most * 20 * 8,) * 3
+def test_rows_are_gathered_once(tmp_path, monkeypatch):
+    expected = {
+        # Two layers of 16 and 4 channels.
+        'net': [N * 20, N * 20, 0],
         # And the input, once for both layers; its gradient goes back.
-        assert given == (*[others * most * (20 + IN) * 8] * 2, plain[2])
+        'net, input': [N * (20 + IN)] * 2 + [0],
         # Relations whose messages are the same gather them once.
-        assert relations == plain
-        assert transition[:2] == (0, 0)
-        parameters = list(module.parameters())
-        count = sum(p.numel() for p in parameters) + len(parameters)
-        assert sums == 2 * others * -(-count // world_size) * 8
+        'net, relations': [N * 20, N * 20, 0],
         # The transition nodes and their messages, back and forth: 9 rows of 4 numbers.
-        assert layer == (2 * 2 * 2 * others * (36 // world_size) * 8, 0)
-
-
-def sharp_traffic(rank, sizes):
-    found = []
-    for name in ('transition, sharp', 'free'):
-        shard = RowShard(sizes[rank])
-        x, _ = arguments('transition, sharp', slice(*shard.rows))
-        model = ShardedModel(make(name), shard)
-        model(x).sum().backward()
-        model.eval()(x)
-        found.append((shard.traffic.gather, shard.traffic.scatter))
-    return found
-
-
-def test_bounds_of_sharp_scores_need_the_rows_of_all(tmp_path):
-    # Once, in training, and without the gradient: 75 rows of 4 numbers.
-    expected = [(75 * 4 * 8, 0), (0, 0)]
-    assert run_ranks(sharp_traffic, 2, tmp_path, [75, 75]) == [expected] * 2
+        'transition': [0, 0, 2 * 2 * 36],
+        'free': [0, 0, 0],
+        # Bounds of sharp scores need all rows, without the gradient.
+        'transition, sharp': [MANY * 4, 0, 2 * 2 * 130 * 4],
+    }
+    for name, numbers in expected.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        assert sent(name, folder, monkeypatch) == numbers, name
 
 
 class Wrapped(torch.nn.Module):

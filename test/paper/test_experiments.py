@@ -1,43 +1,18 @@
 """Configs, and the settings and runs that presets and experiments choose."""
 
 import dataclasses
-import json
-import pickle
 
 import pytest
 
 from reproduction.experiments import (
     EXPERIMENTS,
-    KS,
-    TAUS,
-    TRAINING,
     Choice,
     RunConfig,
     make_config,
 )
 from reproduction.files import write_json
-from reproduction.settings import METHODS
 
 DEFAULT = Choice((), (), range(5))
-
-
-@pytest.mark.parametrize('method', METHODS)
-@pytest.mark.parametrize(
-    ('preset', 'epochs'), [('standard', 500), ('paper', 500), ('quick', 20)]
-)
-def test_every_method_has_a_setting(method, preset, epochs):
-    config = make_config('wine', method, 3, preset)
-    assert (config.seed, config.epochs) == (3, epochs)
-    assert not TRAINING & config.options.keys()
-
-
-def test_a_revision_is_another_setting(monkeypatch):
-    before = make_config('wine', 'mlp', 0)
-    assert 'revision' not in before.to_dict()
-    monkeypatch.setitem(METHODS, 'mlp', METHODS['mlp']._replace(revision=1))
-    after = make_config('wine', 'mlp', 0)
-    assert after.to_dict() == before.to_dict() | {'revision': 1}
-    assert after.setting != before.setting
 
 
 def test_a_file_is_known_by_its_content(tmp_path):
@@ -71,19 +46,6 @@ def test_tuned(tmp_path):
     assert (again.lr, again.options['k']) == (0.5, 9)
 
 
-def test_tables_share_runs():
-    names = {
-        name: {str(config) for config in experiment.configs(DEFAULT)}
-        for name, experiment in EXPERIMENTS.items()
-    }
-    assert len(names['table2'] & names['table1']) == len(names['table2']) / len(KS)
-    assert len(names['table3'] & names['table1']) == len(names['table3']) / len(KS)
-    shared = len(names['temperature'] & names['table1'])
-    assert shared == len(names['temperature']) / len(TAUS)
-    for name in ('removal', 'parameters', 'graphs'):
-        assert names[name] <= names['table1']
-
-
 def test_tuned_settings_run_where_they_were_not_selected():
     choice = Choice((), ('mlp', 'knn_gcn_root'), range(2), 'tuned')
     configs = EXPERIMENTS['table1'].configs(choice)
@@ -95,12 +57,6 @@ def test_tuned_settings_run_where_they_were_not_selected():
 def make(**changes):
     values = {'dataset': 'wine', 'method': 'mlp', 'seed': 3, 'options': {'k': 5}}
     return RunConfig(**(values | changes))
-
-
-def test_a_config_can_be_written_and_sent_to_another_process():
-    config = make(options={'k': 5, 'widths': [1, 2]}, lr=0.02, denoising_lr=0.1)
-    assert RunConfig(**json.loads(json.dumps(config.to_dict()))) == config
-    assert pickle.loads(pickle.dumps(config)) == config
 
 
 def test_setting_ignores_the_seed_and_nothing_else():

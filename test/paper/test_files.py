@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reproduction.files import (
@@ -39,6 +39,7 @@ def test_round_trip(tmp_path, name):
 
 
 @pytest.mark.parametrize('name', KINDS)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_damage_is_found(tmp_path_factory, name, data):
     path = tmp_path_factory.mktemp('damage') / name
@@ -76,20 +77,6 @@ def test_other_json_counts_as_damaged(tmp_path, text, name):
     assert read_json(path) is None
     with pytest.raises(ValueError, match=r"a\.json(\.gz)?' is damaged or was edited"):
         read_kept(path)
-
-
-def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / 'a'
-    write_text(path, 'old')
-
-    def fail(descriptor):
-        raise OSError('disk full')
-
-    monkeypatch.setattr('os.fsync', fail)
-    with pytest.raises(OSError, match='disk full'):
-        write_text(path, 'new')
-    assert path.read_bytes() == b'old'
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_tensors_are_read_without_executing(tmp_path, capsys):

@@ -13,6 +13,8 @@ from reproduction.experiments import RunConfig
 from reproduction.files import read_json
 from reproduction.store import Store
 
+pytestmark = pytest.mark.slow
+
 KILLS = 4
 METHODS = {
     'gau_sim': {'k': 3},

@@ -4,7 +4,7 @@ import pytest
 
 from reproduction import store as module
 from reproduction.experiments import RunConfig
-from reproduction.store import Store, add_to_archive, read_archive, remove_from_archive
+from reproduction.store import Store, add_to_archive, read_archive
 
 CONFIG, OTHER = (RunConfig('wine', 'mlp', seed) for seed in range(2))
 DONE = {'status': 'done', 'test': 0.5}
@@ -41,13 +41,6 @@ def test_an_archive_replaces_and_keeps(path):
     changed = [record(1, test=0.9), record(2)]
     add_to_archive(path, changed)
     assert read_archive(path) == {key(item): item for item in records + changed}
-
-
-def test_order_does_not_matter(tmp_path):
-    records = [record(seed, commit=f'{seed % 2}') for seed in range(4)]
-    for name, each in (('a', records), ('b', records[::-1])):
-        add_to_archive(tmp_path / name, each)
-    assert (tmp_path / 'a').read_bytes() == (tmp_path / 'b').read_bytes()
 
 
 def test_writers_at_once_lose_nothing(path):
@@ -180,32 +173,6 @@ def test_forget(tmp_path):
     store.collect([CONFIG])
     store.remove_leftovers([CONFIG])
     assert checkpoint.exists()
-    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
-
-
-def test_forgetting_while_another_process_collects(tmp_path, monkeypatch):
-    first, other = Store(tmp_path), Store(tmp_path)
-    finish(first, CONFIG)
-
-    def add(path, records):
-        # The other one has seen the result, and waits for the archive.
-        first.forget([CONFIG], 'done')
-        return add_to_archive(path, records)
-
-    monkeypatch.setattr(module, 'add_to_archive', add)
-    other.collect([CONFIG])
-    assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
-
-    # The first one has deleted the result, and waits for the archive.
-    def remove(path, name):
-        other.collect([CONFIG])
-        remove_from_archive(path, name)
-
-    monkeypatch.undo()
-    finish(first, CONFIG)
-    first.collect([CONFIG])
-    monkeypatch.setattr(module, 'remove_from_archive', remove)
-    first.forget([CONFIG], 'done')
     assert Store(tmp_path).missing([CONFIG]) == [CONFIG]
 
 

@@ -5,7 +5,7 @@ from scipy import stats
 
 from reproduction.experiments import RunConfig
 from reproduction.store import Store
-from reproduction.summary import Accuracy, Cell, compare, make_cell, verdict
+from reproduction.summary import Cell, compare, make_cell
 from reproduction.training import GIVEN
 
 
@@ -32,19 +32,6 @@ def test_make_cell(tmp_path):
         store.finish(config, outcome, {'starts': [{}]})
     assert make_cell(store, configs) == Cell({0: 50.0, 1: 25.0}, 'OOM at 24 GB', '†‡')
     assert make_cell(store, configs[4:]) == Cell({})
-
-
-def test_a_run_that_still_improved_is_marked(tmp_path):
-    store = Store(tmp_path)
-    config = RunConfig('wine', 'mlp', 0, epochs=7)
-    for status, epochs, mark in (
-        ('done', 7, '§'),
-        ('done', 6, ''),
-        ('timeout', 7, '†'),
-    ):
-        outcome = {'status': status, 'epochs': epochs, 'test': 0.5}
-        store.finish(config, outcome, {'starts': [{}]})
-        assert make_cell(store, [config]).marks == mark
 
 
 def test_compare_is_the_paired_t_test_for_splits_that_overlap():
@@ -89,17 +76,3 @@ def test_one_split_is_not_tested(tmp_path):
     assert str(compare(*found)) == '+11.7 (3)'
     free = [cell._replace(is_one_split=False) for cell in found]
     assert 'p = ' in str(compare(*free))
-
-
-def test_verdict():
-    paper = Accuracy(70.0, 0.5)
-
-    def around(mean):
-        return Cell({0: mean - 1, 1: mean, 2: mean + 1})
-
-    assert verdict(around(70.4), paper) == 'within'
-    assert verdict(around(70.6), paper) == 'above'
-    assert verdict(around(69.4), paper) == 'below'
-    assert verdict(around(69.4), None) == 'paper: OOM'
-    assert verdict(Cell({0: 69.4, 1: 69.4}), paper) == ''
-    assert verdict(Cell({}), paper) == ''

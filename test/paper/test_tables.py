@@ -2,7 +2,7 @@
 
 import pytest
 
-from reproduction.documents import SEEDS, render, write_documents
+from reproduction.documents import SEEDS, render
 from reproduction.experiments import Choice, make_config
 from reproduction.formats import FORMATS, text_of
 from reproduction.store import Store
@@ -110,36 +110,3 @@ def test_paired_and_verdicts(store):
     assert found[-1].startswith('† stopped at its time limit')
     finish(store, make_config('CiteSeer', 'idgl', 0), None, status='timeout')
     assert lines(store, 'verdicts', 'idgl')[2] == '| IDGL-Full | † |'
-
-
-@pytest.mark.parametrize(
-    ('scores', 'gau_sim', 'mlp'),
-    [
-        # One run is not the best.
-        ((0.99,), '99.0 (1)', '**71.3 ± 1.5 (3)**'),
-        # Fewer splits may be easier ones.
-        ((0.70, 0.71, 0.73, 0.60), '**68.5 ± 5.8 (4)**', '71.3 ± 1.5 (3)'),
-    ],
-)
-def test_the_best_of_most_runs(store, scores, gau_sim, mlp):
-    for seed, test in enumerate(scores):
-        finish(store, make_config('CiteSeer', 'gau_sim', seed), test)
-    found = lines(store, 'table1')
-    assert f'| GauSim | {gau_sim}<br>paper: 69.19 ± 0.14 |' in found
-    assert f'| MLP | {mlp} |' in found
-
-
-def test_rows_of_a_page_stand_in_files(store, tmp_path, capsys):
-    page, rows = tmp_path / 'page.rst', tmp_path / '_tables' / 'table1.csv'
-    names = ('table1', 'tuned')  # One has runs.
-    page.write_text(''.join(f'.. begin {n}\nstale\n.. end {n}\n' for n in names))
-    write_documents(store, (page,))
-    text = page.read_text()
-    assert ':file: _tables/table1.csv\n' in text
-    assert '71.3' not in text
-    assert 'Nothing to show: ' in text
-    assert 'MLP,**71.3 ± 1.5 (3)**,' in rows.read_text()
-    assert [*rows.parent.iterdir()] == [rows]
-    assert capsys.readouterr().out == f'wrote {page}\nwrote {rows}\n'
-    write_documents(store, (page,))
-    assert capsys.readouterr().out == ''

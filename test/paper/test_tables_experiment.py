@@ -1,16 +1,11 @@
 """Data, methods, runs and the report of the experiment on tables."""
 
-import functools
 import itertools
 import math
-import signal
 
 import numpy as np
 import pytest
-from scipy import stats
-from server import CONTEXT, ensure_running
-from sklearn.metrics import log_loss
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from scipy import sparse, stats
 
 from reproduction import (
     tables_methods,
@@ -29,13 +24,10 @@ from reproduction.tables_methods import METHODS, SETTING, fit, search
 from reproduction.tables_neighbours import (
     Described,
     Options,
-    average,
-    nearest,
 )
 from reproduction.tables_report import read_units
 from reproduction.tables_runs import execute, main
-from reproduction.tables_scores import better, score
-from reproduction.tables_store import Run, TableResults, in_own_process
+from reproduction.tables_store import Run, TableResults
 from reproduction.tables_trees import LIBRARIES, draw_choice
 
 TINY = SETTING | {'trees': 5, 'patience': 2, 'near': [1, 3], 'neighbours': [1, 3]}
@@ -88,16 +80,6 @@ def units(root, table):
     return read_json(root / 'tables' / f'{table}.json')['runs']
 
 
-def test_random_splits():
-    table, source = made(), Source(made)
-    train, val, test = split(table, source, '3')
-    order = np.random.RandomState(3).permutation(60)
-    assert [len(train), len(val), len(test)] == [38, 10, 12]
-    assert np.array_equal(np.concatenate([train, val, test]), order)
-    with pytest.raises(ValueError, match=r"'split' must be one of .* \(got 'place'\)"):
-        split(table, source, 'place')
-
-
 def test_places_are_held_out_whole():
     rng = np.random.default_rng(1)
     centres = np.stack([np.arange(10) % 5, np.arange(10) // 5], axis=1) * 100.0
@@ -110,8 +92,6 @@ def test_places_are_held_out_whole():
 
 
 def test_words_are_reduced_by_training_rows_alone():
-    from scipy import sparse
-
     x = sparse.random(60, 30, 0.3, 'csr', random_state=0)
     source = Source(made, False, reduce=3)
     rows = split(Table(x, np.arange(60) % 2, 2), source, '0')
@@ -121,19 +101,6 @@ def test_words_are_reduced_by_training_rows_alone():
     again, _ = problem(Table(changed.tocsr(), np.arange(60) % 2, 2), source, rows)
     assert [part.shape[1] for part in found.x] == [3, 3, 3]
     assert np.array_equal(found.x[1], again.x[1])
-
-
-def test_nearest_rows_but_the_row_itself():
-    """Rows that are equal have each other, and never themselves."""
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 3, size=(40, 2)).astype(float)
-    distance, index = nearest(x, x, 5, 1, is_same=True)
-    assert index.shape == (40, 5)
-    assert not (index == np.arange(40)[:, None]).any()
-    for row in range(40):
-        others = np.delete(np.sqrt(((x - x[row]) ** 2).sum(axis=1)), row)
-        assert distance[row] == pytest.approx(np.sort(others)[:5])
-    assert nearest(x, x[:3], 99, 1)[1].shape == (3, 40)
 
 
 @pytest.mark.parametrize('num_classes', [0, 3])
@@ -154,59 +121,20 @@ def test_no_row_is_told_its_own_target(num_classes):
     assert not np.array_equal(before.new(known.x[2]), after.new(known.x[2]))
 
 
-@pytest.mark.parametrize('weights', ['uniform', 'distance'])
 @pytest.mark.parametrize('num_classes', [0, 3])
-def test_averages_are_those_of_scikit_learn(weights, num_classes):
-    table = made(num_classes)
-    x = table.x[:, :2]
-    kind = KNeighborsClassifier if num_classes else KNeighborsRegressor
-    model = kind(4, weights=weights).fit(x[:40], table.y[:40])
-    found = nearest(x[:40], x[35:], 6, 1)
-    mine = average(
-        table.y[:40], *found, {'k': 4, 'weights': weights}, table.num_classes
-    )
-    if not num_classes:
-        assert mine == pytest.approx(model.predict(x[35:]))
-        return
-    share = np.bincount(table.y[:40], minlength=3) / 40
-    assert mine == pytest.approx((4 * model.predict_proba(x[35:]) + share) / 5)
-
-
-def test_scores():
-    y, share = (
-        np.array([0, 2, 1]),
-        np.array([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2], [0, 1, 0]]),
-    )
-    found = score(y, share, 3)
-    assert found['error'] == pytest.approx(1 / 3)
-    assert found['log_loss'] == pytest.approx(log_loss(y, share, labels=[0, 1, 2]))
-    assert score(np.array([0.0, 2.0]), np.array([1.0, 5.0]), 0) == {
-        'rmse': pytest.approx(math.sqrt(5))
-    }
-    assert better({'error': 0.1, 'log_loss': 0.2}, {'error': 0.1, 'log_loss': 0.3})
-    assert not better({'error': 0.2, 'log_loss': 0.1}, {'error': 0.1, 'log_loss': 0.3})
-    assert not better({'rmse': math.nan}, {'rmse': 1.0})
-
-
-@pytest.mark.parametrize('num_classes', [0, 2, 3])
 @pytest.mark.parametrize('library', LIBRARIES)
 def test_trees(library, num_classes):
     if library != 'hist_boosting':
         pytest.importorskip(library)
-    known, y_test = seen(num_classes)
-    for choice in ({}, draw_choice(known, METHODS[f'{library}_tuned'], 0, 1)):
-        fitted = fit(known, METHODS[library], choice, OPTIONS)
-        found = fitted.predict(known.x[2])
-        assert found.shape == (12, num_classes)[: 1 + bool(num_classes)]
-        assert np.isfinite(found).all()
-        assert np.array_equal(found, fitted.predict(known.x[2]))
-        again = fit(known, METHODS[library], choice, OPTIONS)
-        assert np.array_equal(found, again.predict(known.x[2]))
-        # Whatever is predicted of validation rows chose the number of trees.
-        assert fitted.val.shape == (10, *found.shape[1:])
-        if num_classes:
-            assert found.sum(axis=1) == pytest.approx(1)
-    assert len(y_test) == 12
+    known, _ = seen(num_classes)
+    choice = draw_choice(known, METHODS[f'{library}_tuned'], 0, 1)
+    first, again = (fit(known, METHODS[library], choice, OPTIONS) for _ in range(2))
+    found = first.predict(known.x[2])
+    assert found.shape == (12, num_classes)[: 1 + bool(num_classes)]
+    assert np.isfinite(found).all()
+    assert np.array_equal(found, again.predict(known.x[2]))
+    if num_classes:
+        assert found.sum(axis=1) == pytest.approx(1)
 
 
 def test_a_search_goes_on(tmp_path, monkeypatch):
@@ -250,11 +178,9 @@ def test_targets_of_test_rows_are_scored_only(method, sources, tmp_path, monkeyp
     assert again['test']['rmse'] > 1e5 > first['test']['rmse']
 
 
-WORDS = ['--methods', 'knn', 'hist_boosting', '--trials', '2']
-
-
 def test_goes_on_where_it_was_ended(sources, at_once, tmp_path, monkeypatch, capsys):
-    words = [*WORDS, '--results', str(tmp_path), '--splits', '0', 'time', '1']
+    words = ['--methods', 'knn', 'hist_boosting', '--splits', '0', 'time', '1']
+    words += ['--results', str(tmp_path)]
     done = []
 
     def spy(run, *args, **kwargs):
@@ -267,115 +193,18 @@ def test_goes_on_where_it_was_ended(sources, at_once, tmp_path, monkeypatch, cap
     with pytest.raises(KeyboardInterrupt):
         main(words, TINY)
     # All methods of a split come before the next one; classes have no time.
-    assert done == [
-        'numbers/knn/0',
-        'classes/knn/0',
-        'numbers/hist_boosting/0',
-        'classes/hist_boosting/0',
-        'numbers/knn/time',
-        'numbers/hist_boosting/time',
-    ]
+    starts = [run.rpartition('/')[2] for run in done]
+    assert starts == ['0', '0', '0', '0', 'time', 'time']
     first = units(tmp_path, 'numbers')
     assert [*first] == ['numbers/hist_boosting/0', 'numbers/knn/0', 'numbers/knn/time']
     main(words, TINY)
     assert done[6] == 'numbers/hist_boosting/time'
-    assert len(done) == 6 + 5
     assert {**units(tmp_path, 'numbers'), **first} == units(tmp_path, 'numbers')
     main(words, TINY)
-    assert len(done) == 11
+    assert len(done) == 6 + 5
     assert 'tables: 10 units, 10 finished' in capsys.readouterr().out
     # Of another setting nothing is finished.
-    other = TableResults(tmp_path, 'numbers', TINY | {'trees': 6}, METHODS)
-    assert not other.runs
-
-
-#: Runs units in itself, and is killed before or after it replaces a file.
-WORKER = """
-import os, signal
-from reproduction import tables_runs, tables_store
-
-def replace_or_die(draft, path):
-    global count
-    count -= 1
-    if count or is_after:
-        replace(draft, path)
-    if not count:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-replace, os.replace = os.replace, replace_or_die
-tables_store.in_own_process = lambda task, unit: (task(unit), '')
-tables_store.start_server = lambda threads: None
-tables_runs.main(words, setting)
-"""
-
-
-@pytest.mark.slow
-def test_killed_at_any_file(tmp_path):
-    """Units end as those that nothing has disturbed."""
-    ensure_running()
-    words = ['--tables', 'wine', '--methods', 'knn', 'hist_boosting_tuned']
-    words += ['--splits', '0', '--trials', '2', '--results']
-
-    def work(root, count=-1, is_after=False):
-        names = {'words': [*words, str(root)], 'setting': TINY}
-        values = names | {'count': count, 'is_after': is_after}
-        process = CONTEXT.Process(target=exec, args=(WORKER, values))
-        process.start()
-        process.join()
-        return process.exitcode
-
-    def found(root):
-        return {
-            name: {key: result[key] for key in ('val', 'test', 'choice')}
-            for name, result in units(root, 'wine').items()
-        }
-
-    assert work(tmp_path / 'undisturbed') == 0
-    root = tmp_path / 'killed'
-    for count, is_after in [(1, False), (1, True), (2, False), (2, True), (1, True)]:
-        assert work(root, count, is_after) == -signal.SIGKILL
-    assert work(root) == 0
-    assert found(root) == found(tmp_path / 'undisturbed')
-    assert len(found(root)) == 2
-
-
-@pytest.mark.slow
-def test_a_unit_ends_with_its_command():
-    """Killed, a command leaves no process behind that computes on."""
-    ensure_running()
-    ours, theirs = CONTEXT.Pipe()
-    task = functools.partial(exec, 'ends.send("begun"); ends.recv()')
-    command = CONTEXT.Process(target=in_own_process, args=(task, {'ends': theirs}))
-    command.start()
-    theirs.close()
-    assert ours.recv() == 'begun'
-    command.kill()
-    assert ours.poll(60)
-    with pytest.raises(EOFError):
-        ours.recv()
-
-
-def test_two_commands_share(sources, at_once, tmp_path, capsys):
-    """A unit that another one works on, or has finished meanwhile, is left alone."""
-    words = ['--tables', 'numbers', '--methods', 'knn', '--splits', '0', '1']
-    words += ['--results', str(tmp_path)]
-    other = TableResults(tmp_path, 'numbers', TINY, METHODS)
-    with other.claim(Run('numbers', 'knn', '0')) as is_ours:
-        assert is_ours
-        main(words, TINY)
-        assert 'numbers/knn/0: left to another process' in capsys.readouterr().out
-        assert [*units(tmp_path, 'numbers')] == ['numbers/knn/1']
-        assert other.is_finished(Run('numbers', 'knn', '1'))
-    main(words, TINY)
-    assert len(units(tmp_path, 'numbers')) == 2
-
-
-def test_searches_of_two_lengths_are_not_mixed(sources, at_once, tmp_path):
-    words = ['--tables', 'numbers', '--methods', 'hist_boosting_tuned', '--splits', '0']
-    words += ['--results', str(tmp_path), '--trials']
-    main([*words, '1'], TINY)
-    with pytest.raises(ValueError, match=r"'--trials' must be 1, as of .*\(got 2\)"):
-        main([*words, '2'], TINY)
+    assert not TableResults(tmp_path, 'numbers', TINY | {'trees': 6}, METHODS).runs
 
 
 def result(value, measure='rmse', **more):
@@ -476,20 +305,3 @@ def test_the_graph_that_validation_chooses(sources, tmp_path):
     assert ('auto', '2') not in found
     kept.finish(Run('numbers', 'auto', '0'), result(7.0))
     assert read_units(tmp_path, 'numbers')['auto', '0']['test'] == {'rmse': 7.0}
-
-
-def test_the_best_trees_of_scikit_learn_are_kept(monkeypatch):
-    """Of all numbers of trees, the one that predicts validation rows best."""
-    known, _ = seen()
-    options = Options(0, 1, TINY | {'trees': 60, 'patience': 60})
-    fitted = fit(known, METHODS['hist_boosting'], {'learning_rate': 0.9}, options)
-    models = []
-    from sklearn.ensemble import HistGradientBoostingRegressor as Boosting
-
-    for trees in range(1, 61):
-        model = Boosting(
-            max_iter=trees, learning_rate=0.9, random_state=0, early_stopping=False
-        )
-        models.append(model.fit(known.x[0], known.y[0]).predict(known.x[1]))
-    errors = [score(known.y[1], found, 0)['rmse'] for found in models]
-    assert score(known.y[1], fitted.val, 0)['rmse'] == pytest.approx(min(errors))

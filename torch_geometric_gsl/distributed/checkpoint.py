@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import io
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import torch.distributed as dist
 
 from torch_geometric_gsl._checks import check_count, check_flag
 from torch_geometric_gsl._files import load_tensors, write_tensors
-from torch_geometric_gsl.ops.collective import first_rank, is_joined
+from torch_geometric_gsl.distributed.process_group import first_rank, is_joined
 
 
 def save_checkpoint(
@@ -90,20 +89,9 @@ def load_checkpoint(
     r"""Resume from a file of :func:`save_checkpoint`, on all ranks.
 
     The first rank reads the file and sends it to the others. Nothing in it is executed
-    (:obj:`torch.load(..., weights_only=True)`), and all is loaded or nothing.
-
-    Args:
-        path (str or pathlib.Path): The file.
-        model (torch.nn.Module): The model.
-        optimizer (torch.optim.Optimizer, optional): The optimizer.
-            (default: :obj:`None`)
-        generator (torch.Generator, optional): Another source of randomness, set beside
-            the global ones. (default: :obj:`None`)
-        group (torch.distributed.ProcessGroup, optional): The ranks; all processes if
-            :obj:`None`. (default: :obj:`None`)
-        missing_ok (bool, optional): If :obj:`True`, nothing is changed without a file.
-            (default: :obj:`False`)
-        **others (optional): More objects, by the names under which they were saved.
+    (:obj:`torch.load(..., weights_only=True)`), and all is loaded or nothing. The
+    arguments are those of :func:`save_checkpoint`; without a file nothing is changed
+    if :obj:`missing_ok`.
 
     Returns:
         int: The number of completed steps, 0 without a file.
@@ -120,7 +108,7 @@ def load_checkpoint(
         if missing_ok:
             return 0
         raise FileNotFoundError(f"'{path}' does not exist: it should be a checkpoint")
-    found = _checked(content, path)
+    found = load_tensors(io.BytesIO(content), path, 'checkpoint')
     parts = _parts(model, optimizer, others)
     try:
         for name, part in parts.items():
@@ -145,18 +133,6 @@ def load_checkpoint(
     if generator is not None:
         generator.set_state(random['generator'])
     return step
-
-
-def _checked(content: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the content of a file, which must be whole."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            damaged = file.testzip()
-    except zipfile.BadZipFile as error:
-        raise OSError(f"'{path}' holds no checkpoint: {error}") from error
-    if damaged is not None:
-        raise OSError(f"'{path}' holds no checkpoint: '{damaged}' in it is damaged")
-    return load_tensors(io.BytesIO(content), path, 'checkpoint')
 
 
 def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]:

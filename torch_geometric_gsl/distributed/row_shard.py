@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import Parameter
 
-from torch_geometric_gsl._checks import check_count, check_index, check_type
-from torch_geometric_gsl.distributed.gradients import sum_gradients
-from torch_geometric_gsl.ops.collective import (
-    Traffic,
-    all_gather_rows,
-    all_reduce_sum,
-    attach,
+from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl.distributed.collective import all_gather_rows, all_reduce_sum
+from torch_geometric_gsl.distributed.process_group import (
     broadcast_first,
     is_joined,
     numbers_of_ranks,
-    rows_traffic,
 )
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import SampledGraph
@@ -44,8 +40,6 @@ class RowShard:
         rank (int): The number of this rank.
         first (int): The number of its first row in the table.
         total (int): The number of rows of the table.
-        traffic (torch_geometric_gsl.ops.collective.Traffic): The bytes that this rank
-            has sent.
 
     Raises:
         TypeError: If :obj:`num_rows` is not an integer.
@@ -64,7 +58,6 @@ class RowShard:
         self.group = group
         self.is_shared = is_joined()
         self.rank = dist.get_rank(group) if self.is_shared else 0
-        self.traffic = Traffic()
         self.sizes = self._sizes(num_rows)
         self.first = sum(self.sizes[: self.rank])
         self.total = sum(self.sizes)
@@ -83,10 +76,10 @@ class RowShard:
             RowShard(rows=(0, 100), total=100, rank=0, world_size=1)
         """
         check_count(total, 'total', minimum=0)
-        is_shared = is_joined()
-        world_size = dist.get_world_size(group) if is_shared else 1
-        rank = dist.get_rank(group) if is_shared else 0
-        return cls(total // world_size + (rank < total % world_size), group)
+        if not is_joined():
+            return cls(total, group)
+        num_rows, rest = divmod(total, dist.get_world_size(group))
+        return cls(num_rows + (dist.get_rank(group) < rest), group)
 
     @property
     def world_size(self) -> int:
@@ -104,10 +97,7 @@ class RowShard:
         return self.first, self.first + self.num_rows
 
     def gather(self, x: Tensor) -> Tensor:
-        r"""Return the rows of all ranks, with gradient.
-
-        Args:
-            x (torch.Tensor): The rows of this rank.
+        r"""Return the rows of all ranks, with gradient, given those of this one.
 
         Raises:
             TypeError: If :obj:`x` is not a tensor.
@@ -115,81 +105,29 @@ class RowShard:
                 or another width or type than on others.
         """
         if not self.is_shared:
-            self._check_rows(x, self.total)
+            self._check_rows(x)
             return x
-        return all_gather_rows(x, self.sizes, self.group, self.traffic)
+        return all_gather_rows(x, self.sizes, self.group)
 
     def sum(self, x: Tensor) -> Tensor:
-        r"""Return the sum of one tensor of each rank, with gradient.
-
-        Args:
-            x (torch.Tensor): The summand of this rank, of one shape on all ranks.
-        """
-        return all_reduce_sum(x, self.group, self.traffic) if self.is_shared else x
+        r"""Return the sum of the tensors of all ranks, with gradient."""
+        return all_reduce_sum(x, self.group) if self.is_shared else x
 
     def split(self, x: Tensor) -> Tensor:
-        r"""Return the rows of this rank, of a table that it holds as a whole.
-
-        Args:
-            x (torch.Tensor): The table, dense or sparse CSR.
-
-        Raises:
-            ValueError: If it has another number of rows.
-        """
-        self._check_rows(x, self.total)
+        r"""Return the rows of this rank from a whole table, dense or sparse CSR."""
+        self._check_rows(x)
         return rows_between(x, *self.rows)
 
     def concatenate(self, x: Tensor) -> Tensor:
-        r"""Return blocks of any numbers of rows below each other, with gradient.
-
-        Args:
-            x (torch.Tensor): The block of this rank.
-        """
+        r"""Return blocks of any numbers of rows below each other, with gradient."""
         if not self.is_shared:
             return x
-        sizes = self._sizes(x.size(0))
-        return all_gather_rows(x, sizes, self.group, self.traffic)
+        return all_gather_rows(x, self._sizes(x.size(0)), self.group)
 
     def gather_graph(self, graph: SampledGraph) -> SampledGraph:
-        r"""Return the whole graph, given the edges of the targets of each rank.
-
-        Args:
-            graph (SampledGraph): The edges of this rank, between nodes of the table.
-        """
+        r"""Return the whole graph, given the edges of the targets of each rank."""
         edge_index = self.concatenate(graph.edge_index.t()).t()
         return SampledGraph(edge_index, self.concatenate(graph.edge_weight))
-
-    def own_edges(self, edge_index: Tensor) -> Tensor:
-        r"""Return edges to the targets of this rank, counted from its first one.
-
-        Args:
-            edge_index (torch.Tensor): The edges, between nodes of the table.
-
-        Raises:
-            TypeError: If they are no integers.
-            ValueError: If an edge leads to a target of another rank.
-        """
-        check_index(edge_index, 'edge_index', '[2, num_edges]', 2, edge_index)
-        first, end = self.rows
-        target = edge_index[1]
-        if bool(((target < first) | (target >= end)).any()):
-            raise ValueError(
-                f"'edge_index' must lead to the rows {self.rows} of this rank "
-                f'(got {int(target.min())}..{int(target.max())})'
-            )
-        return edge_index - edge_index.new_tensor([[0], [first]])
-
-    def attach(self, out: Tensor, *gathered: Tensor) -> Tensor:
-        r"""Return a result whose backward pass runs through gathered rows.
-
-        It does so also where the result does not depend on them, such as that of a rank
-        without rows: all ranks have to take part in the sum of gradients.
-
-        Args:
-            out (torch.Tensor): The result.
-            *gathered (torch.Tensor): What it was made of.
-        """
-        return attach(out, *gathered) if self.is_shared else out
 
     def mean_loss(self, total: Tensor, count: int) -> Tensor:
         r"""Return the mean of losses over the nodes of all ranks.
@@ -225,8 +163,28 @@ class RowShard:
             module (torch.nn.Module): The model, the same on all ranks.
         """
         check_type(module, torch.nn.Module, 'module', 'a torch.nn.Module')
-        if self.is_shared:
-            sum_gradients(module.parameters(), self.sum)
+        if not self.is_shared:
+            return
+
+        def kind(parameter: Parameter) -> str:
+            return f'{parameter.dtype} {parameter.device}'
+
+        learned = [p for p in module.parameters() if p.requires_grad]
+        for _, parameters in groupby(sorted(learned, key=kind), key=kind):
+            self._sum_of_one_type(list(parameters))
+
+    def _sum_of_one_type(self, parameters: list[Parameter]) -> None:
+        """Sum gradients as one vector, whose last numbers count those that exist."""
+        zero = parameters[0].new_zeros(())
+        parts = [zero.expand(p.shape) if p.grad is None else p.grad for p in parameters]
+        flags = zero.new_tensor([float(p.grad is not None) for p in parameters])
+        total = self.sum(torch.cat([*(part.reshape(-1) for part in parts), flags]))
+        *sums, found = total.split([*(p.numel() for p in parameters), len(parameters)])
+        for parameter, value, flag in zip(
+            parameters, sums, found.tolist(), strict=True
+        ):
+            if flag:
+                parameter.grad = value.view_as(parameter).clone()
 
     @torch.no_grad()
     def synchronize(
@@ -253,33 +211,18 @@ class RowShard:
             state = broadcast_first(torch.cuda.get_rng_state(), self.group)
             torch.cuda.set_rng_state(state)
 
-    def expected_traffic(self, channels: Sequence[int], itemsize: int = 4) -> int:
-        r"""Return the bytes that this rank sends to gather rows, in one direction.
-
-        With :math:`P` equal blocks of :math:`n` rows in all, these are
-        :math:`n m (P - 1) / P` numbers a layer. The gradients take as many.
-
-        Args:
-            channels (Sequence[int]): The width :math:`m` of what each layer gathers.
-            itemsize (int, optional): The bytes of a number. (default: :obj:`4`)
-
-        Example:
-            >>> RowShard(100).expected_traffic([32, 7])
-            0
-        """
-        return rows_traffic(self.sizes, sum(channels), itemsize)
-
     def _sizes(self, num_rows: int) -> list[int]:
         """Return a number of each rank."""
         if not self.is_shared:
             return [num_rows]
         return [size for (size,) in numbers_of_ranks([num_rows], self.group)]
 
-    def _check_rows(self, x: Any, count: int) -> None:
+    def _check_rows(self, x: Any) -> None:
         check_type(x, Tensor, 'x', 'a torch.Tensor')
-        if x.dim() == 0 or x.size(0) != count:
+        if x.dim() == 0 or x.size(0) != self.total:
             raise ValueError(
-                f"'x' must have the {count} rows of all ranks (got {list(x.shape)})"
+                f"'x' must have the {self.total} rows of all ranks "
+                f'(got {list(x.shape)})'
             )
 
     def __repr__(self) -> str:

@@ -1,0 +1,141 @@
+"""Scripts time what agrees with a definition, and fail where something does not."""
+
+import importlib.util
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import certified
+import estimate
+import measure
+import pytest
+import sharp
+import sharp_agreement
+from embeddings import load
+
+from torch_geometric_gsl.ops.certified import certified_sum
+from torch_geometric_gsl.ops.pair_scores import PairScores
+
+# A command of `paper` has the same name.
+PATH = Path(__file__).resolve().parents[2] / 'benchmark' / 'tables.py'
+spec = importlib.util.spec_from_file_location('benchmark_tables', PATH)
+tables = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tables)
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Scripts measure in this process, and not their memory, which would change it."""
+    monkeypatch.setattr(certified_sum, '_FEW', 0)
+
+    def use(module, change=lambda row: None):
+        def ask(function, request):
+            rows = function(request)
+            change(rows[0] if isinstance(rows, list) else rows)
+            return rows, 0
+
+        monkeypatch.setattr(module, 'ask', ask)
+        monkeypatch.setattr(module, 'peak_memory', lambda *a, **k: 1.0, raising=False)
+
+    return use
+
+
+def larger_error(row):
+    row['error'] = 2e-3
+
+
+def other_error(row):
+    row['actual_error'] *= 9
+
+
+CASES = {
+    'certified': (
+        certified,
+        '--workloads clustered-1000@0.1 --scales 20 --repeats 1',
+        larger_error,
+        'an error exceeds the tolerance',
+    ),
+    'estimate': (
+        estimate,
+        '--sizes 1500 --samples 1024 --repeats 1',
+        other_error,
+        'not of the size of the announced one',
+    ),
+}
+
+
+@pytest.mark.parametrize('agrees', [True, False])
+@pytest.mark.parametrize('name', CASES)
+def test_an_error_beyond_its_bound_fails(name, agrees, at_once, tmp_path, capsys):
+    module, words, change, text = CASES[name]
+    at_once(module, *(() if agrees else (change,)))
+    args = [*words.split(), '--out', str(tmp_path / 'out.json')]
+    if agrees:
+        module.main(args)
+    else:
+        with pytest.raises(SystemExit, match=text):
+            module.main(args)
+    # What was measured is kept and shown in any case.
+    rows = json.loads((tmp_path / 'out.json').read_text())['rows']
+    assert sum(map(module.agrees, rows)) == len(rows) - (not agrees)
+    printed = [x for x in capsys.readouterr().out.splitlines() if x.startswith('| ')]
+    assert len(printed) >= 1 + len(rows)
+
+
+def test_sharp_agreement_sees_a_mistake(monkeypatch):
+    x, similarity = load('clustered-1000', seed=0)[0], sharp.make_similarity('bell', 32)
+    assert sharp_agreement.check(x, similarity, 10.0, seed=0)['agrees']
+    own = PairScores.rows
+    monkeypatch.setattr(PairScores, 'rows', lambda *args: 0.9 * own(*args))
+    assert not sharp_agreement.check(x, similarity, 10.0, seed=0)['agrees']
+
+
+@pytest.mark.parametrize('agrees', [pytest.param(True, marks=pytest.mark.slow), False])
+def test_sharp_times_what_agrees(agrees, at_once, monkeypatch, tmp_path, capsys):
+    if not agrees:
+        monkeypatch.setattr(sharp_agreement, 'STANDARD_ERRORS', -1.0)
+    at_once(sharp)
+    path = tmp_path / 'sharp.json'
+    args = ['--repeats', '1', '--out', str(path), '--similarities', 'bell']
+    args += ['--workloads', 'noise-1000', '--scales', '1']
+    if agrees:
+        sharp.main(args)
+    else:
+        with pytest.raises(SystemExit, match='1'):
+            sharp.main(args)
+    (row,) = json.loads(path.read_text())['rows']
+    assert row['agrees'] is agrees
+    assert ('methods' in row) is agrees
+    assert ('DISAGREES' in capsys.readouterr().out) is not agrees
+
+
+@pytest.mark.parametrize(('limit', 'rounds'), [(0.0, 3), (8.0, 4), (1e9, 7)])
+def test_the_limit_leaves_three_rounds(limit, rounds, monkeypatch):
+    now = [0.0]
+
+    def wait():
+        now[0] += 1.0
+
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr(measure, 'time', clock)
+    # Two seconds a round, the one that is not counted included.
+    found = measure.interleave({'a': wait, 'b': wait}, 7, limit)
+    assert found == {'a': [1.0] * rounds, 'b': [1.0] * rounds}
+
+
+@pytest.mark.parametrize('method', tables.METHODS)
+def test_tables(method, at_once, monkeypatch, tmp_path, capsys):
+    pytest.importorskip('sklearn')
+    pytest.importorskip('rtdl_num_embeddings')
+    monkeypatch.setattr(tables, 'NUM_TEST', 20)
+    at_once(tables)
+    path = tmp_path / 'tables.json'
+    few = ['--rows', '60', '--repeats', '1', '--epochs', '2']
+    tables.main([*few, '--methods', method, '--out', str(path)])
+    (row,) = json.loads(path.read_text())['rows']
+    assert (row['epochs'] == 2) is (method == 'learned graph')
+    assert row['num_rows'] == 60
+    assert 0 < row['rmse'] < 10
+    assert math.isfinite(row['fit_seconds'])
+    assert f'| 60 | {row["method"]} |' in capsys.readouterr().out

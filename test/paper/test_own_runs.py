@@ -1,0 +1,276 @@
+"""Runs of our own experiments: noisy graphs, few labels, half labelled, hidden ones."""
+
+import math
+
+import pytest
+import torch
+
+from reproduction import given_graphs, half, hidden, labels, noisy, noisy_models
+from reproduction.encoders import encode, encode_drawn
+from reproduction.files import read_json
+from reproduction.half_tables import HALF_METHODS
+from reproduction.labels_models import METHODS as LABELS_METHODS
+from reproduction.labels_models import SETTING as LABELS_SETTING
+from reproduction.noisy_models import Training, hide_test, train
+from reproduction.noisy_tables import NOISE
+from reproduction.own_runs import Results
+from reproduction.relations import METHODS as HIDDEN_METHODS
+from reproduction.relations import SETTING as HIDDEN_SETTING
+from reproduction.relations import Graphs
+from reproduction.training import HIDDEN_LABEL
+from torch_geometric_gsl.datasets import paper_split
+
+SMALL = {'epochs': 4, 'eval_every': 1, 'hidden_channels': 8}
+ENCODER = {'k': 5, 'channels': 8, 'epochs': 2, 'lr': 0.01}
+NOISY = noisy_models.SETTING | SMALL | {'heads': 4}
+HALF = half.HALF_SETTING | SMALL | {'num_nearest': 3}
+LABELS = LABELS_SETTING | SMALL | {'trees': 5, 'encoder': ENCODER}
+HIDDEN = HIDDEN_SETTING | {'steps': 2, 'graphs_per_step': 2, 'num_nodes': 14}
+HIDDEN |= {'held_out_graphs': 3, 'k': 2, 'hidden_channels': 4}
+
+#: By experiment: its module, a run, its setting, its methods, and a name of one run.
+OWN = {
+    'noisy': (
+        noisy,
+        lambda method: noisy.Run('CiteSeer', 100, method, 1),
+        NOISY,
+        noisy_models.METHODS,
+        'CiteSeer/+100/{}/1',
+    ),
+    'labels': (
+        labels,
+        lambda method: labels.Run('wine', '3', method, 1),
+        LABELS,
+        LABELS_METHODS,
+        'wine/3/{}/1',
+    ),
+    'half': (
+        half,
+        lambda method: half.Run('CiteSeer', method, 1),
+        HALF,
+        HALF_METHODS,
+        'CiteSeer/{}/1',
+    ),
+    'hidden': (
+        hidden,
+        lambda method: hidden.Run(40, method, 1),
+        HIDDEN,
+        HIDDEN_METHODS,
+        '40/{}/1',
+    ),
+}
+
+
+@pytest.fixture
+def pairs():
+    """Thirty of the pairs of 48 nodes, most of one class."""
+    generator = torch.Generator().manual_seed(1)
+    source = torch.randint(48, (60,), generator=generator)
+    found = given_graphs.sort_pairs(torch.stack([source, (source + 3) % 48]))
+    return found[:, :30]
+
+
+@pytest.fixture
+def loaded(data, pairs, monkeypatch):
+    """One small data set in place of all."""
+    monkeypatch.setattr(noisy, 'load', lambda dataset: (data, pairs))
+    monkeypatch.setattr(labels, 'load', lambda dataset: data)
+    monkeypatch.setattr(half, 'load_dataset', lambda name: data)
+    for cached in (labels.load_encoded, half.load):
+        cached.cache_clear()
+    yield data
+    for cached in (labels.load_encoded, half.load):
+        cached.cache_clear()
+
+
+# Half of the labels take methods of noisy graphs.
+EVERY = [
+    (own, method) for own in ('noisy', 'labels', 'hidden') for method in OWN[own][3]
+]
+
+
+@pytest.mark.parametrize(('own', 'method'), [*EVERY, ('half', 'ours')])
+def test_every_method_runs(own, method, loaded):
+    module, run, setting, _, name = OWN[own]
+    found, result = module.execute(run(method), setting)
+    assert found == name.format(method)
+    for part in ('val', 'test'):
+        assert 0 <= result[part] <= (math.inf if own == 'hidden' else 1)
+
+
+@pytest.mark.parametrize(
+    ('own', 'method'),
+    [('noisy', 'ours'), ('labels', 'ours'), ('half', 'gcn_root'), ('hidden', 'bell')],
+)
+def test_a_run_is_the_same_again(own, method, loaded):
+    module, run, setting, *_ = OWN[own]
+    first = module.execute(run(method), setting)
+    assert module.execute(run(method), setting) == first
+    assert module.execute(run(method)._replace(seed=2), setting)[1] != first[1]
+
+
+@pytest.mark.parametrize('own', ['noisy', 'labels', 'half'])
+def test_all_methods_see_one_split_and_no_test_labels(own, loaded, monkeypatch):
+    module, run, setting, methods, _ = OWN[own]
+    seen = []
+
+    def spy(name, data, *args):
+        seen.append(data)
+        yield Training(0.5, {'dropout': 0.5}, 0, torch.zeros_like(data.y))
+
+    monkeypatch.setattr(labels if own == 'labels' else noisy, 'trainings', spy)
+    for method in methods:
+        module.execute(run(method), setting)
+    assert len(seen) == len(methods)
+    for data in seen:
+        assert torch.equal(data.train_mask, seen[0].train_mask)
+        assert (data.y[data.test_mask] == HIDDEN_LABEL).all()
+        kept = ~data.test_mask
+        assert torch.equal(data.y[kept], loaded.y[kept])
+
+
+@pytest.mark.parametrize(
+    ('own', 'choice'), [('noisy', 1), ('labels', 2)], ids=['by accuracy', 'by loss']
+)
+def test_validation_alone_chooses(own, choice, loaded, monkeypatch):
+    """Of equal accuracies the first, or the one of the lowest loss."""
+    module, run, setting, *_ = OWN[own]
+    right = loaded.y
+    wrong = (right + 1) % 3
+    found = [
+        Training(0.6, {'number': 0}, 3, right, 0.1),
+        Training(0.8, {'number': 1}, 5, wrong, 0.9),
+        Training(0.8, {'number': 2}, 7, wrong, 0.5),
+    ]
+    monkeypatch.setattr(module, 'trainings', lambda *args: iter(found))
+    result = module.execute(run('mlp'), setting)[1]
+    expected = {'val': 0.8, 'test': 0.0, 'choice': {'number': choice}}
+    assert result == expected | {'epoch': found[choice].epoch}
+
+
+def test_test_graphs_are_read_for_the_chosen_training_alone(monkeypatch):
+    graphs, asked = Graphs.draw(40, 0, HIDDEN), []
+
+    class Fixed(torch.nn.Module):
+        def __init__(self, number):
+            super().__init__()
+            self.number = number
+
+        def forward(self, data):
+            asked.append((self.number, data.y.sum().item()))
+            return data.y + (0.5, 0.1, 0.3)[self.number]
+
+    models = [(Fixed(number), number) for number in range(3)]
+    monkeypatch.setattr(hidden, 'trainings', lambda *args: iter(models))
+    monkeypatch.setattr(hidden.Graphs, 'draw', lambda *args: graphs)
+    result = hidden.execute(hidden.Run(40, 'bell', 0), HIDDEN)[1]
+    assert result['choice'] == 1
+    last = graphs.test.y.sum().item()
+    assert [number for number, total in asked if total == last] == [1]
+
+
+class Scripted(torch.nn.Module):
+    """A model whose predictions of validation nodes are right in given epochs."""
+
+    def __init__(self, data, shares):
+        super().__init__()
+        self.data, self.shares, self.epoch = data, shares, -1
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, x, edge_index):
+        y = self.data.y.clamp(min=0)
+        self.epoch += int(self.training)
+        share = self.shares[min(self.epoch, len(self.shares) - 1)]
+        nodes = self.data.val_mask.nonzero().flatten()
+        guess = y.clone()
+        guess[nodes[int(share * len(nodes)) :]] += 1
+        logits = torch.nn.functional.one_hot(guess % 3, 3).float()
+        return logits + 0 * self.weight
+
+
+def test_the_best_epoch_of_validation_is_kept(data):
+    split = hide_test(paper_split(data, seed=0))
+    model = Scripted(split, [0.25, 0.5, 1.0, 0.5])
+    found = train(model, split, None, {}, 0.0, NOISY | {'epochs': 100, 'patience': 6})
+    assert (found.val, found.epoch) == (1.0, 2)
+    assert model.epoch == 8  # No better for six epochs.
+
+
+def test_goes_on_where_it_was_ended(tmp_path, capsys, monkeypatch, loaded):
+    words = ['--results', str(tmp_path), '--datasets', 'CiteSeer', '--changes', '0']
+    words += ['-50', '--methods', 'mlp', '--seeds']
+    noisy.main([*words, '1'], NOISY)
+    path = tmp_path / NOISE
+    first, done, execute = read_json(path)['runs'], [], noisy.execute
+    assert list(first) == ['CiteSeer/+0/mlp/2', 'CiteSeer/-50/mlp/2']
+
+    def spy(run, setting):
+        done.append(str(run))
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return execute(run, setting)
+
+    monkeypatch.setattr(noisy, 'execute', spy)
+    with pytest.raises(KeyboardInterrupt):
+        noisy.main([*words, '2'], NOISY)
+    noisy.main([*words, '2'], NOISY)
+    assert done[2:] == ['CiteSeer/-50/mlp/3']
+    assert capsys.readouterr().out.endswith('noise: 4 runs, 3 finished\n')
+    former = read_json(path)['runs']
+    assert {**former, **first} == former
+    # Results of another setting, or of a method with other options, are none of this.
+    methods = noisy_models.METHODS
+    assert Results(path, NOISY, methods).runs == former
+    assert not Results(path, NOISY | {'k': 3}, methods).runs
+    changed = methods | {'mlp': methods['mlp']._replace(axis='initial_scale')}
+    assert not Results(path, NOISY, changed).runs
+    # What a program does not know it neither reads nor takes out of the file.
+    other = Results(path, NOISY, {'new': methods['mlp']})
+    assert not other.runs
+    other.add('CiteSeer/+0/new/2', {'val': 0.5, 'test': 0.5})
+    assert Results(path, NOISY, methods).runs == former
+    # Unless the setting is another.
+    other = Results(path, NOISY | {'k': 3}, {'new': methods['mlp']})
+    other.add('CiteSeer/+0/new/2', {'val': 0.5, 'test': 0.5})
+    assert list(read_json(path)['runs']) == ['CiteSeer/+0/new/2']
+
+
+@pytest.mark.parametrize(
+    ('percent', 'count'), [(0, 30), (50, 45), (300, 120), (-25, 22), (-75, 8)]
+)
+def test_edges_that_are_added_or_removed(pairs, percent, count):
+    def codes(edges):
+        return {tuple(pair) for pair in edges.T.tolist()}
+
+    found = given_graphs.changed(pairs, 48, percent, 7)
+    assert found.size(1) == len(codes(found)) == count
+    assert codes(pairs) <= codes(found) if percent >= 0 else codes(found) < codes(pairs)
+    assert (found[0] < found[1]).all()
+    assert found.min() >= 0
+    assert found.max() < 48
+    assert torch.equal(found, given_graphs.changed(pairs, 48, percent, 7))
+    other = given_graphs.changed(pairs, 48, percent, 8)
+    assert (percent == 0) == torch.equal(found, other)
+
+
+@pytest.mark.parametrize(('number', 'val'), [(1, 6), (4, 12), (10, 6)])
+def test_splits_of_few_labels(data, number, val):
+    found = labels.split(data, number, 3)
+    masks = [found[f'{name}_mask'] for name in ('train', 'val', 'test')]
+    assert (sum(mask.long() for mask in masks) == 1).all()
+    assert found.y[masks[0]].bincount().tolist() == [number] * 3
+    assert int(masks[1].sum()) == val
+    assert torch.equal(labels.split(data, number, 3).train_mask, masks[0])
+    assert not torch.equal(labels.split(data, number, 4).train_mask, masks[0])
+
+
+@pytest.mark.parametrize('is_drawn', [False, True])
+def test_an_encoder_sees_no_labels(data, is_drawn):
+    def rows():
+        more = (10.0,) if is_drawn else ()
+        return (encode_drawn if is_drawn else encode)(data, 1, ENCODER, *more)
+
+    found = rows()
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(48))
+    data.y = torch.zeros_like(data.y)
+    assert torch.equal(rows(), found)

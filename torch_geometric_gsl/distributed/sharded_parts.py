@@ -1,0 +1,236 @@
+"""The parts of a model that see several rows, on the rows of all ranks.
+
+Within :func:`sharing` functions of this file take the place of methods of a model's
+modules, which therefore know nothing of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torch_geometric_gsl._checks import (
+    as_pair,
+    check_absent,
+    check_index,
+    check_matrix,
+)
+from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
+    MultiplexLatentGraphConv,
+)
+from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
+from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
+from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl.nn.models.layers import Dropout
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.ops.edges import mix_graphs
+from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.typing import Features, SampledGraph
+
+#: Modules, the names of their methods, and what takes the place of these.
+Replaced: TypeAlias = list[tuple[torch.nn.Module, str, Callable[..., Any]]]
+
+
+@contextmanager
+def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[None]:
+    """Let a model compare and sum the rows of all ranks, given those of this one."""
+    rows = as_pair(x)[1]
+    check_matrix(rows)
+    if rows.size(0) != shard.num_rows:
+        raise ValueError(
+            f"'x' must have the {shard.num_rows} rows of this rank (got {rows.size(0)})"
+        )
+    gather = _Gather(shard)
+    replaced: Replaced = [
+        (module, name, partial(function, module, gather))
+        for module in model.modules()
+        for kind, functions in _SHARED.items()
+        if isinstance(module, kind)
+        for name, function in functions.items()
+    ]
+    if isinstance(model, GSLNet):
+        # All ranks have the sources of a net: of these nothing is shared.
+        alone = partial(_without, replaced, model._hidden)
+        replaced.append((model, '_hidden', alone))
+    _replace(replaced)
+    try:
+        yield
+    finally:
+        _restore(replaced)
+
+
+def _replace(replaced: Replaced) -> None:
+    for module, name, function in replaced:
+        module.__dict__[name] = function
+
+
+def _restore(replaced: Replaced) -> None:
+    for module, name, _ in replaced:
+        del module.__dict__[name]
+
+
+def _without(replaced: Replaced, method: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a method while nothing is replaced."""
+    _restore(replaced)
+    try:
+        return method(*args, **kwargs)
+    finally:
+        _replace(replaced)
+
+
+class _Gather:
+    """Gather rows of all ranks, each tensor once a call."""
+
+    def __init__(self, shard: RowShard) -> None:
+        self.shard = shard
+        #: Whether the sources of the last sum are the same on all ranks.
+        self.is_pair = False
+        self._found: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if id(x) not in self._found:
+            # The tensor is kept, or its number might be that of a later one.
+            self._found[id(x)] = x, self.shard.gather(x)
+        return self._found[id(x)][1]
+
+    def sources(self, h: Tensor) -> Tensor:
+        """Return all sources; those of a pair are the same on all ranks."""
+        return h if self.is_pair else self(h)
+
+
+def _propagate(
+    sampler: Any,
+    gather: _Gather,
+    z: Features,
+    h: Tensor,
+    *,
+    generator: torch.Generator | None = None,
+    return_graph: bool = False,
+    **candidates: Any,
+) -> Any:
+    """Sum the messages of the rows of all ranks for the rows of this one."""
+    for name, value in candidates.items():
+        check_absent(value, name, 'where ranks share the rows')
+    shard = gather.shard
+    gather.is_pair = isinstance(z, tuple | list)
+    if isinstance(z, tuple | list):
+        compared: Features = (z[0], _all_targets(sampler, shard, *z))
+    else:
+        compared = gather(z)
+    source = gather.sources(h)
+    how: Any = {'generator': generator, 'return_graph': return_graph}
+    found = type(sampler).propagate(sampler, compared, source, rows=shard.rows, **how)
+    out, graph = found if return_graph else (found, None)
+    if shard.is_shared:
+        # All ranks take part in the sum of gradients, also where they use no row.
+        parts = compared if isinstance(compared, tuple) else (compared,)
+        for part in (source, *parts):
+            out = out + part[:0].sum()
+    return (out, graph) if return_graph else out
+
+
+def _all_targets(sampler: Any, shard: RowShard, sources: Tensor, own: Tensor) -> Tensor:
+    """Return the targets of all ranks, of which only the own ones are summed."""
+    if not sampler.weighs_targets(shard.total, sources.size(0)):
+        return F.pad(own, (0, 0, shard.first, shard.total - shard.rows[1]))
+    # How a target draws depends on the others, but no gradient does.
+    rows = shard.gather(own.detach()).split(shard.sizes)
+    return torch.cat([*rows[: shard.rank], own, *rows[shard.rank + 1 :]])
+
+
+def _add_prior(
+    prior: Any, gather: _Gather, out: Tensor, h: Tensor, edges: Tensor, *others: Any
+) -> Tensor:
+    """Mix in the observed edges that lead to the rows of this rank."""
+    own = _own_edges(edges, gather.shard), others[0]
+    mixed: Tensor = type(prior).forward(prior, out, gather.sources(h), *own)
+    return mixed
+
+
+def _mix_with_prior(
+    prior: Any,
+    gather: _Gather,
+    graph: SampledGraph,
+    x: Any,
+    edges: Tensor,
+    *others: Any,
+) -> SampledGraph:
+    """Mix the graph of this rank with the observed edges to its rows."""
+    shard = gather.shard
+    own = SampledGraph(_own_edges(graph.edge_index, shard), graph.edge_weight)
+    observed = _own_edges(edges, shard), others[0]
+    pair = gather.sources(x[0]), x[1]
+    return _shifted(type(prior).graph(prior, own, pair, *observed), shard)
+
+
+def _mix(conv: Any, gather: _Gather, graphs: Any, x: Features) -> SampledGraph:
+    """Mix graphs of relations whose targets are the rows of this rank."""
+    shard = gather.shard
+    own = [graph._replace(edge_index=_own_edges(graph[0], shard)) for graph in graphs]
+    x_src, x_dst = as_pair(x)
+    mixed = mix_graphs(own, conv.shares(x_dst), max(shard.total, x_src.size(0)))
+    return _shifted(mixed, shard)
+
+
+def _own_edges(edge_index: Tensor, shard: RowShard) -> Tensor:
+    """Return edges to the targets of this rank, counted from its first one."""
+    check_index(edge_index, 'edge_index', '[2, num_edges]', 2, edge_index)
+    first, end = shard.rows
+    target = edge_index[1]
+    if bool(((target < first) | (target >= end)).any()):
+        raise ValueError(
+            f"'edge_index' must lead to the rows {shard.rows} of this rank "
+            f'(got {int(target.min())}..{int(target.max())})'
+        )
+    return edge_index - edge_index.new_tensor([[0], [first]])
+
+
+def _shifted(graph: SampledGraph, shard: RowShard) -> SampledGraph:
+    """Return a graph of this rank by the numbers of its targets in the table."""
+    first = graph.edge_index.new_tensor([[0], [shard.first]])
+    return graph._replace(edge_index=graph.edge_index + first)
+
+
+def _project(_: Any, gather: _Gather, theta: Tensor, h: Tensor) -> Tensor:
+    """Sum the rows of all ranks to transition nodes."""
+    shard = gather.shard
+    if shard.total != theta.size(1):
+        raise ValueError(
+            f"'shard' must have num_nodes={theta.size(1)} rows on all ranks "
+            f'together (got {shard.total})'
+        )
+    with torch.autocast(h.device.type, enabled=False):
+        full = full_precision(h) / theta.size(1)
+        own = theta[:, slice(*shard.rows)].to(full.dtype) @ full
+        return shard.sum(own).to(h.dtype)
+
+
+def _drop(
+    layer: Dropout,
+    gather: _Gather,
+    x: Tensor,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Drop values; a row loses the same ones however many ranks there are."""
+    if not layer.training:
+        return x
+    ones = x.new_ones(gather.shard.total, x.size(1))
+    return x * gather.shard.split(dropout(ones, layer.p, True, generator))
+
+
+#: The methods of the parts that see several rows, on the rows of all ranks.
+_SHARED: dict[type, dict[str, Callable[..., Any]]] = {
+    GumbelKNNSampler: {'propagate': _propagate},
+    ObservedPrior: {'forward': _add_prior, 'graph': _mix_with_prior},
+    MultiplexLatentGraphConv: {'mix': _mix},
+    ProjectNodes: {'forward': _project},
+    Dropout: {'forward': _drop},
+}
