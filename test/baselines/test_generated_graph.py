@@ -289,18 +289,6 @@ def graph_losses(model, x, y):
 
 
 @LAYOUTS
-@KINDS
-def test_loss_is_the_weighted_sum(layout, kind):
-    model, x, y = build(kind), as_layout(words(), layout), labels()
-    expected = F.cross_entropy(model(x)[MASK], y[MASK])
-    for number, (name, value) in enumerate(graph_losses(model, x, y).items()):
-        setattr(model, name, 3.5 + number)
-        expected = expected + (3.5 + number) * value
-    loss = model.loss(x, y, MASK, generator=seeded())
-    torch.testing.assert_close(loss, expected)
-
-
-@LAYOUTS
 @GENERATORS
 @KINDS
 @BINARY
@@ -331,14 +319,21 @@ TRAINED = {
 @LAYOUTS
 @GENERATORS
 @KINDS
-def test_what_each_loss_trains(layout, graph_generator, kind):
+def test_the_loss_and_what_each_part_trains(layout, graph_generator, kind):
     model = build(kind, graph_generator=graph_generator, dropout=0.0)
     x, y = as_layout(words(), layout), labels()
     losses = graph_losses(model, x, y)
     cases = [(TRAINED[name], value) for name, value in losses.items()]
     of_labels = {'classifier'} | (set() if kind is SUBLIME else {'graph_generator'})
-    cases += [(of_labels, model(x).sum())]
-    cases += [(set().union(*(parts for parts, _ in cases)), model.loss(x, y, MASK))]
+    cases += [(of_labels, F.cross_entropy(model(x)[MASK], y[MASK]))]
+    for number, name in enumerate(losses):
+        setattr(model, name, 3.5 + number)
+    loss = model.loss(x, y, MASK, generator=seeded())
+    expected = cases[-1][1]
+    for number, value in enumerate(losses.values()):
+        expected = expected + (3.5 + number) * value
+    torch.testing.assert_close(loss, expected)
+    cases += [(set().union(*(parts for parts, _ in cases)), loss)]
     for parts, loss in cases:
         model.zero_grad()
         loss.backward()

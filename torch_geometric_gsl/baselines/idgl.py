@@ -90,7 +90,7 @@ class IDGL(NeighbourModel):
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.KNNGCN`
+        - **input and output:** as in :class:`KNNGCN`
 
     Raises:
         ValueError: If an argument is out of range.
@@ -163,13 +163,11 @@ class IDGL(NeighbourModel):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Run the forward pass, and return the logits of the last iteration.
+        r"""Run the forward pass, and return the logits of the last iteration; the
+        arguments are those of :meth:`KNNGCN.forward` of one tensor.
 
-        The arguments are those of
-        :meth:`KNNGCN.forward <torch_geometric_gsl.baselines.KNNGCN.forward>` of one
-        tensor. A given graph takes the place of the nearest neighbours and does not
-        limit the graphs that are learned; all graphs of a :obj:`batch` end the
-        iteration together.
+        A given graph takes the place of the nearest neighbours and does not limit the
+        graphs that are learned; all graphs of a :obj:`batch` end together.
         """
         *_, (out, _) = self._iterate(
             x, edge_index, edge_weight, batch, generator=generator

@@ -215,7 +215,7 @@ class NodeFormer(IndexesRows, Baseline):
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.KNNGCN`
+        - **input and output:** as in :class:`KNNGCN`, without edges
 
     Raises:
         ValueError: If an argument is out of range.

@@ -25,8 +25,7 @@ class SUBLIME(GeneratedGraphModel):
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
-    where :math:`\mathbf{A}` is the graph of
-    :class:`~torch_geometric_gsl.baselines.SLAPS` and
+    where :math:`\mathbf{A}` is the graph of :class:`SLAPS` and
     :math:`\mathcal{L}_{\mathrm{con}}` the contrast of
     :class:`~torch_geometric_gsl.nn.self_supervision.GraphContrast`. The anchor graph
     begins as the identity, moves after each contrast in training mode, and is part of
@@ -70,11 +69,11 @@ class SUBLIME(GeneratedGraphModel):
         tau (float, optional): The share :math:`\tau` of the anchor graph that a step
             keeps. (default: :obj:`0.9999`)
         **kwargs (optional): The :obj:`graph_act`, :obj:`dropout`,
-            :obj:`adjacency_dropout` (of the encoder and of the classifier) and
-            :obj:`task` of :class:`~torch_geometric_gsl.baselines.SLAPS`.
+            :obj:`adjacency_dropout` and :obj:`task` of :class:`SLAPS`, with an encoder
+            in place of the autoencoder.
 
     Shapes:
-        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.SLAPS`
+        - **input and output:** as in :class:`SLAPS`
 
     Raises:
         ValueError: If an argument is out of range, or the contrast sees another number

@@ -55,19 +55,10 @@ class SampledGraphLoss(torch.nn.Module):
     ) -> Tensor:
         r"""Return the loss on one sampled graph, a scalar.
 
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            z (torch.Tensor, optional): The rows that the similarity compares, such as
-                the output of an encoder, which then learns; the features if
-                :obj:`None`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of all randomness of the call;
-                the global one if :obj:`None`. (default: :obj:`None`)
+        Candidates :obj:`edge_index`, their :obj:`edge_weight`, a :obj:`batch` and the
+        :obj:`generator` of all randomness are arguments of the sampler. Its similarity
+        compares the features, or rows :obj:`z` such as the output of an encoder, which
+        then learns.
         """
         graph = self.graph(x, edge_index, edge_weight, batch, z=z, generator=generator)
         edges = Edges(list_sources(graph.edge_index, x.size(0)), graph.edge_weight)
