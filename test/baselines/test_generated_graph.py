@@ -288,8 +288,9 @@ def graph_losses(model, x, y):
     return found
 
 
-@LAYOUTS
-@GENERATORS
+@pytest.mark.parametrize(
+    ('layout', 'graph_generator'), [('dense', 'mlp'), ('sparse', 'mlp_d')]
+)
 @KINDS
 @BINARY
 def test_gradient_of_the_loss(layout, graph_generator, kind, binary):

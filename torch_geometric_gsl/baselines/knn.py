@@ -191,8 +191,8 @@ class KNNGCN(IndexesRows, NeighbourModel):
         own = self._graph(src, edges[0], weights[0], ids[0])
         if edges[1] is not None:
             return src, dst, own, given_graph((src, dst), edges[1], weights[1], batch)
-        options: Any = {'similarity': self.similarity}
-        new = nearest_in_context(dst, src, self.k, batch, **options)
+        similarity = self.similarity or 'linear'
+        new = nearest_in_context(dst, src, self.k, batch, similarity=similarity)
         return src, dst, own, self._weighted(new)
 
     def _logits(

@@ -113,9 +113,6 @@ class Anchor(torch.nn.Module):
                 setattr(self, name, getattr(self, name).new_empty(value.shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def extra_repr(self) -> str:
-        return f'tau={self.tau}'
-
 
 def _mean_graph(given: Any) -> SampledGraph:
     """Check given edges, and scale their weights to a sum of 1 for each target."""
