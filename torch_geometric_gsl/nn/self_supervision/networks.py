@@ -91,7 +91,10 @@ class TwoLayers(torch.nn.Module):
 
 
 class Denoiser(TwoLayers):
-    """A denoising autoencoder, whose output is computed where features are hidden."""
+    """A denoising autoencoder, whose output is computed where features are hidden.
+
+    With :obj:`sees_hidden` the input keeps the features that are to be restored.
+    """
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class Denoiser(TwoLayers):
         negative_ratio: float,
         dropout: float,
         adjacency_dropout: float,
+        sees_hidden: bool = False,
     ) -> None:
         super().__init__(
             channels, hidden_channels, channels, dropout, adjacency_dropout
@@ -111,8 +115,7 @@ class Denoiser(TwoLayers):
         self.binary = binary
         self.mask_ratio = at_least(1, mask_ratio, 'mask_ratio')
         self.negative_ratio = at_least(0, negative_ratio, 'negative_ratio')
-        #: Whether the input keeps the features that are to be restored.
-        self.sees_hidden = False
+        self.sees_hidden = sees_hidden
 
     def forward(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
