@@ -16,8 +16,10 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GSLNet, NodeFormer
-from torch_geometric_gsl.baselines.nodeformer.attention import orthogonal_directions
-from torch_geometric_gsl.baselines.nodeformer.nodeformer import NodeFormerLayer
+from torch_geometric_gsl.baselines.nodeformer import (
+    NodeFormerLayer,
+    orthogonal_directions,
+)
 from torch_geometric_gsl.ops.noise import arrival_times
 
 

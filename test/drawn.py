@@ -5,7 +5,7 @@ from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
 from torch_geometric_gsl import GumbelKNNSampler
-from torch_geometric_gsl.nn.self_supervision.layers import Denoiser
+from torch_geometric_gsl.nn.self_supervision.networks import Denoiser
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.masking import hide_channels, mask_features
 
@@ -107,13 +107,13 @@ def contrast(first, second, temperature):
     return -torch.stack(terms).sum() / (2 * n)
 
 
-def clusters(seed=0, n=90, idle=12, chance_of_own=0.7):
+def clusters(seed=0, n=90):
     """Return words, of which twelve tell three clusters, and the clusters."""
     generator = seeded(seed)
     y = torch.arange(n) % 3
-    chance = torch.full((n, 12 + idle), 0.1)
+    chance = torch.full((n, 24), 0.1)
     for cluster in range(3):
-        chance[y == cluster, 4 * cluster : 4 * cluster + 4] = chance_of_own
+        chance[y == cluster, 4 * cluster : 4 * cluster + 4] = 0.7
     chance[:, 12:] = 0.5
     return torch.bernoulli(chance, generator=generator), y
 

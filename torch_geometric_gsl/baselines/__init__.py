@@ -1,13 +1,10 @@
 """The models and controls that the paper compares with."""
 
-from torch_geometric_gsl.baselines.hesgsl import HESGSL
-from torch_geometric_gsl.baselines.idgl import IDGL
-from torch_geometric_gsl.baselines.idgl_anchor import IDGLAnchor
-from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
-from torch_geometric_gsl.baselines.knn_linkx import KNNLINKX
+from torch_geometric_gsl.baselines.idgl import IDGL, IDGLAnchor
+from torch_geometric_gsl.baselines.knn import KNNGCN, KNNLINKX
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
 from torch_geometric_gsl.baselines.nodeformer import NodeFormer
-from torch_geometric_gsl.baselines.slaps import SLAPS
+from torch_geometric_gsl.baselines.slaps import HESGSL, SLAPS
 from torch_geometric_gsl.baselines.sublime import SUBLIME
 
 __all__ = [

@@ -21,7 +21,7 @@ from torch_geometric_gsl.baselines._generators import (
     symmetric_graph,
 )
 from torch_geometric_gsl.nn.models.layers import check_input
-from torch_geometric_gsl.nn.self_supervision.layers import GraphLayer
+from torch_geometric_gsl.nn.self_supervision.networks import GraphLayer
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
@@ -42,9 +42,9 @@ class GeneratedGraphModel(Baseline):
         *sizes: int,
         k: int,
         graph_generator: str,
-        graph_act: str,
-        dropout: Probabilities,
-        adjacency_dropout: Probabilities,
+        graph_act: str = 'tanh',
+        dropout: Probabilities = 0.5,
+        adjacency_dropout: Probabilities = (0.25, 0.5),
         task: str = 'classification',
     ) -> None:
         in_channels = sizes[0]
@@ -74,15 +74,8 @@ class GeneratedGraphModel(Baseline):
         batch: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Run the forward pass of the classifier.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of hidden
-                features and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
+        r"""Run the forward pass of the classifier; the arguments are those of
+        :class:`~torch_geometric_gsl.nn.NodeClassifier`.
         """
         edges = self._edges(x, batch=batch, generator=generator)
         return self._classify(x, edges, generator)

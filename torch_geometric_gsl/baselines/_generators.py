@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,10 +27,7 @@ from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    'tanh': torch.tanh,
-    'relu': torch.relu,
-}
+ACTIVATIONS = {'tanh': torch.tanh, 'relu': torch.relu}
 
 
 class FullGenerator(torch.nn.Module):
@@ -68,9 +64,13 @@ class DiagonalGenerator(torch.nn.Module):
         first, second = self.weight
         if x.layout == torch.strided:
             return _dense_similarities(self.act(x * first) * second, k, batch)
+        places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
         column = x.col_indices()
         value = self.act(x.values() * first[column]) * second[column]
-        return _sparse_similarities(x, value, k, batch)
+        value = unit_entries(value, places)
+        edge_index = _nearest_rows(SparseRows(value.detach(), places), k, batch)
+        neighbours = list_sources(edge_index, x.size(0))
+        return SampledGraph(edge_index, sparse_pair_dots(value, places, neighbours))
 
 
 GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
@@ -100,24 +100,11 @@ def _nearest_rows(z: Any, k: int, batch: Tensor | None) -> Tensor:
     return torch.cat(edges, dim=1)
 
 
-def _sparse_similarities(
-    x: Tensor, value: Tensor, k: int, batch: Tensor | None
-) -> SampledGraph:
-    """Compare rows with the entries :obj:`value` in the places of :obj:`x`."""
-    places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
-    value = unit_entries(value, places)
-    edge_index = _nearest_rows(SparseRows(value.detach(), places), k, batch)
-    neighbours = list_sources(edge_index, x.size(0))
-    return SampledGraph(edge_index, sparse_pair_dots(value, places, neighbours))
-
-
 def symmetric_graph(similarities: SampledGraph, num_nodes: int) -> SampledGraph:
     r"""Normalise rectified similarities, :math:`D^{-1/2} (A + A^T) / 2 \, D^{-1/2}`."""
+    weight = similarities.edge_weight.relu()
     edge_index, weight = to_undirected(
-        similarities.edge_index,
-        similarities.edge_weight.relu(),
-        num_nodes=num_nodes,
-        reduce='add',
+        similarities.edge_index, weight, num_nodes=num_nodes, reduce='add'
     )
     # Of a symmetric graph sources are as well sorted as targets. Halves cancel.
     edge_index = edge_index.flip(0)
@@ -139,9 +126,8 @@ def sparse_pair_dots(
     r"""Return the inner products of sparse rows with those that they list.
 
     Equal to :func:`~torch_geometric_gsl.ops.neighbours.pair_dots` of a dense matrix
-    :math:`[n, d]` with itself, of which one block of rows is dense at a time, also in
-    the backward pass. The gradient reaches the entries :obj:`value` of the rows, whose
-    columns :obj:`places` lists.
+    with itself, of which one block of rows is dense at a time, also in the backward
+    pass. The gradient reaches the entries :obj:`value` at the columns :obj:`places`.
     """
     sizes, source = places.offsets.diff(), neighbours.source.flatten()
     num_rows = sizes.numel()

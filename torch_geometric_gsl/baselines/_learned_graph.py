@@ -25,10 +25,7 @@ _TINY = 1e-12
 
 
 def compared_rows(x: Tensor, metric: CosineSimilarity | None = None) -> list[Any]:
-    """Return dense rows, or the sparse rows of each head, in full precision.
-
-    The sum of their inner products is the metric's similarity, or that of the features.
-    """
+    """Return rows, or sparse rows by heads, whose products add up to similarities."""
     if x.layout == torch.strided:
         return [full_precision(x if metric is None else metric.encode(x))]
     words, value = entries_by_row(x), full_precision(x.values())
@@ -66,11 +63,10 @@ def source_features(x: Tensor, anchors: Tensor | None) -> Features:
 
 
 class LearnedGraph:
-    r"""A learned graph, whose rows are targets and whose columns are sources.
+    """A learned graph, whose rows are targets and whose columns are sources.
 
     Its weights are a dense matrix, or without :obj:`epsilon` the product of two thin
-    factors, along which sums take linear time and memory. These serve dense rows whose
-    similarities are not negative.
+    factors: for dense rows whose similarities are not negative.
     """
 
     def __init__(

@@ -12,13 +12,12 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_probability,
 )
-from torch_geometric_gsl.baselines._base import plain_linear
+from torch_geometric_gsl.baselines._base import NeighbourModel, plain_linear
 from torch_geometric_gsl.baselines._learned_graph import (
     LearnedGraph,
     normalized_prior,
     source_features,
 )
-from torch_geometric_gsl.baselines._neighbour_model import NeighbourModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.local_random import dropout
@@ -68,42 +67,32 @@ class IDGL(NeighbourModel):
     Args:
         in_channels (int): Size of each input sample.
         hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers, at least 2; the input of the last one
-            gives the graphs.
+        num_layers (int): The number of layers, at least 2; the last input is compared.
         out_channels (int): Size of each output sample.
         k (int, optional): The number of nearest neighbours. (default: :obj:`20`)
-        num_heads (int, optional): The number of heads :math:`P` of the similarity.
-            (default: :obj:`1`)
+        num_heads (int, optional): The number of heads :math:`P`. (default: :obj:`1`)
         skip_weight (float, optional): The share :math:`\lambda` of the graph of nearest
             neighbours, which is not needed for :obj:`0`. (default: :obj:`0.6`)
         update_weight (float, optional): The share :math:`\eta` of the present graph
             among the learned ones. (default: :obj:`0.5`)
-        epsilon (float, optional): Similarities up to this one are no edges, in
-            :math:`[0, 1)`. (default: :obj:`0.0`)
+        epsilon (float, optional): The threshold :math:`\epsilon`, in :math:`[0, 1)`.
+            (default: :obj:`0.0`)
         smoothness (float, optional): The factor :math:`\alpha`. (default: :obj:`0.4`)
         degree (float, optional): The factor :math:`\beta`. (default: :obj:`0.0`)
         sparsity (float, optional): The factor :math:`\gamma`. (default: :obj:`0.2`)
         delta (float, optional): The relative change :math:`\delta` that ends the
             iteration. (default: :obj:`0.001`)
-        max_iterations (int, optional): The largest number of learned graphs.
-            (default: :obj:`10`)
-        dropout (float, optional): Dropout probability of the hidden samples of the
-            first iteration; later ones have none. (default: :obj:`0.5`)
+        max_iterations (int, optional): Largest number of graphs. (default: :obj:`10`)
+        dropout (float, optional): Dropout probability of the first iteration; later
+            ones have none. (default: :obj:`0.5`)
         cached (bool, optional): If :obj:`True`, the nearest neighbours of the first
-            input serve all later ones, until :meth:`reset_parameters`.
-            (default: :obj:`False`)
-        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
-            (default: :obj:`"classification"`)
+            input serve all later ones. (default: :obj:`False`)
+        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
-          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **input and output:** as in :class:`KNNGCN`
 
     Raises:
-        TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
 
     Example:
@@ -139,11 +128,20 @@ class IDGL(NeighbourModel):
         check_count(num_layers, 'num_layers', minimum=2)
         sizes = in_channels, hidden_channels, num_layers, out_channels
         super().__init__(*sizes, k=k, cached=cached, task=task)
+        check_count(num_heads, 'num_heads')
+        check_count(max_iterations, 'max_iterations')
         self.num_heads, self.epsilon = num_heads, epsilon
         self.skip_weight, self.update_weight = skip_weight, update_weight
         self.smoothness, self.degree, self.sparsity = smoothness, degree, sparsity
         self.delta, self.max_iterations, self.dropout = delta, max_iterations, dropout
-        _check_options(self)
+        for name in ('skip_weight', 'epsilon', 'dropout'):
+            check_probability(getattr(self, name), name)
+        for name in ('update_weight', 'smoothness', 'degree', 'sparsity', 'delta'):
+            at_least(0, getattr(self, name), name)
+        if update_weight > 1:
+            raise ValueError(
+                f"'update_weight' must lie in [0, 1] (got {update_weight})"
+            )
         self.lins = torch.nn.ModuleList(map(plain_linear, self.sizes))
         self.metrics = torch.nn.ModuleList(
             CosineSimilarity(width, heads=num_heads)
@@ -165,13 +163,11 @@ class IDGL(NeighbourModel):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Run the forward pass, and return the logits of the last iteration.
+        r"""Run the forward pass, and return the logits of the last iteration; the
+        arguments are those of :meth:`KNNGCN.forward` of one tensor.
 
-        The arguments are those of
-        :meth:`KNNGCN.forward <torch_geometric_gsl.baselines.KNNGCN.forward>`, without
-        a :obj:`context`. A given graph takes the place of the nearest neighbours and
-        does not limit the graphs that are learned; all graphs of a :obj:`batch` end the
-        iteration together.
+        A given graph takes the place of the nearest neighbours and does not limit the
+        graphs that are learned; all graphs of a :obj:`batch` end together.
         """
         *_, (out, _) = self._iterate(
             x, edge_index, edge_weight, batch, generator=generator
@@ -245,11 +241,7 @@ class IDGL(NeighbourModel):
                 return
 
     def _learn(
-        self,
-        h: Tensor,
-        number: int,
-        anchors: Tensor | None,
-        batch: Tensor | None,
+        self, h: Tensor, number: int, anchors: Tensor | None, batch: Tensor | None
     ) -> LearnedGraph:
         """Return the graph of the similarities of features, or of hidden samples."""
         metric: Any = self.metrics[number]
@@ -275,15 +267,116 @@ class IDGL(NeighbourModel):
         return None
 
 
-def _check_options(model: IDGL) -> None:
-    """Raise unless all numbers that are neither sizes nor neighbours are in range."""
-    check_count(model.num_heads, 'num_heads')
-    check_count(model.max_iterations, 'max_iterations')
-    for name in ('skip_weight', 'epsilon', 'dropout'):
-        check_probability(getattr(model, name), name)
-    for name in ('update_weight', 'smoothness', 'degree', 'sparsity', 'delta'):
-        at_least(0, getattr(model, name), name)
-    if model.update_weight > 1:
-        raise ValueError(
-            f"'update_weight' must lie in [0, 1] (got {model.update_weight})"
-        )
+class IDGLAnchor(IDGL):
+    r"""The network of the `"Iterative Deep Graph Learning for Graph Neural Networks:
+    Better and Robust Node Embeddings" <https://arxiv.org/abs/2006.13009>`_ paper with
+    anchors: some of the nodes pass on the messages of all.
+
+    .. math::
+        f(\mathbf{A}^{(t)}) \, \mathbf{H} \; \to \; \mathbf{D}_r^{-1} \mathbf{R}^{(t)}
+        \left( \mathbf{D}_c^{-1} {\mathbf{R}^{(t)}}^{\top} \mathbf{H} \right)
+
+    where :math:`\mathbf{R}^{(t)}` holds the similarities of :math:`n` nodes and
+    :math:`s` anchors, and :math:`\mathbf{D}_r` and :math:`\mathbf{D}_c` are the sums of
+    its rows and columns. The rest is as in :class:`IDGL`, with :math:`\mathbf{R}^{(t)}`
+    in the rule that ends the iteration, and the graph of the anchors
+    :math:`{\mathbf{R}^{(t)}}^{\top} \mathbf{D}_r^{-1} \mathbf{R}^{(t)}` and their
+    features in the loss. Time and memory are linear in :math:`n`, apart from the
+    search for the nearest neighbours.
+
+    Anchors are drawn anew in each forward pass in training mode. In evaluation mode
+    they are the same for the same number of nodes, by a seed that
+    :meth:`reset_parameters` draws and the :obj:`state_dict` holds. In a batch, nodes of
+    a graph without anchors receive messages along the graph of neighbours only.
+
+    .. note::
+        The weights of the graph of the anchors grow like :math:`n / s`, so that the
+        factors of its smoothness and sparsity are zero by default. To give them the
+        weight that they have in :class:`IDGL`, multiply :math:`\alpha` by :math:`s / n`
+        and :math:`\gamma` by :math:`(s / n)^2`.
+
+    Args:
+        in_channels (int): Size of each input sample.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers, at least 2.
+        out_channels (int): Size of each output sample.
+        num_anchors (int, optional): The number of anchors :math:`s`; all nodes, if
+            there are fewer. (default: :obj:`500`)
+        smoothness (float, optional): The factor :math:`\alpha`. (default: :obj:`0.0`)
+        sparsity (float, optional): The factor :math:`\gamma`. (default: :obj:`0.0`)
+        **kwargs (optional): Additional arguments of :class:`IDGL`.
+
+    Shapes:
+        - **input and output:** as in :class:`IDGL`
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = IDGLAnchor(16, 32, num_layers=2, out_channels=7, num_anchors=10)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    shown = ('k', 'num_anchors')
+    anchor_seed: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        num_anchors: int = 500,
+        smoothness: float = 0.0,
+        sparsity: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        check_count(num_anchors, 'num_anchors')
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, smoothness=smoothness, sparsity=sparsity, **kwargs)
+        self.num_anchors = num_anchors
+        self.num_kept = num_anchors
+        self.kept_seed: int | None = None
+        self.register_buffer('anchor_seed', torch.zeros((), dtype=torch.long))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if hasattr(self, 'anchor_seed'):
+            self.anchor_seed.random_(2**31)
+
+    def keep_anchors(self, num_kept: int, seed: int | None = None) -> None:
+        r"""Remove anchors in evaluation mode: only some of the model's are kept.
+
+        Args:
+            num_kept (int): The number of anchors that are kept, at most
+                :obj:`num_anchors`.
+            seed (int, optional): If given, the kept anchors are chosen at random with
+                this seed, the fewer among the more; if :obj:`None`, they are the first
+                ones. (default: :obj:`None`)
+        """
+        check_count(num_kept, 'num_kept')
+        if num_kept > self.num_anchors:
+            raise ValueError(
+                f"'num_kept' must be at most {self.num_anchors} (got {num_kept})"
+            )
+        if seed is not None:
+            check_count(seed, 'seed', minimum=0)
+        self.num_kept = num_kept
+        self.kept_seed = seed
+
+    def _anchors(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
+        if self.training:
+            order = torch.randperm(x.size(0), generator=generator, device=x.device)
+            return order[: self.num_anchors].sort().values
+        anchors = _order(x.size(0), int(self.anchor_seed))[: self.num_anchors]
+        if self.kept_seed is not None:
+            anchors = anchors[_order(anchors.numel(), self.kept_seed)]
+        return anchors[: self.num_kept].sort().values.to(x.device)
+
+
+def _order(size: int, seed: int) -> Tensor:
+    """Return one random order for one size and seed."""
+    return torch.randperm(size, generator=torch.Generator().manual_seed(seed))

@@ -31,25 +31,18 @@ class MLPClassifier(Baseline):
     sparse CSR features.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         hidden_channels (int): Size of each hidden sample.
         num_layers (int): The number of layers.
         out_channels (int): Size of each output sample.
-        dropout (float, optional): Dropout probability of the hidden samples.
-            (default: :obj:`0.5`)
-        act (str, Callable or None, optional): The activation, or :obj:`None` for none.
-            (default: :obj:`"elu"`)
-        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
-            (default: :obj:`"classification"`)
+        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
+        act (str, Callable or None, optional): Activation. (default: :obj:`"elu"`)
+        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **input and output:** as in :class:`KNNGCN`, without edges
 
     Raises:
-        TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
 
     Example:
@@ -91,14 +84,8 @@ class MLPClassifier(Baseline):
         batch: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Run the forward pass.
-
-        Args:
-            x (torch.Tensor): The node features, dense or sparse CSR.
-            batch (torch.Tensor, optional): Sorted graph ids of the nodes. They change
-                nothing, as no node sees another one. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of dropout; the
-                global one if :obj:`None`. (default: :obj:`None`)
+        r"""Run the forward pass; the arguments are those of
+        :class:`~torch_geometric_gsl.nn.NodeClassifier`. A :obj:`batch` changes nothing.
         """
         lins: Any = self.lins
         check_input(x, lins[0])

@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import at_least, check_count
-from torch_geometric_gsl.baselines._generated_graph import (
-    GeneratedGraphModel,
-    Probabilities,
-)
+from torch_geometric_gsl.baselines._generated_graph import GeneratedGraphModel
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.nn.self_supervision.layers import ContrastEncoder
+from torch_geometric_gsl.nn.self_supervision.networks import Contrast
 from torch_geometric_gsl.ops.edges import Edges
 
 
@@ -28,13 +25,11 @@ class SUBLIME(GeneratedGraphModel):
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
-    where :math:`\mathbf{A}` is the graph of
-    :class:`~torch_geometric_gsl.baselines.SLAPS` and
+    where :math:`\mathbf{A}` is the graph of :class:`SLAPS` and
     :math:`\mathcal{L}_{\mathrm{con}}` the contrast of
-    :class:`~torch_geometric_gsl.nn.self_supervision.GraphContrast`: one encoder embeds
-    the nodes along both graphs, with features hidden and edges dropped at random. The
-    anchor graph begins as the identity, moves after each contrast in training mode, and
-    is part of the state; it belongs to one set of nodes.
+    :class:`~torch_geometric_gsl.nn.self_supervision.GraphContrast`. The anchor graph
+    begins as the identity, moves after each contrast in training mode, and is part of
+    the state; it belongs to one set of nodes.
 
     Labels train the classifier alone, a GCN on the learned graph that sends no gradient
     to it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at
@@ -57,18 +52,14 @@ class SUBLIME(GeneratedGraphModel):
             (default: :obj:`20`)
         graph_generator (str, optional): The embedding, :obj:`"mlp_d"` (the paper's
             attentive learner) or :obj:`"mlp"`, as in SLAPS. (default: :obj:`"mlp_d"`)
-        graph_act (str, optional): Its activation, :obj:`"tanh"` or :obj:`"relu"`.
-            (default: :obj:`"tanh"`)
-        encoder_channels (int, optional): Size of each hidden sample of the encoder.
+        encoder_channels (int, optional): Hidden size of the encoder.
             (default: :obj:`512`)
-        embedding_channels (int, optional): Size of its output.
-            (default: :obj:`256`)
+        embedding_channels (int, optional): Size of its output. (default: :obj:`256`)
         projected_channels (int, optional): Size of what is contrasted.
             (default: :obj:`256`)
-        contrastive_weight (float, optional): The weight :math:`\lambda`.
+        contrastive_weight (float, optional): Weight :math:`\lambda`.
             (default: :obj:`1.0`)
-        temperature (float, optional): The temperature of the contrast.
-            (default: :obj:`0.2`)
+        temperature (float, optional): Temperature. (default: :obj:`0.2`)
         contrast_batch_size (int, optional): The number of nodes of a group, in their
             order, that are contrasted with each other; all nodes if :obj:`None`.
             (default: :obj:`None`)
@@ -77,20 +68,14 @@ class SUBLIME(GeneratedGraphModel):
             (default: :obj:`(0.7, 0.8)`)
         tau (float, optional): The share :math:`\tau` of the anchor graph that a step
             keeps. (default: :obj:`0.9999`)
-        dropout (float or tuple, optional): Dropout probability of hidden samples, or
-            one for the encoder and one for the classifier. (default: :obj:`0.5`)
-        adjacency_dropout (float or tuple, optional): Dropout probability of edges,
-            likewise. (default: :obj:`(0.25, 0.5)`)
-        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
-            (default: :obj:`"classification"`)
+        **kwargs (optional): The :obj:`graph_act`, :obj:`dropout`,
+            :obj:`adjacency_dropout` and :obj:`task` of :class:`SLAPS`, with an encoder
+            in place of the autoencoder.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **input and output:** as in :class:`SLAPS`
 
     Raises:
-        TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or the contrast sees another number
             of nodes than the anchor graph has.
 
@@ -110,7 +95,6 @@ class SUBLIME(GeneratedGraphModel):
         *,
         k: int = 20,
         graph_generator: str = 'mlp_d',
-        graph_act: str = 'tanh',
         encoder_channels: int = 512,
         embedding_channels: int = 256,
         projected_channels: int = 256,
@@ -119,47 +103,39 @@ class SUBLIME(GeneratedGraphModel):
         contrast_batch_size: int | None = None,
         mask_rate: float | tuple[float, float] = (0.7, 0.8),
         tau: float = 0.9999,
-        dropout: Probabilities = 0.5,
-        adjacency_dropout: Probabilities = (0.25, 0.5),
-        task: str = 'classification',
+        **kwargs: Any,
     ) -> None:
-        super().__init__(
-            *(in_channels, hidden_channels, num_layers, out_channels),
-            k=k,
-            graph_generator=graph_generator,
-            graph_act=graph_act,
-            dropout=dropout,
-            adjacency_dropout=adjacency_dropout,
-            task=task,
-        )
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, graph_generator=graph_generator, **kwargs)
         check_count(encoder_channels, 'encoder_channels')
         self.contrastive_weight = at_least(0, contrastive_weight, 'contrastive_weight')
-        self.encoder = ContrastEncoder(
+        self.encoder = Contrast(
             in_channels,
             encoder_channels,
             embedding_channels,
             projected_channels,
+            Anchor(tau),
             temperature=temperature,
             batch_size=contrast_batch_size,
             mask_rate=mask_rate,
             dropout=self.dropout[0],
             adjacency_dropout=self.adjacency_dropout[0],
         )
-        self.anchor = Anchor(tau, 1)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module, and the anchor graph."""
         super().reset_parameters()
         self.encoder.reset_parameters()
-        self.anchor.reset_parameters()
 
     def contrastive_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
         r"""Return the unweighted loss :math:`\mathcal{L}_{\mathrm{con}}` of both views
         alone; the arguments are those of :meth:`forward`. Features are hidden in
         evaluation mode, too. In training mode the anchor graph moves afterwards.
         """
-        return self._contrast(x, self._edges(x, **kwargs), kwargs.get('generator'))
+        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
+        loss: Tensor = self.encoder(x, edges, generator)
+        return loss
 
     def _classify(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None, **kwargs: bool
@@ -171,13 +147,5 @@ class SUBLIME(GeneratedGraphModel):
     def _graph_loss(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
-        return self.contrastive_weight * self._contrast(x, edges, generator)
-
-    def _contrast(
-        self, x: Tensor, learned: Edges, generator: torch.Generator | None
-    ) -> Tensor:
-        anchor = self.anchor.edges(x.size(0), learned.weight)
-        loss = self.encoder.contrast(x, anchor, learned, generator)
-        if self.training:
-            self.anchor.update(learned, x.size(0))
+        loss: Tensor = self.contrastive_weight * self.encoder(x, edges, generator)
         return loss

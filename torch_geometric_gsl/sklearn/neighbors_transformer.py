@@ -26,7 +26,7 @@ from torch_geometric_gsl.nn.nearest_neighbours import (
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
-from torch_geometric_gsl.nn.self_supervision.graph_denoising import GraphDenoising
+from torch_geometric_gsl.nn.self_supervision.losses import GraphDenoising
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.local_random import DrawsFrom

@@ -1,10 +1,9 @@
 import pytest
 import torch
 
-from torch_geometric_gsl.baselines.hesgsl import HESGSL
 from torch_geometric_gsl.baselines.idgl import IDGL
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
-from torch_geometric_gsl.baselines.slaps import SLAPS
+from torch_geometric_gsl.baselines.slaps import HESGSL, SLAPS
 from torch_geometric_gsl.baselines.sublime import SUBLIME
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 

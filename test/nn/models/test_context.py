@@ -18,7 +18,7 @@ from torch_geometric_gsl import (
     TransitionGraphConv,
     resolve_similarity,
 )
-from torch_geometric_gsl.baselines.nodeformer.attention import kernel_attention
+from torch_geometric_gsl.baselines.nodeformer import kernel_attention
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
 BATCH = torch.arange(N) // 20

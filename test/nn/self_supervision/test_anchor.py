@@ -9,22 +9,21 @@ from torch_geometric_gsl.ops.edges import Edges, list_sources
 from torch_geometric_gsl.typing import is_sorted_by_target
 
 N = 5
-LIKE = torch.empty(0, dtype=torch.double)
+EYE = torch.eye(N).double()
 # Node 3 has no edge, and node 1 has one twice.
 EDGES = torch.tensor([[0, 2, 2, 1, 4, 0], [1, 1, 1, 0, 2, 4]])
 GIVEN = torch.zeros(N, N).double()
 GIVEN[1, 0], GIVEN[1, 2] = 1 / 3, 2 / 3
 GIVEN[0, 1] = GIVEN[2, 4] = GIVEN[4, 0] = GIVEN[3, 3] = 1
+FIRST = pytest.mark.parametrize(('first', 'start'), [(None, EYE), (EDGES, GIVEN)])
 
 
 def make(*args):
-    anchor = Anchor(*args).double()
-    anchor.reset_parameters()
-    return anchor
+    return Anchor(*args).double()
 
 
 def matrix(anchor):
-    graph = anchor.graph(N, LIKE)
+    graph = anchor.graph(N, torch.double)
     assert is_sorted_by_target(graph.edge_index)
     assert torch.unique(graph.edge_index, dim=1).shape == graph.edge_index.shape
     assert not graph.edge_weight.requires_grad
@@ -42,43 +41,33 @@ def random_graph(seed):
 
 
 def test_given_edges():
-    torch.testing.assert_close(matrix(make(0.9, 1, EDGES)), GIVEN)
     weight = torch.tensor([2.0, 3.0, 3.0, 0.0, 0.5, 4.0])
     expected = GIVEN.clone()
     expected[1, 0], expected[1, 2] = 0.25, 0.75
     expected[0, 1], expected[0, 0] = 0, 1  # An edge of no weight is none.
-    torch.testing.assert_close(matrix(make(0.9, 1, (EDGES, weight))), expected)
+    torch.testing.assert_close(matrix(make(0.9, (EDGES, weight))), expected)
     for none in (torch.empty(2, 0, dtype=torch.long), (EDGES, 0 * weight)):
-        torch.testing.assert_close(matrix(make(0.9, 1, none)), torch.eye(N).double())
+        torch.testing.assert_close(matrix(make(0.9, none)), EYE)
 
 
-@pytest.mark.parametrize('first', [None, EDGES])
-@pytest.mark.parametrize('interval', [1, 2])
-def test_momentum(first, interval):
-    anchor = make(0.9, interval, first)
-    expected = start = torch.eye(N).double() if first is None else GIVEN
-    for step in range(1, 5):
+@FIRST
+@pytest.mark.parametrize('tau', [0.9, 1.0])
+def test_momentum(first, start, tau):
+    anchor, expected = make(tau, first), start
+    torch.testing.assert_close(matrix(anchor), expected)
+    for step in range(1, 4):
         graph, weight = random_graph(step)
         anchor.update(graph, N)
-        if step % interval == 0:
-            expected = 0.9 * expected + 0.1 * weight
+        expected = tau * expected + (1 - tau) * weight
         torch.testing.assert_close(matrix(anchor), expected)
+    # A graph that remains takes no memory.
+    assert (anchor.edge_weight.numel() == 0) == (tau == 1)
     anchor.reset_parameters()
     torch.testing.assert_close(matrix(anchor), start)
-    assert int(anchor.num_steps) == 0
-
-
-@pytest.mark.parametrize('first', [None, EDGES])
-def test_with_tau_one_it_remains(first):
-    anchor = make(1.0, 1, first)
-    before = matrix(anchor)
-    anchor.update(random_graph(1)[0], N)
-    assert torch.equal(matrix(anchor), before)
-    assert anchor.edge_weight.numel() == 0
 
 
 def test_the_heaviest_edges_keep_what_all_weighed():
-    anchor, expected = make(0.5, 1, None, 2), torch.eye(N).double()
+    anchor, expected = make(0.5, None, 2), EYE
     for step in range(1, 5):
         graph, weight = random_graph(step)
         anchor.update(graph, N)
@@ -91,59 +80,38 @@ def test_the_heaviest_edges_keep_what_all_weighed():
 
 
 def test_state():
-    anchor, fresh = make(0.9, 1, EDGES), make(0.9, 1)
-    assert set(fresh.state_dict()) == {'edge_index', 'edge_weight', 'num_steps'}
+    anchor, fresh = make(0.9, EDGES), make(0.9)
+    assert set(fresh.state_dict()) == {'edge_index', 'edge_weight'}
     anchor.update(random_graph(1)[0], N)
     fresh.load_state_dict(anchor.state_dict())
     assert torch.equal(matrix(fresh), matrix(anchor))
-    for other in (anchor, fresh):
-        other.update(random_graph(2)[0], N)
-    assert torch.equal(matrix(fresh), matrix(anchor))
-    fresh.load_state_dict(make(0.9, 1).state_dict())
-    assert torch.equal(matrix(fresh), torch.eye(N).double())
-
-
-def test_no_nodes():
-    anchor = make(0.9, 1, None)
-    none = list_sources(torch.empty(2, 0, dtype=torch.long), 0)
-    anchor.update(Edges(none, LIKE), 0)
-    assert anchor.graph(0, LIKE).edge_weight.shape == (0,)
-    assert anchor.edges(0, LIKE).sum(torch.empty(0, 3)).shape == (0, 3)
-
-
-def test_edges_sum_along_the_graph():
-    anchor, (graph, weight) = make(0.5, 1), random_graph(2)
-    anchor.update(graph, N)
-    h = torch.randn(N, 3, generator=seeded(), dtype=torch.float64)
-    expected = (torch.eye(N) + weight) / 2 @ h
-    torch.testing.assert_close(anchor.edges(N, LIKE).sum(h), expected)
+    fresh.load_state_dict(make(0.9).state_dict())
+    assert torch.equal(matrix(fresh), EYE)
 
 
 def test_it_is_one_of_its_nodes():
-    anchor = make(0.5, 1)
+    anchor = make(0.5)
     anchor.update(random_graph(1)[0], N)
     match = r"'x' must hold the 5 nodes of the anchor graph, .* \(got 4 nodes\)"
     with pytest.raises(ValueError, match=match):
-        anchor.graph(4, LIKE)
+        anchor.graph(4, torch.double)
     match = r"'anchor' must join nodes of 'x' \(got node 4 for 3 nodes\)"
     with pytest.raises(ValueError, match=match):
-        make(0.5, 1, EDGES).graph(3, LIKE)
+        make(0.5, EDGES).graph(3, torch.double)
 
 
 @pytest.mark.parametrize(
     ('args', 'error', 'text'),
     [
-        ((1.5, 1), ValueError, r"'tau' must lie in \[0, 1\] \(got 1.5\)"),
-        ((-0.1, 1), ValueError, r"'tau' must lie in \[0, 1\] \(got -0.1\)"),
-        (('0', 1), TypeError, r"'tau' must be .* \(got str\)"),
-        ((0.5, 0), ValueError, r"'anchor_interval' must be at least 1 \(got 0\)"),
-        ((0.5, 1, 3), TypeError, r"'anchor' must be a .* of edges or .* \(got int\)"),
-        ((0.5, 1, (EDGES,) * 3), TypeError, r"'anchor' must be a .* \(got tuple\)"),
-        ((0.5, 1, EDGES[0]), ValueError, r"'edge_index' must have shape \[2, num_"),
-        ((0.5, 1, -EDGES), ValueError, r"'edge_index' must not be negative \(got -4"),
-        ((0.5, 1, (EDGES, EDGES[0])), TypeError, "'edge_weight' must be a floating"),
-        ((0.5, 1, (EDGES, torch.ones(2))), ValueError, "'edge_weight' must have one "),
-        ((0.5, 1, (EDGES, -torch.ones(6))), ValueError, "'edge_weight' must not be n"),
+        ((1.5,), ValueError, r"'tau' must lie in \[0, 1\] \(got 1.5\)"),
+        ((-0.1,), ValueError, r"'tau' must lie in \[0, 1\] \(got -0.1\)"),
+        (('0',), TypeError, r"'tau' must be .* \(got str\)"),
+        ((0.5, 3), TypeError, r"'anchor' must be a .* of edges or .* \(got int\)"),
+        ((0.5, (EDGES,) * 3), TypeError, r"'anchor' must be a .* \(got tuple\)"),
+        ((0.5, EDGES[0]), ValueError, r"'edge_index' must have shape \[2, num_"),
+        ((0.5, -EDGES), ValueError, r"'edge_index' must not be negative \(got -4"),
+        ((0.5, (EDGES, -torch.ones(6))), ValueError, "'edge_weight' must not be n"),
+        ((0.5, None, 0), ValueError, "'max_anchor_neighbours' must be at least 1"),
     ],
 )
 def test_wrong_arguments(args, error, text):

@@ -13,11 +13,9 @@ TWO = torch.ones(3, 2)
 ERRORS = [
     (3, TypeError, r"'outs' must be a sequence of tensors \(got int\)"),
     ([[1.0], [2.0]], TypeError, r"'outs' must be a torch.Tensor \(got list\)"),
-    ('ab', TypeError, r"'outs' must be a torch.Tensor \(got str\)"),
     (torch.ones(2, 3, 2).long(), TypeError, r'must be floating-point \(got torch.int'),
     (torch.ones(2, 3), ValueError, r"'outs' must have shape .* \(got \[3\]\)"),
-    (TWO.expand(1, 3, 2), ValueError, r'have two passes or more \(got 1\)'),
-    ([], ValueError, r'have two passes or more \(got 0\)'),
+    ([TWO], ValueError, r'have two passes or more \(got 1\)'),
     ([TWO, TWO.double()], ValueError, r'have one shape and dtype \(got \[3, 2\] of'),
     ([TWO, torch.ones(3, 4)], ValueError, r'\(got \[3, 2\] of .* and \[3, 4\] of'),
 ]
@@ -48,8 +46,7 @@ def test_against_loops(num_passes, num_nodes, num_classes, temperature):
     found = consistency_loss(list(outs), temperature)
     assert float(found) == pytest.approx(expected, abs=1e-12)
     # The order of the passes means nothing.
-    again = consistency_loss(outs.flip(0), temperature)
-    torch.testing.assert_close(found, again)
+    torch.testing.assert_close(found, consistency_loss(outs.flip(0), temperature))
 
 
 def test_no_gradient_flows_through_the_mean():
@@ -61,15 +58,6 @@ def test_no_gradient_flows_through_the_mean():
     losses = consistency_loss(outs), expected
     found, expected = (torch.autograd.grad(loss, outs)[0] for loss in losses)
     torch.testing.assert_close(found, expected)
-
-
-def test_equal_and_sure_passes_agree():
-    out = 50 * torch.eye(3)
-    assert float(consistency_loss([out, out])) == pytest.approx(0, abs=1e-12)
-    # Sharpening asks those for more that agree but are not sure.
-    out = torch.tensor([[1.0, 0.0]])
-    assert float(consistency_loss([out, out])) > 0.01
-    assert float(consistency_loss([out, out], 1.0)) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
@@ -94,8 +82,5 @@ def test_large_logits_and_no_nodes():
 def test_errors(outs, error, text):
     with pytest.raises(error, match=text):
         consistency_loss(outs)
-
-
-def test_temperature_is_positive():
     with pytest.raises(ValueError, match=r"'temperature' must be .*\(got 0"):
         consistency_loss(torch.ones(2, 3, 2), 0.0)

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn.pool.select.topk import topk
-from torch_geometric.utils import coalesce
+from torch_geometric.utils import coalesce, scatter
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import check_count, check_number
 from torch_geometric_gsl._graph_checks import check_graph
@@ -17,54 +18,45 @@ from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 class Anchor(torch.nn.Module):
     r"""A running mean of graphs, :math:`\mathbf{A} \leftarrow \tau \mathbf{A} +
-    (1 - \tau) \mathbf{S}` at every :obj:`interval`-th call, which begins as the
-    identity or as given edges.
+    (1 - \tau) \mathbf{S}`, which begins as the identity or as given edges.
 
     It is part of the state of the module, as running statistics are, and has no edges
     before its first update. With :obj:`max_neighbours` it keeps the heaviest edges of
-    each target and rescales them to the old total: sampled graphs would otherwise add
-    up to one of all pairs.
+    each target and rescales them to the old total.
     """
 
     edge_index: Tensor
     edge_weight: Tensor
-    num_steps: Tensor
-    first_index: Tensor | None
-    first_weight: Tensor | None
+    first_index: Tensor
+    first_weight: Tensor
 
     def __init__(
-        self,
-        tau: float,
-        interval: int,
-        first: Any = None,
-        max_neighbours: int | None = None,
+        self, tau: float, first: Any = None, max_neighbours: int | None = None
     ) -> None:
         super().__init__()
         check_number(tau, 'tau')
         if not 0 <= tau <= 1:
             raise ValueError(f"'tau' must lie in [0, 1] (got {tau})")
-        check_count(interval, 'anchor_interval')
+        if max_neighbours is not None:
+            check_count(max_neighbours, 'max_anchor_neighbours')
         self.tau = tau
-        self.interval = interval
         self.max_neighbours = max_neighbours
-        for name in ('edge_index', 'edge_weight', 'num_steps'):
-            self.register_buffer(name, None)
-        # What was given at construction is no part of the state.
-        graph = (None, None) if first is None else _mean_graph(first)
-        for name, value in zip(('first_index', 'first_weight'), graph, strict=True):
-            self.register_buffer(name, value, persistent=False)
+        none = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
+        self.register_buffer('edge_index', none[0])
+        self.register_buffer('edge_weight', none[1])
+        # Given at construction, and not part of the state.
+        edge_index, weight = none if first is None else _mean_graph(first)
+        self.register_buffer('first_index', edge_index, persistent=False)
+        self.register_buffer('first_weight', weight, persistent=False)
 
     def reset_parameters(self) -> None:
-        device = None if self.edge_weight is None else self.edge_weight.device
-        dtype = None if self.edge_weight is None else self.edge_weight.dtype
-        self.edge_index = torch.empty(2, 0, dtype=torch.long, device=device)
-        self.edge_weight = torch.empty(0, dtype=dtype, device=device)
-        self.num_steps = torch.zeros((), dtype=torch.long, device=device)
+        self.edge_index = self.edge_index.new_empty(2, 0)
+        self.edge_weight = self.edge_weight.new_empty(0)
 
-    def graph(self, num_nodes: int, like: Tensor) -> SampledGraph:
-        """Return the graph, sorted by target, of that number of nodes."""
+    def graph(self, num_nodes: int, dtype: torch.dtype) -> SampledGraph:
+        """Return the graph on that number of nodes, sorted by target."""
         if self.edge_weight.numel() == 0:
-            return self._first(num_nodes, like)
+            return self._first(num_nodes, dtype)
         # Each node is a target, and targets ascend.
         known = int(self.edge_index[1, -1]) + 1
         if known != num_nodes:
@@ -72,40 +64,33 @@ class Anchor(torch.nn.Module):
                 f"'x' must hold the {known} nodes of the anchor graph, until "
                 f'reset_parameters() (got {num_nodes} nodes)'
             )
-        return SampledGraph(self.edge_index, self.edge_weight.to(like.dtype))
+        return SampledGraph(self.edge_index, self.edge_weight.to(dtype))
 
-    def _first(self, num_nodes: int, like: Tensor) -> SampledGraph:
+    def _first(self, num_nodes: int, dtype: torch.dtype) -> SampledGraph:
         """Return the first graph, in which nodes without an edge have a loop."""
-        node = torch.arange(num_nodes, device=like.device)
-        one = torch.ones(num_nodes, dtype=like.dtype, device=like.device)
-        if self.first_index is None or self.first_weight is None:
-            return SampledGraph(node.repeat(2, 1), one)
-        most = int(self.first_index.max()) if self.first_index.numel() else -1
-        if most >= num_nodes:
+        known = maybe_num_nodes(self.first_index)
+        if known > num_nodes:
             raise ValueError(
-                f"'anchor' must join nodes of 'x' (got node {most} for {num_nodes} "
-                'nodes)'
+                f"'anchor' must join nodes of 'x' (got node {known - 1} for "
+                f'{num_nodes} nodes)'
             )
-        weight = self.first_weight.to(like.dtype)
         lonely = torch.bincount(self.first_index[1], minlength=num_nodes) == 0
-        loops = node[lonely].repeat(2, 1)
-        edges = torch.cat([self.first_index, loops], dim=1)
-        return _merge(edges, torch.cat([weight, one[lonely]]), num_nodes)
+        loops = lonely.nonzero().t().expand(2, -1)
+        weight = self.first_weight.to(dtype)
+        weight = torch.cat([weight, weight.new_ones(loops.size(1))])
+        return _merge(torch.cat([self.first_index, loops], dim=1), weight, num_nodes)
 
-    def edges(self, num_nodes: int, like: Tensor) -> Edges:
+    def edges(self, num_nodes: int, dtype: torch.dtype) -> Edges:
         """Return the graph in the order in which layers sum along it."""
-        edge_index, weight = self.graph(num_nodes, like)
+        edge_index, weight = self.graph(num_nodes, dtype)
         return Edges(list_sources(edge_index, num_nodes), weight)
 
     @torch.no_grad()
     def update(self, learned: Edges, num_nodes: int) -> None:
-        """Move towards a learned graph at every :obj:`interval`-th call."""
+        """Move towards a learned graph."""
         if self.tau == 1 or num_nodes == 0:
             return
-        self.num_steps = self.num_steps + 1
-        if int(self.num_steps) % self.interval:
-            return
-        edge_index, weight = self.graph(num_nodes, self.edge_weight)
+        edge_index, weight = self.graph(num_nodes, self.edge_weight.dtype)
         places = learned.neighbours
         new_index = torch.stack([places.source.flatten(), places.target]).long()
         new = learned.weight.to(weight.dtype)
@@ -125,12 +110,8 @@ class Anchor(torch.nn.Module):
         for name in ('edge_index', 'edge_weight'):
             value = state_dict.get(f'{prefix}{name}')
             if value is not None:
-                own = getattr(self, name)
-                setattr(self, name, own.new_empty(value.shape))
+                setattr(self, name, getattr(self, name).new_empty(value.shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def extra_repr(self) -> str:
-        return f'tau={self.tau}, interval={self.interval}'
 
 
 def _mean_graph(given: Any) -> SampledGraph:
@@ -171,6 +152,4 @@ def _heaviest(graph: SampledGraph, count: int) -> SampledGraph:
 
 def _totals(edge_index: Tensor, weight: Tensor) -> Tensor:
     """Return for each edge the total weight of the edges of its target."""
-    target = edge_index[1]
-    size = int(target[-1]) + 1 if target.numel() else 0
-    return weight.new_zeros(size).index_add(0, target, weight)[target]
+    return scatter(weight, edge_index[1])[edge_index[1]]

@@ -25,13 +25,7 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
     where :math:`\mathbf{p}^{(s)}` are the probabilities of pass :math:`s`; no gradient
     flows through :math:`\bar{\mathbf{q}}`. Each pass samples another graph, so that
     nodes without labels teach it to choose neighbours that agree. Add it to the loss of
-    few labels with a growing weight:
-
-    .. code-block:: python
-
-        outs = [model(x) for _ in range(2)]
-        loss = sum(F.cross_entropy(out[mask], y[mask]) for out in outs) / 2
-        loss = loss + min(1.0, epoch / 60) * consistency_loss(outs)
+    few labels with a growing weight, such as :obj:`min(1, epoch / 60)`.
 
     Args:
         outs (Sequence[torch.Tensor]): The logits of two passes or more,
@@ -41,11 +35,6 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
 
     Returns:
         torch.Tensor: The loss, a scalar; zero without nodes.
-
-    Raises:
-        TypeError: If :obj:`outs` is no sequence of floating-point tensors.
-        ValueError: If there are fewer than two, they differ in shape or dtype, or the
-            temperature is not positive.
 
     Example:
         >>> outs = torch.tensor([[[2.0, 0.0]], [[0.0, 0.0]]])
@@ -69,13 +58,12 @@ def _stacked(outs: Any) -> Tensor:
         raise TypeError(
             f"'outs' must be a sequence of tensors (got {type(outs).__name__})"
         )
-    parts = list(outs)
-    for part in parts:
+    for part in outs:
         check_matrix(part, 'outs')
-    if len(parts) < 2:
-        raise ValueError(f"'outs' must have two passes or more (got {len(parts)})")
-    kinds = {f'{list(part.shape)} of {part.dtype}' for part in parts}
+    if len(outs) < 2:
+        raise ValueError(f"'outs' must have two passes or more (got {len(outs)})")
+    kinds = {f'{list(part.shape)} of {part.dtype}' for part in outs}
     if len(kinds) > 1:
         found = ' and '.join(sorted(kinds))
         raise ValueError(f"'outs' must have one shape and dtype (got {found})")
-    return torch.stack(parts)
+    return torch.stack([*outs])

@@ -1,3 +1,5 @@
+"""NodeFormer: attention over all pairs of nodes in linear time."""
+
 from __future__ import annotations
 
 import math
@@ -16,10 +18,6 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 from torch_geometric_gsl.baselines._base import Baseline
-from torch_geometric_gsl.baselines.nodeformer.attention import (
-    kernel_attention,
-    orthogonal_directions,
-)
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
@@ -34,6 +32,76 @@ from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 from torch_geometric_gsl.typing import Features
 
 
+def orthogonal_directions(
+    num_features: int,
+    channels: int,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Draw standard normal directions [M, d], orthogonal within blocks of d of them."""
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(*size, dtype=dtype, device=device, generator=generator)
+
+    # In one piece, so that the signs make each of them uniform on the sphere.
+    num_blocks = math.ceil(num_features / channels)
+    basis, upper = torch.linalg.qr(normal(num_blocks, channels, channels))
+    basis = basis * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    length = normal(num_features, channels).norm(dim=1, keepdim=True)
+    directions: Tensor = basis.mT.flatten(0, 1)[:num_features] * length
+    return directions
+
+
+def feature_exponents(x: Tensor, directions: Tensor) -> Tensor:
+    r"""Return the logarithms of positive random features, from the `"Rethinking
+    Attention with Performers" <https://arxiv.org/abs/2009.14794>`_ paper.
+
+    .. math::
+        \log \varphi_m(x) = w_m \cdot x - \frac{\lVert x \rVert^2}{2}, \qquad
+        \mathbb{E}_{w_m} \left[ \varphi_m(x) \, \varphi_m(y) \right] = e^{x \cdot y}
+
+    """
+    return x @ directions.t() - x.square().sum(dim=-1, keepdim=True) / 2
+
+
+def kernel_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    directions: Tensor,
+    noise: Tensor | None = None,
+) -> Tensor:
+    r"""Return attention through sums over the keys, averaged over draws of noise.
+
+    .. math::
+        y_i = \frac{1}{K} \sum_{k=1}^K \frac{\sum_j \kappa(q_i, k_j) \, e^{g_{jk}}
+        v_j}{\sum_j \kappa(q_i, k_j) \, e^{g_{jk}}}, \qquad
+        \kappa(q, k) = \sum_m \varphi_m(q) \, \varphi_m(k) \approx M e^{q \cdot k}
+
+    where :math:`\varphi_m` are the features of :func:`feature_exponents`. Queries are
+    :math:`[n, H, d]`, keys :math:`[N, H, d]`, values :math:`[N, H, c]`, directions
+    :math:`[M, d]`, and the noise :math:`g` of the keys :math:`[N, H, K]`.
+    """
+    if noise is None:
+        noise = key.new_zeros(*key.shape[:2], 1)
+    left = feature_exponents(query.transpose(0, 1), directions)
+    right = feature_exponents(key.transpose(0, 1), directions).mT.contiguous()
+    value = value.transpose(0, 1)
+    out = torch.zeros((), dtype=value.dtype, device=value.device)
+    # Each feature keeps a mean of the values and its mass, and a query mixes the means:
+    # the same sums, of numbers that neither overflow nor vanish all at once.
+    for gumbel in noise.permute(2, 1, 0).unsqueeze(2):
+        exponent = right + gumbel
+        shift = exponent.detach().amax(dim=-1, keepdim=True)
+        weight = (exponent - shift).exp()
+        mass = weight.sum(dim=-1, keepdim=True)
+        mixture = (left + (mass.log() + shift).mT).softmax(dim=-1)
+        out = out + mixture @ ((weight @ value) / mass)
+    return (out / noise.size(2)).transpose(0, 1)
+
+
 class NodeFormerLayer(torch.nn.Module):
     """Attention of all pairs of nodes, in which each head is as wide as the layer."""
 
@@ -44,9 +112,9 @@ class NodeFormerLayer(torch.nn.Module):
         self.heads = heads
         self.k = k
         self.tau = tau
-        self.query = torch.nn.Linear(channels, heads * channels)
-        self.key = torch.nn.Linear(channels, heads * channels)
-        self.value = torch.nn.Linear(channels, heads * channels)
+        self.query, self.key, self.value = (
+            torch.nn.Linear(channels, heads * channels) for _ in range(3)
+        )
         self.out = torch.nn.Linear(heads * channels, channels)
         self.directions: Tensor
         self.register_buffer('directions', torch.empty(num_features, channels))
@@ -64,10 +132,8 @@ class NodeFormerLayer(torch.nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Attend from rows to sources, whose numbers in each graph are :obj:`sizes`."""
-        parts = (
-            self._heads(self.query, x),
-            *(self._heads(lin, source) for lin in (self.key, self.value)),
-        )
+        given = (self.query, x), (self.key, source), (self.value, source)
+        parts = [lin(h).view(h.size(0), self.heads, h.size(1)) for lin, h in given]
         dtype = parts[0].dtype
         with torch.autocast(x.device.type, enabled=False):
             query, key, value = map(full_precision, parts)
@@ -89,10 +155,6 @@ class NodeFormerLayer(torch.nn.Module):
             out = torch.cat(heads) if heads else query
         hidden: Tensor = self.out(out.to(dtype).flatten(1))
         return hidden
-
-    def _heads(self, lin: torch.nn.Linear, x: Tensor) -> Tensor:
-        heads: Tensor = lin(x).view(x.size(0), self.heads, x.size(1))
-        return heads
 
     def _draw_directions(self, generator: torch.Generator | None) -> Tensor:
         return orthogonal_directions(
@@ -131,42 +193,31 @@ class NodeFormer(IndexesRows, Baseline):
     \mathbf{W}_{\textrm{in}} + \mathbf{b}_{\textrm{in}})))`, and the logits are an
     affine function of the last ones.
 
-    Of a pair :obj:`(x_src, x_dst)` :math:`j` runs over the sources alone, so that what
-    a new row gets depends on no other one.
-
     .. note::
         The relational bias and the edge loss of the paper, which need a given graph,
         are left out. Random features are drawn anew in each step of training; those of
         evaluation are part of the state. The graph is never formed: there is no method
-        :obj:`graphs`.
+        :obj:`graphs`. Of a pair :obj:`(x_src, x_dst)` :math:`j` runs over the sources.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         hidden_channels (int): Size :math:`d` of each hidden sample and of each head.
         num_layers (int): The number of layers of attention.
         out_channels (int): Size of each output sample.
         heads (int, optional): The number of heads. (default: :obj:`4`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`10`)
-        tau (float, optional): The temperature :math:`\tau`.
-            (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
         num_features (int, optional): The number of random features :math:`M`.
             (default: :obj:`30`)
-        dropout (float, optional): Dropout probability of the hidden samples.
-            (default: :obj:`0.5`)
+        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation of the first hidden
-            samples, or :obj:`None` for none. (default: :obj:`"elu"`)
-        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
-            (default: :obj:`"classification"`)
+            samples. (default: :obj:`"elu"`)
+        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, batch vector :math:`(|\mathcal{V}|)` *(optional)*, context
-          :math:`(|\mathcal{V}_c|, F_{in})` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **input and output:** as in :class:`KNNGCN`, without edges
 
     Raises:
-        TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
 
     Example:
@@ -232,18 +283,10 @@ class NodeFormer(IndexesRows, Baseline):
         batch: Any = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Run the forward pass.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
-                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`, whose targets
-                attend to the sources.
-            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
-                pair for a pair: no node attends to another graph.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the
-                attention and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
+        r"""Run the forward pass; the arguments are those of
+        :class:`~torch_geometric_gsl.nn.NodeClassifier`. The targets of a pair
+        :obj:`(x_src, x_dst)` attend to the sources, those of its graph in a
+        :obj:`batch`.
         """
         src, dst = (
             check_pair(x)

@@ -11,9 +11,11 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_flag,
     check_positive,
+    check_probability,
     pair_of_probabilities,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
 from torch_geometric_gsl.ops.contrast import grouped_nt_xent
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_by_row
 from torch_geometric_gsl.ops.local_random import dropout
@@ -63,19 +65,21 @@ class TwoLayers(torch.nn.Module):
         adjacency_dropout: float,
     ) -> None:
         super().__init__()
+        check_probability(dropout, 'dropout')
+        check_probability(adjacency_dropout, 'adjacency_dropout')
         self.dropout = dropout
         self.adjacency_dropout = adjacency_dropout
         self.first = GraphLayer(in_channels, hidden_channels)
         self.last = GraphLayer(hidden_channels, out_channels)
 
     def reset_parameters(self) -> None:
-        self.first.reset_parameters()
-        self.last.reset_parameters()
+        for module in self.children():
+            module.reset_parameters()  # type: ignore[operator]
 
     def hidden(
-        self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None
     ) -> Tensor:
-        """Return what the last layer takes."""
+        """Return the input of the last layer."""
         h: Tensor = self.first(x, edges).relu()
         return dropout(h, self.dropout, self.training, generator)
 
@@ -87,7 +91,10 @@ class TwoLayers(torch.nn.Module):
 
 
 class Denoiser(TwoLayers):
-    """A denoising autoencoder, whose output is computed where features are hidden."""
+    """A denoising autoencoder, whose output is computed where features are hidden.
+
+    With :obj:`sees_hidden` the input keeps the features that are to be restored.
+    """
 
     def __init__(
         self,
@@ -126,8 +133,11 @@ class Denoiser(TwoLayers):
         return restoration_loss(out, masked.target, binary=self.binary)
 
 
-class ContrastEncoder(TwoLayers):
-    """An encoder, and the two layers that project what is contrasted."""
+class Contrast(TwoLayers):
+    """An encoder with two layers that project, and the graph it contrasts others with.
+
+    With :obj:`shuffle` the groups of :obj:`batch_size` nodes are random in training.
+    """
 
     def __init__(
         self,
@@ -135,6 +145,7 @@ class ContrastEncoder(TwoLayers):
         hidden_channels: int,
         out_channels: int,
         projected_channels: int,
+        anchor: Anchor,
         *,
         temperature: float,
         batch_size: int | None,
@@ -157,38 +168,30 @@ class ContrastEncoder(TwoLayers):
         self.shuffle = shuffle
         self.project_first = Linear(out_channels, projected_channels)
         self.project_last = Linear(projected_channels, projected_channels)
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        self.project_first.reset_parameters()
-        self.project_last.reset_parameters()
+        self.anchor = anchor
 
     def forward(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
-        h = self.last(self.hidden(x, edges, generator), edges)
-        return apply_linear(
-            self.project_last, apply_linear(self.project_first, h).relu()
-        )
-
-    def contrast(
-        self,
-        x: Tensor,
-        anchor: Edges,
-        learned: Edges,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the contrast of the views along both graphs, the anchor's first."""
-        first, second = (
-            self(
-                hide_channels(x, rate, generator),
-                self.drop(edges, generator),
-                generator,
-            )
-            for edges, rate in zip((anchor, learned), self.mask_rate, strict=True)
-        )
+        """Contrast the views along both graphs; then the anchor graph moves."""
         num_nodes, size = x.size(0), self.batch_size
-        if self.shuffle and self.training and size is not None and size < num_nodes:
-            order = torch.randperm(num_nodes, generator=generator, device=x.device)
-            first, second = first[order], second[order]
+        graphs = self.anchor.edges(num_nodes, x.dtype), edges
+        first, second = (
+            self.embed(hide_channels(x, rate, generator), graph, generator)
+            for graph, rate in zip(graphs, self.mask_rate, strict=True)
+        )
+        if self.training:
+            self.anchor.update(edges, num_nodes)
+            if self.shuffle and size is not None and size < num_nodes:
+                order = torch.randperm(num_nodes, generator=generator, device=x.device)
+                first, second = first[order], second[order]
         return grouped_nt_xent(first, second, self.temperature, size)
+
+    def embed(
+        self, x: Tensor, edges: Edges, generator: torch.Generator | None
+    ) -> Tensor:
+        """Embed the nodes along a graph and project them."""
+        edges = self.drop(edges, generator)
+        h = self.last(self.hidden(x, edges, generator), edges)
+        projected: Tensor = self.project_last(self.project_first(h).relu())
+        return projected

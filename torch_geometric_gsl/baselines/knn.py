@@ -1,0 +1,322 @@
+"""Networks on the graph of nearest neighbours of the input features."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.models import LINKX
+
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_flag,
+    check_generator,
+    check_num_nodes,
+    check_option,
+    check_pair,
+    check_probability,
+    split_pair,
+)
+from torch_geometric_gsl.baselines._base import (
+    NeighbourModel,
+    given_graph,
+    plain_linear,
+)
+from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.models.layers import reset_activation, resolve_activation
+from torch_geometric_gsl.nn.models.row_index import IndexesRows
+from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS, nearest_in_context
+from torch_geometric_gsl.ops.local_random import DrawsFrom, dropout
+from torch_geometric_gsl.ops.sparse_rows import stack_rows
+from torch_geometric_gsl.typing import Features, SampledGraph
+
+
+class KNNGCN(IndexesRows, NeighbourModel):
+    r"""The network of the `"Semi-supervised Classification with Graph Convolutional
+    Networks" <https://arxiv.org/abs/1609.02907>`_ paper on a graph of nearest
+    neighbours.
+
+    .. math::
+        \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(
+        \mathbf{\hat{D}}^{-1/2} \mathbf{\hat{A}} \mathbf{\hat{D}}^{-1/2}
+        \mathbf{H}^{(\ell)} \mathbf{W}^{(\ell)} + \mathbf{H}^{(\ell)}
+        \mathbf{W}_{\textrm{root}}^{(\ell)} + \mathbf{b}^{(\ell)} \right) \right),
+        \qquad \hat{A}_{ij} = \max(\phi_{ij}, 0)
+
+    where :math:`j` is one of the :obj:`k` nodes whose input features have the largest
+    cosine with those of node :math:`i`, :math:`\hat{A}_{ii} = 1` and
+    :math:`\hat{D}_{ii} = \sum_j \hat{A}_{ij}`. The last layer has neither activation
+    nor dropout. The defaults are the baseline GCN\ :sub:`knn` of graph structure
+    learning, :obj:`similarity="heat_kernel"` is HeatGCN\ :sub:`knn`, and
+    :obj:`root_weight=True` is the control that a learned graph has to beat.
+
+    No gradient flows to the features through the graph, which is directed from
+    neighbours to nodes. For an undirected one, pass the graph of
+    :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph` with
+    :obj:`force_undirected=True`.
+
+    Args:
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers.
+        out_channels (int): Size of each output sample.
+        k (int, optional): The number of neighbours. (default: :obj:`5`)
+        similarity (str, optional): The weights :math:`\phi_{ij}` of the edges,
+            :obj:`"linear"` (the cosine) or :obj:`"heat_kernel"` (with :obj:`t=2.0`,
+            on unit rows). (default: :obj:`"linear"`)
+        root_weight (bool, optional): If :obj:`True`, the layers add
+            :math:`\mathbf{H} \mathbf{W}_{\textrm{root}}`. (default: :obj:`False`)
+        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
+        act (str, Callable or None, optional): Activation. (default: :obj:`"elu"`)
+        cached (bool, optional): If :obj:`True`, the graph of the first input serves
+            all later ones, until :meth:`reset_parameters`: for one set of nodes whose
+            features and :obj:`batch` stay as they are. (default: :obj:`False`)
+        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
+          CSR, edges :math:`(2, |\mathcal{E}|)` and their weights
+          :math:`(|\mathcal{E}|)` *(optional)*, batch vector
+          :math:`(|\mathcal{V}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = KNNGCN(16, 32, num_layers=2, out_channels=7)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    shown = ('k', 'similarity', 'root_weight')
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        k: int = 5,
+        similarity: str = 'linear',
+        root_weight: bool = False,
+        dropout: float = 0.5,
+        act: Any = 'elu',
+        cached: bool = False,
+        task: str = 'classification',
+    ) -> None:
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached, similarity=similarity, task=task)
+        check_option(similarity, WEIGHTS, 'similarity')
+        check_flag(root_weight, 'root_weight')
+        check_probability(dropout, 'dropout')
+        self.root_weight = root_weight
+        self.dropout = dropout
+        self.act = resolve_activation(act)
+        self.convs = torch.nn.ModuleList(
+            GCNConv(*size)  # type: ignore[abstract]
+            for size in self.sizes
+        )
+        roots = self.sizes if root_weight else []
+        self.roots = torch.nn.ModuleList(map(plain_linear, roots))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        reset_activation(self.act)
+        for layer in (*self.convs, *self.roots):
+            layer.reset_parameters()
+
+    def forward(
+        self,
+        x: Features,
+        edge_index: Any = None,
+        edge_weight: Any = None,
+        batch: Any = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass; the arguments are those of
+        :class:`~torch_geometric_gsl.nn.NodeClassifier`.
+
+        A given graph, whose weights are ones without :obj:`edge_weight`, takes the
+        place of the nearest neighbours. The targets of a pair :obj:`(x_src, x_dst)`
+        have their neighbours among the sources, and the other arguments are pairs as
+        well: edges between sources, and edges to targets.
+        """
+        src, dst, own, graph = self._rows(
+            x, edge_index, edge_weight, batch, generator=generator
+        )
+        if src is None or own is None:
+            return self._logits(dst, graph, generator)
+        shift = torch.tensor([[0], [src.size(0)]], device=src.device)
+        edges = torch.cat([own.edge_index, graph.edge_index + shift], dim=1)
+        joined = SampledGraph(edges, torch.cat([own.edge_weight, graph.edge_weight]))
+        return self._logits(stack_rows(src, dst), joined, generator)[src.size(0) :]
+
+    def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
+        r"""Return the graph of each layer, which is the same, before it is normalised;
+        the arguments are those of :meth:`forward`.
+        """
+        *_, graph = self._rows(x, *args, **kwargs)
+        return [graph] * self.num_layers
+
+    def _rows(
+        self,
+        x: Features,
+        edge_index: Any = None,
+        edge_weight: Any = None,
+        batch: Any = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor | None, Tensor, SampledGraph | None, SampledGraph]:
+        """Return sources that are no targets, targets, and the graph of each."""
+        src: Tensor | None
+        if isinstance(x, tuple | list):
+            src, dst = check_pair(x)
+        else:
+            dst = x
+            src = self._indexed(x, edge_index if batch is None else batch)
+        convs: Any = self.convs
+        self._check_input(dst, convs[0].lin, generator)
+        if src is None:
+            return None, dst, None, self._graph(dst, edge_index, edge_weight, batch)
+        edges, ids = split_pair(edge_index, 'edge_index'), split_pair(batch, 'batch')
+        weights = split_pair(edge_weight, 'edge_weight')
+        own = self._graph(src, edges[0], weights[0], ids[0])
+        if edges[1] is not None:
+            return src, dst, own, given_graph((src, dst), edges[1], weights[1], batch)
+        similarity = self.similarity or 'linear'
+        new = nearest_in_context(dst, src, self.k, batch, similarity=similarity)
+        return src, dst, own, self._weighted(new)
+
+    def _logits(
+        self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None
+    ) -> Tensor:
+        edge_index, weight = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
+        convs: Any = self.convs
+        for number, conv in enumerate(convs, start=1):
+            # GCNConv itself would multiply sparse features less quickly.
+            h = apply_linear(conv.lin, x)
+            h = conv.propagate(edge_index, x=h, edge_weight=weight) + conv.bias
+            if self.root_weight:
+                root: Any = self.roots[number - 1]
+                h = h + apply_linear(root, x)
+            if number < self.num_layers:
+                h = dropout(self.act(h), self.dropout, self.training, generator)
+            x = h
+        return x
+
+
+class KNNLINKX(NeighbourModel):
+    r"""The LINKX model from the `"Large Scale Learning on Non-Homophilous Graphs: New
+    Benchmarks and Strong Simple Methods" <https://arxiv.org/abs/2110.14446>`_ paper on
+    a graph of nearest neighbours.
+
+    .. math::
+        \mathbf{H}_{\mathbf{A}} &= \mathbf{A} \mathbf{W}_{\mathbf{A}} + \mathbf{b}
+
+        \mathbf{H}_{\mathbf{X}} &= \mathbf{X} \mathbf{W}_{\mathbf{X}} + \mathbf{c}
+
+        \mathbf{Y} &= \mathrm{MLP} \left( \mathrm{ReLU} \left( \mathbf{W}
+        [\mathbf{H}_{\mathbf{A}}, \mathbf{H}_{\mathbf{X}}] + \mathbf{H}_{\mathbf{A}} +
+        \mathbf{H}_{\mathbf{X}} \right) \right)
+
+    where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
+    features have the largest cosine with those of node :math:`i`, and 0 else. The model
+    is :class:`torch_geometric.nn.models.LINKX`. The rows of
+    :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
+    transductive.
+
+    Args:
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
+        hidden_channels (int): Size of each hidden sample.
+        num_layers (int): The number of layers of :math:`\mathrm{MLP}`.
+        out_channels (int): Size of each output sample.
+        num_nodes (int): The number of nodes.
+        k (int, optional): The number of neighbours. (default: :obj:`5`)
+        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
+        cached (bool, optional): As in :class:`KNNGCN`. (default: :obj:`False`)
+        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
+
+    Shapes:
+        - **input and output:** as in :class:`KNNGCN`
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> model = KNNLINKX(16, 32, num_layers=2, out_channels=7, num_nodes=100)
+        >>> model(torch.randn(100, 16)).shape
+        torch.Size([100, 7])
+    """
+
+    shown = ('num_nodes', 'k')
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        k: int = 5,
+        dropout: float = 0.5,
+        cached: bool = False,
+        task: str = 'classification',
+    ) -> None:
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, k=k, cached=cached, task=task)
+        check_count(num_nodes, 'num_nodes')
+        check_probability(dropout, 'dropout')
+        self.num_nodes = num_nodes
+        self.dropout = float(dropout)
+        widths = in_channels, hidden_channels, out_channels, num_layers
+        self.linkx = LINKX(num_nodes, *widths, dropout=self.dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        self.linkx.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Run the forward pass; the arguments are those of :meth:`KNNGCN.forward` of
+        one tensor.
+        """
+        linkx: Any = self.linkx
+        self._check_input(x, linkx.node_mlp.lins[0], generator)
+        check_num_nodes(x, self.num_nodes, 'the weights of the edges')
+        graph = self._graph(x, edge_index, edge_weight, batch)
+        # LINKX itself would multiply sparse features in half precision.
+        h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)
+        h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
+        with nullcontext() if generator is None else DrawsFrom(generator):
+            out: Tensor = linkx.final_mlp(h.relu())
+        return out
+
+    def graphs(
+        self,
+        x: Tensor,
+        *args: Any,
+        generator: torch.Generator | None = None,
+        **kwargs: Any,
+    ) -> list[SampledGraph]:
+        r"""Return the graph of the model, without normalisation; the arguments are
+        those of :meth:`forward`.
+        """
+        check_generator(generator, x.device)
+        return [self._graph(x, *args, **kwargs)]
