@@ -68,9 +68,16 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     'with scale 20': INPUT | {'scale': 20.0},
     'with tau 0.25': INPUT | {'tau': 0.25},
     'over all': INPUT | {'eval_k': 'all'},
-    'bell of features, from 0.9': INPUT | BELL | {'begin': 0.9},
-    'bell of features, from 0': INPUT | BELL,
-    'bell of projections, from 0.9': SHARP | BELL | {'begin': 0.9},
+    'bell, from 0.9': INPUT | BELL | {'begin': 0.9},
+    'bell, from 0.5': INPUT | BELL | {'begin': 0.5},
+    'bell, from 0': INPUT | BELL,
+    'bell, tau 0.25': INPUT | BELL | {'tau': 0.25},
+    'bell, tau 0.5': INPUT | BELL | {'tau': 0.5},
+    'bell, tau 0.5, over 96': INPUT | BELL | {'tau': 0.5, 'eval_k': 96},
+    'bell, tau 0.5, over all': INPUT | BELL | {'tau': 0.5, 'eval_k': 'all'},
+    'bell of projections, tau 0.5, over all': SHARP
+    | BELL
+    | {'tau': 0.5, 'eval_k': 'all'},
 }
 CONTROLS = 'MLP', 'nearest rows, GCN'
 
@@ -169,9 +176,8 @@ def load(name: str, seed: int) -> tuple[Any, int]:
     return data, int(data.y.max()) + 1
 
 
-def run(path: Path, datasets: list[str], seeds: int) -> None:
+def run(path: Path, datasets: list[str], names: list[str], seeds: int) -> None:
     found = json.loads(path.read_text()) if path.exists() else {}
-    names = [*CONTROLS, *CANDIDATES]
     units = [(d, s, n) for s in range(seeds) for d in datasets for n in names]
     units = [unit for unit in units if '|'.join(map(str, unit)) not in found]
     for dataset, seed, name in tqdm(units):
@@ -206,8 +212,10 @@ if __name__ == '__main__':
     parser.add_argument('results', type=Path)
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--only', nargs='+', choices=UNITS, default=UNITS)
+    names = [*CONTROLS, *CANDIDATES]
+    parser.add_argument('--models', nargs='+', choices=names, default=names)
     parser.add_argument('--table', action='store_true')
     args = parser.parse_args()
     if not args.table:
-        run(args.results, args.only, args.seeds)
+        run(args.results, args.only, args.models, args.seeds)
     table(args.results)
