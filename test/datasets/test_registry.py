@@ -90,38 +90,48 @@ def test_documented_counts():
         assert re.fullmatch(r'(https://[\w.-]+(/[\w.-]+)+)?', raw.url), raw
 
 
+def digest(*tensors):
+    found = hashlib.sha256()
+    for x in tensors:
+        if x.layout == torch.sparse_csr:
+            parts = x.crow_indices(), x.col_indices(), x.values()
+        else:
+            parts = (x,)
+        for part in parts:
+            found.update(f'{part.dtype}{list(part.shape)}'.encode())
+            found.update(part.numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
 @pytest.mark.parametrize(
-    ('name', 'num_words', 'num_pairs'),
+    ('name', 'words', 'pairs', 'expected'),
     [
-        ('CiteSeer', 105_165, 4552),
-        ('PubMed', 988_031, 44324),
-        ('Chameleon', 29_157, 31371),
-        ('Squirrel', 93_477, 198353),
-        ('CS', 1_092_079, None),
-        ('Physics', 1_137_311, None),
+        ('CiteSeer', 105_165, 4552, '8dba3da23c97a6e9'),
+        ('PubMed', 988_031, 44324, '1bc15d306e220b08'),
+        ('Chameleon', 29_157, 31371, 'c3d4a253f1b22d77'),
+        ('Squirrel', 93_477, 198353, 'accc46e8ee4674e5'),
+        ('CS', 1_092_079, None, '27c0f21c138ee8bb'),
+        ('Physics', 1_137_311, None, '2c1e213c9be3491a'),
     ],
 )
-def test_real_words(gsl_data, monkeypatch, tmp_path, name, num_words, num_pairs):
+def test_real_words(gsl_data, monkeypatch, tmp_path, name, words, pairs, expected):
     folder = RAW_FILES[name].folder
     source = gsl_data(folder)
     monkeypatch.setenv('GSL_DATA', str(source.parents[folder.count('/')]))
     data = load_dataset(name, str(tmp_path))
     assert sorted(data.keys()) == ['x', 'y']
-    assert data.validate()
-    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
-    assert data.y.unique().tolist() == list(range(RAW_FILES[name].counts[2]))
-    is_sparse = name != 'PubMed'
-    assert (data.x.layout == torch.sparse_csr) == is_sparse
-    x = data.x.to_sparse_coo() if is_sparse else data.x.to_sparse()
+    assert digest(data.x, data.y) == expected  # Each number is as it ever was.
+    assert (data.x.layout == torch.sparse_csr) == (name != 'PubMed')
+    x = data.x.to_sparse_coo() if name != 'PubMed' else data.x.to_sparse()
     x = x.coalesce()
-    assert float(x.values().min()) > 0
-    assert x.values().numel() == num_words
+    assert x.values().numel() == words
     total = torch.zeros(x.size(0)).index_add_(0, x.indices()[0], x.values())
+    assert float(x.values().min()) > 0
     assert float(total.max()) < 1 + 1e-5
-    if num_pairs is not None:
+    if pairs is not None:
         nodes = data.num_nodes
         source, target = found = load_observed_edges(name, nodes, str(tmp_path))
-        assert found.shape == (2, 2 * num_pairs)
+        assert found.shape == (2, 2 * pairs)
         assert not (source == target).any()
         code = source * nodes + target
         assert (code.diff() > 0).all()  # Each once, sorted.
@@ -156,7 +166,6 @@ def test_tables_of_scikit_learn(tmp_path, name):
     np.testing.assert_allclose(data.x.numpy(), expected, rtol=1e-5, atol=1e-6)
     original = load_dataset(name, tmp_path, standardize=False)
     np.testing.assert_array_equal(original.x, table.data.astype(np.float32))
-    assert not list(tmp_path.iterdir())
 
 
 # Folders
@@ -217,8 +226,6 @@ def test_download(tmp_path, monkeypatch):
     assert first.startswith('https://raw.githubusercontent.com/graphdml-uiuc-jlu/')
     assert first.endswith(f'/new_data/chameleon/{FILE}')
     assert second.endswith(f'/new_data/chameleon/{EDGE_FILE}')
-    names = sorted(path.name for path in tmp_path.rglob('*.*'))
-    assert names == [EDGE_FILE, FILE]
 
 
 @pytest.mark.parametrize(
@@ -227,9 +234,8 @@ def test_download(tmp_path, monkeypatch):
 )
 def test_download_fails(tmp_path, name, file, source):
     text = rf"'.*{file}' could not be downloaded from {source} \(.*no network in tests"
-    with pytest.raises(OSError, match=text) as caught:
+    with pytest.raises(OSError, match=text):
         load_dataset(name, str(tmp_path))
-    assert "let 'GSL_DATA' name a folder that has it" in str(caught.value)
     assert not snapshot(tmp_path)
 
 
@@ -290,16 +296,13 @@ def test_unknown_bytes_are_refused(tmp_path, load, harm):
     assert harm.marker.exists()
 
 
-def test_a_digest_of_git_serves(tmp_path, small, monkeypatch):
-    small('Chameleon', (3, 3, 2), {FILE: LINES, EDGE_FILE: EDGES})
+@pytest.mark.usefixtures('chameleon')
+def test_a_digest_of_git_serves(tmp_path, monkeypatch):
     folder = write_chameleon(tmp_path / FOLDER)
     raw = RAW_FILES['Chameleon']
-    blob = '249221a32c8b306bb5e5d07c09db0a38003ae8c0'  # What `git hash-object` tells.
-    monkeypatch.setitem(
-        RAW_FILES,
-        'Chameleon',
-        raw._replace(digests={**raw.digests, EDGE_FILE: ('0', blob)}),
-    )
+    blob = '249221a32c8b306bb5e5d07c09db0a38003ae8c0'  # Of `git hash-object`.
+    digests = {**raw.digests, EDGE_FILE: ('0', blob)}
+    monkeypatch.setitem(RAW_FILES, 'Chameleon', raw._replace(digests=digests))
     assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
     (folder / EDGE_FILE).write_bytes(EDGES + b'2\t1\n')
     with pytest.raises(OSError, match=rf"'{folder / EDGE_FILE}' must .*0 or {blob}"):
@@ -326,19 +329,14 @@ def test_coauthor_reads_what_pyg_reads(tmp_path, small, width, is_sparse):
         matrix.resize(6, width if kind == 'attr' else 6)
         for part in ('data', 'indices', 'indptr', 'shape'):
             arrays[f'{kind}_{part}'] = getattr(matrix, part)
-    folder = write(tmp_path / 'CS' / 'raw', {})
-    np.savez_compressed(folder / 'ms_academic_cs.npz', **arrays)
-    small('CS', (6, width, 3), snapshot_of(folder))
-    found = load_dataset('CS', str(tmp_path))
-    expected = read_npz(str(folder / 'ms_academic_cs.npz'))
+    path = write(tmp_path / 'CS' / 'raw', {}) / 'ms_academic_cs.npz'
+    np.savez_compressed(path, **arrays)
+    small('CS', (6, width, 3), {path.name: path.read_bytes()})
+    found, expected = load_dataset('CS', str(tmp_path)), read_npz(str(path))
     x = NormalizeFeatures()(Data(x=expected.x)).x
     assert (found.x.layout == torch.sparse_csr) == is_sparse
     torch.testing.assert_close(found.x.to_dense() if is_sparse else found.x, x)
     assert torch.equal(found.y, expected.y)
-
-
-def snapshot_of(folder):
-    return {Path(path).name: content for path, content in snapshot(folder).items()}
 
 
 # 20News
@@ -355,35 +353,17 @@ def posts():
     groups = [*GROUPS, 'zzz.other']
     texts = [f'the common {group.replace(".", "")}' for group in groups]
     part = {'data': texts, 'target': np.arange(11), 'target_names': groups}
-    part = pytest.importorskip('sklearn.utils').Bunch(
-        **part, filenames=np.array(groups)
-    )
-    return {'train': part, 'test': part}
+    bunch = pytest.importorskip('sklearn.utils').Bunch
+    return dict.fromkeys(['train', 'test'], bunch(**part, filenames=np.array(groups)))
 
 
-def pack(content):
-    return zlib.compress(pickle.dumps(content))
-
-
-def write_news(root, content):
-    return write(root / '20News' / 'raw', {CACHE: content})
-
-
-def fake_download(monkeypatch):
-    real = datasets.fetch_20newsgroups
-
-    def fake(data_home, download_if_missing, **kwargs):
-        # Nothing is there that scikit-learn could unpickle.
-        assert list(Path(data_home).iterdir()) == []
-        assert download_if_missing
-        (Path(data_home) / CACHE).write_bytes(pack(posts()))
-        return real(data_home=data_home, download_if_missing=False, **kwargs)
-
-    monkeypatch.setattr(datasets, 'fetch_20newsgroups', fake)
+def write_news(root, content, end=None):
+    cache = zlib.compress(pickle.dumps(content))[:end]
+    return write(root / '20News' / 'raw', {CACHE: cache})
 
 
 def test_small_posts(tmp_path, small):
-    write_news(tmp_path, pack(posts()))
+    write_news(tmp_path, posts())
     with pytest.raises(ValueError, match=r"20News/raw' must give 9607 .*\(got 20"):
         load_dataset('20News', tmp_path, allow_pickle=True)
     small('20News', (20, 11, 10))
@@ -404,7 +384,17 @@ def test_small_posts(tmp_path, small):
 
 def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
     small('20News', (20, 11, 10))
-    fake_download(monkeypatch)
+    real = datasets.fetch_20newsgroups
+
+    def fake(data_home, download_if_missing, **kwargs):
+        # Nothing is there that scikit-learn could unpickle.
+        assert list(Path(data_home).iterdir()) == []
+        assert download_if_missing
+        cache = zlib.compress(pickle.dumps(posts()))
+        (Path(data_home) / CACHE).write_bytes(cache)
+        return real(data_home=data_home, download_if_missing=False, **kwargs)
+
+    monkeypatch.setattr(datasets, 'fetch_20newsgroups', fake)
     assert raw_folder('20News', tmp_path) is None
     x = load_dataset('20News', tmp_path).x
     monkeypatch.delattr(datasets, 'fetch_20newsgroups')
@@ -422,13 +412,10 @@ def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
 
 
 def test_a_damaged_or_unknown_cache(tmp_path, harm):
-    folder = write_news(tmp_path, pack(posts())[:-1])
+    folder = write_news(tmp_path, posts(), -1)
     with pytest.raises(OSError, match=rf"'{folder}' is damaged \(20Newsgroups"):
         load_dataset('20News', tmp_path, allow_pickle=True)
-    write_news(tmp_path, pack({'train': posts()['train']}))
-    with pytest.raises(OSError, match=rf"'{folder}' is damaged \('test'\)"):
-        load_dataset('20News', tmp_path, allow_pickle=True)
-    write_news(tmp_path, pack(posts() | {'harm': harm}))
+    write_news(tmp_path, posts() | {'harm': harm})
     text = rf"'{folder / CACHE}' must have a known digest, \w+ \(got"
     with pytest.raises(OSError, match=text):
         load_dataset('20News', tmp_path)
@@ -479,7 +466,6 @@ def test_a_pickle_is_read_once(tmp_path, monkeypatch, small):
     ('changes', 'error', 'text'),
     [
         ({'x_train': torch.zeros(6, 5)}, OSError, r'is damaged \(.*dimension'),
-        ({'x_val': torch.zeros(3, 4)}, OSError, r'each row must have one integer'),
         ({'y_train': np.zeros(6)}, OSError, r'each row must have one integer'),
         ({'x_test': np.array([[np.nan] * 4] * 2)}, OSError, r'must be finite'),
         (
@@ -487,7 +473,6 @@ def test_a_pickle_is_read_once(tmp_path, monkeypatch, small):
             ValueError,
             r'must give 12 nodes, 4 features and 3 .* \(got 12 .* and 5 classes\)',
         ),
-        ({'y_test': None}, OSError, 'is damaged'),
     ],
 )
 def test_the_content_of_a_pickle_is_checked(tmp_path, small, changes, error, text):
@@ -520,7 +505,7 @@ def test_a_missing_pickle(tmp_path):
 def test_libraries_are_optional(tmp_path, monkeypatch, name, module, missing):
     write_planetoid(tmp_path / 'CiteSeer' / 'raw')
     if 'text' in module:
-        write_news(tmp_path, pack(posts()))
+        write_news(tmp_path, posts())
     monkeypatch.setitem(sys.modules, module, None)
     options = {} if name == 'wine' else {'allow_pickle': True}
     with pytest.raises(ImportError, match=rf"^'{name}' needs {missing}.*not installed"):
@@ -535,7 +520,6 @@ def test_libraries_are_optional(tmp_path, monkeypatch, name, module, missing):
         ([3], {}, TypeError, r"'name' must be a str or a Path \(got int\)"),
         (['wine', None], {}, TypeError, r"'root' must be a str or a Path \(got None"),
         ([Path('wine')], {'label': 'y'}, ValueError, "'label' has no meaning for 'win"),
-        (['wine'], {'task': 'regression'}, ValueError, "'task' has no meaning for 'w"),
         (['wine'], {'standardize': 'no'}, TypeError, "'standardize' must be a bool"),
         (['CS'], {'standardize': True}, ValueError, r"'standardize' has no meaning"),
         (['wine'], {'allow_pickle': True}, ValueError, "'allow_pickle' has no meaning"),
@@ -547,8 +531,6 @@ def test_arguments_are_checked(args, options, error, text):
         load_dataset(*args, **options)
 
 
-def test_arguments_of_observed_edges():
+def test_only_some_data_sets_have_edges():
     with pytest.raises(ValueError, match="'name' must be one of"):
         load_observed_edges('CS', 3)
-    with pytest.raises(ValueError, match="'num_nodes' must be at least 1"):
-        load_observed_edges('CiteSeer', 0)
