@@ -298,7 +298,7 @@ def test_half_precision_and_gradients(write):
 @pytest.mark.parametrize(
     ('kwargs', 'error', 'message'),
     [
-        ({'graph': {}}, ValueError, "'graph' must hold a graph"),
+        ({'graph': {}}, ValueError, r"'graph' must hold graphs .*\(got \[\]\)"),
         ({'graph': {1: GRAPH, '1': GRAPH}}, ValueError, "'graph' .* distinct names"),
         (
             {'graph': (EDGES, -GRAPH[1])},
@@ -385,7 +385,7 @@ def test_a_folder_that_is_not_there(tmp_path):
     for path in (tmp_path / 'no' / 'graph.html', tmp_path):
         with pytest.raises(OSError, match="'path' must be a file in a folder that"):
             explore(GRAPH, path=path)
-    with pytest.raises(TypeError, match=r"'path' must be a path \(got int\)"):
+    with pytest.raises(TypeError, match='PathLike'):
         explore(GRAPH, path=3)
 
 
