@@ -71,12 +71,10 @@ def test_dialects_of_csv(tmp_path, text):
 
 def test_npz(tmp_path):
     path, x = tmp_path / 'my.npz', np.array([[1.0, 2], [3, 4], [3, 4]])
-    np.savez(path, x=x, y=np.array([7, 5, 7]), z=np.array([{}]))
+    np.savez(path, x=np.asfortranarray(x).astype('>f4'), y=np.array([7, 5, 7]))
     data = load_dataset(path)
     assert (data.x.tolist(), data.x.dtype) == (x.tolist(), torch.float32)
     assert (data.y.tolist(), data.class_names) == ([1, 0, 1], ['5', '7'])
-    np.savez(path, x=np.asfortranarray(x).astype('>f4'), y=np.array([7, 5, 7]))
-    assert load_dataset(path).x.tolist() == x.tolist()
     # The array of features has any name where there is but one.
     np.savez_compressed(path, features=x.astype(int), kind=np.array(['u', 'v', 'u']))
     data = load_dataset(path, label='kind')
@@ -97,7 +95,6 @@ def test_pt(tmp_path):
     allowed = torch.serialization.get_safe_globals()
     assert Data in allowed
     assert GlobalStorage not in allowed
-
     out = load_dataset(save_pt(tmp_path, x=x.to_sparse_csr(), y=y))
     assert out.x.layout == torch.sparse_csr
     assert torch.equal(out.x.to_dense(), x.float())
@@ -143,7 +140,6 @@ MANY = 2**53  # The next number is none in double precision.
     ('labels', 'y'),
     [
         ([0, 1, 100_000, 1], [0, 1, 2, 1]),
-        ([10, 2, 10, 2], [1, 0, 1, 0]),
         ([2**62, 0, 3, 3], [2, 0, 1, 1]),
     ],
 )
@@ -158,8 +154,7 @@ def test_classes_are_counted(tmp_path, kind, labels, y):
     ('labels', 'y', 'class_names'),
     [
         (['1.0', '-1', '1'], [1, 0, 1], ['-1', '1']),
-        (['10', '2', 'x'], [0, 1, 2], ['10', '2', 'x']),
-        (['1_0', '2', '10'], [1, 2, 0], ['10', '1_0', '2']),
+        (['é', '1_0', '10'], [2, 1, 0], ['10', '1_0', 'é']),
         ([f'{MANY + 1}.0', str(MANY), '0'], [2, 1, 0], ['0', str(MANY), str(MANY + 1)]),
         (['01', '1', '1.0'], [0, 1, 2], ['01', '1', '1.0']),  # Codes are names.
         (['-01', '0', '-1'], [0, 2, 1], ['-01', '-1', '0']),
@@ -170,14 +165,6 @@ def test_texts_of_classes(tmp_path, labels, y, class_names):
     np.savez(tmp_path / 'my.npz', x=np.ones((3, 1)), y=np.array(labels))
     data = load_dataset(tmp_path / 'my.npz')
     assert (data.y.tolist(), data.class_names) == (y, class_names)
-
-
-def test_class_names_give_the_labels_back(tmp_path):
-    labels = [f'_{chr(i)}{chr(3 * i)}' for i in range(12, 0x3000, 1021)]
-    np.savez(tmp_path / 'my.npz', x=np.ones((len(labels), 1)), y=np.array(labels))
-    data = load_dataset(tmp_path / 'my.npz')
-    assert [data.class_names[i] for i in data.y.tolist()] == labels
-    assert data.class_names == sorted(data.class_names)
 
 
 def test_rare_classes(tmp_path):
