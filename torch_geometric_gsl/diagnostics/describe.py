@@ -183,7 +183,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     return ModelSummary(tuple(layers))
 
 
-def _find_samplers(model: torch.nn.Module) -> dict[str, GumbelKNNSampler]:
+def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
     """Return the samplers of a model by their names; raise if there are none."""
     check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
     if any(map(torch.nn.parameter.is_lazy, model.parameters())):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -135,6 +135,7 @@ def _table(
 ) -> list[str]:
     """Return a line for each vector, with its quartiles and mean, and each number."""
     lines = [f'  {"":<21}' + ''.join(f'{title:>10}' for title in _HEADER)]
+    columns: dict[str, Sequence[float]]
     columns = {k: distribution(v) for k, v in rows.items() if v is not None}
     columns |= {k: [v] for k, v in numbers.items() if v is not None}
     for name, values in columns.items():

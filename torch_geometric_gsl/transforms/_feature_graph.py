@@ -135,14 +135,16 @@ class FeatureGraph(BaseTransform):
 
 def _check_edge_types(edge_types: Any) -> None:
     """Raise unless there are edge types: a source, a name and a target each."""
-    is_list = isinstance(edge_types, list | tuple) and len(edge_types) > 0
-    for part in edge_types if is_list else [None]:
-        is_triple = isinstance(part, tuple) and len(part) == 3
-        if not is_triple or not all(isinstance(name, str) for name in part):
-            raise ValueError(
-                f"'edge_types' must be a list of edge types (source, name, target) "
-                f'(got {edge_types!r})'
-            )
+    if (
+        not isinstance(edge_types, list | tuple)
+        or not edge_types
+        or not all(isinstance(part, tuple) and len(part) == 3 for part in edge_types)
+        or not all(isinstance(name, str) for part in edge_types for name in part)
+    ):
+        raise ValueError(
+            f"'edge_types' must be a list of edge types (source, name, target) "
+            f'(got {edge_types!r})'
+        )
 
 
 def _check_similarity(similarity: object) -> None:

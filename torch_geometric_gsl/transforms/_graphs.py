@@ -56,10 +56,10 @@ def node_features(
         )
     store = store_of(data, node_type)
     name = f'data.{attr}' if node_type is None else f'data[{node_type!r}].{attr}'
-    x: Any = store.get(attr)
-    if x is None:
+    if attr not in store:
         raise ValueError(f"'{name}' must hold node features (got None)")
-    check_features(x, name, width)
+    check_features(store[attr], name, width)
+    x: Tensor = store[attr]
     if not COUNTS & {*store.keys()}:
         store.num_nodes = x.size(0)
     if store.num_nodes != x.size(0):

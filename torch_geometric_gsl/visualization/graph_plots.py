@@ -210,8 +210,10 @@ def _draw_nodes(
         lines.set_gid('edges inside' if inside else 'edges between')
         ax.add_collection(lines)
     for number, name in enumerate(classes):
+        x, y = place[label == number].t().numpy()
         ax.scatter(
-            *place[label == number].t().numpy(),
+            x,
+            y,
             s=42,
             linewidths=0.6,
             edgecolors='#333333',
