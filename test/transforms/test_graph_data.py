@@ -8,7 +8,6 @@ import torch
 import torch_geometric.transforms as T
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
-from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
 from torch_geometric_gsl.transforms import (
     DropObservedGraph,
     SampledLatentGraph,
@@ -167,15 +166,6 @@ def test_compose(examples):
     out = T.Compose(steps)(examples[0])
     assert out.is_undirected()
     assert not OBSERVED & set(out.keys())
-
-
-def test_every_part_of_a_similarity_keeps_its_mode():
-    similarity = NeuralGaussianSimilarity(3, 2)
-    similarity.lin.eval()
-    SimilarityKNNGraph(2, similarity)(Data(x=torch.randn(4, 3)))
-    assert similarity.training
-    assert not similarity.lin.training
-    assert torch.is_grad_enabled()
 
 
 def make(num_nodes, num_edges, **kwargs):

@@ -314,20 +314,6 @@ def test_labels_whatever_holds_them(names):
         assert texts == [str(name) for name in names]
 
 
-@pytest.mark.parametrize('top', [0.37, 0.0021])
-def test_ticks_are_round(top):
-    n = 40
-    edge_index = torch.randint(n, (2, 300))
-    ax = plot_adjacency((edge_index, top * torch.rand(300)))
-    ax.figure.draw_without_rendering()
-    bar = ax.figure.axes[1]
-    for ticks in (bar.get_yticks(), ax.get_xticks(), ax.get_yticks()):
-        steps = np.diff(ticks)
-        assert np.allclose(steps, steps[0])
-        digit = steps[0] / 10 ** math.floor(math.log10(steps[0]) + 1e-9)
-        assert round(digit, 6) in (1, 2, 5)
-
-
 # Similarities
 
 
