@@ -20,12 +20,7 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.ops.graph_stats import distribution
 from torch_geometric_gsl.ops.scores import Gaussian
-from torch_geometric_gsl.visualization._drawing import (
-    COLORS,
-    GREY,
-    beside,
-    make_axes,
-)
+from torch_geometric_gsl.visualization._drawing import COLORS, GREY, beside, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
