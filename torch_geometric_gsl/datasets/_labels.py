@@ -96,7 +96,7 @@ def _num_single(sizes: Counter[Any]) -> int | None:
 
 
 def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
-    """Number the classes in the order of their numbers, or else of their names.
+    """Encode classes in the order of their numbers, or else of their names.
 
     Labels are numbers if all of them are, and none has leading zeros as a code has.
     Numbers are compared to the last digit: ``1`` and ``1.0`` are one class.
