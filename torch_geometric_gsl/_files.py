@@ -39,7 +39,7 @@ def plain_value(value: Any) -> Any:
     """Convert the texts and numbers of NumPy inside a value to those of Python."""
     if isinstance(value, np.generic):
         return value.item()
-    if type(value) is dict:  # A `state_dict` has attributes, and stays as it is.
+    if isinstance(value, dict) and not hasattr(value, '_metadata'):  # A `state_dict`.
         return {plain_value(k): plain_value(v) for k, v in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(plain_value, value))
