@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import struct
 import tempfile
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +15,6 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-
-# Readers of pickles and archives raise these on a damaged file: RuntimeError where it
-# seems to be encrypted (the documentation of pickle leaves the list open).
-ERRORS = (
-    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError),
-    *(LookupError, RuntimeError, TypeError, ValueError, struct.error, zlib.error),
-    *(pickle.UnpicklingError, zipfile.BadZipFile),
-)
 
 
 @contextmanager
@@ -46,19 +36,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value with the texts and numbers of NumPy in it as those of Python."""
+    """Convert the texts and numbers of NumPy inside a value to those of Python."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, dict):
-        plain = {plain_value(k): plain_value(v) for k, v in value.items()}
-        # What is plain stays as it is: a `state_dict` has attributes.
-        pairs = zip(value.items(), plain.items(), strict=True)
-        is_same = all(a is c and b is d for (a, b), (c, d) in pairs)
-        return value if is_same else plain
+    if isinstance(value, dict) and not hasattr(value, '_metadata'):  # A `state_dict`.
+        return {plain_value(k): plain_value(v) for k, v in value.items()}
     if type(value) in (list, tuple):
-        items = [plain_value(item) for item in value]
-        is_same = all(a is b for a, b in zip(value, items, strict=True))
-        return value if is_same else type(value)(items)
+        return type(value)(map(plain_value, value))
     return value
 
 
@@ -69,11 +53,9 @@ def write_tensors(content: dict[str, Any], path: str | Path) -> None:
         try:
             torch.load(draft, weights_only=True, map_location='meta')
         except pickle.UnpicklingError as error:
-            name = refused_global(error)
-            reason = str(error) if name is None else f'it refers to {name}'
             raise ValueError(
                 f"'{path}' is left as it is: what it would hold could not be read "
-                f'again ({reason}, which is not loaded)'
+                f'again ({_reason(error)})'
             ) from error
 
 
@@ -102,21 +84,18 @@ def load_safely(
         warnings.filterwarnings('ignore', 'Detected pickle protocol')
         try:
             content = torch.load(stream, weights_only=True, map_location=device)
-        except (*ERRORS, OSError) as error:
-            check_memory(error, stream.seek(0, os.SEEK_END))
-            reason = str(error).partition('\n')[0]
-            if (name := refused_global(error)) is not None:
-                reason = f'it refers to {name}, which is not loaded'
-            elif 'weights_only' in reason:  # Advice of PyTorch to trust the file.
-                reason = 'it is no file of plain values and tensors'
-            raise OSError(f"'{path}' holds no {what}: {reason}") from error
+        except MemoryError:
+            raise
+        except Exception as error:  # A damaged archive or pickle may raise any.
+            _check_memory(error, stream.seek(0, os.SEEK_END))
+            raise OSError(f"'{path}' holds no {what}: {_reason(error)}") from error
     if not isinstance(content, kind):
         raise OSError(f"'{path}' holds no {what} (got a {type(content).__name__})")
     return content
 
 
-def check_memory(error: Exception, size: int) -> None:
-    """Raise :class:`MemoryError` if an error says that torch has no memory for a file.
+def _check_memory(error: Exception, size: int) -> None:
+    """Raise :class:`MemoryError` if torch had no memory for a file of that size.
 
     A file that asks for more than it can hold is damaged.
     """
@@ -125,15 +104,14 @@ def check_memory(error: Exception, size: int) -> None:
         raise MemoryError(str(error).splitlines()[0]) from error
 
 
-def refused_global(error: Exception) -> str | None:
-    """Return what torch refused to load, without its advice to trust the file."""
-    found = re.search(r'GLOBAL (\S{1,100})', str(error))
-    return found[1] if found else None
-
-
-def damaged(path: Path, reason: object) -> OSError:
-    """Return the error of a damaged raw file."""
-    return OSError(f"'{path}' is damaged ({reason}): delete it to download it again")
+def _reason(error: Exception) -> str:
+    """Return why torch refused a file, without its advice to trust the file."""
+    if found := re.search(r'GLOBAL (\S{1,100})', str(error)):
+        return f'it refers to {found[1]}, which is not loaded'
+    reason = str(error).partition('\n')[0]
+    if 'weights_only' in reason:  # Advice of PyTorch to trust the file.
+        reason = 'it is no file of plain values and tensors'
+    return reason
 
 
 def _damaged_part(stream: IO[bytes]) -> str | None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import pickle
 import re
 import shutil
@@ -90,42 +89,41 @@ def test_documented_counts():
         assert re.fullmatch(r'(https://[\w.-]+(/[\w.-]+)+)?', raw.url), raw
 
 
+def digest(*tensors):
+    found = hashlib.sha256()
+    for x in tensors:
+        is_dense = x.layout == torch.strided
+        parts = [x] if is_dense else [x.crow_indices(), x.col_indices(), x.values()]
+        for part in parts:
+            found.update(f'{part.dtype}{list(part.shape)}'.encode())
+            found.update(part.numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
 @pytest.mark.parametrize(
-    ('name', 'num_words', 'num_pairs'),
+    ('name', 'words', 'expected', 'edges'),
     [
-        ('CiteSeer', 105_165, 4552),
-        ('PubMed', 988_031, 44324),
-        ('Chameleon', 29_157, 31371),
-        ('Squirrel', 93_477, 198353),
-        ('CS', 1_092_079, None),
-        ('Physics', 1_137_311, None),
+        ('CiteSeer', 105_165, '8dba3da23c97a6e9', '27a972b45ced8771'),
+        ('PubMed', 988_031, '1bc15d306e220b08', 'ad1da6e56655758e'),
+        ('Chameleon', 29_157, 'c3d4a253f1b22d77', 'aebc8c1d4d6ce35f'),
+        ('Squirrel', 93_477, 'accc46e8ee4674e5', 'c38de353dd9457f3'),
+        ('CS', 1_092_079, '27c0f21c138ee8bb', None),
+        ('Physics', 1_137_311, '2c1e213c9be3491a', None),
     ],
 )
-def test_real_words(gsl_data, monkeypatch, tmp_path, name, num_words, num_pairs):
+def test_real_words(gsl_data, monkeypatch, tmp_path, name, words, expected, edges):
+    """Each number is as it was when the paper's tables were made."""
     folder = RAW_FILES[name].folder
     source = gsl_data(folder)
     monkeypatch.setenv('GSL_DATA', str(source.parents[folder.count('/')]))
     data = load_dataset(name, str(tmp_path))
     assert sorted(data.keys()) == ['x', 'y']
-    assert data.validate()
-    assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
-    assert data.y.unique().tolist() == list(range(RAW_FILES[name].counts[2]))
-    is_sparse = name != 'PubMed'
-    assert (data.x.layout == torch.sparse_csr) == is_sparse
-    x = data.x.to_sparse_coo() if is_sparse else data.x.to_sparse()
-    x = x.coalesce()
-    assert float(x.values().min()) > 0
-    assert x.values().numel() == num_words
-    total = torch.zeros(x.size(0)).index_add_(0, x.indices()[0], x.values())
-    assert float(total.max()) < 1 + 1e-5
-    if num_pairs is not None:
-        nodes = data.num_nodes
-        source, target = found = load_observed_edges(name, nodes, str(tmp_path))
-        assert found.shape == (2, 2 * num_pairs)
-        assert not (source == target).any()
-        code = source * nodes + target
-        assert (code.diff() > 0).all()  # Each once, sorted.
-        assert torch.equal((target * nodes + source).sort().values, code)
+    x = data.x if data.x.layout == torch.strided else data.x.values()
+    assert int(x.count_nonzero()) == words
+    assert digest(data.x, data.y) == expected
+    if edges is not None:
+        found = load_observed_edges(name, data.num_nodes, str(tmp_path))
+        assert digest(found) == edges
     assert not list(tmp_path.iterdir())  # Nothing is written, the source is no root.
 
 
@@ -156,7 +154,6 @@ def test_tables_of_scikit_learn(tmp_path, name):
     np.testing.assert_allclose(data.x.numpy(), expected, rtol=1e-5, atol=1e-6)
     original = load_dataset(name, tmp_path, standardize=False)
     np.testing.assert_array_equal(original.x, table.data.astype(np.float32))
-    assert not list(tmp_path.iterdir())
 
 
 # Folders
@@ -217,8 +214,6 @@ def test_download(tmp_path, monkeypatch):
     assert first.startswith('https://raw.githubusercontent.com/graphdml-uiuc-jlu/')
     assert first.endswith(f'/new_data/chameleon/{FILE}')
     assert second.endswith(f'/new_data/chameleon/{EDGE_FILE}')
-    names = sorted(path.name for path in tmp_path.rglob('*.*'))
-    assert names == [EDGE_FILE, FILE]
 
 
 @pytest.mark.parametrize(
@@ -227,9 +222,8 @@ def test_download(tmp_path, monkeypatch):
 )
 def test_download_fails(tmp_path, name, file, source):
     text = rf"'.*{file}' could not be downloaded from {source} \(.*no network in tests"
-    with pytest.raises(OSError, match=text) as caught:
+    with pytest.raises(OSError, match=text):
         load_dataset(name, str(tmp_path))
-    assert "let 'GSL_DATA' name a folder that has it" in str(caught.value)
     assert not snapshot(tmp_path)
 
 
@@ -237,44 +231,12 @@ def test_download_fails(tmp_path, name, file, source):
 
 
 def write_planetoid(folder):
-    """Files like those of CiteSeer: two test nodes are missing, one row is empty."""
-    rng = np.random.default_rng(0)
-    dense = (rng.random((604, 5)) < 0.5).astype(np.float32)
-    dense[2] = 0
-    labels = np.eye(3, dtype=np.int32)[rng.integers(3, size=604)]
-    values = {
-        'x': sparse.csr_matrix(dense[:3]),
-        'allx': sparse.csr_matrix(dense[:600]),
-        'tx': sparse.csr_matrix(dense[600:]),
-        'y': labels[:3],
-        'ally': labels[:600],
-        'ty': labels[600:],
-        'graph': {0: [1, 1, 0], 1: [2], 605: [603]},
-    }
-    pickles = {f'ind.citeseer.{k}': pickle.dumps(v, 2) for k, v in values.items()}
-    write(folder, {**pickles, 'ind.citeseer.test.index': b'603\n600\n605\n601\n'})
-    return dense, labels.argmax(axis=1)
+    names = RAW_FILES['CiteSeer'].digests
+    matrix = pickle.dumps(sparse.csr_matrix(np.eye(3)))
+    return write(folder, dict.fromkeys(names, matrix))
 
 
-def test_test_rows_are_put_where_the_index_tells(tmp_path, small):
-    small('CiteSeer', (606, 5, 3))
-    dense, labels = write_planetoid(tmp_path / 'CiteSeer' / 'raw')
-    data = load_dataset('CiteSeer', str(tmp_path), allow_pickle=True)
-    x, y = np.zeros((606, 5), dtype=np.float32), np.zeros(606, dtype=np.int64)
-    # Nodes of no file have no words, and class 0.
-    nodes = [*range(600), 603, 600, 605, 601]
-    x[nodes], y[nodes] = dense, labels
-    expected = x / x.sum(axis=1, keepdims=True).clip(1)
-    torch.testing.assert_close(data.x, torch.from_numpy(expected))
-    assert data.y.tolist() == y.tolist()
-    edges = load_observed_edges('CiteSeer', 606, str(tmp_path), allow_pickle=True)
-    assert edges.tolist() == [[0, 1, 1, 2, 603, 605], [1, 0, 2, 1, 605, 603]]
-
-
-@pytest.mark.parametrize(
-    'load', [load_dataset, lambda *args: load_observed_edges(args[0], 606, args[1])]
-)
-def test_unknown_bytes_are_refused(tmp_path, load, harm):
+def test_unknown_bytes_are_refused(tmp_path, harm):
     folder = tmp_path / 'CiteSeer' / 'raw'
     write_planetoid(folder)
     path = folder / 'ind.citeseer.x'
@@ -283,35 +245,25 @@ def test_unknown_bytes_are_refused(tmp_path, load, harm):
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     text = f"'{path}' must have a known digest, {known} (got {found}): it is damaged"
     with pytest.raises(OSError, match=re.escape(text)):
-        load('CiteSeer', str(tmp_path))
+        load_dataset('CiteSeer', str(tmp_path))
+    with pytest.raises(OSError, match=re.escape(text)):
+        load_observed_edges('CiteSeer', 606, str(tmp_path))
     assert not harm.marker.exists()
     with pytest.raises(OSError, match=re.escape(f"'{folder}' is damaged (")):
         load_dataset('CiteSeer', str(tmp_path), allow_pickle=True)
     assert harm.marker.exists()
 
 
-def test_a_digest_of_git_serves(tmp_path, small, monkeypatch):
-    small('Chameleon', (3, 3, 2), {FILE: LINES, EDGE_FILE: EDGES})
+@pytest.mark.usefixtures('chameleon')
+def test_a_digest_of_git_is_known(tmp_path, monkeypatch):
     folder = write_chameleon(tmp_path / FOLDER)
     raw = RAW_FILES['Chameleon']
-    blob = '249221a32c8b306bb5e5d07c09db0a38003ae8c0'  # What `git hash-object` tells.
-    monkeypatch.setitem(
-        RAW_FILES,
-        'Chameleon',
-        raw._replace(digests={**raw.digests, EDGE_FILE: ('0', blob)}),
-    )
+    blob = '249221a32c8b306bb5e5d07c09db0a38003ae8c0'  # Of `git hash-object`.
+    digests = {**raw.digests, EDGE_FILE: ('0', blob)}
+    monkeypatch.setitem(RAW_FILES, 'Chameleon', raw._replace(digests=digests))
     assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
     (folder / EDGE_FILE).write_bytes(EDGES + b'2\t1\n')
     with pytest.raises(OSError, match=rf"'{folder / EDGE_FILE}' must .*0 or {blob}"):
-        load_dataset('Chameleon', str(tmp_path))
-
-
-def test_digits_of_chameleon(tmp_path, small):
-    lines = LINES.replace(b'7,', b'x,')
-    small('Chameleon', (3, 3, 2), {FILE: lines, EDGE_FILE: EDGES})
-    folder = write_chameleon(tmp_path / FOLDER, lines)
-    text = rf"'{folder}' is damaged \(features must be digits\)"
-    with pytest.raises(OSError, match=text):
         load_dataset('Chameleon', str(tmp_path))
 
 
@@ -326,19 +278,14 @@ def test_coauthor_reads_what_pyg_reads(tmp_path, small, width, is_sparse):
         matrix.resize(6, width if kind == 'attr' else 6)
         for part in ('data', 'indices', 'indptr', 'shape'):
             arrays[f'{kind}_{part}'] = getattr(matrix, part)
-    folder = write(tmp_path / 'CS' / 'raw', {})
-    np.savez_compressed(folder / 'ms_academic_cs.npz', **arrays)
-    small('CS', (6, width, 3), snapshot_of(folder))
-    found = load_dataset('CS', str(tmp_path))
-    expected = read_npz(str(folder / 'ms_academic_cs.npz'))
+    path = write(tmp_path / 'CS' / 'raw', {}) / 'ms_academic_cs.npz'
+    np.savez_compressed(path, **arrays)
+    small('CS', (6, width, 3), {path.name: path.read_bytes()})
+    found, expected = load_dataset('CS', str(tmp_path)), read_npz(str(path))
     x = NormalizeFeatures()(Data(x=expected.x)).x
     assert (found.x.layout == torch.sparse_csr) == is_sparse
     torch.testing.assert_close(found.x.to_dense() if is_sparse else found.x, x)
     assert torch.equal(found.y, expected.y)
-
-
-def snapshot_of(folder):
-    return {Path(path).name: content for path, content in snapshot(folder).items()}
 
 
 # 20News
@@ -355,58 +302,36 @@ def posts():
     groups = [*GROUPS, 'zzz.other']
     texts = [f'the common {group.replace(".", "")}' for group in groups]
     part = {'data': texts, 'target': np.arange(11), 'target_names': groups}
-    part = pytest.importorskip('sklearn.utils').Bunch(
-        **part, filenames=np.array(groups)
-    )
-    return {'train': part, 'test': part}
+    bunch = pytest.importorskip('sklearn.utils').Bunch
+    return dict.fromkeys(['train', 'test'], bunch(**part, filenames=np.array(groups)))
 
 
-def pack(content):
-    return zlib.compress(pickle.dumps(content))
+def write_news(root, content, end=None):
+    cache = zlib.compress(pickle.dumps(content))[:end]
+    return write(root / '20News' / 'raw', {CACHE: cache})
 
 
-def write_news(root, content):
-    return write(root / '20News' / 'raw', {CACHE: content})
-
-
-def fake_download(monkeypatch):
+def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
+    small('20News', (20, 11, 10))
     real = datasets.fetch_20newsgroups
 
     def fake(data_home, download_if_missing, **kwargs):
         # Nothing is there that scikit-learn could unpickle.
         assert list(Path(data_home).iterdir()) == []
         assert download_if_missing
-        (Path(data_home) / CACHE).write_bytes(pack(posts()))
+        cache = zlib.compress(pickle.dumps(posts()))
+        (Path(data_home) / CACHE).write_bytes(cache)
         return real(data_home=data_home, download_if_missing=False, **kwargs)
 
     monkeypatch.setattr(datasets, 'fetch_20newsgroups', fake)
-
-
-def test_small_posts(tmp_path, small):
-    write_news(tmp_path, pack(posts()))
-    with pytest.raises(ValueError, match=r"20News/raw' must give 9607 .*\(got 20"):
-        load_dataset('20News', tmp_path, allow_pickle=True)
-    small('20News', (20, 11, 10))
-    data = load_dataset('20News', tmp_path, allow_pickle=True)
-    assert data.y.bincount().tolist() == [2] * 10
-    assert data.class_names == sorted(GROUPS)
-    # By hand: "the" is a stop word, "common" is in 20 of 20 posts, a name in 2.
-    common, name = 1.0, math.log(20 / 2) + 1
-    norm = math.hypot(common, name)
-    words = sorted(['common'] + [group.replace('.', '') for group in GROUPS])
-    assert data.feature_names == words
-    expected = torch.zeros(20, 11)
-    expected[:, words.index('common')] = common / norm
-    for row, label in enumerate(data.y.tolist()):
-        expected[row, words.index(GROUPS[label].replace('.', ''))] = name / norm
-    assert torch.allclose(data.x, expected)
-
-
-def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
-    small('20News', (20, 11, 10))
-    fake_download(monkeypatch)
     assert raw_folder('20News', tmp_path) is None
-    x = load_dataset('20News', tmp_path).x
+    data = load_dataset('20News', tmp_path)
+    x = data.x
+    assert data.y.bincount().tolist() == [2] * 10
+    # "the" is a stop word, "common" is in 20 of 20 posts, the name of a group in 2.
+    words = sorted(['common'] + [group.replace('.', '') for group in GROUPS])
+    assert (data.feature_names, data.class_names) == (words, sorted(GROUPS))
+    assert sorted(x[0].unique().tolist()) == pytest.approx([0, 0.29, 0.957], abs=1e-3)
     monkeypatch.delattr(datasets, 'fetch_20newsgroups')
     # Nothing is to be trusted, nor downloaded again.
     folder = tmp_path / '20News' / 'raw'
@@ -422,13 +347,10 @@ def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
 
 
 def test_a_damaged_or_unknown_cache(tmp_path, harm):
-    folder = write_news(tmp_path, pack(posts())[:-1])
+    folder = write_news(tmp_path, posts(), -1)
     with pytest.raises(OSError, match=rf"'{folder}' is damaged \(20Newsgroups"):
         load_dataset('20News', tmp_path, allow_pickle=True)
-    write_news(tmp_path, pack({'train': posts()['train']}))
-    with pytest.raises(OSError, match=rf"'{folder}' is damaged \('test'\)"):
-        load_dataset('20News', tmp_path, allow_pickle=True)
-    write_news(tmp_path, pack(posts() | {'harm': harm}))
+    write_news(tmp_path, posts() | {'harm': harm})
     text = rf"'{folder / CACHE}' must have a known digest, \w+ \(got"
     with pytest.raises(OSError, match=text):
         load_dataset('20News', tmp_path)
@@ -479,15 +401,13 @@ def test_a_pickle_is_read_once(tmp_path, monkeypatch, small):
     ('changes', 'error', 'text'),
     [
         ({'x_train': torch.zeros(6, 5)}, OSError, r'is damaged \(.*dimension'),
-        ({'x_val': torch.zeros(3, 4)}, OSError, r'each row must have one integer'),
         ({'y_train': np.zeros(6)}, OSError, r'each row must have one integer'),
-        ({'x_test': np.array([[np.nan] * 4] * 2)}, OSError, r'must be finite'),
+        ({'x_test': np.full((2, 4), np.nan)}, OSError, r'must be finite'),
         (
             {'y_test': np.array([3, 4])},
             ValueError,
             r'must give 12 nodes, 4 features and 3 .* \(got 12 .* and 5 classes\)',
         ),
-        ({'y_test': None}, OSError, 'is damaged'),
     ],
 )
 def test_the_content_of_a_pickle_is_checked(tmp_path, small, changes, error, text):
@@ -520,7 +440,7 @@ def test_a_missing_pickle(tmp_path):
 def test_libraries_are_optional(tmp_path, monkeypatch, name, module, missing):
     write_planetoid(tmp_path / 'CiteSeer' / 'raw')
     if 'text' in module:
-        write_news(tmp_path, pack(posts()))
+        write_news(tmp_path, posts())
     monkeypatch.setitem(sys.modules, module, None)
     options = {} if name == 'wine' else {'allow_pickle': True}
     with pytest.raises(ImportError, match=rf"^'{name}' needs {missing}.*not installed"):
@@ -535,7 +455,6 @@ def test_libraries_are_optional(tmp_path, monkeypatch, name, module, missing):
         ([3], {}, TypeError, r"'name' must be a str or a Path \(got int\)"),
         (['wine', None], {}, TypeError, r"'root' must be a str or a Path \(got None"),
         ([Path('wine')], {'label': 'y'}, ValueError, "'label' has no meaning for 'win"),
-        (['wine'], {'task': 'regression'}, ValueError, "'task' has no meaning for 'w"),
         (['wine'], {'standardize': 'no'}, TypeError, "'standardize' must be a bool"),
         (['CS'], {'standardize': True}, ValueError, r"'standardize' has no meaning"),
         (['wine'], {'allow_pickle': True}, ValueError, "'allow_pickle' has no meaning"),
@@ -547,8 +466,6 @@ def test_arguments_are_checked(args, options, error, text):
         load_dataset(*args, **options)
 
 
-def test_arguments_of_observed_edges():
+def test_only_some_data_sets_have_edges():
     with pytest.raises(ValueError, match="'name' must be one of"):
         load_observed_edges('CS', 3)
-    with pytest.raises(ValueError, match="'num_nodes' must be at least 1"):
-        load_observed_edges('CiteSeer', 0)

@@ -6,15 +6,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch_geometric.data import Data
 from torch_geometric.data.storage import GlobalStorage
 
 from torch_geometric_gsl.datasets import load_dataset
 
 KINDS = pytest.mark.parametrize('kind', ['csv', 'npz', 'pt'])
-LARGE = 'finite features .got {} that are not, or are too large for float32, the first'
 
 
 def write(folder, text, name='my.csv'):
@@ -52,7 +49,7 @@ def test_csv(tmp_path):
     assert data.x.tolist() == [[1, 0.5], [2, -3], [4, 100], [4, 100]]
     assert (data.y.tolist(), data.class_names) == ([1, 0, 1, 1], ['a', 'b'])
     assert (data.x.dtype, data.y.dtype) == (torch.float32, torch.int64)
-    # Nothing is written beside the file, and the file stays as it is.
+    # Nothing is written.
     assert [item.name for item in tmp_path.iterdir()] == ['my.csv']
     assert path.read_text() == text
 
@@ -74,12 +71,10 @@ def test_dialects_of_csv(tmp_path, text):
 
 def test_npz(tmp_path):
     path, x = tmp_path / 'my.npz', np.array([[1.0, 2], [3, 4], [3, 4]])
-    np.savez(path, x=x, y=np.array([7, 5, 7]), z=np.array([{}]))
+    np.savez(path, x=np.asfortranarray(x).astype('>f4'), y=np.array([7, 5, 7]))
     data = load_dataset(path)
     assert (data.x.tolist(), data.x.dtype) == (x.tolist(), torch.float32)
     assert (data.y.tolist(), data.class_names) == ([1, 0, 1], ['5', '7'])
-    np.savez(path, x=np.asfortranarray(x).astype('>f4'), y=np.array([7, 5, 7]))
-    assert load_dataset(path).x.tolist() == x.tolist()
     # The array of features has any name where there is but one.
     np.savez_compressed(path, features=x.astype(int), kind=np.array(['u', 'v', 'u']))
     data = load_dataset(path, label='kind')
@@ -100,7 +95,6 @@ def test_pt(tmp_path):
     allowed = torch.serialization.get_safe_globals()
     assert Data in allowed
     assert GlobalStorage not in allowed
-
     out = load_dataset(save_pt(tmp_path, x=x.to_sparse_csr(), y=y))
     assert out.x.layout == torch.sparse_csr
     assert torch.equal(out.x.to_dense(), x.float())
@@ -118,20 +112,16 @@ BASE = {'x': torch.ones(4, 2), 'y': torch.arange(4) % 2}
 
 def test_a_split_of_the_file_is_kept(tmp_path):
     out = load_dataset(save_pt(tmp_path, **BASE, **SPLIT))
-    for name, mask in SPLIT.items():  # Node 2 is in none of them.
-        assert torch.equal(out[name], mask)
+    assert all(torch.equal(out[name], mask) for name, mask in SPLIT.items())
 
 
 @pytest.mark.parametrize(
     ('labels', 'class_names', 'y'),
     [
         ([0, 1, 2, 1], ['a', 'b', 'c'], [0, 1, 2, 1]),
-        # One name for each class, in their order.
-        ([1, 2, 3, 2], ['a', 'b', 'c'], [0, 1, 2, 1]),
-        ([0, 7, 0, 7], ('a', 'b'), [0, 1, 0, 1]),
+        ([0, 7, 0, 7], ('a', 'b'), [0, 1, 0, 1]),  # One for each class, in order.
         # One name for each number, of which one has no row.
         ([0, 2, 0, 2], ['a', 'b', 'c'], [0, 2, 0, 2]),
-        ([1, 2, 3, 2], ['none', 'a', 'b', 'c'], [1, 2, 3, 2]),
     ],
 )
 def test_class_names_of_pt(tmp_path, labels, class_names, y):
@@ -150,7 +140,6 @@ MANY = 2**53  # The next number is none in double precision.
     ('labels', 'y'),
     [
         ([0, 1, 100_000, 1], [0, 1, 2, 1]),
-        ([10, 2, 10, 2], [1, 0, 1, 0]),
         ([2**62, 0, 3, 3], [2, 0, 1, 1]),
     ],
 )
@@ -165,8 +154,7 @@ def test_classes_are_counted(tmp_path, kind, labels, y):
     ('labels', 'y', 'class_names'),
     [
         (['1.0', '-1', '1'], [1, 0, 1], ['-1', '1']),
-        (['10', '2', 'x'], [0, 1, 2], ['10', '2', 'x']),
-        (['1_0', '2', '10'], [1, 2, 0], ['10', '1_0', '2']),
+        (['é', '1_0', '10'], [2, 1, 0], ['10', '1_0', 'é']),
         ([f'{MANY + 1}.0', str(MANY), '0'], [2, 1, 0], ['0', str(MANY), str(MANY + 1)]),
         (['01', '1', '1.0'], [0, 1, 2], ['01', '1', '1.0']),  # Codes are names.
         (['-01', '0', '-1'], [0, 2, 1], ['-01', '-1', '0']),
@@ -179,30 +167,13 @@ def test_texts_of_classes(tmp_path, labels, y, class_names):
     assert (data.y.tolist(), data.class_names) == (y, class_names)
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    st.lists(
-        st.text(st.characters(codec='utf-8', exclude_characters='\0'), min_size=1),
-        min_size=2,
-        max_size=20,
-        unique=True,
-    )
-)
-def test_class_names_give_the_labels_back(tmp_path_factory, labels):
-    labels, path = [f'_{label}' for label in labels], tmp_path_factory.mktemp('a')
-    np.savez(path / 'my.npz', x=np.ones((len(labels), 1)), y=np.array(labels))
-    data = load_dataset(path / 'my.npz')
-    assert [data.class_names[i] for i in data.y.tolist()] == labels
-    assert data.class_names == sorted(data.class_names)
-
-
 def test_rare_classes(tmp_path):
     labels = [f'group {i}' for i in range(11)] * 2 + [f'single {i}' for i in range(12)]
     for kept in (labels[:-1], list(map(str, 'abcdefghijklmnopqrst'))):
         path, label = save(tmp_path, 'csv', np.ones((len(kept), 1)), kept)
         assert load_dataset(path, label=label).num_nodes == len(kept)
     path, label = save(tmp_path, 'csv', np.ones((34, 1)), labels)
-    with pytest.raises(ValueError, match='got 23 classes in 34 rows, 12 of'):
+    with pytest.raises(ValueError, match='got 23 of them in 34 rows, 12 with'):
         load_dataset(path, label=label)
 
 
@@ -217,11 +188,12 @@ def test_numbers_to_predict(tmp_path, kind):
     with pytest.raises(ValueError, match='classes'):
         load_dataset(path, label=label, task='classification')
     # Whole numbers may be either.
-    for values, kinds in ((range(30), 'float'), ([i % 3 for i in range(30)], 'int')):
-        path, label = save(tmp_path, kind, np.ones((30, 1)), list(values))
-        assert kinds in str(load_dataset(path, label=label).y.dtype)
-    number = load_dataset(path, label=label, task='regression').y
-    assert number.tolist() == [i % 3 for i in range(30)]
+    path, label = save(tmp_path, kind, np.ones((30, 1)), list(range(30)))
+    assert load_dataset(path, label=label).y.is_floating_point()
+    few = [i % 3 for i in range(30)]
+    path, label = save(tmp_path, kind, np.ones((30, 1)), few)
+    assert load_dataset(path, label=label).y.dtype == torch.int64
+    assert load_dataset(path, label=label, task='regression').y.tolist() == few
     # Numbers far from zero keep their digits.
     seconds = [1.7e9 + 0.5 * i for i in range(30)]
     path, label = save(tmp_path, kind, np.ones((30, 1)), seconds)
@@ -234,84 +206,42 @@ def test_numbers_to_predict(tmp_path, kind):
 def test_names_of_classes_that_also_say_missing(tmp_path, kind, name):
     path, label = save(tmp_path, kind, np.ones((4, 1)), [name, 'b', name, 'b'])
     assert load_dataset(path, label=label).class_names == sorted([name, 'b'])
-    text = 'must not be missing'
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ValueError, match='must not be missing'):
         load_dataset(path, label=label, missing=['na', 'none', 'null', 'n/a'])
     path, label = save(tmp_path, kind, np.ones((4, 1)), [name, '1', '0', '1'])
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ValueError, match='must not be missing'):
         load_dataset(path, label=label)
-    assert load_dataset(path, label=label, missing=[]).class_names == sorted(
-        [name, '0', '1']
-    )
+    names = load_dataset(path, label=label, missing=[]).class_names
+    assert names == sorted([name, '0', '1'])
 
 
 # Columns
 
 
 @KINDS
-@pytest.mark.parametrize(
-    'values',
-    [
-        [1e300, 1.0, 2.0],  # Its squares overflow.
-        [1.7e308, 1.7e308, -5.0],  # Its sum does, too.
-        [1e-200, 3e-200, 2e-200],
-    ],
-)
-def test_columns_of_any_unit_are_standardized(tmp_path, kind, values):
+def test_columns_are_standardized(tmp_path, kind):
+    values = np.array([1e300, 1.0, 2.0])  # Their squares overflow.
     path, label = save(tmp_path, kind, np.stack([[5.0] * 3, values], 1), [0, 1, 0])
     found = load_dataset(path, label=label, standardize=True).x
-    unit = np.array(values) / max(values)
-    expected = (unit - unit.mean()) / unit.std()
-    np.testing.assert_allclose(found[:, 1], expected, 1e-6, 1e-30)
+    unit = values / 1e300
+    np.testing.assert_allclose(found[:, 1], (unit - unit.mean()) / unit.std(), 1e-6)
     assert (found[:, 0] == 0).all()  # A constant column.
     if kind == 'csv':
         assert torch.equal(load_dataset(path, label=label).x, found)
 
 
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_a_column_that_is_constant_but_for_rounding(tmp_path, dtype):
-    values = np.where(np.arange(60) % 2, dtype(0.1), np.nextafter(dtype(0.1), dtype(1)))
-    np.savez(tmp_path / 'my.npz', x=values[:, None], y=np.arange(60) % 3)
-    assert (load_dataset(tmp_path / 'my.npz', standardize=True).x == 0).all()
-
-
-@KINDS
-def test_values_too_large_for_single_precision(tmp_path, kind):
-    path, label = save(tmp_path, kind, [[1, 1e39], [2, 1], [3, 2]], [0, 1, 0])
-    column = "'x1'" if kind == 'csv' else '1'
-    text = rf"^'{path}' must have {LARGE.format(1)} in column {column}\)$"
-    with pytest.raises(ValueError, match=text):
-        load_dataset(path, label=label, standardize=False)
-
-
-def test_values_too_large_for_others(tmp_path):
-    x = torch.tensor([[0.0, 0, 1], [0, 0, 1e39], [2, 0, 0]], dtype=torch.float64)
-    path = save_pt(tmp_path, x=x.to_sparse_csr(), y=torch.tensor([0, 1, 0]))
-    with pytest.raises(ValueError, match=LARGE.format(1) + r' in column 2\)$'):
-        load_dataset(path)
-    path, wide = tmp_path / 'my.npz', np.ones((3, 2), dtype=np.longdouble)
-    wide[1, 1] = np.longdouble('1e400')
-    np.savez(path, x=wide, y=np.array([0, 1, 0]))
-    for standardize in (False, True):
-        with pytest.raises(ValueError, match=LARGE.format(1) + r' in column 1\)$'):
-            load_dataset(path, standardize=standardize)
-    path, _ = save(tmp_path, 'npz', [[np.inf, i] for i in range(3)], [0, 1, 0])
-    with pytest.raises(ValueError, match=LARGE.format(3) + r' in column 0\)$'):
-        load_dataset(path, standardize=True)
-
-
 # What is refused
 
+LARGE = 'finite features .got {} that are not, or are too large for float32, the first'
 X, Y = np.ones((3, 2)), np.array([0, 1, 0])
 TX, TY = torch.ones(3, 2), torch.arange(3)
 CSV = [
-    ('', r"my.csv' must begin with a name of its own for each .* \(got \[\]\)"),
+    ('', r"my.csv' must begin with distinct names of two .* \(got \[\]\)"),
     ('a,y\n', r"my.csv' must have rows below its header \(got none\)"),
     ('a,z\n1,0', r"'label' must name .*, one of \['a', 'z'\] \(got 'y'\)"),
-    ('a;y\n1;0', r"\(got \['a;y'\]\)"),
-    ('y\n1\n0', r'each of two columns or more'),
+    ('y\n1\n0', r'distinct names of two or more columns'),
     (',a,y\n0,1,0', r"must begin with .* \(got \['', 'a', 'y'\]\)"),
-    ('a,b,a,y', r'must begin with a name of its own'),
+    ('a,b,a,y', r'must begin with distinct names'),
     ('a,y\n1,0\n2', r'line 3 must have 2 fields, .* \(got 1\)'),
     ('a,y\n1,0\n2,1,1', r'line 3 must have 2 fields, .* \(got 3\)'),
     ('a,y\n1,0\n\n,1', r"line 4: 'a' must not be missing \(got ''\)"),
@@ -321,11 +251,9 @@ CSV = [
     ('a,y\n1_000,0', r"line 2: 'a' must be a finite .* \(got '1_000'\)"),
     ('a,y\ninf,0', r"line 2: 'a' must be a finite number \(got 'inf'\)"),
     ('a,y\n1,0\n2,0', r"column 'y' of .* at least two classes \(got \{0\}\)"),
-    ('a,y\n1,u\n2,u', r"at least two classes \(got \{'u'\}\)"),
     ('a,y\n1,0\n2,1.5', r'classes, not measured numbers \(got 1.5\)'),
-    ('a,y\n1,0\n2,1e-400', r'classes, not measured numbers \(got 1e-400\)'),
     ('a,y\n1,0\n2,0e9999999999999999999', r'classes, not measured numbers'),
-    ('a,y\n1e39,0\n2,1', r'must have finite features \(got 1 that are not'),
+    ('b,a,y\n1,1e39,0\n2,1,1', LARGE.format(1) + r" in column 'a'\)$"),
     (b'a,y\n1,\xff', r"my.csv', after line 0, must be text in UTF-8 .*0xff"),
     ('a,y\n1,"5" pipe"\n2,v\n', r"my.csv', after line 1, must be text "),
     ('a,y\n1,u\n2,' + 'v' * 200_000 + '\n', r"my.csv', after line 2, .* field"),
@@ -335,45 +263,31 @@ NPZ = [
     ({'a': X, 'b': X, 'y': Y}, r"array 'x' of features \(got \['a', 'b', 'y'\]\)"),
     ({'x': X}, r"must have an array 'y' of labels \(got \['x'\]\)"),
     ({'x': X, 'y': Y[:2]}, r"'y' in .* vector of 3 classes.* \(got int64 of shape"),
-    ({'x': X, 'y': Y[:, None]}, r"'y' in .* vector of 3 classes"),
     ({'x': X, 'y': Y / 1.0}, r"'y' in .* vector of 3 classes.* \(got float64"),
-    ({'x': X, 'y': Y * 0}, r"'y' in .* at least two classes \(got \{0\}\)"),
     ({'x': X[0], 'y': Y}, r"'x' in .* must be a matrix .* \(got float64 of shape"),
-    ({'x': X[:, :0], 'y': Y}, r"'x' in .* must be a matrix of numbers"),
     ({'x': X * 1j, 'y': Y}, r"'x' in .* must be a matrix .* \(got complex128"),
     ({'x': np.array([{}]), 'y': Y}, r'arrays of numbers \(Object arrays cannot be'),
     ({'x': X, 'y': np.array(['a', 'b', ''])}, r"missing \(got '' for row 2\)"),
-    ({'x': X, 'y': np.array(['a', ' NaN', 'b'])}, r"\(got ' NaN' for row 1\)"),
-    ({'x': X * np.nan, 'y': Y}, r'finite features \(got 6 that are not'),
+    ({'x': X * np.nan, 'y': Y}, LARGE.format(6) + r' in column 0\)$'),
+    ({'x': X.astype('g') * np.longdouble('1e400'), 'y': Y}, LARGE.format(6)),
 ]
 PT = [
     ({'y': TY}, r"node features: 'x' must be .* \(got NoneType\)"),
-    ({'x': TX}, r"'y' in .* must be a dense tensor \(got NoneType\)"),
-    ({'x': TY, 'y': TY}, r"'x' must have shape \[num_nodes"),
+    ({'x': TX}, r"'y' in .* must be a tensor \(got NoneType\)"),
     ({'x': TX, 'y': TY / 1.0}, r"'y' in .* vector of 3 classes.*\(got float64 of"),
     ({'x': TX, 'y': TY[:2]}, r"'y' in .* vector of 3 classes"),
-    ({'x': TX, 'y': TY * 0 + 1}, r'at least two classes \(got \{1\}\)'),
     ({'x': TX, 'y': TY - 1}, r"'y' in .* must not be negative \(got -1\)"),
     ({'x': TX * torch.inf, 'y': TY}, r"'x' contains NaN or .* \(got 6 of 6\)"),
-    ({'x': TX[:, :0], 'y': TY}, r"'x' must have channels .* \(got \[3, 0\] on cpu"),
     ({'x': TX.to('meta'), 'y': TY}, r"'x' must have .* \(got \[3, 2\] on meta"),
-    ({'x': TX.to(torch.float8_e5m2), 'y': TY}, 'must hold node features: '),
-    ({'x': TX, 'y': TY.to_sparse()}, r'be a dense .* \(got torch.int64, torch.sparse_'),
-    ({'x': TX, 'y': TY.to('meta')}, r'\(got torch.int64, torch.strided, .* on meta'),
-    ({**BASE, 'class_names': ['a']}, r"2 classes of 'y', .* to 1 \(got a list of 1\)"),
-    ({**BASE, 'class_names': ('a',) * 3}, r'\(got a tuple of 3\)'),
-    ({**BASE, 'class_names': 'ab'}, r"^'class_names' in .* \(got a str\)"),
-    (
-        {**BASE, 'val_mask': bits(1).float()},
-        r"'val_mask' .* torch.bool, .*\(got torch.f",
-    ),
+    ({'x': TX, 'y': TY.to_sparse()}, r"'y' .* must be dense .*\(got torch.sparse_coo"),
+    ({'x': TX, 'y': TY.to('meta')}, r'hold values \(got torch.strided on meta\)'),
+    ({'x': (TX.double() * 1e39).to_sparse_csr(), 'y': TY}, LARGE.format(6)),
+    ({**BASE, 'class_names': ['a']}, r"2 classes of 'y', .* to 1 \(got \['a'\]\)"),
+    ({**BASE, 'class_names': 'ab'}, r"^'class_names' in .* \(got 'ab'\)"),
+    ({**BASE, 'val_mask': bits(1).float()}, r"'val_mask' .*\(got torch.float32 of"),
     ({**BASE, 'val_mask': [1]}, r"'val_mask' in .* \(got list\)"),
-    ({**BASE, 'test_mask': bits(3)[:3]}, r'of shape \[4\] on cpu \(got .* shape \[3\]'),
-    ({**BASE, 'val_mask': bits(0).to('meta')}, r'\(got .* on meta\)'),
-    (
-        {**BASE, **SPLIT, 'val_mask': bits(1, 3)},
-        r"'val_mask' and 'test_mask' .* share nodes \(got 1",
-    ),
+    ({**BASE, 'test_mask': bits(3)[:3]}, r'mask of 4 nodes \(got .* shape \[3\]'),
+    ({**BASE, **SPLIT, 'val_mask': bits(1, 3)}, r'must not share nodes \(got 1 in'),
 ]
 
 
@@ -413,11 +327,10 @@ def test_files_that_cannot_be_opened(tmp_path, kind):
 def test_truncated_files(tmp_path, kind):
     path, _ = save(tmp_path, kind, np.ones((3, 2)), [0, 1, 0])
     content = path.read_bytes()
-    for kept in (0, 1, len(content) // 2, len(content) - 1):
+    for kept in (0, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:kept])
-        with pytest.raises(
-            (OSError, ValueError), match=rf"^'{path}' (must hold|holds)"
-        ):
+        text = rf"^'{path}' (must hold|holds)"
+        with pytest.raises((OSError, ValueError), match=text):
             load_dataset(path)
 
 
@@ -448,7 +361,6 @@ def test_damaged_arrays(tmp_path, member):
     ('crow', 'column', 'text'),
     [
         ([0, 1, 2, 3], [0, 1, 10**6], '0 <= col_indices < ncols'),
-        ([0, 1, 2, 3], [0, 1, -1], '0 <= col_indices < ncols'),
         ([0, 1, 2, 60], [0, 1, 1], r'crow_indices\[..., -1\] == nnz'),
         ([0, 2, 2, 3], [1, 1, 0], 'are sorted and distinct'),
     ],
@@ -461,16 +373,11 @@ def test_damaged_csr(tmp_path, crow, column, text):
         load_dataset(path)
 
 
-@pytest.mark.parametrize('content', [{'x': 1}, torch.ones(3)])
-def test_other_objects(tmp_path, content):
-    torch.save(content, tmp_path / 'my.pt')
-    text = rf"my.pt' must hold a Data object \(got a {type(content).__name__}\)"
-    with pytest.raises(ValueError, match=text):
-        load_dataset(tmp_path / 'my.pt')
-
-
 def test_nothing_is_executed(tmp_path, harm):
     path = tmp_path / 'my.pt'
+    torch.save({'x': 1}, path)
+    with pytest.raises(ValueError, match=r"my.pt' holds no Data object \(got a dict\)"):
+        load_dataset(path)
     for content in (harm, Data(x=torch.ones(2, 1), harm=harm)):
         torch.save(content, path)
         text = rf"'{path}' holds no Data object: it refers to {harm.name}, which"
@@ -512,8 +419,7 @@ def test_arguments(tmp_path, kind, options, error, text):
         load_dataset(path, **options)
 
 
-@pytest.mark.parametrize('kind', ['csv', 'npz'])
-def test_texts_are_no_numbers_to_predict(tmp_path, kind):
-    path, label = save(tmp_path, kind, np.ones((3, 1)), ['1', 'b', '2'])
+def test_texts_are_no_numbers_to_predict(tmp_path):
+    path, label = save(tmp_path, 'csv', np.ones((3, 1)), ['1', 'b', '2'])
     with pytest.raises(ValueError, match=r"finite numbers .*\(got 'b' for row 1\)$"):
         load_dataset(path, label=label, task='regression')

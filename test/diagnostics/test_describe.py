@@ -1,3 +1,5 @@
+"""Descriptions of graphs and models, and the tables that they print."""
+
 import math
 import warnings
 
@@ -9,17 +11,21 @@ from scipy.stats import entropy
 from torch_geometric.utils import homophily
 
 from torch_geometric_gsl.diagnostics import (
+    GraphSummary,
+    LayerSummary,
+    ModelSummary,
     UniformSamplingWarning,
     describe_graph,
     describe_model,
 )
-from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl.nn import (
+    GSLNet,
+    GumbelKNNSampler,
+    LatentGraphConv,
+    LinearSimilarity,
+    MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
+    TransitionGraphConv,
 )
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -51,9 +57,6 @@ def test_describe_graph_by_hand():
     assert summary.entropy.tolist() == pytest.approx([math.log(4), 0, 0, 0])
     assert summary.effective_neighbors.tolist() == pytest.approx([4, 1, 1, 0])
     assert summary.homophily is None
-
-
-def test_describe_graph_with_labels_by_hand():
     # Without loops: 1 -> 0, 2 -> 0, 3 -> 0 (a quarter each) and 0 -> 2 (one).
     y = torch.tensor([0, 1, 0, 1])
     summary = describe_graph(small_graph(), y)
@@ -101,6 +104,8 @@ def test_describe_graph_without_edges():
     assert math.isnan(summary.weighted_homophily)
 
 
+IDLE = torch.nn.Identity()
+IDLE.sampler = GumbelKNNSampler(LinearSimilarity(4))
 INDEX, WEIGHT = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)
 
 
@@ -109,13 +114,11 @@ INDEX, WEIGHT = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)
     [
         ((INDEX,), TypeError, r"'graph' must be a SampledGraph .* \(got Tensor\)"),
         (((INDEX, None),), TypeError, r"'edge_weight' must be .* \(got NoneType\)"),
-        (((INDEX, INDEX[0]),), TypeError, r"'edge_weight' .* \(got torch.int64\)"),
         (((INDEX, WEIGHT[:1]),), ValueError, r'one entry per edge \(got \[1\] for 2'),
         (((INDEX, -WEIGHT),), ValueError, "'edge_weight' must not be negative"),
         (((INDEX, WEIGHT / 0),), ValueError, "'edge_weight' contains NaN"),
         (((-INDEX, WEIGHT),), ValueError, "'edge_index' must not be negative"),
         (((INDEX, WEIGHT), WEIGHT), TypeError, r"'y' .* \(got torch.float32\)"),
-        (((INDEX, WEIGHT), [0, 1]), TypeError, r"'y' must be .* \(got int\)"),
         (((INDEX, WEIGHT), (INDEX[0],) * 3), ValueError, r"'y' must be .* \(got 3\)"),
         (((INDEX, WEIGHT), INDEX), ValueError, r"'y' must have .* \(got \[2, 2\]\)"),
         (((INDEX, WEIGHT), INDEX[0, :1]), ValueError, r"\(got 1, but 'graph' has sou"),
@@ -180,19 +183,42 @@ def test_describe_model_where_nobody_has_a_choice():
 
 
 @pytest.mark.usefixtures('quiet')
-def test_describe_model_with_transition_nodes():
-    conv = TransitionGraphConv(4, 8, num_nodes=12, num_transition_nodes=5)
-    (layer,) = describe_model(conv, torch.randn(12, 4)).layers
-    assert layer.candidates.tolist() == [5] * 12
-    assert layer.b.shape == (12,)
-
-
-@pytest.mark.usefixtures('quiet')
-def test_describe_model_reports_each_call_of_a_shared_similarity():
+def test_describe_model_reports_each_call():
     model = GSLNet(4, 4, 3, 4, similarity=NeuralGaussianSimilarity(4), k=2)
-    twice = torch.nn.Sequential(*model.convs, model.convs[0])
-    names = [layer.name for layer in describe_model(twice, torch.randn(9, 4)).layers]
-    assert names == ['0.sampler', '1.sampler', '2.sampler', '0.sampler']
+    transition = TransitionGraphConv(4, 8, num_nodes=9, num_transition_nodes=5)
+    twice = torch.nn.Sequential(*model.convs, model.convs[0], transition)
+    layers = describe_model(twice, torch.randn(9, 4)).layers
+    names = [f'{i}.sampler' for i in (0, 1, 2, 0, 4)]
+    assert [layer.name for layer in layers] == names
+    assert layers[-1].candidates.tolist() == [5] * 9
+    assert layers[-1].b.shape == (9,)
+
+
+@pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')
+@pytest.mark.parametrize('shares', ['global', 'node'])
+def test_describe_model_reports_each_relation(shares):
+    conv = MultiplexLatentGraphConv(4, 8, 2, shares=shares, null_score=0.0, scale=5.0)
+    torch.nn.init.normal_(next(conv.mixture.parameters()))
+    x = torch.randn(9, 4)
+    layers = describe_model(conv, x=x).layers
+    names = [f'relations.{i}.sampler' for i in (0, 1)]
+    assert [layer.name for layer in layers] == names
+    h = x @ conv.relations[0].lin.weight.t()
+    for number, layer in enumerate(layers):
+        spread = conv.relations[number].sampler.distribution(h)
+        torch.testing.assert_close(layer.effective_candidates, spread.effective)
+        torch.testing.assert_close(layer.null, spread.null)
+        expected = conv.shares(x)[..., number]
+        torch.testing.assert_close(layer.mixture, expected.detach())
+    assert not torch.equal(layers[0].null, layers[1].null)
+    assert 'mixture share' in str(layers[0])
+    # The relations of all layers may share their samplers, but not their shares.
+    model = GSLNet(4, 8, 2, 3, num_relations=2, z_channels=-1)
+    with torch.no_grad():
+        model.convs[1].mixture.logits.copy_(torch.tensor([0.0, 2.0]))
+    layers = describe_model(model, x).layers
+    expected = [share for conv in model.convs for share in conv.shares().tolist()]
+    assert [float(layer.mixture) for layer in layers] == pytest.approx(expected)
 
 
 @pytest.mark.usefixtures('quiet')
@@ -228,7 +254,9 @@ def test_describe_model_leaves_the_model_as_it_was():
         ]
 
     own, state = traces(), torch.get_rng_state()
-    describe_model(model, torch.randn(9, 4, generator=torch.Generator()))
+    x = torch.randn(9, 4, generator=torch.Generator())
+    first, again = (describe_model(model, x).layers[1].entropy for _ in range(2))
+    assert torch.equal(first, again)
     assert torch.equal(torch.get_rng_state(), state)
     with pytest.raises(ValueError, match="'x' must have 4 channels"):
         describe_model(model, torch.randn(9, 5))
@@ -242,18 +270,12 @@ def test_describe_model_leaves_the_model_as_it_was():
         ('net', TypeError, r"'model' must be a torch.nn.Module \(got str\)"),
         (torch.nn.Linear(4, 4), ValueError, r'contain a GumbelKNN.* \(got Linear\)'),
         (GSLNet(-1, 8, 2, 3), ValueError, 'run a forward pass first'),
+        (IDLE, ValueError, r"Identity, which called none of \['sampler'"),
     ],
 )
 def test_describe_model_errors(model, error, match):
     with pytest.raises(error, match=match):
         describe_model(model, torch.randn(5, 4))
-
-
-def test_describe_model_that_calls_no_sampler():
-    idle = torch.nn.Identity()
-    idle.sampler = GumbelKNNSampler(LinearSimilarity(4))
-    with pytest.raises(ValueError, match=r"Identity, which called none of \['sampler'"):
-        describe_model(idle, torch.randn(5, 4))
 
 
 @pytest.mark.usefixtures('fresh')
@@ -301,15 +323,41 @@ def test_least_share_of_a_similarity_in_the_unit_interval():
     assert '88.4 %' in (describe_model.__doc__ or '')
 
 
-@pytest.mark.usefixtures('quiet')
-def test_two_descriptions_agree():
-    torch.manual_seed(0)
-    model = GSLNet(4, 8, 2, 3, k=2, scale=20.0, dropout=0.9)
-    x = torch.randn(9, 4)
-    found = []
-    for seed in range(2):
-        torch.manual_seed(seed)
-        state = torch.get_rng_state()
-        found.append(describe_model(model, x).layers[1].entropy)
-        assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(*found)
+# The tables
+
+
+def numbers(text, name):
+    """The numbers of the only row of that name."""
+    (row,) = [line for line in text.splitlines() if line.strip().startswith(name)]
+    return [float(number) for number in row.replace(name, '').split()]
+
+
+def test_graph_summary():
+    entropy = torch.tensor([0.0, 0.5, 1.0])
+    text = str(GraphSummary(3, 7, 2, 1, entropy, entropy.exp()))
+    assert text.startswith('7 edges (2 of weight zero) to 3 targets (1 without')
+    # Minimum, quartiles, maximum, mean.
+    assert numbers(text, 'entropy (nats)') == [0, 0.25, 0.5, 0.75, 1, 0.5]
+    assert 'homophily' not in text
+    text = str(GraphSummary(3, 7, 2, 1, entropy, entropy.exp(), 0.5, 0.25, 0.125))
+    assert numbers(text, 'edge homophily') == [0.5]
+    assert numbers(text, 'weighted homophily') == [0.25]
+    assert numbers(text, 'homophily by chance') == [0.125]
+
+
+def test_layer_summary():
+    values = torch.tensor([1.0, 3.0])
+    layer = LayerSummary('conv', 'S()', values, values, values, 0.25, None, None, {})
+    text = str(layer)
+    assert text.startswith('conv: S()\n')
+    assert numbers(text, 'effective candidates') == [1, 1.5, 2, 2.5, 3, 2]
+    assert numbers(text, 'share') == [0.25]
+    assert text.endswith('gradient norms: no parameters')
+    assert str(ModelSummary((layer, layer))).count(text) == 2
+    norms, mixture = {'w_b': 2.0, 'w_c': None}, torch.tensor(0.5)
+    args = 'conv', 'S()', values, values, values, 0.25, values / 4, values, norms
+    text = str(LayerSummary(*args, mixture=mixture))
+    assert numbers(text, 'b ') == [0.25, 0.375, 0.5, 0.625, 0.75, 0.5]
+    assert numbers(text, 'c ') == [1, 1.5, 2, 2.5, 3, 2]
+    assert numbers(text, 'mixture share') == [0.5] * 6
+    assert text.endswith('gradient norms: w_b 2, w_c none')

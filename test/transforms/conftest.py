@@ -10,10 +10,12 @@ from torch_geometric_gsl.transforms import (
 )
 
 TRANSFORMS = {
-    'knn': lambda: SimilarityKNNGraph(k=3),
-    'undirected': lambda: SimilarityKNNGraph(k=3, force_undirected=True),
-    'sampled': lambda: SampledLatentGraph(k=3, seed=12),
-    'frozen': lambda: FreezeLatentGraph(GSLNet(4, 8, 2, 3, k=3)),
+    'knn': lambda **kwargs: SimilarityKNNGraph(k=3, **kwargs),
+    'undirected': lambda **kwargs: SimilarityKNNGraph(
+        k=3, force_undirected=True, **kwargs
+    ),
+    'sampled': lambda **kwargs: SampledLatentGraph(k=3, seed=12, **kwargs),
+    'frozen': lambda **kwargs: FreezeLatentGraph(GSLNet(4, 8, 2, 3, k=3), **kwargs),
 }
 
 
@@ -29,8 +31,13 @@ def graph_of():
 
 
 @pytest.fixture(params=TRANSFORMS)
-def transform(request):
-    return TRANSFORMS[request.param]()
+def make(request):
+    return TRANSFORMS[request.param]
+
+
+@pytest.fixture
+def transform(make):
+    return make()
 
 
 @pytest.fixture

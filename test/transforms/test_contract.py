@@ -1,6 +1,8 @@
-"""Test what all transforms have in common."""
+"""What all transforms have in common: names, printing, features, wrong data."""
 
+import copy
 import pickle
+import re
 
 import pytest
 import torch
@@ -64,19 +66,49 @@ def test_functional_name_pickle_and_repr(cls, name, kwargs, inside, examples):
 @each
 def test_wrong_data(cls, name, kwargs, inside):
     transform = cls(**kwargs)
-    for kind in (HeteroData, TemporalData):
-        if cls is DropObservedGraph and kind is HeteroData:
-            continue
+    kinds = [TemporalData] if cls is DropObservedGraph else [HeteroData, TemporalData]
+    for kind in kinds:
         text = rf"'data' must be a homogeneous .*Data.* \(got {kind.__name__}\)"
         with pytest.raises(TypeError, match=text):
             transform(kind())
-    if cls is DropObservedGraph:
-        return
-    with pytest.raises(ValueError, match=r"'data\.x' must hold node features \(got N"):
-        transform(Data(edge_index=torch.zeros(2, 1, dtype=torch.long), num_nodes=4))
-    with pytest.raises(TypeError, match=r"'data\.x' must be floating-point \(got tor"):
-        transform(Data(x=torch.ones(8, 4, dtype=torch.long)))
-    with pytest.raises(ValueError, match=r"'data\.x' contains NaN or infinite"):
-        transform(Data(x=torch.full((8, 4), float('nan'))))
-    with pytest.raises(ValueError, match=r"'data\.x' must be dense or sparse CSR"):
-        transform(Data(x=torch.eye(4).to_sparse()))
+
+
+def test_other_features(make):
+    values = torch.randn(12, 4)
+    transform = make(attr='pos')
+    expected = copy.copy(transform)
+    expected.attr = 'x'
+    expected = expected(Data(x=values))
+    for data in (Data(x=torch.randn(12, 5), pos=values), Data(pos=values)):
+        out = transform(data)
+        assert torch.equal(out.edge_index, expected.edge_index)
+        assert torch.equal(out.edge_weight, expected.edge_weight)
+        assert out.get('x') is data.get('x')
+    # Where there are no edges nothing else determines the number of nodes.
+    assert make(attr='embedding')(Data(embedding=values[:1])).num_nodes == 1
+    assert repr(transform).endswith('attr=pos)')
+    with pytest.raises(TypeError, match=r"'attr' must be the name of an attribute"):
+        make(attr=3)
+
+
+@pytest.mark.parametrize(
+    ('data', 'kind', 'text'),
+    [
+        ({'num_nodes': 4}, ValueError, 'must hold node features (got None)'),
+        ({'v': [1.0]}, TypeError, 'must be a torch.Tensor (got list)'),
+        ({'v': torch.ones(12, 4).long()}, TypeError, 'must be floating-point (got'),
+        ({'v': torch.ones(4)}, ValueError, 'must have shape [num_nodes'),
+        ({'v': torch.ones(12, 4) / 0}, ValueError, 'contains NaN or infinite'),
+        ({'v': torch.eye(4).to_sparse()}, ValueError, 'must be dense or sparse CSR'),
+        (
+            {'v': torch.ones(9, 4), 'num_nodes': 12},
+            ValueError,
+            'must have one row per node (got 9 for 12 nodes)',
+        ),
+    ],
+)
+def test_wrong_features_are_named(make, data, kind, text):
+    for attr in ('x', 'pos'):
+        given = {attr if name == 'v' else name: value for name, value in data.items()}
+        with pytest.raises(kind, match=re.escape(f"'data.{attr}' {text}")):
+            make(attr=attr)(Data(**given))

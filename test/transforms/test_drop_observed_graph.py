@@ -64,13 +64,6 @@ def test_labels_of_the_nodes_of_rings(key):
         assert out.y is data.y
 
 
-@pytest.mark.parametrize('key', ['x', 'pos', 'num_nodes', 'batch'])
-def test_attributes_of_the_edges_without_features(key):
-    edge_index = ring(4).edge_index
-    data = Data(edge_index=edge_index, kind=torch.arange(4), **{key: NODES[key](5)})
-    assert 'kind' not in DropObservedGraph()(data)
-
-
 def test_labels_given_to_a_batch_itself():
     rings = [Data(edge_index=ring(n).edge_index, num_nodes=n) for n in (4, 3)]
     batch = Batch.from_data_list(rings)
@@ -95,7 +88,3 @@ def test_unknown_number_of_nodes(in_batch):
     # Features tell that there are three, and labels for each of four edges.
     data.x = torch.randn(6 if in_batch else 3, 2)
     assert 'y' not in DropObservedGraph()(data)
-
-
-def test_no_graph():
-    assert DropObservedGraph()(Data()).to_dict() == {}

@@ -6,9 +6,7 @@ import pytest
 import torch
 from oracles import seeded
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.loader import NeighborLoader
-from torch_geometric.nn import GraphConv, HeteroConv, SAGEConv, to_hetero
-from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
+from torch_geometric.nn import GraphConv, HeteroConv
 
 from torch_geometric_gsl import (
     GSLNet,
@@ -154,36 +152,24 @@ def test_a_frozen_graph():
     assert FreezeLatentGraph(conv)(data)[NEAR].edge_index.shape == (2, 24)
 
 
-@pytest.mark.parametrize('layer', [0, 1, 2, -1, -2])
+@pytest.mark.parametrize('layer', [0, 1, -1])
 def test_relations_that_a_layer_lacks(layer):
-    torch.manual_seed(5)
-    # Layer by layer: three relations, two of them, one.
-    relations = [('a', 'to', 'b'), ('b', 'to', 'c'), ('c', 'to', 'd')]
+    # Layer by layer: three relations, two of them, one; none reaches from e.
+    relations = [('a', 'to', 'b'), ('b', 'to', 'c'), ('c', 'to', 'd'), ('d', 'to', 'e')]
     model = HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=2).eval()
     data = HeteroData()
-    for name in 'abcd':
+    for name in 'abcde':
         data[name].x = torch.randn(6, 4)
-    layers = model.graphs(data.x_dict)
+    layers = model.graphs({name: data[name].x for name in 'abcd'})
     assert [len(graphs) for graphs in layers] == [3, 2, 1]
-    former = FreezeLatentGraph(HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=3), layer=0)(
-        data
-    )
-    asked = layer % 3
-    for given in (data, former):
+    former = HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=3)
+    for given in (data, FreezeLatentGraph(former)(data)):
         out = FreezeLatentGraph(model, layer=layer)(given)
-        for last, relation in zip((0, 1, 2), relations, strict=True):
-            graph = layers[min(last, asked)][relation]
+        assert out.edge_types == relations[:3]
+        for last, relation in zip((0, 1, 2), relations[:3], strict=True):
+            graph = layers[min(last, layer % 3)][relation]
             assert torch.equal(out[relation].edge_index, graph.edge_index)
             assert torch.equal(out[relation].edge_weight, graph.edge_weight)
-
-
-def test_relations_that_no_layer_has():
-    relations = [('a', 'to', 'b'), ('b', 'to', 'c')]
-    data = HeteroData()
-    for name in 'abc':
-        data[name].x = torch.randn(6, 4)
-    out = FreezeLatentGraph(HeteroGSLNet(4, 8, 1, 3, relations, 'c', k=2))(data)
-    assert out.edge_types == relations[1:]
 
 
 def test_a_frozen_graph_of_given_candidates():
@@ -272,61 +258,18 @@ def test_bad_data():
         FreezeLatentGraph(net())(data)
 
 
-def frozen():
-    out = FreezeLatentGraph(net())(DropObservedGraph()(draw()))
-    del out['author'], out[IN_DOC].edge_label, out[IN_DOC].name
-    return out
-
-
 def test_pyg_takes_the_frozen_graphs():
-    data = frozen()
+    data = FreezeLatentGraph(net())(draw())
+    del data['author']
     conv = HeteroConv({relation: GraphConv((4, 4), 8) for relation in RELATIONS})
     weights = {relation: data[relation].edge_weight for relation in RELATIONS}
     out = conv(data.x_dict, data.edge_index_dict, edge_weight_dict=weights)
-    total = torch.zeros(12, 9)
-    source, target = data[IN_DOC].edge_index
-    total[target, source] = data[IN_DOC].edge_weight
-    own = conv.convs[IN_DOC]
-    expected = own.lin_rel(total @ data['word'].x) + own.lin_root(data['doc'].x)
-    total = torch.zeros(12, 12)
-    source, target = data[NEAR].edge_index
-    total[target, source] = data[NEAR].edge_weight
-    own = conv.convs[NEAR]
-    expected = expected + own.lin_rel(total @ data['doc'].x)
-    expected = expected + own.lin_root(data['doc'].x)
+    expected = torch.zeros(12, 8)
+    for relation in (IN_DOC, NEAR):
+        x = data[relation[0]].x
+        total = torch.zeros(12, x.size(0))
+        source, target = data[relation].edge_index
+        total[target, source] = weights[relation]
+        own = conv.convs[relation]
+        expected = expected + own.lin_rel(total @ x) + own.lin_root(data['doc'].x)
     torch.testing.assert_close(out['doc'], expected)
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = SAGEConv((-1, -1), 8), SAGEConv((-1, -1), 3)
-
-        def forward(self, x, edge_index):
-            return self.second(self.first(x, edge_index).relu(), edge_index)
-
-    model = to_hetero(Net(), data.metadata())
-    logits = model(data.x_dict, data.edge_index_dict)['doc']
-    assert logits.shape == (12, 3)
-    logits.sum().backward()
-
-
-@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
-@pytest.mark.skipif(
-    not (WITH_PYG_LIB or WITH_TORCH_SPARSE), reason='PyG samples by one of the two'
-)
-def test_mini_batches_of_the_frozen_graphs():
-    data = frozen()
-    conv = HeteroConv({relation: GraphConv((4, 4), 8) for relation in RELATIONS})
-    weights = {relation: data[relation].edge_weight for relation in RELATIONS}
-    whole = conv(data.x_dict, data.edge_index_dict, edge_weight_dict=weights)['doc']
-    loader = NeighborLoader(data, [-1], batch_size=5, input_nodes='doc')
-    seen = 0
-    for batch in loader:
-        own = {r: batch[r].edge_weight for r in RELATIONS}
-        out = conv(batch.x_dict, batch.edge_index_dict, edge_weight_dict=own)['doc']
-        rows, size = batch['doc'].n_id, batch['doc'].batch_size
-        torch.testing.assert_close(out[:size], whole[rows[:size]])
-        seen += size
-    assert seen == 12
-    # The layers that learn take what the loader gives as well: rows of each type.
-    assert net()({t: batch[t].x for t in ('doc', 'word')}).size(1) == 3

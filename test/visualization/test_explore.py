@@ -46,6 +46,8 @@ def test_edges(write):
     assert found['colours'] == []
     assert found['images'] is None
     assert found['arrange'] is True
+    (graph,) = write(max_edges=2)['graphs']  # The strongest.
+    assert (graph['weight'], graph['total']) == ([0.4, 0.3], 4)
 
 
 def test_a_matrix_of_scipy(write):
@@ -59,12 +61,6 @@ def test_a_matrix_of_scipy(write):
         write(matrix[:, :3])
 
 
-def test_the_strongest_edges_are_shown(write):
-    (graph,) = write(max_edges=2)['graphs']
-    assert graph['weight'] == [0.4, 0.3]
-    assert graph['total'] == 4
-
-
 def test_graphs_by_name(write):
     other = torch.tensor([[5], [0]]), torch.ones(1)
     found = write({'a': GRAPH, 'b': other})
@@ -75,30 +71,20 @@ def test_graphs_by_name(write):
 def test_labels_and_predictions(write):
     data = Data(y=torch.tensor([2, -1, 0, 2]))
     prediction = torch.tensor([[0.5], [float('nan')], [1.5], [1.0]])
-    names = ['a', 'b', 'c']
-    label, number = write(data=data, prediction=prediction, class_names=names)[
-        'colours'
-    ]
-    assert [
-        label['classes'][i] if i is not None else None for i in label['values']
-    ] == [
-        'c',
-        None,
-        'a',
-        'c',
-    ]
+    given = {'prediction': prediction, 'class_names': ['a', 'b', 'c']}
+    label, number = write(data=data, **given)['colours']
+    assert (label['classes'], label['values']) == (['a', 'c'], [1, None, 0, 1])
     assert number['values'] == [0.5, None, 1.5, 1.0]
     assert (number['kind'], number['low'], number['high']) == ('number', 0.5, 1.5)
 
 
 def test_a_class_has_one_colour_as_label_and_as_prediction(write):
     data = Data(y=torch.tensor([5, -1, 2, 5]))
-    label, prediction = write(data=data, prediction=torch.tensor([5, 5, 9, 5]))[
-        'colours'
-    ]
-    assert label['classes'] == prediction['classes'] == ['2', '5', '9']
+    prediction = torch.tensor([5, 5, 9, 5])
+    label, found = write(data=data, prediction=prediction)['colours']
+    assert label['classes'] == found['classes'] == ['2', '5', '9']
     assert label['values'] == [1, None, 0, 1]
-    assert prediction['values'] == [1, 1, 2, 1]
+    assert found['values'] == [1, 1, 2, 1]
     (label,) = write(data=Data(y=torch.tensor([True, False, True, True])))['colours']
     assert (label['classes'], label['values']) == (['0', '1'], [1, 0, 1, 1])
     (label,) = write(data=Data(y=torch.full((4,), -1)), class_names=['a'])['colours']
@@ -136,19 +122,19 @@ def test_classes_that_are_texts(write, make):
 
 
 @pytest.mark.parametrize('make', HOLDERS)
-def test_predictions_that_are_no_tensors(write, make):
-    (found,) = write(prediction=make([3, 1, 3, 1]))['colours']
-    assert (found['classes'], found['values']) == (['1', '3'], [1, 0, 1, 0])
-    (found,) = write(prediction=make([0.5, None, 1.5, 1.0]))['colours']
-    assert found['values'] == [0.5, None, 1.5, 1.0]
-    (found,) = write(prediction=make([2.0, 1.0, 3.0, 1.0]))['colours']
-    assert found['kind'] == 'number'
-    (found,) = write(prediction=make([-1, 1, 1, -1]))['colours']
-    assert (found['classes'], found['values']) == (['-1', '1'], [0, 1, 1, 0])
-    (found,) = write(prediction=make([-2, -1, 0, 1]))['colours']
-    assert found['values'] == [0, 1, 2, 3]
-    (found,) = write(prediction=make(['a', None, 'a', 'a']))['colours']
-    assert (found['classes'], found['values']) == (['a'], [0, None, 0, 0])
+@pytest.mark.parametrize(
+    ('given', 'classes', 'values'),
+    [
+        ([3, 1, 3, 1], ['1', '3'], [1, 0, 1, 0]),
+        ([-1, 1, 1, -1], ['-1', '1'], [0, 1, 1, 0]),
+        ([-2, -1, 0, 1], ['-2', '-1', '0', '1'], [0, 1, 2, 3]),
+        (['a', None, 'a', 'a'], ['a'], [0, None, 0, 0]),
+        ([0.5, None, 1.5, 1.0], None, [0.5, None, 1.5, 1.0]),
+    ],
+)
+def test_predictions_that_are_no_tensors(write, make, given, classes, values):
+    (found,) = write(prediction=make(given))['colours']
+    assert (found.get('classes'), found['values']) == (classes, values)
 
 
 def test_numbers_far_from_zero_have_colours_of_their_own(write):
@@ -189,9 +175,8 @@ def test_features_of_largest_variance(write):
     found = write(data=Data(x=x), feature_names=['a', 'b', 'c'], max_features=2)
     assert [colour['name'] for colour in found['colours']] == ['b', 'c']
     sparse = write(data=Data(x=x.to_sparse_csr()), max_features=2)
-    assert [c['values'] for c in sparse['colours']] == [
-        c['values'] for c in found['colours']
-    ]
+    for one, other in zip(found['colours'], sparse['colours'], strict=True):
+        assert one['values'] == other['values']
     assert write(data=Data(x=x), max_features=0)['colours'] == []
 
 
@@ -206,24 +191,22 @@ def test_places(write):
     assert len(set(zip(equal['x'], equal['y'], strict=True))) == 4
 
 
+def sprite_of(found):
+    data = base64.b64decode(found['uri'].removeprefix('data:image/png;base64,'))
+    return np.array(Image.open(io.BytesIO(data)))
+
+
 @pytest.mark.parametrize('shape', [(4, 2, 3), (4, 2, 3, 3), (4, 5, 1)])
 def test_images(write, shape):
     images = torch.randint(256, shape, dtype=torch.uint8)
     found = write(images=images)['images']
-    sprite = sprite_of(found)
-    height, width = shape[1:3]
+    sprite, (height, width) = sprite_of(found), shape[1:3]
     assert (found['height'], found['width']) == (height, width)
     for i, image in enumerate(images.numpy()):
         top = i // found['columns'] * height
         left = i % found['columns'] * width
-        np.testing.assert_array_equal(
-            sprite[top : top + height, left : left + width], image
-        )
-
-
-def sprite_of(found):
-    data = base64.b64decode(found['uri'].removeprefix('data:image/png;base64,'))
-    return np.array(Image.open(io.BytesIO(data)))
+        shown = sprite[top : top + height, left : left + width]
+        np.testing.assert_array_equal(shown, image)
 
 
 def test_numbers_of_images_become_bytes(write):
@@ -295,80 +278,40 @@ def test_half_precision_and_gradients(write):
     assert found['graphs'][0]['weight'][0] == pytest.approx(0.4, rel=1e-3)
 
 
+AB = {'class_names': ['a', 'b']}
+COMPLEX = torch.ones(4, 1, dtype=torch.cfloat)
+LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
+
+
 @pytest.mark.parametrize(
     ('kwargs', 'error', 'message'),
     [
-        ({'graph': {}}, ValueError, "'graph' must hold a graph"),
+        ({'graph': {}}, ValueError, r"'graph' must hold graphs .*\(got \[\]\)"),
         ({'graph': {1: GRAPH, '1': GRAPH}}, ValueError, "'graph' .* distinct names"),
-        (
-            {'graph': (EDGES, -GRAPH[1])},
-            ValueError,
-            "'edge_weight' must not be negative",
-        ),
         ({'graph': EDGES}, TypeError, "'graph' must be a SampledGraph"),
-        (
-            {'graph': (EDGES[:, :0], torch.empty(0))},
-            ValueError,
-            r"'graph' must have nodes \(got none\)",
-        ),
-        (
-            {'graph': (EDGES, torch.tensor([1, 1, 1, torch.nan]))},
-            ValueError,
-            "'edge_weight' contains NaN",
-        ),
+        ({'graph': (EDGES[:, :0], torch.ones(0))}, ValueError, 'must have nodes'),
         ({'data': {'y': Y}}, TypeError, "'data' must be a torch_geometric.data.Data"),
         ({'data': Data(y=Y[:3])}, ValueError, r"'data.y' must .*\(got 3 for 4 nodes\)"),
+        ({'data': Data(y=torch.ones(4, 2))}, ValueError, r"'data.y' .* shape \[n\]"),
+        ({'data': Data(x=torch.ones(4))}, ValueError, r"'data.x' .* shape \[n, d\]"),
         (
-            {'data': Data(y=torch.ones(4, 2))},
+            {'data': Data(x=COMPLEX)},
             ValueError,
-            r"'data.y' must have shape \[n\]",
+            r"'data.x' .*\(got \[4, 1\] of torch.c",
         ),
-        (
-            {'data': Data(x=torch.ones(4))},
-            ValueError,
-            r"'data.x' must have shape \[n, d\]",
-        ),
-        (
-            {'data': Data(x=torch.ones(4, 1, dtype=torch.cfloat))},
-            ValueError,
-            r"'data.x' .* real numbers \(got \[4, 1\] of torch.complex64\)",
-        ),
-        (
-            {'data': Data(y=torch.ones(4, dtype=torch.cfloat))},
-            ValueError,
-            "'data.y' .* real numbers",
-        ),
+        ({'data': Data(y=COMPLEX)}, ValueError, "'data.y' .* real numbers"),
         ({'data': Data(pos=torch.ones(4, 3))}, ValueError, "'data.pos' must be finite"),
         ({'prediction': 3}, TypeError, r"'prediction' must be a tensor.*\(got int\)"),
         ({'prediction': torch.ones(())}, ValueError, "'prediction' must have one row"),
-        ({'prediction': torch.ones(4, 2)}, ValueError, r"'prediction' .* \[n\]"),
         ({'prediction': [[1, 2]] * 4}, ValueError, r"'prediction' .* \[n\]"),
         ({'prediction': [[1], [2, 3]]}, ValueError, "'prediction' must have one value"),
-        (
-            {'prediction': [-2, -1, 0, 1], 'class_names': ['a', 'b']},
-            ValueError,
-            r"'class_names' must be absent where a class is negative \(got -2\)",
-        ),
-        ({'images': torch.ones(4, 2)}, ValueError, r"'images' must have shape"),
+        ({'prediction': [-2, 0, 1, 1]} | AB, ValueError, r'is negative \(got -2\)'),
+        ({'prediction': [0, 1, 2, 2]} | AB, ValueError, r'must name all 3 \(got 2\)'),
         ({'images': torch.ones(4, 2, 2, 4)}, ValueError, r"'images' must have shape"),
         ({'images': torch.full((4, 2, 2), torch.inf)}, ValueError, 'finite real'),
-        (
-            {'images': torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)},
-            ValueError,
-            r'must fit into 8192 x 8192 .*\(got 4 of 5000 x 5000\)',
-        ),
+        ({'images': LARGE}, ValueError, r'into 8192 x 8192 .*\(got 4 of 5000 x 5000\)'),
         ({'names': ['a']}, ValueError, r"'names' must .*\(got 1 for 4 nodes\)"),
         ({'names': 'abcd'}, TypeError, "'names' must be a sequence"),
-        (
-            {'data': Data(y=Y), 'class_names': ['a']},
-            ValueError,
-            r"'class_names' must name all 2 \(got 1\)",
-        ),
-        (
-            {'data': Data(x=torch.rand(4, 2)), 'feature_names': ['a']},
-            ValueError,
-            r"'feature_names' must name all 2 \(got 1\)",
-        ),
         ({'title': 3}, TypeError, "'title' must be a str"),
         ({'max_edges': 0}, ValueError, "'max_edges' must be"),
         ({'max_features': -1}, ValueError, "'max_features' must be"),
@@ -385,7 +328,7 @@ def test_a_folder_that_is_not_there(tmp_path):
     for path in (tmp_path / 'no' / 'graph.html', tmp_path):
         with pytest.raises(OSError, match="'path' must be a file in a folder that"):
             explore(GRAPH, path=path)
-    with pytest.raises(TypeError, match=r"'path' must be a path \(got int\)"):
+    with pytest.raises(TypeError, match='PathLike'):
         explore(GRAPH, path=3)
 
 

@@ -1,13 +1,42 @@
 """A click-through of the page that `explore` writes, in Chromium without a window."""
 
+import shutil
+
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl.visualization import explore
 
+webdriver = pytest.importorskip('selenium.webdriver')
+ui = pytest.importorskip('selenium.webdriver.support.ui')
+wheel = pytest.importorskip('selenium.webdriver.common.actions.wheel_input')
+pytestmark = pytest.mark.slow
+ActionChains, Keys = webdriver.ActionChains, webdriver.Keys
 NAMES = ['zero', 'one', '<img src=x onerror="window.hit=1">', 'three', 'four', 'five']
 NOTHING_POINTED_AT = 'Point at a node'
+
+
+@pytest.fixture(scope='session')
+def browser():
+    """Chromium without a window, drawing WebGL in software."""
+    program, driver = shutil.which('chromium'), shutil.which('chromedriver')
+    if program is None or driver is None:
+        pytest.skip("needs Debian's packages chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in (
+        '--headless=new',
+        '--no-sandbox',
+        '--use-angle=swiftshader',
+        '--enable-unsafe-swiftshader',
+        '--disable-dev-shm-usage',
+    ):
+        options.add_argument(argument)
+    options.set_capability('goog:loggingPrefs', {'browser': 'ALL'})
+    service = webdriver.ChromeService(driver)
+    with webdriver.Chrome(options=options, service=service) as found:
+        yield found
 
 
 @pytest.fixture
@@ -54,9 +83,7 @@ def visit(browser, path):
 
 
 def wait(browser, script):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 60).until(lambda b: b.execute_script(script))
+    ui.WebDriverWait(browser, 60).until(lambda b: b.execute_script(script))
 
 
 def find(page, selector):
@@ -65,8 +92,6 @@ def find(page, selector):
 
 def point_at(page, node):
     """Move the mouse over a node of the first drawing, and return the action."""
-    from selenium.webdriver.common.action_chains import ActionChains
-
     action = ActionChains(page)
     action.w3c_actions.pointer_action.move_to_location(*place_of(page, node))
     return action
@@ -157,8 +182,6 @@ def test_a_click_keeps_a_node_and_another_lets_it_go(page):
 
 
 def test_a_node_is_found_by_its_name(page):
-    from selenium.webdriver.common.keys import Keys
-
     search = find(page, '#search')
     search.send_keys('f')
     found = [b.text for b in find(page, '#matches').find_elements('tag name', 'button')]
@@ -188,9 +211,6 @@ def set_slider(page, value):
 
 
 def test_the_threshold_hides_weak_edges(page):
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
     assert find(page, '#first .count').text == '6 nodes, 5 of 5 edges'
     assert find(page, '#least').get_attribute('value') == '0.1'
     # In the middle of the slider is the median of all weights.
@@ -253,17 +273,13 @@ def edges_of(page, nodes):
 
 
 def test_the_wheel_and_the_keys_zoom(page):
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
-    from selenium.webdriver.common.keys import Keys
-
     def camera():
         return page.execute_script(
             'return explorer.views[0].sigma.getCamera().getState()'
         )
 
     stage = find(page, '#first .stage')
-    origin = ScrollOrigin.from_element(stage)
+    origin = wheel.ScrollOrigin.from_element(stage)
     ActionChains(page).scroll_from_origin(origin, 0, -300).perform()
     wait(page, 'return explorer.views[0].sigma.getCamera().ratio < 0.9')
     find(page, '#fit').click()
@@ -295,9 +311,6 @@ def test_a_tap_beside_a_node_chooses_it(page):
 
 
 def test_the_keyboard_alone_goes_from_node_to_node(page):
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
     page.execute_script('document.getElementById("search").focus()')
     ActionChains(page).send_keys('zero', Keys.ENTER).perform()
     wait(page, 'return explorer.chosen === 0')
@@ -325,14 +338,12 @@ def test_an_image_is_drawn_over_the_node_in_focus(page):
 
 
 def test_colours(page):
-    from selenium.webdriver.support.ui import Select
-
     def colour(node):
         return page.execute_script(
             f"return explorer.views[0].sigma.getNodeDisplayData('{node}').color"
         )
 
-    choice = Select(find(page, '#colour'))
+    choice = ui.Select(find(page, '#colour'))
     names = [option.text for option in choice.options]
     assert names == ['label', 'prediction', 'feature 0', 'feature 1']
     assert colour(0) == colour(1) != colour(2)

@@ -2,15 +2,13 @@
 
 .. data:: DATASETS
 
-    The names that :func:`load_dataset` knows.
+    The names of the data sets that :func:`load_dataset` loads.
 
 .. data:: OBSERVED
 
-    The names of the edges that :func:`load_observed_edges` reads.
+    The names of the data sets with edges that :func:`load_observed_edges` loads.
 """
 
-from torch_geometric_gsl.datasets.coupled_sensors import CoupledSensors
-from torch_geometric_gsl.datasets.hidden_relation import HiddenRelation
 from torch_geometric_gsl.datasets.registry import (
     DATASETS,
     OBSERVED,
@@ -18,6 +16,7 @@ from torch_geometric_gsl.datasets.registry import (
     load_observed_edges,
 )
 from torch_geometric_gsl.datasets.split import paper_split
+from torch_geometric_gsl.datasets.synthetic import CoupledSensors, HiddenRelation
 
 __all__ = [
     'DATASETS',

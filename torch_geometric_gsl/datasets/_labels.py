@@ -1,4 +1,4 @@
-"""Check the labels of a user's table, and count its classes."""
+"""Classes and regression targets from the labels of a user's table."""
 
 from __future__ import annotations
 
@@ -12,37 +12,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Texts, in lower case, that stand for an unknown value.
+#: Texts, in lower case, that mark a missing value.
 MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
-# Those that nobody gives to a class. The others do so among numbers only.
+# Those that are no names of classes. The others mark one among numbers only.
 _NO_NAMES = ('', '?', 'nan')
-#: What a column of labels may be for.
-TASKS = ('classification', 'regression')
-# Up to so many classes a table may have, however rare they are.
+# A table may have this many classes, however rare they are.
 _FEW_CLASSES = 20
 
 
-def check_known(
-    labels: Sequence[Any], where: str, missing: Sequence[str] | None
-) -> None:
-    """Raise if a label stands for an unknown one.
-
-    By default a text such as ``NA`` does so beside numbers, and names a class beside
-    other texts, such as ``EU``.
-    """
-    texts = {label: str(label).strip().lower() for label in dict.fromkeys(labels)}
-    if missing is None:
-        others = [text for text in texts.values() if text not in MISSING]
-        is_text = any(math.isnan(to_number(text)) for text in others)
-        unknown = set(_NO_NAMES if is_text else MISSING)
-    else:
-        unknown = {text.strip().lower() for text in missing}
-    for place, label in enumerate(labels):
-        if texts[label] in unknown:
+def read_targets(
+    labels: Sequence[Any], where: str, task: str | None, missing: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return the targets of a regression, or else classes and their names."""
+    _check_known(labels, where, missing)
+    if not is_measured(labels, task):
+        y, class_names = _encode(labels, where)
+        return {'y': y, 'class_names': class_names}
+    numbers = [to_number(label) for label in labels]
+    for place, number in enumerate(numbers):
+        if not math.isfinite(number):
             raise ValueError(
-                f'{where} must not be missing (got {label!r} for row {place}); '
-                "'missing' tells which texts are, should it name a class"
+                f"{where} must be finite numbers with task='regression' "
+                f'(got {labels[place]!r} for row {place})'
             )
+    y = torch.tensor(numbers, dtype=torch.float64)
+    spread = y.std(correction=0).nan_to_num(nan=0.0)
+    lost = (y.float().double() - y).abs().max()
+    return {'y': y.float() if bool(lost <= 1e-4 * spread) else y}
 
 
 def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:
@@ -60,40 +56,47 @@ def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:
     return not is_whole or _num_single(Counter(labels)) is not None
 
 
-def read_targets(
-    labels: Sequence[Any], where: str, task: str | None = None
-) -> dict[str, Any]:
-    """Return numbers to predict, or else classes and their names."""
-    if not is_measured(labels, task):
-        y, class_names = encode(labels, where)
-        return {'y': y, 'class_names': class_names}
-    numbers = [to_number(label) for label in labels]
-    for place, number in enumerate(numbers):
-        if not math.isfinite(number):
+def to_number(field: Any) -> float:
+    """Return the number in a field; NaN if it holds none."""
+    if isinstance(field, str) and '_' in field:  # Python would read past it.
+        return math.nan
+    try:
+        return float(field)
+    except ValueError:
+        return math.nan
+
+
+def _check_known(
+    labels: Sequence[Any], where: str, missing: Sequence[str] | None
+) -> None:
+    """Raise if a label is missing.
+
+    By default a text such as ``NA`` marks a missing label among numbers, and names a
+    class among other texts, such as ``EU``.
+    """
+    texts = {label: str(label).strip().lower() for label in dict.fromkeys(labels)}
+    if missing is None:
+        others = [text for text in texts.values() if text not in MISSING]
+        is_text = any(math.isnan(to_number(text)) for text in others)
+        missing = _NO_NAMES if is_text else MISSING
+    unknown = {text.strip().lower() for text in missing}
+    for place, label in enumerate(labels):
+        if texts[label] in unknown:
             raise ValueError(
-                f"{where} must be finite numbers with task='regression' "
-                f'(got {labels[place]!r} for row {place})'
+                f'{where} must not be missing (got {label!r} for row {place}); if it '
+                "names a class, pass as 'missing' the texts that mark a missing label"
             )
-    return {'y': _to_targets(numbers)}
-
-
-def _to_targets(numbers: Sequence[float]) -> Tensor:
-    """Return numbers in single precision, or in double where they need it."""
-    y = torch.tensor(numbers, dtype=torch.float64)
-    spread = y.std(correction=0).nan_to_num(nan=0.0)
-    lost = (y.float().double() - y).abs().max()
-    return y.float() if bool(lost <= 1e-4 * spread) else y
 
 
 def _num_single(sizes: Counter[Any]) -> int | None:
     """Count values of one row if they are too many for classes, else return None."""
-    # A number to predict, or the name of each row, is one that no two rows share.
+    # A number to predict, or the name of a row, is seldom shared by two rows.
     single = sum(size == 1 for size in sizes.values())
     return single if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes) else None
 
 
-def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
-    """Count classes in the order of their numbers, or else of their names.
+def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
+    """Encode classes in the order of their numbers, or else of their names.
 
     Labels are numbers if all of them are, and none has leading zeros as a code has.
     Numbers are compared to the last digit: ``1`` and ``1.0`` are one class.
@@ -113,26 +116,16 @@ def encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
         raise ValueError(f'{where} must have at least two classes (got {set(sizes)})')
     if (single := _num_single(sizes)) is not None:
         raise ValueError(
-            f'{where} must be classes, which rows share (got {len(sizes)} classes in '
-            f'{len(labels)} rows, {single} of them with one row only: is it a number '
-            "to predict, as task='regression' does, or the name of each row?)"
+            f'{where} must be classes (got {len(sizes)} of them in {len(labels)} rows, '
+            f'{single} with one row only): if they are numbers to predict, pass '
+            "task='regression'"
         )
     place = {name: i for i, name in enumerate(sorted(sizes))}
     return torch.tensor([place[name] for name in labels]), list(map(str, place))
 
 
-def to_number(field: Any) -> float:
-    """Return the number that a field holds; NaN if it holds none."""
-    if isinstance(field, str) and '_' in field:  # Python would read past it.
-        return math.nan
-    try:
-        return float(field)
-    except ValueError:
-        return math.nan
-
-
 def _to_whole(name: Any) -> int | None:
-    """Return the whole number that a finite one is, to the last digit, or none."""
+    """Return a finite number as an integer, to the last digit; None if not whole."""
     if isinstance(name, int):
         return name
     try:

@@ -23,7 +23,7 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 from torch_geometric.io import read_planetoid_data
 
-from torch_geometric_gsl._files import ERRORS, damaged, replacing
+from torch_geometric_gsl._files import replacing
 
 # SHA-256 digests.
 _CITESEER = {
@@ -58,10 +58,10 @@ _CS = '933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3'
 _PHYSICS = 'e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375'
 _NEWS = 'd25b55a0871c6fa5fdaa07bcd8403649ef37ff29df4a6bef5483edf171287ec3'
 # The public `ind.pubmed.allx` by the name of its blob in git. The digest above is that
-# of a file which was built again: its arrays are the same.
+# of a rebuilt file with the same arrays.
 _ALLX = '3b86bccf08111c37c632a9dd8ab63db25ea76361'
 _FEATURES, _EDGES = 'out1_node_feature_label.txt', 'out1_graph_edges.txt'
-# They serve as well as the raw files of 20News and MiniImageNet, and execute nothing.
+# Files that replace the pickles of 20News and MiniImageNet, and execute nothing.
 _POSTS, _ARRAYS = 'posts.json', 'features.npz'
 _GROUPS = [
     *('alt.atheism', 'comp.sys.ibm.pc.hardware', 'misc.forsale', 'rec.autos'),
@@ -77,8 +77,8 @@ def _read_planetoid(folder: Path) -> Data:
 
 def _read_wikipedia(folder: Path) -> Data:
     # `WikipediaNetwork` makes a number of Python of each of eleven million digits.
-    lines = (folder / _FEATURES).read_bytes().splitlines()[1:]
-    rows = [line.split(b'\t') for line in lines]
+    lines = (folder / _FEATURES).read_bytes().splitlines()
+    rows = [line.split(b'\t') for line in lines[1:]]
     x = np.stack([np.frombuffer(row[1], np.uint8)[::2] - ord('0') for row in rows])
     if (x > 9).any():
         raise ValueError('features must be digits')
@@ -94,17 +94,14 @@ def _read_wikipedia(folder: Path) -> Data:
 def _read_coauthor(folder: Path) -> Data:
     # `Coauthor` makes the features dense, more than a gigabyte in Physics.
     with np.load(next(folder.iterdir()), allow_pickle=False) as arrays:
-        names = ('data', 'indices', 'indptr', 'shape')
-        parts = [torch.from_numpy(arrays[f'attr_{name}']) for name in names]
-        y = torch.from_numpy(arrays['labels']).long()
-    value, column, offset, shape = parts
+        names = ('attr_data', 'attr_indices', 'attr_indptr', 'attr_shape', 'labels')
+        value, column, offset, shape, y = (torch.from_numpy(arrays[k]) for k in names)
     row = torch.arange(len(y)).repeat_interleave(offset.diff())
     # Whether a keyword occurs, not how often.
     index = torch.stack([row, column])[:, value > 0]
-    x = torch.sparse_coo_tensor(
-        index, torch.ones(index.size(1)), shape.tolist(), check_invariants=True
-    )
-    return Data(x=x.coalesce(), y=y)
+    one = torch.ones(index.size(1))
+    x = torch.sparse_coo_tensor(index, one, shape.tolist(), check_invariants=True)
+    return Data(x=x.coalesce(), y=y.long())
 
 
 def _fetch_posts(folder: Path, *, download: bool) -> tuple[list[str], list[int]]:
@@ -157,10 +154,10 @@ def _read_mini_imagenet(folder: Path) -> Data:
 
 
 class RawFiles(NamedTuple):
-    """The folder of raw files, their known digests, reader, counts and address.
+    """The raw files of a data set.
 
-    The counts are those of nodes, features and classes. A plain file serves as well as
-    these, and executes nothing.
+    The counts are those of nodes, features and classes. The plain file, if there is
+    one, replaces the raw files and is no pickle.
     """
 
     folder: str
@@ -172,7 +169,7 @@ class RawFiles(NamedTuple):
 
 
 def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> Data:
-    """Return the features, labels and edges of raw files, downloaded if none are."""
+    """Read the features, labels and edges; download the raw files if there are none."""
     raw = RAW_FILES[name]
     own = Path(root, raw.folder)
     if folder is None:
@@ -187,8 +184,12 @@ def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> D
             x, y = cast(Tensor, data.x), cast(Tensor, data.y)
         except ModuleNotFoundError as error:
             raise needs(name, error) from error
-        except (*ERRORS, OSError) as error:
-            raise damaged(folder, error) from error
+        except MemoryError:
+            raise
+        except Exception as error:  # A damaged pickle may raise any.
+            raise OSError(
+                f"'{folder}' is damaged ({error}): delete it to download it again"
+            ) from error
     found = (*x.shape, y.unique().numel())
     if found != raw.counts:
         counts = '{} nodes, {} features and {} classes'.format
@@ -203,11 +204,7 @@ def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> D
 
 
 def _copy_known(folder: Path, raw: RawFiles, allow_pickle: bool, copies: Path) -> None:
-    """Copy files to another folder; raise if the bytes of one are not known.
-
-    What a reader opens there are the bytes that have been checked, and it can write
-    beside them.
-    """
+    """Copy files of known bytes, so that a reader opens what has been checked."""
     if raw.plain and (folder / raw.plain).is_file():
         shutil.copyfile(folder / raw.plain, copies / raw.plain)
         return

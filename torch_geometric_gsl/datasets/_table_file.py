@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -29,8 +27,6 @@ from torch_geometric_gsl._columns import measure_columns, scale_columns
 from torch_geometric_gsl._files import load_safely
 from torch_geometric_gsl.datasets._labels import (
     MISSING,
-    TASKS,
-    check_known,
     is_measured,
     read_targets,
     to_number,
@@ -44,10 +40,10 @@ _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 
 
 class _Table(NamedTuple):
-    """The content of a file: features, labels and the name of these in errors.
+    """The content of a file.
 
-    Features have the names of their columns where these are known, and the rest are
-    other attributes of the data.
+    Columns are the names of the features, if they are known; the rest are other
+    attributes of the data.
     """
 
     x: Tensor
@@ -64,9 +60,9 @@ def read_table_file(
     task: str | None = None,
     missing: Sequence[str] | None = None,
 ) -> Data:
-    """Read features and labels as :func:`load_dataset` does if given a path."""
+    """Read features and labels as :func:`load_dataset` does for a path."""
     if task is not None:
-        check_option(task, TASKS, 'task')
+        check_option(task, ['classification', 'regression'], 'task')
     if isinstance(missing, str):
         raise TypeError("'missing' must be a sequence of texts (got a str)")
     path = Path(path).expanduser()
@@ -81,15 +77,14 @@ def read_table_file(
         check_absent(label, 'label', "for a '.pt' file, whose labels are its 'y'")
         check_absent(missing, 'missing', "for a '.pt' file, whose labels are numbers")
         table = _read_pt(path, task)
-    check_known(table.labels, table.where, missing)
-    names = table.rest.pop('class_names', None)
+    names = table.rest.get('class_names')
     if names is not None:
         task = 'classification'
-    targets = read_targets(table.labels, table.where, task)
+    targets = read_targets(table.labels, table.where, task, missing)
     if names is not None:
         targets = _name_classes(targets, table.labels, names, path)
     x = _standardized(table.x, path) if standardize else table.x
-    data = Data(x=x.float(), **targets, **table.rest)
+    data = Data(x=x.float(), y=targets.pop('y'), **table.rest | targets)
     _check_finite(cast(Tensor, data.x), path, table.columns)
     return data
 
@@ -118,12 +113,11 @@ def _read_csv(path: Path, label: str | None) -> _Table:
 
 
 def _find_label(path: Path, header: list[str], label: str | None) -> int:
-    """Return the place of the labels among columns whose names are unique."""
-    twice = sorted(name for name, count in Counter(header).items() if count > 1)
-    if twice or not all(header) or len(header) < 2:
+    """Return the place of the column of labels; check the names of all columns."""
+    if len(header) != len({*header} - {''}) or len(header) < 2:
         raise ValueError(
-            f"'{path}' must begin with a name of its own for each of two columns or "
-            f'more (got {header})'
+            f"'{path}' must begin with distinct names of two or more columns "
+            f'(got {header})'
         )
     if label not in header:
         raise ValueError(
@@ -199,26 +193,17 @@ def _read_pt(path: Path, task: str | None) -> _Table:
     parts = [part for part in _PARTS_OF_DATA if part not in allowed]
     with path.open('rb') as stream, torch.serialization.safe_globals(parts):
         try:
-            data = load_safely(stream, path, 'Data object', object)
+            data: Data = load_safely(stream, path, 'Data object', Data)
         except OSError as error:
             raise ValueError(str(error)) from error
-    if type(data) is not Data:
-        raise ValueError(
-            f"'{path}' must hold a Data object (got a {type(data).__name__})"
-        )
     x, where = _read_features(data, path), f"'y' in '{path}'"
-    if (
-        not isinstance(data.y, Tensor)
-        or data.y.layout != torch.strided
-        or data.y.is_meta
-    ):
-        raise ValueError(f'{where} must be a dense tensor (got {_kind_of(data.y)})')
-    labels: list[Any] = data.y.tolist()
+    labels: list[Any] = _dense(data.y, where).tolist()
     _check_labels(np.asarray(labels), where, len(x), 'iu', task)
-    is_class = 'class_names' in data or not is_measured(labels, task)
+    rest = {k: data[k] for k in ('class_names', *_MASKS) if data.get(k) is not None}
+    is_class = 'class_names' in rest or not is_measured(labels, task)
     if is_class and min(labels, default=0) < 0:
         raise ValueError(f'{where} must not be negative (got {min(labels)})')
-    rest = _read_masks(data, len(x), path) | {'class_names': data.get('class_names')}
+    _check_masks({k: v for k, v in rest.items() if k in _MASKS}, len(x), path)
     return _Table(x, labels, where, [], rest)
 
 
@@ -239,6 +224,16 @@ def _read_features(data: Data, path: Path) -> Tensor:
     return x
 
 
+def _dense(value: object, where: str) -> Tensor:
+    """Return a value that must be a dense tensor with entries."""
+    if not isinstance(value, Tensor):
+        raise ValueError(f'{where} must be a tensor (got {type(value).__name__})')
+    if value.layout != torch.strided or value.is_meta:
+        kind = f'{value.layout} on {value.device}'
+        raise ValueError(f'{where} must be dense and hold values (got {kind})')
+    return value
+
+
 def _check_labels(
     y: NDArray[Any], where: str, num_nodes: int, kinds: str, task: str | None
 ) -> None:
@@ -255,49 +250,36 @@ def _check_labels(
         )
 
 
+def _check_masks(masks: dict[str, Any], num_nodes: int, path: Path) -> None:
+    """Raise unless masks choose distinct nodes."""
+    total = torch.zeros(num_nodes, dtype=torch.long)
+    for name, mask in masks.items():
+        mask = _dense(mask, f"'{name}' in '{path}'")
+        if mask.dtype != torch.bool or mask.shape != (num_nodes,):
+            raise ValueError(
+                f"'{name}' in '{path}' must be a boolean mask of {num_nodes} nodes "
+                f'(got {mask.dtype} of shape {list(mask.shape)})'
+            )
+        total += mask
+    if shared := int((total > 1).sum()):
+        raise ValueError(
+            f"the masks in '{path}' must not share nodes (got {shared} in two or more)"
+        )
+
+
 def _name_classes(
     targets: dict[str, Any], numbers: list[int], names: Any, path: Path
 ) -> dict[str, Any]:
-    """Name classes: each of them, or each number up to the last.
-
-    In the second case the numbers stay, even where a class has no row.
-    """
+    """Name each class, or each number up to the last, which then stay as they are."""
     counts = len(targets['class_names']), max(numbers) + 1
     if not isinstance(names, list | tuple) or len(names) not in counts:
-        size = f' of {len(names)}' if isinstance(names, list | tuple) else ''
         raise ValueError(
             f"'class_names' in '{path}' must be a list with a name for each of the "
             f"{counts[0]} classes of 'y', or for each number from 0 to {counts[1] - 1} "
-            f'(got a {type(names).__name__}{size})'
+            f'(got {names!r:.80})'
         )
     y = targets['y'] if len(names) == counts[0] else torch.tensor(numbers)
     return {'y': y, 'class_names': list(names)}
-
-
-def _kind_of(value: object) -> str:
-    if not isinstance(value, Tensor):
-        return type(value).__name__
-    shape = list(value.shape)
-    return f'{value.dtype}, {value.layout}, of shape {shape} on {value.device}'
-
-
-def _read_masks(data: Data, num_nodes: int, path: Path) -> dict[str, Any]:
-    """Return the masks of a split that comes with the data."""
-    found: dict[str, Any] = {name: data[name] for name in _MASKS if name in data}
-    like = _kind_of(torch.zeros(num_nodes, dtype=torch.bool))
-    for name, mask in found.items():
-        if _kind_of(mask) != like:
-            raise ValueError(
-                f"'{name}' in '{path}' must be a mask of nodes, {like} "
-                f'(got {_kind_of(mask)})'
-            )
-    for first, second in combinations(found, 2):
-        if shared := int((found[first] & found[second]).sum()):
-            raise ValueError(
-                f"'{first}' and '{second}' in '{path}' must not share nodes "
-                f'(got {shared} in both)'
-            )
-    return found
 
 
 def _standardized(x: Tensor, path: Path) -> Tensor:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,12 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import remove_self_loops, to_undirected
 
-from torch_geometric_gsl._checks import (
-    check_absent,
-    check_count,
-    check_flag,
-    check_option,
-)
+from torch_geometric_gsl._checks import check_absent, check_flag, check_option
+from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.datasets._raw_files import RAW_FILES, needs, read_raw
 from torch_geometric_gsl.datasets._table_file import (
     SUFFIXES,
@@ -43,54 +38,52 @@ def load_dataset(
     missing: Sequence[str] | None = None,
     allow_pickle: bool = False,
 ) -> Data:
-    r"""Load features and labels, by the name of a public dataset or from a file of
-    your own. A graph that comes with them is left out.
+    r"""Load the features and labels of a public dataset, or of a file of your own.
 
-    **Public datasets.** Words, the features of CiteSeer, PubMed, Chameleon, Squirrel,
-    CS and Physics, are normalized as by
-    :class:`~torch_geometric.transforms.NormalizeFeatures`, and become a sparse CSR
-    tensor where less than a tenth of them is not zero. Raw files are looked for in the
+    A graph that comes with them is left out (see :func:`load_observed_edges`).
+
+    **Public datasets.** The words of CiteSeer, PubMed, Chameleon, Squirrel, CS and
+    Physics are normalized as by
+    :class:`~torch_geometric.transforms.NormalizeFeatures`, and stored as sparse CSR
+    where less than a tenth of them is not zero. Raw files are searched for in the
     folder that the environment variable :obj:`GSL_DATA` names, then below :obj:`root`,
-    both laid out as PyTorch Geometric does (:obj:`CiteSeer/raw`,
-    :obj:`chameleon/geom_gcn/raw`, ...). Where they are absent, they are downloaded
-    below :obj:`root`. Only files whose digest is known are read, unless
-    :obj:`allow_pickle` is set.
+    both laid out as in PyTorch Geometric (:obj:`CiteSeer/raw`,
+    :obj:`chameleon/geom_gcn/raw`, ...), and else downloaded below :obj:`root`. Files
+    of unknown digest are refused unless :obj:`allow_pickle` is set.
 
-    * **20News** are the posts of ten newsgroups, with the TF-IDF weights of the words
-      (:obj:`feature_names`) that occur in at least 5 % of them. `scikit-learn's loader
-      <https://scikit-learn.org/stable/datasets/real_world.html>`_ downloads 14 MB, and
-      they are kept as text, in :obj:`20News/raw/posts.json`. Its own cache file,
+    * **20News**: the posts of ten newsgroups, as TF-IDF weights of the words
+      (:obj:`feature_names`) that occur in at least 5 % of them. `scikit-learn
+      <https://scikit-learn.org/stable/datasets/real_world.html>`_ downloads 14 MB,
+      which are kept as text in :obj:`20News/raw/posts.json`. Its own cache file,
       :obj:`20news-bydate_py3.pkz`, may lie there instead.
-    * **MiniImageNet** are features of images, in NodeFormer's order of training,
-      validation and test. Bring :obj:`mini_imagenet.pkl` from the data folder that
-      `NodeFormer's repository <https://github.com/qitianwu/NodeFormer>`_ links to
-      :obj:`MiniImageNet/raw`. Its digest is not known: it needs :obj:`allow_pickle`,
-      once, for its arrays are saved in :obj:`features.npz` below :obj:`root`.
-    * **digits**, **wine** and **breast_cancer** are tables that come with scikit-learn.
+    * **MiniImageNet**: features of images, in NodeFormer's order of training,
+      validation and test. Put :obj:`mini_imagenet.pkl` from the data folder that
+      `NodeFormer's repository <https://github.com/qitianwu/NodeFormer>`_ links into
+      :obj:`MiniImageNet/raw`. Its digest is not known: it needs :obj:`allow_pickle`
+      once, and its arrays are then saved in :obj:`features.npz` below :obj:`root`.
+    * **digits**, **wine** and **breast_cancer**: tables of scikit-learn.
 
-    **Your own data.** A path with one of these endings is a file that is read, and
-    nothing else: nothing is written, nor executed, and duplicate rows are kept.
+    **Your own data.** A path with one of these endings is read; nothing is written,
+    nor executed, and duplicate rows are kept.
 
     * :obj:`.csv`: text in UTF-8, with commas, and the names of the columns in the first
-      line. The column :obj:`label` holds the classes, as text or whole numbers, or
-      numbers to predict; all others are features, and must be numbers. They are
-      standardized by default.
+      line. The column :obj:`label` holds the labels, as text or numbers; all others are
+      features, and must be numbers. They are standardized by default.
     * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
-      (:obj:`y` by default) the vector of classes, integers or text, or of numbers.
-    * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object that :func:`torch.save`
-      has written: its :obj:`x`, :obj:`y`, :obj:`class_names`, and the masks of its
-      split, all three of them or none.
+      (:obj:`y` by default) the vector of labels, numbers or text.
+    * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object written by
+      :func:`torch.save`: its :obj:`x`, :obj:`y`, :obj:`class_names` and the masks of
+      its split.
 
-    Classes are counted in their order, and :obj:`class_names` holds their names. The
-    names in a :obj:`.pt` file are those of its classes in this order, or of each number
-    from zero on; these numbers stay, even where one has no row. Numbers are compared to
-    the last digit (:obj:`1` and :obj:`1.0` are one class), unless one has leading zeros
-    as a code has.
+    Classes are numbered in their order, and :obj:`class_names` holds their names. In a
+    :obj:`.pt` file there is a name for each class, or for each number from zero on,
+    which then stay as they are. Numbers are compared to the last digit (:obj:`1` and
+    :obj:`1.0` are one class), unless one has leading zeros as a code has.
 
-    Numbers of more than two values are to be predicted, as floating-point :obj:`y`,
-    where one of them is not whole, or where there are more than 20 values, more than
-    half of which have one row only. :obj:`task` says otherwise. Texts of so many values
-    are refused, for they look like the names of the rows.
+    Numbers of more than two values are targets of a regression, stored as
+    floating-point :obj:`y`, where one of them is not whole, or where there are more
+    than 20 values, more than half of which have one row only; :obj:`task` overrules
+    this. Texts with as many values are refused: they look like the names of the rows.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
@@ -100,17 +93,17 @@ def load_dataset(
         label (str, optional): The column or array of labels, for a file.
             (default: :obj:`None`)
         standardize (bool, optional): Whether to scale every feature to zero mean and
-            unit variance, for a file or a table of scikit-learn; if :obj:`None`, this
-            is done for a :obj:`.csv` file and for these tables. (default: :obj:`None`)
-        task (str, optional): What the labels of a file are, :obj:`"classification"` or
-            :obj:`"regression"`; if :obj:`None`, the labels tell. (default: :obj:`None`)
-        missing (Sequence[str], optional): The labels of a :obj:`.csv` or :obj:`.npz`
-            file that stand for an unknown one, which is refused. If :obj:`None`, they
-            are an empty text, :obj:`?` and :obj:`nan`, and :obj:`NA`, :obj:`N/A`,
-            :obj:`None` and :obj:`null` beside numbers only: beside texts they name
-            classes. Capitals do not matter. (default: :obj:`None`)
-        allow_pickle (bool, optional): Whether to read raw files of unknown bytes. Those
-            that are pickles execute what they hold. (default: :obj:`False`)
+            unit variance, for a file or a table of scikit-learn; :obj:`None` does so
+            for a :obj:`.csv` file and for these tables. (default: :obj:`None`)
+        task (str, optional): The kind of labels in a file, :obj:`"classification"` or
+            :obj:`"regression"`; if :obj:`None`, it is inferred. (default: :obj:`None`)
+        missing (Sequence[str], optional): The texts that mark a missing label in a
+            :obj:`.csv` or :obj:`.npz` file, which is refused; their case does not
+            matter. If :obj:`None`, an empty text, :obj:`?` and :obj:`nan`, and among
+            numbers also :obj:`NA`, :obj:`N/A`, :obj:`None` and :obj:`null`.
+            (default: :obj:`None`)
+        allow_pickle (bool, optional): Whether to read raw files of unknown digest.
+            Those that are pickles execute what they hold. (default: :obj:`False`)
 
     Returns:
         torch_geometric.data.Data: Features :obj:`x`, labels or targets :obj:`y`, and
@@ -136,7 +129,7 @@ def load_dataset(
 
     Raises:
         ValueError: If :obj:`name` is unknown, :obj:`GSL_DATA` is no folder, or a file
-            of your own is not as above; the text tells the line and the column.
+            of your own is malformed; the text names the line and the column.
         OSError: If a file cannot be opened or downloaded, or a raw file is damaged or
             unknown; the text names the file.
         ImportError: If scikit-learn or SciPy is needed and not installed.
@@ -154,24 +147,23 @@ def load_dataset(
             raise TypeError(f"'{what}' must be a str or a Path (got {kind})")
     check_flag(allow_pickle, 'allow_pickle')
     name, root = str(name), str(Path(root).expanduser())
-    options: dict[str, Any] = {'label': label, 'standardize': standardize, 'task': task}
-    options |= {'missing': missing, 'allow_pickle': allow_pickle or None}
-    served: tuple[str, ...] = ('allow_pickle',)
-    if name in _TABLES:
-        served = ('standardize',)
-    elif name not in RAW_FILES:
-        served = ('label', 'standardize', 'task', 'missing')
+    options: dict[str, Any] = {'label': label, 'standardize': standardize}
+    options |= {'task': task, 'missing': missing, 'allow_pickle': allow_pickle or None}
+    if name in RAW_FILES:
+        served = ['allow_pickle']
+    elif name in _TABLES:
+        served = ['standardize']
+    else:
+        served = ['label', 'standardize', 'task', 'missing']
     for what in options.keys() - {*served}:
         check_absent(options[what], what, f"for '{name}'")
     if name in _TABLES:
         return _load_table(name, standardize is None or standardize)
     if name in RAW_FILES:
         data = read_raw(name, raw_folder(name, root), root, allow_pickle)
-        return (
-            Data(x=_normalize(cast(Tensor, data.x)), y=data.y)
-            if name in _WORDS
-            else data
-        )
+        if name not in _WORDS:
+            return data
+        return Data(x=_normalize(cast(Tensor, data.x)), y=data.y)
     if Path(name).suffix.lower() in SUFFIXES:
         return read_table_file(name, label, standardize, task, missing)
     raise ValueError(
@@ -183,21 +175,17 @@ def load_dataset(
 def load_observed_edges(
     name: str, num_nodes: int, root: str = 'data', *, allow_pickle: bool = False
 ) -> Tensor:
-    r"""Return the graph that a data set comes with, which
-    :func:`~torch_geometric_gsl.datasets.load_dataset` withholds.
+    r"""Load the graph of a data set, which :func:`load_dataset` leaves out.
 
-    It is refined, or compared with a learned one. It is read from the raw files of the
-    features, which are downloaded if they are absent.
+    It is read from the raw files of the features, downloaded if they are absent.
 
     Args:
         name (str): :obj:`"CiteSeer"`, :obj:`"PubMed"`, :obj:`"Chameleon"` or
             :obj:`"Squirrel"`.
         num_nodes (int): The number of nodes of the data set.
-        root (str, optional): The folder of raw files that is searched after the one
-            that the environment variable :obj:`GSL_DATA` names.
-            (default: :obj:`"data"`)
-        allow_pickle (bool, optional): Whether to read raw files of unknown bytes. Those
-            that are pickles execute what they hold. (default: :obj:`False`)
+        root (str, optional): As in :func:`load_dataset`. (default: :obj:`"data"`)
+        allow_pickle (bool, optional): As in :func:`load_dataset`.
+            (default: :obj:`False`)
 
     Returns:
         torch.Tensor: The edges :math:`[2, |\mathcal{E}|]` in both directions, each
@@ -205,7 +193,6 @@ def load_observed_edges(
 
     Raises:
         OSError: If a file is damaged, unknown, or cannot be downloaded.
-        TypeError: If an argument has the wrong type.
         ValueError: If :obj:`name` is unknown, or the data set has other nodes.
 
     Example:
@@ -214,7 +201,6 @@ def load_observed_edges(
         torch.Size([2, 9104])
     """
     check_option(name, OBSERVED, 'name')
-    check_count(num_nodes, 'num_nodes')
     data = read_raw(name, raw_folder(name, root), root, allow_pickle)
     if num_nodes != data.num_nodes:
         raise ValueError(
@@ -226,12 +212,9 @@ def load_observed_edges(
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
-    r"""Return the folder in which all raw files of a dataset lie, or none.
+    """Return the folder of all raw files of a dataset, or :obj:`None`.
 
-    Args:
-        name (str): The name of a dataset that has raw files.
-        root (str, optional): The folder that is searched after :obj:`GSL_DATA`.
-            (default: :obj:`"data"`)
+    It is searched for below :obj:`GSL_DATA`, then below :obj:`root`.
     """
     check_option(name, RAW_FILES, 'name')
     raw = RAW_FILES[name]
@@ -242,17 +225,15 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
         # Some copies lack the last folder, raw/.
         source = Path(local, raw.folder)
         places = [source, source.parent, *places]
-    plain = [place for place in places if (place / (raw.plain or '?')).is_file()]
-    whole = [
-        place
-        for place in places
-        if all((place / file).is_file() for file in raw.digests)
-    ]
-    return next(iter(plain + whole), None)
+    for files in ([raw.plain], raw.digests) if raw.plain else (raw.digests,):
+        for place in places:
+            if all((place / file).is_file() for file in files):
+                return place
+    return None
 
 
 def _load_table(name: str, standardize: bool) -> Data:
-    """Return a table that comes with scikit-learn."""
+    """Load a table that comes with scikit-learn."""
     check_flag(standardize, 'standardize')
     try:
         datasets = import_module('sklearn.datasets')
@@ -275,7 +256,5 @@ def _normalize(x: Tensor) -> Tensor:
     value /= total.clamp(min=1)[row]
     if value.numel() >= 0.1 * x.numel():
         return x.to_dense()
-    with warnings.catch_warnings():
-        # That CSR is a beta feature.
-        warnings.filterwarnings('ignore', message='Sparse CSR tensor support')
-        return x.to_sparse_csr()
+    silence_csr_warning()
+    return x.to_sparse_csr()

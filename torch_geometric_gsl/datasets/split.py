@@ -35,12 +35,6 @@ def paper_split(
         A shallow copy of :obj:`data` with new :obj:`train_mask`,
         :obj:`val_mask` and :obj:`test_mask`; :obj:`data` itself is untouched.
 
-    Raises:
-        TypeError: If :obj:`data` is not a :class:`~torch_geometric.data.Data`
-            object, :obj:`seed` not an integer or a share not a number.
-        ValueError: If :obj:`seed` is out of range, a share is not positive,
-            nothing is left for testing, or one of the three sets is empty.
-
     Example:
         >>> import torch
         >>> from torch_geometric.data import Data
@@ -56,33 +50,26 @@ def paper_split(
     check_count(seed, 'seed', minimum=0)
     if seed >= 2**64:
         raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
-    sizes = _sizes(int(data.num_nodes), train, val)
-    generator = torch.Generator().manual_seed(int(seed))
-    order = torch.randperm(sum(sizes), generator=generator)
-
-    values = data.to_dict().values()
-    device = next((v.device for v in values if isinstance(v, Tensor)), None)
-    out = copy.copy(data)
-    for name, nodes in zip(('train', 'val', 'test'), order.split(sizes), strict=True):
-        out[f'{name}_mask'] = index_to_mask(nodes, order.numel()).to(device)
-    return out
-
-
-def _sizes(num_nodes: int, train: float, val: float) -> list[int]:
-    """Return the numbers of training, validation and test nodes."""
     for share, name in ((train, 'train'), (val, 'val')):
         check_number(share, name)
         if not 0 < share < 1:
             raise ValueError(f"'{name}' must lie in (0, 1) (got {share})")
     if train + val >= 1:
         raise ValueError(f"'train' + 'val' must be less than 1 (got {train + val})")
+    num_nodes = int(data.num_nodes)
     # Rounding first keeps 0.29 * 100 = 28.999... from losing a node.
-    num_train = int(round(train * num_nodes, 6))
-    num_val = int(round(val * num_nodes, 6))
-    sizes = [num_train, num_val, num_nodes - num_train - num_val]
+    sizes = [int(round(share * num_nodes, 6)) for share in (train, val)]
+    sizes.append(num_nodes - sum(sizes))
     if min(sizes) < 1:
         raise ValueError(
             f"'data' has too few nodes for three sets (got {num_nodes}, "
             f'which gives {sizes})'
         )
-    return sizes
+    generator = torch.Generator().manual_seed(int(seed))
+    order = torch.randperm(num_nodes, generator=generator)
+    values = data.to_dict().values()
+    device = next((v.device for v in values if isinstance(v, Tensor)), None)
+    out = copy.copy(data)
+    for name, nodes in zip(('train', 'val', 'test'), order.split(sizes), strict=True):
+        out[f'{name}_mask'] = index_to_mask(nodes, num_nodes).to(device)
+    return out

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import homophily
 
-from torch_geometric_gsl._checks import as_pair, check_count, check_number
+from torch_geometric_gsl._checks import as_pair, check_count, check_number, check_type
 from torch_geometric_gsl._graph_checks import (
     check_graph,
     check_node_labels,
@@ -52,36 +52,29 @@ def describe_graph(
 ) -> GraphSummary:
     r"""Describe a weighted graph.
 
-    The entropy :math:`H_i` of a target's weights, normalised to sum to 1, tells how
-    far they are spread: :math:`e^{H_i}` neighbours of equal weight have the same
-    entropy. Edges of weight zero add nothing to it.
+    The entropy :math:`H_i` of a target's weights, normalised to sum to 1, measures
+    their spread: :math:`e^{H_i}` neighbours of equal weight have the same entropy.
 
-    With labels, two measures of homophily compare with what chance gives:
+    With labels, two measures of homophily compare with chance; both leave out
+    self-loops, and are :obj:`nan` if no edge is left:
 
     * :obj:`homophily` counts edges
-      (:func:`torch_geometric.utils.homophily` with :obj:`method="edge"`). Relaxed
-      graphs hold many edges of almost no weight, so only edges whose weight exceeds
-      :obj:`threshold` count.
+      (:func:`torch_geometric.utils.homophily` with :obj:`method="edge"`) whose weight
+      exceeds :obj:`threshold`: relaxed graphs hold many edges of almost no weight.
     * :obj:`weighted_homophily` is the share of the weight on neighbours of the same
       label, :math:`\sum w_{ij} [y_j = y_i] / \sum w_{ij}`. It needs no threshold.
 
-    Both leave out self-loops, which join equal labels whatever the graph. They are
-    :obj:`nan` if no edge is left.
-
     Args:
-        graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): The graph.
+        graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): The edges, sources
+            in the first row, and one weight per edge.
         y (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The labels
-            of the nodes, or of sources and targets. (default: :obj:`None`)
+            :math:`[n]` of the nodes, or those of sources and of targets.
+            (default: :obj:`None`)
         num_nodes (int, optional): The number of targets. If :obj:`None`, it is that
             of the labels, or else ends with the last target that has an edge.
             (default: :obj:`None`)
         threshold (float, optional): Edges at or below this weight do not count in
             :obj:`homophily`. (default: :obj:`0.0`)
-
-    Raises:
-        TypeError: If an input has the wrong type or dtype.
-        ValueError: If an input has the wrong shape, weights are negative or not
-            finite, or there are fewer labels than nodes.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2, 1], [0, 0, 1, 2]])
@@ -117,7 +110,7 @@ def describe_graph(
 
 @torch.no_grad()
 def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSummary:
-    r"""Describe what the samplers of a model choose among, and how decidedly.
+    r"""Describe the distributions from which the samplers of a model draw.
 
     For each call of a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` in
     one forward pass in evaluation mode it reports
@@ -129,15 +122,14 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     * the centres :math:`b_i` and widths :math:`c_i` of a
       :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
     * in a :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv` the share
-      that each relation has of the mixture,
+      of each relation,
     * the norms of the gradients that the similarity's parameters hold, so call it
       after :meth:`backward` and before the gradients are cleared.
 
     Of a :class:`~torch_geometric_gsl.distributed.ShardedModel` each rank describes its
-    rows, and all get the whole summary.
-    Modes are restored, no gradient is recorded, and the global generators are neither
-    read nor changed: what a model samples in evaluation mode has a fixed seed, unless
-    a :obj:`generator` is among its arguments.
+    rows, and all get the whole summary. Modes are restored, no gradient is recorded,
+    and the global generators are neither read nor changed: a model that samples in
+    evaluation mode does so with a fixed seed, unless it gets a :obj:`generator`.
 
     .. note::
         If the effective candidates of a layer exceed 90 % of its candidates, the layer
@@ -155,11 +147,6 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         *args (optional): The arguments of its forward pass, first the features.
         **kwargs (optional): Its keyword arguments.
 
-    Raises:
-        TypeError: If :obj:`model` is not a module.
-        ValueError: If :obj:`model` has no sampler, has parameters that wait for a
-            first forward pass, or calls no sampler.
-
     Example:
         >>> from torch_geometric_gsl.nn.models import GSLNet
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, scale=50.0)
@@ -173,20 +160,19 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     samplers = _find_samplers(model if shard is None else model.model)
     layers: list[LayerSummary] = []
     shares: dict[int, Tensor] = {}
-    modes = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(setattr, module, 'training', module.training)
         stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
             look = partial(_summarise, layers, shares, name, shard)
             stack.callback(sampler.register_draw_hook(look).remove)
-        for module, _ in modes:
+        for module in model.modules():
             if isinstance(module, MultiplexLatentGraphConv):
                 own = [id(relation.sampler) for relation in module.relations]
                 note = partial(_note_shares, shares, own)
                 handle = module.register_forward_pre_hook(note, with_kwargs=True)
                 stack.callback(handle.remove)
-        for module, training in modes:
-            stack.callback(setattr, module, 'training', training)
         model.eval()(*args, **kwargs)
     if not layers:
         raise ValueError(
@@ -197,12 +183,9 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     return ModelSummary(tuple(layers))
 
 
-def _find_samplers(model: object) -> dict[str, GumbelKNNSampler]:
+def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
     """Return the samplers of a model by their names; raise if there are none."""
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(
-            f"'model' must be a torch.nn.Module (got {type(model).__name__})"
-        )
+    check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
     if any(map(torch.nn.parameter.is_lazy, model.parameters())):
         raise ValueError(
             "'model' must have all its parameters (got uninitialized ones): run a "
@@ -223,7 +206,7 @@ def _find_samplers(model: object) -> dict[str, GumbelKNNSampler]:
 def _note_shares(
     shares: dict[int, Tensor], samplers: list[int], conv: Any, args: Any, kwargs: Any
 ) -> None:
-    """Note the shares of relations, by their samplers, for the call that begins."""
+    """Store the shares of relations by their samplers, before the layer is called."""
     found = conv.shares(as_pair(args[0] if args else kwargs['x'])[1])
     shares |= zip(samplers, found.unbind(dim=-1), strict=True)
 
@@ -239,7 +222,7 @@ def _summarise(
     edge_weight: Tensor | None,
     batch: Batch | None,
 ) -> None:
-    """Append a description of the distribution that a sampler draws from."""
+    """Append a description of the distribution from which a sampler draws."""
     similarity = sampler.similarity
     targets = x[1] if isinstance(x, tuple | list) else x
     if shard is not None and targets.size(0) == shard.total:
@@ -251,23 +234,23 @@ def _summarise(
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity):
         b, c = similarity.pair_scores(x).response.params
-        if shard is not None:
-            b, c = (shard.gather(shard.split(value)) for value in (b, c))
+    mixture = shares.pop(id(sampler), None)
+    if shard is not None:
+        b, c = (v if v is None else shard.gather(shard.split(v)) for v in (b, c))
+        if mixture is not None and mixture.dim() > 0:
+            mixture = shard.gather(mixture)
     norms = {
         key: None if parameter.grad is None else float(parameter.grad.norm())
         for key, parameter in similarity.named_parameters()
     }
     args = name, repr(sampler), *spread[:3], spread.share, b, c, norms
-    mixture = shares.pop(id(sampler), None)
-    if shard is not None and mixture is not None and mixture.dim() > 0:
-        mixture = shard.gather(mixture)
     layers.append(LayerSummary(*args, null=spread.null, mixture=mixture))
 
 
 def _homophily(
     graph: SampledGraph, y_src: Tensor, y_dst: Tensor, threshold: float
 ) -> tuple[float, float, float]:
-    """Edge homophily, weighted homophily, and what chance gives."""
+    """Return edge homophily, weighted homophily, and homophily by chance."""
     (source, target), weight = graph
     one_set = y_dst is y_src
     if one_set:

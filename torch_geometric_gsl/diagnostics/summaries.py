@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -42,22 +43,20 @@ class GraphSummary:
     chance: float | None = None
 
     def __str__(self) -> str:
-        lines = [
+        title = (
             f'{self.num_edges} edges ({self.num_zero} of weight zero) to '
-            f'{self.num_targets} targets ({self.num_isolated} without neighbours)',
-            *_table(
-                ('entropy (nats)', self.entropy),
-                ('effective neighbours', self.effective_neighbors),
-            ),
-        ]
-        for name, value in (
-            ('edge homophily', self.homophily),
-            ('weighted homophily', self.weighted_homophily),
-            ('homophily by chance', self.chance),
-        ):
-            if value is not None:
-                lines.append(f'  {name:<21}{value:>10.4g}')
-        return '\n'.join(lines)
+            f'{self.num_targets} targets ({self.num_isolated} without neighbours)'
+        )
+        rows = {
+            'entropy (nats)': self.entropy,
+            'effective neighbours': self.effective_neighbors,
+        }
+        numbers = {
+            'edge homophily': self.homophily,
+            'weighted homophily': self.weighted_homophily,
+            'homophily by chance': self.chance,
+        }
+        return '\n'.join([title, *_table(rows, numbers)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,30 +97,22 @@ class LayerSummary:
     mixture: Tensor | None = None
 
     def __str__(self) -> str:
-        parts = [
-            ('b', self.b),
-            ('c', self.c),
-            ('null neighbour', self.null),
-            ('mixture share', self.mixture),
-        ]
-        rows = [(name, value) for name, value in parts if value is not None]
+        rows = {
+            'b': self.b,
+            'c': self.c,
+            'null neighbour': self.null,
+            'mixture share': self.mixture,
+            'entropy of pi (nats)': self.entropy,
+            'effective candidates': self.effective_candidates,
+            'candidates': self.candidates,
+        }
         norms = ', '.join(
             f'{name} none' if norm is None else f'{name} {norm:.4g}'
             for name, norm in self.grad_norms.items()
         )
-        return '\n'.join(
-            [
-                f'{self.name}: {self.sampler}',
-                *_table(
-                    *rows,
-                    ('entropy of pi (nats)', self.entropy),
-                    ('effective candidates', self.effective_candidates),
-                    ('candidates', self.candidates),
-                ),
-                f'  {"share":<21}{self.share:>10.4g}',
-                f'  gradient norms: {norms or "no parameters"}',
-            ]
-        )
+        table = _table(rows, {'share': self.share})
+        last = f'  gradient norms: {norms or "no parameters"}'
+        return '\n'.join([f'{self.name}: {self.sampler}', *table, last])
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +130,14 @@ class ModelSummary:
         return '\n\n'.join(map(str, self.layers))
 
 
-def _table(*rows: tuple[str, Tensor]) -> list[str]:
-    """One line per vector: its quartiles and mean, below a line of headings."""
+def _table(
+    rows: Mapping[str, Tensor | None], numbers: Mapping[str, float | None]
+) -> list[str]:
+    """Return a line for each vector, with its quartiles and mean, and each number."""
     lines = [f'  {"":<21}' + ''.join(f'{title:>10}' for title in _HEADER)]
-    for name, values in rows:
-        cells = ''.join(f'{value:>10.4g}' for value in distribution(values))
-        lines.append(f'  {name:<21}{cells}')
+    columns: dict[str, Sequence[float]]
+    columns = {k: distribution(v) for k, v in rows.items() if v is not None}
+    columns |= {k: [v] for k, v in numbers.items() if v is not None}
+    for name, values in columns.items():
+        lines.append(f'  {name:<21}' + ''.join(f'{value:>10.4g}' for value in values))
     return lines

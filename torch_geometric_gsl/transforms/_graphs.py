@@ -23,12 +23,10 @@ from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target
 
 #: The prefix under which a replaced graph is kept.
 OBSERVED = 'observed_'
-#: What a transform takes of several types.
-TYPED = 'a torch_geometric.data.HeteroData'
-_EDGES = ('edge_index', 'adj_t', 'adj')
+_EDGES = {'edge_index', 'adj_t', 'adj'}
 # Always parts of a graph, whatever their size.
-_GRAPH = (*_EDGES, 'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges')
-#: Attributes that tell the number of nodes.
+_GRAPH = _EDGES | {'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges'}
+#: Attributes that determine the number of nodes.
 COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}
 
 
@@ -38,12 +36,17 @@ def check_data(data: object, reason: str = '') -> None:
     check_type(data, Data, 'data', what)
 
 
+def store_of(data: Any, kind: Any = None) -> Any:
+    """Return the only store of a data object, or that of a node or edge type."""
+    return data.stores[0] if kind is None else data[kind]
+
+
 def node_features(
     data: Any, node_type: str | None = None, attr: str = 'x', width: int | None = None
 ) -> Tensor:
     """Return an attribute that holds features of the nodes, or of those of a type.
 
-    Where nothing else tells the number of nodes, it is noted in :obj:`data`.
+    Where nothing else determines the number of nodes, it is stored in :obj:`data`.
     """
     if node_type is None:
         check_data(data)
@@ -51,13 +54,12 @@ def node_features(
         raise ValueError(
             f"'data' must have nodes of type {node_type!r} (got {data.node_types})"
         )
-    store = data.stores[0] if node_type is None else data[node_type]
+    store = store_of(data, node_type)
     name = f'data.{attr}' if node_type is None else f'data[{node_type!r}].{attr}'
-    value: Any = store.get(attr)
-    if value is None:
+    if attr not in store:
         raise ValueError(f"'{name}' must hold node features (got None)")
-    check_features(value, name, width)
-    x: Tensor = value
+    check_features(store[attr], name, width)
+    x: Tensor = store[attr]
     if not COUNTS & {*store.keys()}:
         store.num_nodes = x.size(0)
     if store.num_nodes != x.size(0):
@@ -70,7 +72,7 @@ def node_features(
 
 def set_graph(data: Any, graph: SampledGraph, edge_type: Any = None) -> None:
     """Store a graph, sorted by target, and keep the one that it replaces."""
-    store = data.stores[0] if edge_type is None else data[edge_type]
+    store = store_of(data, edge_type)
     has_observed = any(OBSERVED + key in store for key in _EDGES)
     # A graph beside an observed one was itself put there by a transform.
     move_graph(store, None if has_observed else OBSERVED)
@@ -111,17 +113,18 @@ def graph_keys(store: Any) -> list[str]:
     only a name with "edge" in it does; labels of links never do.
     """
     own = {key for key in store.keys() if not key.startswith(OBSERVED)}  # noqa: SIM118
-    counts = COUNTS - ({'batch'} if 'ptr' in own else set())
     by_length = True
     if isinstance(store, NodeStorage):
         num_graphs = store['ptr'].numel() - 1 if 'ptr' in own else 1
-        is_known = bool(own & {*counts, 'adj', 'adj_t'})
-        by_length = is_known and store.num_edges != num_graphs
-    found = own & {*_GRAPH}
+        counts = COUNTS - ({'batch'} if 'ptr' in own else set())
+        by_length = store.num_edges != num_graphs and bool(
+            own & {*counts, 'adj', 'adj_t'}
+        )
+    found = own & _GRAPH
     with warnings.catch_warnings():
         # That the number of nodes is guessed.
         warnings.filterwarnings('ignore', 'Unable to accurately infer')
-        for key in own - COUNTS - {'ptr', *found}:
+        for key in own - COUNTS - {'ptr'} - found:
             if (by_length or 'edge' in key) and 'edge_label' not in key:
                 found |= {key} if store.is_edge_attr(key) else set()
     # `follow_batch` adds vectors that speak about the edges, too.

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
@@ -25,16 +23,11 @@ class DropObservedGraph(BaseTransform):
     one entry per edge, such as :obj:`edge_attr`, and the graph that another
     transform has kept with the prefix :obj:`observed_`. Labels of links
     (:obj:`edge_label`, :obj:`edge_label_index`) stay. Where the graph has as many
-    edges as nodes, or nothing but its edges tells the number of nodes, attributes go
-    only if their name contains :obj:`edge`. If nothing but the graph told
-    the number of nodes, it is stored as :obj:`data.num_nodes`. A batch cannot be taken
-    apart afterwards.
+    edges as nodes, or its edges alone determine the number of nodes, attributes go
+    only if their name contains :obj:`edge`; in the second case the number is stored as
+    :obj:`data.num_nodes`. A batch cannot be taken apart afterwards.
 
     Use it before the transforms that give :obj:`data` another graph, not after.
-
-    Raises:
-        TypeError: If :obj:`data` is neither a :class:`~torch_geometric.data.Data` nor
-            a :class:`~torch_geometric.data.HeteroData` object.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -45,26 +38,19 @@ class DropObservedGraph(BaseTransform):
     """
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
-        if isinstance(data, HeteroData):
-            for edge_type in data.edge_types:
-                _drop(data[edge_type])
-                if not data[edge_type].keys():
-                    del data[edge_type]
-            forget_slices(data)
-            return data
-        check_data(data)
-        store = data.stores[0]
-        if graph_keys(store) and not COUNTS & {*store.keys()}:
-            num_nodes = data.num_nodes
-            _drop(store)
-            data.num_nodes = num_nodes
-        _drop(store)
+        if not isinstance(data, HeteroData):
+            check_data(data)
+            store = data.stores[0]
+            if graph_keys(store) and not COUNTS & {*store.keys()}:
+                num_nodes = data.num_nodes
+                move_graph(store, None)
+                data.num_nodes = num_nodes
+        for store in data.edge_stores:
+            move_graph(store, None)
+            for key in list(store.keys()):
+                if key.startswith(OBSERVED):
+                    del store[key]
+            if isinstance(data, HeteroData) and not store.keys():
+                del data[store._key]
         forget_slices(data)
         return data
-
-
-def _drop(store: Any) -> None:
-    move_graph(store, None)
-    for key in list(store.keys()):
-        if key.startswith(OBSERVED):
-            del store[key]

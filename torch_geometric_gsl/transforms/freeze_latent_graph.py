@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,6 @@ from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
-    TYPED,
     evaluation,
     node_features,
     set_graph,
@@ -37,21 +36,19 @@ TYPED_MODELS = HeteroGSLNet, HeteroLatentGraphConv
 
 @functional_transform('freeze_latent_graph')
 class FreezeLatentGraph(BaseTransform):
-    r"""Store the graph that a trained model learned, so that any model takes it
-    (functional name: :obj:`freeze_latent_graph`).
+    r"""Store the graph that a trained model learned (functional name:
+    :obj:`freeze_latent_graph`).
 
-    The model is asked for its graph of the features in evaluation mode, without
-    gradient, and is left in its former mode. The edges run from neighbours to nodes,
-    sorted by node, with weights in :obj:`data.edge_weight`. They are the graph over
-    which the layer sums: its :obj:`eval_k` nearest nodes, or all. Weights sum to 1 for
-    each node, less the share of a null neighbour among all candidates, and are not
-    normalised again after :obj:`threshold` has removed edges.
+    The graph is computed in evaluation mode, without gradient; the model keeps its
+    mode. The edges run from neighbours to nodes, sorted by node, with weights in
+    :obj:`data.edge_weight`. They are the graph over which the layer sums: its
+    :obj:`eval_k` nearest nodes, or all. Weights sum to 1 for each node, less the share
+    of a null neighbour, and are not normalised again after :obj:`threshold` has removed
+    edges.
 
     A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
-    :class:`~torch_geometric.data.HeteroData` object, and each relation that one of its
-    layers has becomes an edge type. The later layers of a network with a target lack
-    relations that reach the target no more: the graph of such a relation is that of
-    the last layer before that has it.
+    :class:`~torch_geometric.data.HeteroData` object, and each of its relations becomes
+    an edge type.
 
     A graph that :obj:`data` already has is kept under names with a prefix, such as
     :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
@@ -66,24 +63,23 @@ class FreezeLatentGraph(BaseTransform):
             Graphs with transition nodes do not join nodes and cannot be stored.
         layer (int, optional): The layer whose graph is stored; negative numbers
             count from the last. The graph of the first layer depends on the features
-            alone, those of later layers on all messages before. Relations that this
-            layer lacks are taken from the last layer before that has them.
-            (default: :obj:`0`)
+            alone. Relations that a layer lacks are taken from the last layer before
+            that has them. (default: :obj:`0`)
         k (int, optional): If given, the samplers of the model are evaluated over their
-            :obj:`k` nearest nodes, and of other graphs the :obj:`k` edges of largest
-            weight of each node are kept. (default: :obj:`None`)
+            :obj:`k` nearest nodes, and of other graphs the :obj:`k` heaviest edges of
+            each node are kept. (default: :obj:`None`)
         threshold (float, optional): Edges at or below this weight are dropped.
             (default: :obj:`0.0`)
-        use_edge_index (bool, optional): If :obj:`True`, :obj:`data.edge_index`, or the
-            edges of each relation, are given to the model as its candidates, with
-            :obj:`data.edge_weight` if there is one: use it where training did.
+        use_edge_index (bool, optional): If :obj:`True`, the model receives
+            :obj:`data.edge_index`, or the edges of each relation, as its candidates,
+            with :obj:`data.edge_weight` if there is one: as in training.
             (default: :obj:`False`)
-        attr (str, optional): The features that the model is given: an attribute of the
-            nodes. (default: :obj:`"x"`)
+        attr (str, optional): The features: an attribute of the nodes.
+            (default: :obj:`"x"`)
 
     Raises:
-        TypeError: If an argument has the wrong type, :obj:`data` is not what the model
-            takes, or the features are not a floating-point tensor.
+        TypeError: If an argument has the wrong type, or :obj:`data` is of another kind
+            than the model takes.
         ValueError: If an argument is out of range, the model has transition nodes
             or no such layer, or :obj:`data` lacks what the model needs.
 
@@ -121,61 +117,43 @@ class FreezeLatentGraph(BaseTransform):
         self.attr = attr
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
-        given: Any = data
-        if isinstance(self.model, TYPED_MODELS):
-            check_type(
-                data, HeteroData, 'data', f'{TYPED} for a model of several types'
-            )
-            for edge_type, graph in self._kept(self._typed_graphs, given).items():
-                set_graph(given, graph.prune(self.threshold), edge_type)
-            return data
-        x = node_features(given, attr=self.attr)
-        graph = self._kept(lambda data: {'': self._graph(data)}, given)['']
-        check_edge_index(graph.edge_index, x, x)
-        set_graph(given, graph.prune(self.threshold))
+        is_typed = isinstance(self.model, TYPED_MODELS)
+        if is_typed:
+            what = 'a torch_geometric.data.HeteroData for a model of several types'
+            check_type(data, HeteroData, 'data', what)
+        find: Any = self._typed_graphs if is_typed else self._graph
+        with evaluation(self.model), _at_most(self.k, self.model):
+            graphs = find(data)
+        for edge_type, graph in graphs.items():
+            graph = sorted_graph(graph)
+            if self.k is not None:
+                keep = rank_in_group(graph.edge_weight, graph.edge_index[1]) < self.k
+                graph = SampledGraph(*(part[..., keep] for part in graph))
+            set_graph(data, graph.prune(self.threshold), edge_type)
         return data
 
-    def _kept(
-        self, find: Callable[[Any], dict[Any, SampledGraph]], data: Any
-    ) -> dict[Any, SampledGraph]:
-        """Return the edges that are kept of each graph, sorted by target."""
-        with evaluation(self.model), _at_most(self.k, self.model):
-            graphs = {name: sorted_graph(graph) for name, graph in find(data).items()}
-        if self.k is None:
-            return graphs
-        return {name: _heaviest(graph, self.k) for name, graph in graphs.items()}
-
-    def _one_layer(self, graphs: list[Any]) -> Any:
-        """Return the graph, or the graphs, of the layer that is asked for."""
-        if not -len(graphs) <= self.layer < len(graphs):
-            raise ValueError(
-                f"'layer' must be one of the model's {len(graphs)} layers "
-                f'(got {self.layer})'
-            )
-        return graphs[self.layer]
-
-    def _graph(self, data: Data) -> SampledGraph:
-        args: dict[str, Any] = {}
+    def _graph(self, data: Data) -> dict[None, SampledGraph]:
+        """Return the graph of one layer."""
+        x = node_features(data, attr=self.attr)
+        args: dict[str, Any] = {'batch': data.batch}
         if self.use_edge_index:
             if 'edge_index' not in data:
                 raise ValueError(
                     "'data.edge_index' must hold the candidates where "
                     "'use_edge_index' is True (got None)"
                 )
-            args['edge_index'] = data.edge_index
-            if data.edge_weight is not None:
-                args['edge_weight'] = data.edge_weight
-        batch = data.batch
-        x = node_features(data, attr=self.attr)
-        if batch is not None:
-            args['batch'] = batch
+            args |= {'edge_index': data.edge_index, 'edge_weight': data.edge_weight}
+        args = {name: value for name, value in args.items() if value is not None}
         if isinstance(self.model, GumbelKNNSampler):
             graphs = [self.model(x, **args)]
         elif hasattr(self.model, 'graphs'):
             graphs = self.model.graphs(x, **args)
         else:
             graphs = [self.model.graph(x, **args)]
-        return SampledGraph(*self._one_layer(graphs))
+        self._check_layer(len(graphs))
+        graph = SampledGraph(*graphs[self.layer])
+        check_edge_index(graph.edge_index, x, x)
+        return {None: graph}
 
     def _typed_graphs(self, data: HeteroData) -> dict[EdgeType, SampledGraph]:
         """Return the graph of each relation: of a later layer, or the last before."""
@@ -183,15 +161,29 @@ class FreezeLatentGraph(BaseTransform):
         x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
-            args |= _given_edges(data, self.model.relations)
+            stores = [data[r] for r in self.model.relations if r in data.edge_types]
+            for key in ('edge_index', 'edge_weight'):
+                args[f'{key}_dict'] = {s._key: s[key] for s in stores if key in s}
+            if not args['edge_index_dict']:
+                raise ValueError(
+                    "'data' must hold candidates of a relation where 'use_edge_index' "
+                    f'is True (got {data.edge_types})'
+                )
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
         layers = self.model.graphs(x, batch_dict=batch, **args)
         layers = [layers] if isinstance(layers, dict) else layers
-        self._one_layer(layers)  # Raises if there is none.
+        self._check_layer(len(layers))
         graphs: dict[EdgeType, SampledGraph] = {}
         for own in layers[: self.layer % len(layers) + 1]:
             graphs |= own
         return graphs
+
+    def _check_layer(self, num_layers: int) -> None:
+        if not -num_layers <= self.layer < num_layers:
+            raise ValueError(
+                f"'layer' must be one of the model's {num_layers} layers "
+                f'(got {self.layer})'
+            )
 
     def __repr__(self) -> str:
         attr = '' if self.attr == 'x' else f', attr={self.attr}'
@@ -215,29 +207,10 @@ def _at_most(k: int | None, model: torch.nn.Module) -> Iterator[None]:
             sampler.eval_k = eval_k
 
 
-def _heaviest(graph: SampledGraph, k: int) -> SampledGraph:
-    keep = rank_in_group(graph.edge_weight, graph.edge_index[1]) < k
-    return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
-
-
-def _given_edges(data: HeteroData, relations: list[EdgeType]) -> dict[str, Any]:
-    """Return the edges of the relations that have some, and their weights."""
-    stores = {r: data[r] for r in relations if r in data.edge_types}
-    edges = {r: s.edge_index for r, s in stores.items() if 'edge_index' in s}
-    weights = {r: s.edge_weight for r, s in stores.items() if 'edge_weight' in s}
-    if not edges:
-        raise ValueError(
-            f"'data' must hold candidates of a relation where 'use_edge_index' is True "
-            f'(got {data.edge_types})'
-        )
-    return {'edge_index_dict': edges, 'edge_weight_dict': weights}
-
-
 def _check_model(model: Any) -> None:
     check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
-    is_sampler = isinstance(model, GumbelKNNSampler)
     methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
-    if not is_sampler and not any(map(callable, methods)):
+    if not isinstance(model, GumbelKNNSampler) and not any(map(callable, methods)):
         raise TypeError(
             f"'model' must have a method 'graphs' or 'graph', or be a "
             f'GumbelKNNSampler (got {type(model).__name__})'

@@ -26,29 +26,22 @@ class SampledLatentGraph(FeatureGraph):
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
     :math:`i` and :math:`g_{ij}^{(k)}` is Gumbel noise. The edges run from neighbours
     to nodes, sorted by node; the weights :obj:`data.edge_weight` of each node sum to
-    1, and edges of zero weight, which would only carry gradient, are left out. In a
-    batch, which cannot be taken apart afterwards, no edge joins two examples. As
+    1, and edges of zero weight, which would only carry gradient, are left out. As
     :obj:`transform` of a data set it samples a new graph at every access, as
-    :obj:`pre_transform` one for all.
+    :obj:`pre_transform` one for all. Batches and a former graph are treated as by
+    :class:`SimilarityKNNGraph`.
 
     .. warning::
         The graph is relaxed: it holds about 40 edges a node for :obj:`k=5`, or
         all pairs of a small graph, and most of them weigh almost nothing. A layer
         that ignores :obj:`edge_weight`, such as
-        :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full: give it
-        :obj:`replace=False`, which draws :obj:`k` distinct neighbours, as below.
-
-    A graph that :obj:`data` already has is kept under names with a prefix, such as
-    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
-    such names already.
+        :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full: use
+        :obj:`replace=False`, which draws :obj:`k` distinct neighbours.
 
     Args:
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        similarity (str or Similarity, optional): The name of a similarity without
-            parameters (:obj:`"linear"`, the cosine of the features,
-            :obj:`"difference"`, :obj:`"gaussian"` or :obj:`"heat_kernel"`), or a
-            module, used in evaluation mode and without gradient. On one or two columns,
-            where a cosine has no meaning, :obj:`"linear"` and :obj:`"heat_kernel"` are
+        similarity (str or Similarity, optional): As in :class:`SimilarityKNNGraph`, but
+            on one or two columns :obj:`"linear"` and :obj:`"heat_kernel"` are
             the kernel :math:`\exp(-d^2 / 2)` of the distance.
             (default: :obj:`"linear"`)
         tau (float, optional): The temperature :math:`\tau`.
@@ -57,30 +50,18 @@ class SampledLatentGraph(FeatureGraph):
             (default: :obj:`1.0`)
         seed (int, optional): Seed of a generator that is made anew for every graph:
             the same features give the same graph, alone, in a data set or in a
-            batch, and all graphs share their noise. It lies in
-            :math:`[0, 2^{64})`. If :obj:`None`, noise comes from the global
-            generator. (default: :obj:`None`)
+            batch. If :obj:`None`, noise comes from the global generator.
+            (default: :obj:`None`)
         clamp (bool, optional): If :obj:`True`, :math:`K` is the number of candidates
             in a graph that has fewer than :obj:`k`, and a node without candidates
             has no edges. If :obj:`False`, such a graph raises.
             (default: :obj:`True`)
-        attr (str, optional): The features: an attribute of the nodes, such as
-            :obj:`"pos"`. (default: :obj:`"x"`)
-        edge_types (list, optional): For a :class:`~torch_geometric.data.HeteroData`
-            object: the edge types :obj:`(source, name, target)` that get a graph, from
-            nodes of the source type to those of the target type, whose features are
-            equally wide; all others stay. (default: :obj:`None`)
+        attr (str, optional): As in :class:`SimilarityKNNGraph`. (default: :obj:`"x"`)
+        edge_types (list, optional): As in :class:`SimilarityKNNGraph`.
+            (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method` or :obj:`budget`.
-
-    Raises:
-        TypeError: If an argument has the wrong type or is unknown, :obj:`data` is
-            heterogeneous without :obj:`edge_types`, or the features are not a
-            floating-point tensor.
-        ValueError: If an argument is out of range, the named similarity has
-            parameters, the features are missing, only one type of an edge type has
-            graph ids, or a graph has too few nodes and :obj:`clamp` is :obj:`False`.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -117,21 +98,14 @@ class SampledLatentGraph(FeatureGraph):
         super().__init__(k, similarity, sampler.loop, clamp, attr, edge_types)
 
     def _sampler(self, similarity: Similarity, k: int) -> GumbelKNNSampler:
-        return GumbelKNNSampler(
-            similarity,
-            k,
-            self.tau,
-            self.scale,
-            **self.kwargs,
-        )
+        return GumbelKNNSampler(similarity, k, self.tau, self.scale, **self.kwargs)
 
     def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
         generator = None
         if self.seed is not None:
             device = (x[0] if isinstance(x, tuple) else x).device
             generator = torch.Generator(device).manual_seed(self.seed)
-        sampler = self._sampler(similarity, k)
-        graph: SampledGraph = sampler(x, generator=generator)
+        graph: SampledGraph = self._sampler(similarity, k)(x, generator=generator)
         return graph.prune()
 
     def __repr__(self) -> str:

@@ -48,12 +48,14 @@ class SimilarityKNNGraph(FeatureGraph):
     On one or two columns, where a cosine has no meaning, :obj:`"linear"` and
     :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and
     :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges
-    run from neighbours
-    to nodes, sorted by node, and :obj:`data.edge_weight` holds the similarities
-    themselves. In a batch no edge joins two examples. Sparse CSR features need a
-    similarity with a projection, or the default, the cosine, which compares them
-    without a dense copy. In a graph of few nodes, each joins all others (see
-    :obj:`clamp`).
+    run from neighbours to nodes, sorted by node, with the similarities in
+    :obj:`data.edge_weight`. In a batch, which cannot be taken apart afterwards, no edge
+    joins two examples. Sparse CSR features need a similarity with a projection, or the
+    default, the cosine.
+
+    A graph that :obj:`data` already has is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
+    such names already.
 
     .. warning::
         Weights may be negative, under the default similarity, too. Layers that
@@ -61,10 +63,6 @@ class SimilarityKNNGraph(FeatureGraph):
         then take the root of a negative degree and return NaN. Use
         :obj:`similarity="heat_kernel"`, whose weights lie in :math:`[0, 1]`, or
         clamp: :obj:`data.edge_weight = data.edge_weight.clamp(min=0)`.
-
-    A graph that :obj:`data` already has is kept under names with a prefix, such as
-    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
-    such names already.
 
     Args:
         k (int, optional): The number of neighbours. (default: :obj:`5`)
@@ -83,12 +81,12 @@ class SimilarityKNNGraph(FeatureGraph):
             no edges. If :obj:`False`, such a graph raises. (default: :obj:`True`)
         memory_budget (int, optional): Bytes of temporary memory of one block of
             rows. (default: :obj:`2**25`)
-        backend (str or KNNIndex, optional): Who searches: :obj:`"exact"`, this package;
-            :obj:`"faiss"`, the exact index of that library, in :obj:`float32`;
-            an empty index of :mod:`torch_geometric.nn.pool`, such as
+        backend (str or KNNIndex, optional): The search: :obj:`"exact"`, of this
+            package; :obj:`"faiss"`, the exact index of that library, in
+            :obj:`float32`; an empty index of :mod:`torch_geometric.nn.pool`, such as
             :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
-            :obj:`"pynndescent"`, approximately, also of sparse features, with a
-            fixed seed. All but the first serve :obj:`"linear"`,
+            :obj:`"pynndescent"`, approximate, also of sparse features, with a
+            fixed seed. All but the first take :obj:`"linear"`,
             :obj:`"heat_kernel"` and modules like them, whose most similar nodes are
             the nearest, and need their library. (default: :obj:`"exact"`)
         attr (str, optional): The features: an attribute of the nodes, such as
@@ -100,13 +98,11 @@ class SimilarityKNNGraph(FeatureGraph):
             equally wide; all others stay. (default: :obj:`None`)
 
     Raises:
-        TypeError: If an argument has the wrong type, :obj:`data` is heterogeneous
-            without :obj:`edge_types`, or the features are not a floating-point tensor.
+        TypeError: If an argument has the wrong type, or :obj:`data` is heterogeneous
+            without :obj:`edge_types`.
         ValueError: If an argument is out of range, the named similarity has
-            parameters, the features are missing, only one type of an edge type has
-            graph ids, a graph has too few nodes and :obj:`clamp` is :obj:`False`, or
-            the :obj:`backend` cannot serve, nor :obj:`force_undirected` between two
-            types.
+            parameters, the features are missing, a graph has too few nodes and
+            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot compute it.
         ImportError: If the library of the :obj:`backend` is missing.
 
     Example:

@@ -13,23 +13,16 @@ class ToSparseFeatures(BaseTransform):
     r"""Store the features :obj:`data.x` as a sparse CSR tensor (functional name:
     :obj:`to_sparse_features`).
 
-    Bag-of-words features are mostly zeros, and a product
-    :math:`\mathbf{X} \mathbf{W}` of sparse features costs as much as they have
-    entries. Layers that begin with such a product take them:
+    Bag-of-words features are mostly zeros, and the cost of a product
+    :math:`\mathbf{X} \mathbf{W}` of sparse features is proportional to their entries.
+    Layers that begin with such a product take them:
     :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`,
     :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv` and
-    :class:`~torch_geometric_gsl.nn.models.GSLNet`. Similarities without a projection
-    do not: let graphs of the features be built first.
+    :class:`~torch_geometric_gsl.nn.models.GSLNet`.
 
     .. note::
-        Examples with sparse features make a batch, in a data loader, too. A batch
-        cannot be taken apart again by :meth:`~torch_geometric.data.Batch.to_data_list`,
-        because PyTorch cannot select rows of a CSR tensor: do so before.
-
-    Raises:
-        TypeError: If :obj:`data` is heterogeneous, or :obj:`data.x` is not a
-            floating-point tensor.
-        ValueError: If :obj:`data.x` is missing or neither dense nor sparse CSR.
+        Examples with sparse features make a batch, which
+        :meth:`~torch_geometric.data.Batch.to_data_list` cannot take apart again.
 
     Example:
         >>> from torch_geometric.data import Data

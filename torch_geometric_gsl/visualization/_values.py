@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Integral, Number
 from typing import Any
@@ -11,14 +12,15 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._labels import find_labelled
-from torch_geometric_gsl.visualization._page import Json, class_entry, number_entry
 
 #: Classes as integers, numbers, or classes as texts, None where there is none.
 Values = Tensor | list[str | None]
+Json = dict[str, Any]
+_DIGITS = 4
 
 
 def read_values(given: Any, name: str) -> Values:
-    """Return the values of nodes that a tensor, an array, a list or a column holds.
+    """Return the values of nodes in a tensor, an array, a list or a column.
 
     Args:
         given (Any): The values.
@@ -54,7 +56,7 @@ def _from_objects(items: list[Any], name: str) -> Values:
         return [None if item is None else str(item) for item in found]
     if len(known) == len(found) and all(isinstance(item, Integral) for item in known):
         return torch.tensor([int(item) for item in known], dtype=torch.long)
-    numbers = [np.nan if item is None else float(item) for item in found]
+    numbers = [math.nan if item is None else float(item) for item in found]
     return torch.tensor(numbers, dtype=torch.double)
 
 
@@ -63,7 +65,28 @@ def _is_missing(item: Any) -> bool:
     return item is None or type(item).__name__ == 'NAType' or bool(item != item)
 
 
-def colours(given: dict[str, Any], class_names: Sequence[Any] | None) -> list[Json]:
+def as_texts(value: Values) -> Values:
+    """Return classes as texts; numbers stay."""
+    if isinstance(value, list) or value.is_floating_point():
+        return value
+    known = find_labelled(value.numpy(), None)
+    return [str(i) if k else None for i, k in zip(value.tolist(), known, strict=True)]
+
+
+def as_names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
+    """Return at least this number of names as texts."""
+    if given is None:
+        return [str(i) for i in range(number)]
+    if isinstance(given, str):
+        raise TypeError(f"'{name}' must be a sequence of names (got a str)")
+    if len(given) < number:
+        raise ValueError(f"'{name}' must name all {number} (got {len(given)})")
+    return [str(one) for one in given]
+
+
+def class_colours(
+    given: dict[str, Values], class_names: Sequence[Any] | None
+) -> list[Json]:
     """List the labels and the predictions: a class has one colour in both."""
     names = None if class_names is None else as_names(class_names, 0, 'class_names')
     columns, texts = _coded({k: _column(v, k) for k, v in given.items()}, names)
@@ -72,20 +95,25 @@ def colours(given: dict[str, Any], class_names: Sequence[Any] | None) -> list[Js
     is_known = every >= 0
     if texts is None:
         is_known = torch.from_numpy(find_labelled(every.numpy(), None))
-    least = min(0, int(every[is_known].min())) if is_known.any() else 0
-    known = every[is_known].unique()
-    if texts is None and names is not None and known.numel():
-        if least < 0:
+    known: list[int] = every[is_known].unique().tolist()
+    if texts is None and names is not None and known:
+        if known[0] < 0:
             raise ValueError(
-                f"'class_names' must be absent where a class is negative (got {least})"
+                f"'class_names' must be absent where a class is negative "
+                f'(got {known[0]})'
             )
-        texts = as_names(names, int(known[-1]) + 1, 'class_names')
-    return [
-        number_entry(name, value)
-        if value.is_floating_point()
-        else class_entry(name, value, known, texts, least)
-        for name, value in columns.items()
-    ]
+        texts = as_names(names, known[-1] + 1, 'class_names')
+    shown = [str(i) if texts is None else texts[i] for i in known]
+    place = {label: number for number, label in enumerate(known)}
+    entries = []
+    for name, value in columns.items():
+        if value.is_floating_point():
+            entries.append(number_colour(name, value))
+        else:
+            values = [place.get(label) for label in value.tolist()]
+            entry = {'name': name, 'kind': 'class', 'classes': shown, 'values': values}
+            entries.append(entry)
+    return entries
 
 
 def _column(value: Values, name: str) -> Values:
@@ -105,39 +133,43 @@ def _coded(
     columns: dict[str, Values], names: list[str] | None
 ) -> tuple[dict[str, Tensor], list[str] | None]:
     """Replace classes that are texts by their places among the names of classes."""
-    if not any(isinstance(value, list) for value in columns.values()):
-        return columns, None  # type: ignore[return-value]
-    if names is None:
+    has_texts = any(isinstance(value, list) for value in columns.values())
+    if has_texts and names is None:
         columns = {k: as_texts(v) for k, v in columns.items()}
         every = {text for v in columns.values() if isinstance(v, list) for text in v}
         names = sorted(text for text in every if text is not None)
-    place: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+    place: dict[str | None, int] = {n: i for i, n in enumerate(names or [])}
     place[None] = -1
+    coded: dict[str, Tensor] = {}
     for name, value in columns.items():
-        if isinstance(value, list):
-            if other := [text for text in value if text not in place]:
-                raise ValueError(
-                    f"'class_names' must hold every class of the {name} "
-                    f'(got {names}, without {other[0]!r})'
-                )
-            columns[name] = torch.tensor([place[text] for text in value])
-    return columns, names  # type: ignore[return-value]
+        if isinstance(value, Tensor):
+            coded[name] = value
+            continue
+        if other := [text for text in value if text not in place]:
+            raise ValueError(
+                f"'class_names' must hold every class of the {name} "
+                f'(got {names}, without {other[0]!r})'
+            )
+        coded[name] = torch.tensor([place[text] for text in value])
+    return coded, names if has_texts else None
 
 
-def as_texts(value: Values) -> Values:
-    """Return classes as texts; numbers stay."""
-    if isinstance(value, list) or value.is_floating_point():
-        return value
-    known = find_labelled(value.numpy(), None)
-    return [str(i) if k else None for i, k in zip(value.tolist(), known, strict=True)]
+def number_colour(name: str, value: Tensor) -> Json:
+    """Colour nodes by numbers, from the least to the largest."""
+    finite = value.double()[value.isfinite()]
+    size = float(finite.abs().amax()) if len(finite) else 0.0
+    spread = float(finite.amax() - finite.amin()) if len(finite) else 0.0
+    # Numbers far from zero need more digits to differ.
+    more = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
+    listed = rounded(value, min(17, _DIGITS + more))
+    known = [number for number in listed if number is not None]
+    ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}
+    return {'name': name, 'kind': 'number', 'values': listed, **ends}
 
 
-def as_names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
-    """Return names as texts, of which there must be some number."""
-    if given is None:
-        return [str(i) for i in range(number)]
-    if isinstance(given, str):
-        raise TypeError(f"'{name}' must be a sequence of names (got a str)")
-    if len(given) < number:
-        raise ValueError(f"'{name}' must name all {number} (got {len(given)})")
-    return [str(one) for one in given]
+def rounded(value: Tensor, digits: int = _DIGITS) -> list[float | None]:
+    """Round numbers to a few digits; replace those that are not finite by None."""
+    return [
+        float(f'{number:.{digits}g}') if math.isfinite(number) else None
+        for number in value.double().tolist()
+    ]

@@ -1,3 +1,5 @@
+"""Write an HTML page to explore a graph in the browser."""
+
 from __future__ import annotations
 
 import os
@@ -14,18 +16,19 @@ from torch_geometric_gsl._checks import check_count, check_type
 from torch_geometric_gsl._files import replacing
 from torch_geometric_gsl._graph_checks import check_graph
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization._drawing import agreed_count
-from torch_geometric_gsl.visualization._layout import principal_components
-from torch_geometric_gsl.visualization._page import (
-    Json,
-    graph_entry,
-    image_entry,
-    make_page,
-    number_entry,
-    numbers,
-    to_bytes,
+from torch_geometric_gsl.visualization._drawing import (
+    agreed_count,
+    principal_components,
 )
-from torch_geometric_gsl.visualization._values import as_names, colours, read_values
+from torch_geometric_gsl.visualization._page import image_sprite, make_page
+from torch_geometric_gsl.visualization._values import (
+    Json,
+    as_names,
+    class_colours,
+    number_colour,
+    read_values,
+    rounded,
+)
 
 #: A graph of this package, of PyTorch Geometric, or a sparse matrix of SciPy.
 Graph = Any
@@ -46,9 +49,9 @@ def explore(
     max_features: int = 32,
     seed: int = 0,
 ) -> Path:
-    r"""Write a page to look around in a graph: one file, which needs no network.
+    r"""Write a page to explore a graph: one file, which needs no network.
 
-    Open it in a browser. The wheel zooms; a node that is pointed at shows its
+    Open it in a browser. The wheel zooms; a node under the pointer shows its
     neighbours with their weights, its label, its features and its image; a click or a
     tap keeps it. Nodes are found by name, coloured by label, prediction or feature, and
     weak edges hidden by a threshold. Of several graphs, such as those of layers or of
@@ -62,11 +65,11 @@ def explore(
         graph (SampledGraph or tuple or scipy.sparse.csr_array or Mapping): A graph on
             one set of nodes, or graphs on it by name. Rows of a matrix are targets, as
             in :obj:`graph_` of the estimators.
-        data (torch_geometric.data.Data, optional): What is known of the nodes: labels
+        data (torch_geometric.data.Data, optional): The nodes: labels
             or targets :obj:`y`, also texts, features :obj:`x`, positions :obj:`pos`
             :math:`[n, 2]`. A label of -1 is none, unless there is one other or others
             are negative, too. (default: :obj:`None`)
-        path (str or os.PathLike, optional): The file. One that is there is replaced.
+        path (str or os.PathLike, optional): The file, replaced if it is there.
             (default: :obj:`"graph.html"`)
         prediction (torch.Tensor or Sequence, optional): A predicted class or number of
             each node :math:`[n]`. Texts are classes; with :obj:`class_names` they are
@@ -86,8 +89,8 @@ def explore(
             the strongest. (default: :obj:`50_000`)
         max_features (int, optional): The number of features to show at the most: those
             of largest variance. (default: :obj:`32`)
-        seed (int, optional): The seed of the places from which nodes without features
-            are arranged. (default: :obj:`0`)
+        seed (int, optional): The seed of the initial places of nodes.
+            (default: :obj:`0`)
 
     Returns:
         pathlib.Path: The file.
@@ -110,47 +113,50 @@ def explore(
     check_count(max_edges, 'max_edges')
     check_count(max_features, 'max_features', minimum=0)
     check_type(title, str, 'title', 'a str')
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"'path' must be a path (got {type(path).__name__})")
+    data = Data() if data is None else data
+    check_type(data, Data, 'data', 'a torch_geometric.data.Data')
     path = Path(path)
     if not path.parent.is_dir() or path.is_dir():
         raise OSError(
             f"'path' must be a file in a folder that exists (got {str(path)!r})"
         )
     given = graph if isinstance(graph, Mapping) else {'graph': graph}
-    if not given:
-        raise ValueError("'graph' must hold a graph (got none)")
-    if len({str(name) for name in given}) < len(given):
-        raise ValueError(f"'graph' must have distinct names (got {list(given)})")
-    graphs = {str(name): _check_one(one) for name, one in given.items()}
-    rows = max(one.shape[0] if is_matrix(one) else 0 for one in given.values())
-    data = Data() if data is None else data
-    check_type(data, Data, 'data', 'a torch_geometric.data.Data')
-    told = {'data.y': data.y, 'prediction': prediction}
-    told = {k: read_values(v, k) for k, v in told.items() if v is not None}
-    sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images} | told
+    graphs = {str(name): _read_graph(one) for name, one in given.items()}
+    if not 0 < len(given) == len(graphs):
+        raise ValueError(
+            f"'graph' must hold graphs with distinct names (got {list(given)})"
+        )
+    values = {'label': data.y, 'prediction': prediction}
+    values = {
+        name: read_values(value, 'data.y' if name == 'label' else name)
+        for name, value in values.items()
+        if value is not None
+    }
+    sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images}
+    sizes |= {'data.y' if k == 'label' else k: v for k, v in values.items()}
+    rows = max(one.shape[0] if hasattr(one, 'tocoo') else 0 for one in given.values())
     num_nodes = _count(graphs, sizes, names, rows)
     x = _features(data.x)
-    places, is_placed = _places(data.pos, x, num_nodes, seed)
-    nodes = {'names': as_names(names, num_nodes, 'names'), **places}
-    shown = {'label' if name == 'data.y' else name: told[name] for name in told}
-    coloured = colours(shown, class_names)
-    coloured += _feature_colours(x, feature_names, max_features)
-    entries = [graph_entry(name, g, max_edges) for name, g in graphs.items()]
-    content: Json = {'nodes': nodes, 'colours': coloured, 'graphs': entries}
-    content |= {'arrange': not is_placed, 'images': _images(images)}
+    across, up = map(rounded, _places(data.pos, x, num_nodes, seed).unbind(dim=1))
+    names = as_names(names, num_nodes, 'names')
+    content: Json = {
+        'nodes': {'names': names, 'x': across, 'y': up},
+        'colours': [
+            *class_colours(values, class_names),
+            *_feature_colours(x, feature_names, max_features),
+        ],
+        'graphs': [_edges(name, one, max_edges) for name, one in graphs.items()],
+        'arrange': data.pos is None,
+        'images': None if images is None else image_sprite(images.detach().cpu()),
+    }
     with replacing(path) as draft:
         draft.write_text(make_page(title, content), encoding='utf-8')
     return path
 
 
-def is_matrix(graph: Any) -> bool:
-    """Return whether a graph is a sparse matrix of SciPy."""
-    return hasattr(graph, 'tocoo')
-
-
-def _check_one(graph: Any) -> SampledGraph:
-    if is_matrix(graph):
+def _read_graph(graph: Any) -> SampledGraph:
+    """Check a graph, or a sparse matrix of SciPy."""
+    if hasattr(graph, 'tocoo'):
         matrix = graph.tocoo()
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"'graph' must be square (got {list(matrix.shape)})")
@@ -166,7 +172,7 @@ def _count(
     names: Sequence[str] | None,
     rows: int,
 ) -> int:
-    """Count the nodes; raise unless all that describes them agrees."""
+    """Count the nodes; raise unless all descriptions of them agree."""
     for name, value in known.items():
         if value is None or isinstance(value, list):
             continue
@@ -191,26 +197,22 @@ def _features(x: Tensor | None) -> Tensor | None:
     return x.detach().cpu()
 
 
-def _places(
-    pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int
-) -> tuple[Json, bool]:
-    """Return where nodes stand, and whether they stay there."""
+def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> Tensor:
+    """Return the given or initial places of the nodes."""
     if pos is not None:
         if pos.dim() != 2 or pos.size(1) != 2 or not bool(pos.isfinite().all()):
             raise ValueError(
                 "'data.pos' must be finite and have shape [n, 2] "
                 f'(got {list(pos.shape)})'
             )
-        place = pos.detach().cpu().double()
-        # Up is up on the page as in a plot.
-        return {'x': numbers(place[:, 0]), 'y': numbers(place[:, 1])}, True
+        return pos.detach().cpu()
     generator = torch.Generator().manual_seed(seed)
     place = torch.randn(num_nodes, 2, generator=generator, dtype=torch.double)
-    if x is not None and x.layout == torch.strided and bool(x.isfinite().all()):
-        # Equal rows may not stand at one place: no force would part them.
-        spread = principal_components(x.double())
-        place = 0.01 * place + spread / spread.std().clamp_min(1e-9)
-    return {'x': numbers(place[:, 0]), 'y': numbers(place[:, 1])}, False
+    if x is None or x.layout != torch.strided or not bool(x.isfinite().all()):
+        return place
+    # Equal rows may not stand at one place: no force would part them.
+    spread = principal_components(x.double())
+    return 0.01 * place + spread / spread.std().clamp_min(1e-9)
 
 
 def _feature_colours(
@@ -229,7 +231,7 @@ def _feature_colours(
     else:
         columns = x.to_sparse_coo().index_select(1, chosen).to_dense()
     return [
-        number_entry(names[i], column) | {'isFeature': True}
+        number_colour(names[i], column) | {'isFeature': True}
         for i, column in zip(chosen.tolist(), columns.t(), strict=True)
     ]
 
@@ -247,15 +249,15 @@ def _spread(x: Tensor) -> Tensor:
     return variance
 
 
-def _images(images: Tensor | None) -> Json | None:
-    if images is None:
-        return None
-    is_coloured = images.dim() == 4 and images.size(3) == 3
-    if not (images.dim() == 3 or is_coloured) or 0 in images.shape:
-        raise ValueError(
-            "'images' must have shape [n, h, w] or [n, h, w, 3] "
-            f'(got {list(images.shape)})'
-        )
-    if images.is_complex() or not bool(images.isfinite().all()):
-        raise ValueError("'images' must be finite real numbers")
-    return image_entry(to_bytes(images.detach().cpu()))
+def _edges(name: str, graph: SampledGraph, max_edges: int) -> Json:
+    """List the edges of a graph, the strongest of too many."""
+    edge_index, weight = graph
+    order = weight.argsort(descending=True, stable=True)[:max_edges]
+    source, target = edge_index[:, order].tolist()
+    return {
+        'name': name,
+        'source': source,
+        'target': target,
+        'weight': rounded(weight[order]),
+        'total': weight.numel(),
+    }

@@ -1,26 +1,36 @@
+"""Draw a learned graph: its nodes and edges, or its adjacency matrix."""
+
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import subgraph
 
 from torch_geometric_gsl._checks import check_count, check_features
 from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
+from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
+    GREY,
     agreed_count,
-    draw_adjacency,
-    draw_nodes,
+    beside,
     make_axes,
-    select_nodes,
+    palette,
+    principal_components,
+    spring_layout,
 )
-from torch_geometric_gsl.visualization._layout import lay_out
 from torch_geometric_gsl.visualization._values import read_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_MARKERS = 'os^Dv'
+# How many edges of each node are drawn.
+_STRONGEST = 3
 
 
 def plot_graph(
@@ -36,7 +46,7 @@ def plot_graph(
 
     Edges inside a class have its colour, those between classes are grey: a graph that
     joins equal classes is colourful. Of more than :obj:`max_nodes` nodes, a quarter of
-    that number is drawn at random, and with each come its three strongest neighbours.
+    that number is drawn at random, with the three strongest neighbours of each.
 
     Args:
         graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): A graph on one set
@@ -47,8 +57,8 @@ def plot_graph(
             features :math:`[n, d]`, of which the two principal components of the
             nodes shown are drawn. If :obj:`None`, edges pull their nodes
             together (a force-directed layout). (default: :obj:`None`)
-        ax (matplotlib.axes.Axes, optional): The axes to draw on. If :obj:`None`, a
-            figure is made, which pyplot does not know. (default: :obj:`None`)
+        ax (matplotlib.axes.Axes, optional): The axes to draw on. If :obj:`None`, those
+            of a new figure, which pyplot does not know. (default: :obj:`None`)
         max_nodes (int, optional): The number of nodes to draw at the most.
             (default: :obj:`150`)
         seed (int, optional): The seed of the choice of nodes and of the layout.
@@ -58,12 +68,6 @@ def plot_graph(
         matplotlib.axes.Axes: The axes, with the share of the weight that joins one
         class in its title.
 
-    Raises:
-        ImportError: If matplotlib is not installed.
-        TypeError: If an input has the wrong type or dtype.
-        ValueError: If an input has the wrong shape, or there are fewer labels or
-            positions than nodes, or the graph has no nodes.
-
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
         >>> ax = plot_graph((edge_index, torch.ones(3)), torch.tensor([0, 0, 1]))
@@ -72,15 +76,25 @@ def plot_graph(
         '3 nodes and their strongest edges'
     """
     check_count(max_nodes, 'max_nodes', minimum=4)
-    plain, num_nodes, label, classes = _read(graph, y, pos)
-    nodes, strongest = select_nodes(plain, num_nodes, max_nodes, seed)
-    place, settings = lay_out(strongest.edge_index, nodes, pos, seed)
+    graph, label, classes = _read(graph, y, pos)
+    nodes, strongest = _select_nodes(graph, label.numel(), max_nodes, seed)
+    if pos is None:
+        place = spring_layout(strongest.edge_index, nodes.numel(), seed)
+        text = 'force-directed layout (no units)'
+        settings: dict[str, Any] = {'xticks': [], 'yticks': [], 'xlabel': text}
+    else:
+        place, axis = pos.detach().cpu()[nodes].double(), 'position'
+        if place.size(1) != 2:
+            place, axis = principal_components(place), 'principal component'
+        settings = {'xlabel': f'{axis} 1', 'ylabel': f'{axis} 2'}
     (axes,) = make_axes(ax, 1, 7.2, 5)
-    draw_nodes(axes, strongest, label[nodes], classes, place)
-    text = f'{num_nodes:,} nodes and their strongest edges'
-    if nodes.numel() < num_nodes:
-        text = f'{nodes.numel()} of {text}'
-    axes.set(title=f'{text}{_joined(plain, label, y is not None)}', **settings)
+    _draw_nodes(axes, strongest, label[nodes], classes, place)
+    title = f'{label.numel():,} nodes and their strongest edges'
+    if nodes.numel() < label.numel():
+        title = f'{nodes.numel()} of {title}'
+    if y is not None:
+        title += _joined(graph, label)
+    axes.set(title=title, **settings)
     return axes
 
 
@@ -98,23 +112,17 @@ def plot_adjacency(
     a cell, which shows the mean weight that a target of its rows gives to its columns.
 
     Args:
-        graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): A graph on one set
-            of nodes.
-        y (torch.Tensor or Sequence, optional): The labels of the nodes, integers or
-            texts. (default: :obj:`None`)
-        ax (matplotlib.axes.Axes, optional): The axes to draw on. If :obj:`None`, a
-            figure is made, which pyplot does not know. (default: :obj:`None`)
+        graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): As in
+            :func:`plot_graph`.
+        y (torch.Tensor or Sequence, optional): As in :func:`plot_graph`.
+            (default: :obj:`None`)
+        ax (matplotlib.axes.Axes, optional): As in :func:`plot_graph`.
+            (default: :obj:`None`)
         max_cells (int, optional): The number of cells in each direction to draw at the
             most. (default: :obj:`150`)
 
     Returns:
         matplotlib.axes.Axes: The axes, with a colour bar beside it.
-
-    Raises:
-        ImportError: If matplotlib is not installed.
-        TypeError: If an input has the wrong type or dtype.
-        ValueError: If an input has the wrong shape, or there are fewer labels than
-            nodes, or the graph has no nodes.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -123,49 +131,162 @@ def plot_adjacency(
         'target node, by class'
     """
     check_count(max_cells, 'max_cells')
-    plain, _, label, classes = _read(graph, y, None)
+    graph, label, classes = _read(graph, y, None)
     (axes,) = make_axes(ax, 1, 6, 5)
-    draw_adjacency(axes, plain, label, classes, max_cells)
-    axes.set_title(f'{label.numel():,} nodes, {plain.edge_weight.numel():,} edges')
+    _draw_matrix(axes, _cells(graph, label, max_cells), label.numel())
+    if len(classes) > 1:
+        _mark_classes(axes, label, classes)
+    axes.set_title(f'{label.numel():,} nodes, {graph.edge_weight.numel():,} edges')
     return axes
 
 
 def _read(
     graph: SampledGraph | tuple[Tensor, Tensor], y: Any, pos: Tensor | None
-) -> tuple[SampledGraph, int, Tensor, list[str]]:
-    """Return the graph, its number of nodes, their classes and the names of these."""
-    plain = check_graph(graph)
+) -> tuple[SampledGraph, Tensor, list[str]]:
+    """Return the graph, the class of each node and the names of the classes."""
+    graph = check_graph(graph)
     names = None
     if y is not None:
         y = read_values(y, 'y')
-        if isinstance(y, list):  # Classes without a name are one of their own.
+        if isinstance(y, list):  # Nodes without a class are one of their own.
             texts = [str(text) for text in y]
             names = sorted(set(texts))
             y = torch.tensor([names.index(text) for text in texts], dtype=torch.long)
-        check_node_labels(y, plain)
-    plain = SampledGraph(plain.edge_index.cpu(), plain.edge_weight.cpu())
+        check_node_labels(y, graph)
+    graph = SampledGraph(graph.edge_index.cpu(), graph.edge_weight.cpu())
     if pos is not None:
         check_features(pos, 'pos')
         if pos.layout != torch.strided:
             raise ValueError(f"'pos' must be dense (got {pos.layout})")
     sizes = {k: v.size(0) for k, v in {'y': y, 'pos': pos}.items() if v is not None}
-    num_nodes = agreed_count(plain.edge_index, sizes)
+    num_nodes = agreed_count(graph.edge_index, sizes)
     if y is None:
-        return plain, num_nodes, torch.zeros(num_nodes, dtype=torch.long), ['']
+        return graph, torch.zeros(num_nodes, dtype=torch.long), ['']
     values, label = y.unique(return_inverse=True)
-    if names is None:
-        names = [str(value) for value in values.tolist()]
-    return plain, num_nodes, label, names
+    return graph, label, names or [str(value) for value in values.tolist()]
 
 
-def _joined(graph: SampledGraph, label: Tensor, is_known: bool) -> str:
-    """Tell the share of the weight between nodes that joins one class, in a line."""
+def _select_nodes(
+    graph: SampledGraph, num_nodes: int, max_nodes: int, seed: int
+) -> tuple[Tensor, SampledGraph]:
+    """Select nodes and the strongest edges among them, renumbered by the selection."""
+    order = graph.edge_index[1].argsort(stable=True)
+    edge_index, weight = graph.edge_index[:, order], graph.edge_weight[order]
+    strong = (weight > 0) & (edge_index[0] != edge_index[1])
+    edge_index, weight = edge_index[:, strong], weight[strong]
+    keep = rank_in_group(weight, edge_index[1]) < _STRONGEST
+    edge_index, weight = edge_index[:, keep], weight[keep]
+    chosen = torch.ones(num_nodes, dtype=torch.bool)
+    if num_nodes > max_nodes:
+        generator = torch.Generator().manual_seed(seed)
+        first = torch.randperm(num_nodes, generator=generator)
+        first = first[: max_nodes // (1 + _STRONGEST)]
+        chosen.fill_(False)[first] = True
+        chosen[edge_index[0, chosen[edge_index[1]]]] = True
+    drawn: Any = subgraph(chosen, edge_index, weight, relabel_nodes=True)
+    return chosen.nonzero().view(-1), SampledGraph(*drawn)
+
+
+def _draw_nodes(
+    ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], place: Tensor
+) -> None:
+    """Draw nodes and edges, those inside a class in its colour."""
+    from matplotlib.collections import LineCollection
+
+    (source, target), weight = graph
+    colors = palette(len(classes))
+    same = (label[source] == label[target]) & (len(classes) > 1)
+    width = 0.5 + 1.5 * weight / weight.max() if weight.numel() else weight
+    for inside in (False, True):
+        edges = graph.edge_index[:, same == inside]
+        tints = [colors[i] for i in label[edges[0]].tolist()]
+        lines = LineCollection(
+            list(place[edges.t()].numpy()),
+            colors=tints if inside else '#999999',
+            linewidths=width[same == inside].tolist(),
+            alpha=0.55 if inside else 0.4,
+            zorder=1,
+        )
+        lines.set_gid('edges inside' if inside else 'edges between')
+        ax.add_collection(lines)
+    for number, name in enumerate(classes):
+        x, y = place[label == number].t().numpy()
+        ax.scatter(
+            x,
+            y,
+            s=42,
+            linewidths=0.6,
+            edgecolors='#333333',
+            label=f'class {name}',
+            zorder=2,
+            color=colors[number],
+            # Colours of more than ten classes are not told apart at a glance.
+            marker=_MARKERS[number // 10 % len(_MARKERS)],
+        )
+    ax.margins(0.06)
+    if 1 < len(classes) <= 24:
+        beside(ax)
+
+
+def _joined(graph: SampledGraph, label: Tensor) -> str:
+    """Return a line on the share of the weight that joins nodes of one class."""
     edge_index, weight = graph
     apart = edge_index[0] != edge_index[1]
-    if not is_known or not bool(weight[apart].any()):
+    if not bool(weight[apart].any()):
         return ''
     share = same_label_share(edge_index[:, apart], weight[apart], label, label)
     return (
         f'\n{100 * share:.3g} % of the weight joins equal classes '
         f'({100 * chance_share(label):.0f} % by chance)'
     )
+
+
+def _cells(graph: SampledGraph, label: Tensor, max_cells: int) -> Tensor:
+    """Average the weight that a target of each cell's rows gives to its columns."""
+    cells = min(label.numel(), max_cells)
+    place = torch.empty_like(label)
+    place[label.argsort(stable=True)] = torch.arange(label.numel())
+    cell = place * cells // label.numel()
+    row, column = cell[graph.edge_index[1]], cell[graph.edge_index[0]]
+    matrix = torch.zeros(cells * cells, dtype=torch.double)
+    matrix.index_add_(0, row * cells + column, graph.edge_weight.double())
+    return matrix.view(cells, cells) / torch.bincount(cell).unsqueeze(1)
+
+
+def _draw_matrix(ax: Axes, matrix: Tensor, num_nodes: int) -> None:
+    """Draw a matrix of weights and its colour bar."""
+    from matplotlib.colors import PowerNorm
+    from matplotlib.ticker import MaxNLocator
+
+    # Loops and a few strong edges must not leave the others white.
+    apart = matrix[(matrix > 0) & ~torch.eye(len(matrix), dtype=torch.bool)]
+    positive = (apart if len(apart) else matrix[matrix > 0]).sort().values
+    top = float(positive[int(0.99 * (len(positive) - 1))]) if len(positive) else 1
+    image = ax.imshow(
+        matrix.numpy(),
+        cmap='Blues',
+        norm=PowerNorm(0.5, vmin=0, vmax=top, clip=True),
+        extent=(0, num_nodes, num_nodes, 0),
+        interpolation='nearest',
+    )
+    what = 'weight' if len(matrix) == num_nodes else 'mean weight of a target'
+    rounds = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, top)
+    ticks = [tick for tick in rounds if tick <= top]
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, extend='max', ticks=ticks)
+    bar.set_label(what)
+    ax.set(xlabel='source node', ylabel='target node')
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
+
+
+def _mark_classes(ax: Axes, label: Tensor, classes: list[str]) -> None:
+    """Draw lines between the classes, and name them on both axes."""
+    ends = torch.bincount(label, minlength=len(classes)).cumsum(0).tolist()
+    for end in ends[:-1]:
+        ax.axhline(end, color=GREY, linewidth=0.8)
+        ax.axvline(end, color=GREY, linewidth=0.8)
+    middles = [(low + high) / 2 for low, high in pairwise([0, *ends])]
+    size = 10 if len(classes) <= 12 else 6
+    ax.set_xticks(middles, classes, fontsize=size)
+    ax.set_yticks(middles, classes, fontsize=size)
+    ax.set(xlabel='source node, by class', ylabel='target node, by class')

@@ -1,3 +1,5 @@
+"""Draw similarities over the cosine, and the bells of trained ones."""
+
 from __future__ import annotations
 
 import math
@@ -18,14 +20,7 @@ from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 from torch_geometric_gsl.ops.graph_stats import distribution
 from torch_geometric_gsl.ops.scores import Gaussian
-from torch_geometric_gsl.visualization._drawing import (
-    COLORS,
-    GREY,
-    beside,
-    draw_boxes,
-    draw_curve,
-    make_axes,
-)
+from torch_geometric_gsl.visualization._drawing import COLORS, GREY, beside, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,9 +36,8 @@ def plot_similarity_curves(
     r"""Draw similarities over the cosine :math:`t \in [-1, 1]` of two nodes.
 
     Left the similarity :math:`\phi(t)`. Right the sampling weight
-    :math:`e^{\lambda \phi(t)}`, divided by its mean over :math:`t`: how often a
-    candidate is drawn, relative to uniform sampling, if the cosines of the candidates
-    spread evenly.
+    :math:`e^{\lambda \phi(t)}`, divided by its mean over :math:`t`: the frequency of
+    a candidate relative to uniform sampling, if the cosines are spread evenly.
 
     The bells of a trained
     :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity` differ from
@@ -58,15 +52,13 @@ def plot_similarity_curves(
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`1.0`)
         ax (Sequence[matplotlib.axes.Axes], optional): The two axes to draw on. If
-            :obj:`None`, a figure is made, which pyplot does not know.
+            :obj:`None`, those of a new figure, which pyplot does not know.
             (default: :obj:`None`)
 
     Returns:
         numpy.ndarray: The two :class:`matplotlib.axes.Axes`.
 
     Raises:
-        ImportError: If matplotlib is not installed.
-        TypeError: If an input has the wrong type.
         ValueError: If there are no similarities, or one is no function of the cosine.
 
     Example:
@@ -88,10 +80,10 @@ def plot_similarity_curves(
     curves = [(name, _curve(item, t)) for name, item in named]
     left, right = axes = make_axes(ax, 2, 12, 4.2)
     for number, (name, lines) in enumerate(curves):
-        draw_curve(left, t, lines, name, number)
+        _draw_curve(left, t, lines, name, number)
         uniform = (scale * lines[0]).exp().mean()
         weights = [(scale * line).exp() / uniform for line in lines]
-        draw_curve(right, t, weights, name, number)
+        _draw_curve(right, t, weights, name, number)
     right.axhline(1, color=GREY, linewidth=1)
     right.set_ylim(bottom=0)
     for one in axes:
@@ -112,24 +104,20 @@ def plot_gaussian_parameters(
     r"""Draw the centres :math:`b` and widths :math:`c` of each layer's bells.
 
     Boxes hold the middle half of the nodes with a line at the median, whiskers reach
-    from the 5th to the 95th percentile, and what lies outside is not drawn. A dashed
-    line marks the fixed bell of
+    from the 5th to the 95th percentile. A dashed line marks the fixed bell of
     :class:`~torch_geometric_gsl.nn.similarity.GaussianSimilarity`.
 
     Args:
         summary (ModelSummary): The result of
             :func:`~torch_geometric_gsl.diagnostics.describe_model`.
-        ax (Sequence[matplotlib.axes.Axes], optional): The two axes to draw on. If
-            :obj:`None`, a figure is made, which pyplot does not know.
-            (default: :obj:`None`)
+        ax (Sequence[matplotlib.axes.Axes], optional): As in
+            :func:`plot_similarity_curves`. (default: :obj:`None`)
 
     Returns:
         numpy.ndarray: The two :class:`matplotlib.axes.Axes`, of :math:`b` and of
         :math:`c`.
 
     Raises:
-        ImportError: If matplotlib is not installed.
-        TypeError: If :obj:`summary` has the wrong type.
         ValueError: If no layer has a neural Gaussian similarity.
 
     Example:
@@ -149,8 +137,8 @@ def plot_gaussian_parameters(
         )
     left, right = axes = make_axes(ax, 2, max(9, 5 + 1.2 * len(layers)), 4.5)
     names = [layer.name.removesuffix('.sampler') for layer in layers]
-    draw_boxes(left, [layer.b for layer in layers], names, COLORS[0])
-    draw_boxes(right, [layer.c for layer in layers], names, COLORS[1])
+    _draw_boxes(left, [layer.b for layer in layers], names, COLORS[0])
+    _draw_boxes(right, [layer.c for layer in layers], names, COLORS[1])
     left.set_ylim(0, 1)
     left.set_ylabel('centre $b$ (cosine)')
     left.axhline(0.5, color=GREY, linestyle='--', linewidth=1.2)
@@ -196,3 +184,37 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
         f"'similarities' must be functions of the cosine of two embeddings, which "
         f'{item} is not'
     )
+
+
+def _draw_boxes(
+    ax: Axes, values: list[Tensor | None], names: list[str], color: str
+) -> None:
+    """Draw quartiles and the 5th and 95th percentiles of some vectors."""
+    ax.boxplot(
+        [value.cpu().double().numpy() for value in values if value is not None],
+        whis=(5, 95),
+        showfliers=False,
+        widths=0.5,
+        patch_artist=True,
+        boxprops={'facecolor': color, 'alpha': 0.35},
+        medianprops={'color': 'black', 'linewidth': 2},
+    )
+    ax.set_xticks(range(1, len(names) + 1), names)
+    ax.set_xlabel('layer')
+    ax.grid(axis='y', alpha=0.3)
+
+
+def _draw_curve(
+    ax: Axes, t: Tensor, lines: Sequence[Tensor], name: str, number: int
+) -> None:
+    """Draw a curve, and a band between two more if they are given."""
+    color = COLORS[number % len(COLORS)]
+    dashes = ('-', '--', '-.', ':')[number % 4]
+    line, *band = (value.numpy() for value in lines)
+    ax.plot(t.numpy(), line, dashes, linewidth=2.2, color=color, label=name)
+    if band:
+        low, high = band
+        label = f'{name}: quartiles of $b$, $c$'
+        ax.fill_between(
+            t.numpy(), low, high, color=color, alpha=0.18, lw=0, label=label
+        )
