@@ -155,7 +155,7 @@ def _unpacked(x: Any) -> Any:
         return x.numpy()
     *parts, last = x
     if isinstance(last, str):
-        return np.array(*parts, dtype=np.dtype(last))
+        return np.array(parts[0], dtype=np.dtype(last))
     return scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=last)
 
 

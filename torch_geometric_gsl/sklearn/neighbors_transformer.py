@@ -50,8 +50,10 @@ NEAREST = ('linear', 'heat_kernel')
 SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_kernel')
 
 
-class GSLNeighborsTransformer(  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+class GSLNeighborsTransformer(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
 ):
     r"""Make the graph of the nearest rows under a similarity that is learned, as a
     sparse matrix: a drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.
