@@ -125,7 +125,8 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A matrix in double precision.
         """
         check_is_fitted(self)
-        if self._is_frame and is_frame(X):
+        has_names = self._is_frame and is_frame(X)
+        if has_names:
             names, given = [column.name for column in self.columns_], {*X.columns}
             if absent := [name for name in names if name not in given]:
                 raise ValueError(
@@ -133,11 +134,12 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f'{absent})'
                 )
             X = X[names]
-        else:
+        columns = _split(X)
+        if not has_names:
             validate_data(self, X, reset=False, skip_check_array=True)
         blocks = [
             column.block(read_column(values, _where(name), column.kind))
-            for column, (name, values, _) in zip(self.columns_, _split(X), strict=True)
+            for column, (name, values, _) in zip(self.columns_, columns, strict=True)
         ]
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
