@@ -1,11 +1,11 @@
-"""Means and deviations of columns, held against exact fractions and NumPy."""
+"""Columns of numbers against exact fractions and NumPy, and columns of classes."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from torch_geometric_gsl._columns import measure_columns, scale_columns
+from torch_geometric_gsl._columns import find_labelled, measure_columns, scale_columns
 
 
 @pytest.mark.parametrize('unit', [1.0, 1e25, 1e-25, 1e300, 1e-300])
@@ -51,3 +51,27 @@ def test_what_differs_by_more_than_rounding_is_no_constant():
     mean, deviation = measure_columns(np.array([[largest], [-largest]]))
     assert (mean[0], deviation[0]) == (0, largest)
     assert scale_columns(np.array([[-largest]]), mean, deviation)[0, 0] == -1
+
+
+@pytest.mark.parametrize(
+    ('y', 'known'),
+    [
+        ([-1, 1, -1], [1, 1, 1]),  # Two classes.
+        ([-1, 0, -2, 1], [1, 1, 1, 1]),  # Others are negative, too.
+        ([-1, -1, -1, 0, 1], [0, 0, 0, 1, 1]),
+        ([-1, -1], [0, 0]),
+        ([0, 1, 2], [1, 1, 1]),
+        (['-1', 'a', 'b'], [1, 1, 1]),
+        ([], []),
+    ],
+)
+def test_which_labels_are_classes(y, known):
+    assert find_labelled(np.array(y)).tolist() == [bool(one) for one in known]
+
+
+@pytest.mark.parametrize('dtype', [int, float])
+def test_a_minority_of_minus_one_may_be_a_class(dtype):
+    text = r"'y' has the label -1 in 2 of 4 rows, which count as unlabelled: pass texts"
+    with pytest.warns(UserWarning, match=text):
+        found = find_labelled(np.array([-1, 0, 1, -1], dtype=dtype))
+    assert found.tolist() == [False, True, True, False]

@@ -2,20 +2,15 @@
 
 import inspect
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Thread
 
 import numpy as np
 import pandas
 import pytest
 import scipy.sparse
 import torch
-from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
@@ -23,6 +18,7 @@ from torch_geometric_gsl.sklearn import (
     GSLClassifier,
     GSLNeighborsTransformer,
     GSLRegressor,
+    make_table_transformer,
 )
 from torch_geometric_gsl.sklearn._training import train
 
@@ -39,18 +35,16 @@ WEIGHTS_OF_NODES = {
 }
 
 
-def expected_failures(estimator):
-    is_transformer = isinstance(estimator, GSLNeighborsTransformer)
-    return {} if is_transformer else WEIGHTS_OF_NODES
-
-
 @parametrize_with_checks(
     [
         GSLClassifier('learned', **BRIEF),
         GSLRegressor(**BRIEF),  # It fits each kind of graph.
         GSLNeighborsTransformer(),
+        make_table_transformer(),
     ],
-    expected_failed_checks=expected_failures,
+    expected_failed_checks=lambda estimator: (
+        WEIGHTS_OF_NODES if hasattr(estimator, 'graph') else {}
+    ),
 )
 def test_scikit_learn(estimator, check):
     with warnings.catch_warnings():
@@ -79,11 +73,7 @@ def test_wine(wine, graph, classifier):
     np.testing.assert_allclose(share.sum(axis=1), 1)
     assert share.dtype == x.dtype
     assert model.graph_.shape == (89, 89)
-    if graph != 'auto':
-        assert model.graph_choice_ == graph
-    if model.graph_choice_ == 'learned':
-        np.testing.assert_allclose(model.graph_.sum(axis=1), 1)
-        assert model.graph_.diagonal().max() == 0
+    assert graph in ('auto', model.graph_choice_)
     assert (model.graph_.nnz == 0) == (model.graph_choice_ == 'none')
     # The answer to a row depends on no other.
     for row in range(3):
@@ -127,29 +117,24 @@ def test_rows_without_a_label(wine, few):
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.graph_.shape == (178, 178)
     assert (model.predict(x) == y).mean() > 0.85
-    # Nothing is learned from what stands for no label, and -1 may be a class.
     none = GSLClassifier('none', **few)
-    binary = clone(none).fit(x[y > 0], np.where(y[y > 0] == 1, 1, -1))
-    assert binary.classes_.tolist() == [-1, 1]
     assert set(clone(none).fit(x, np.array(['a', 'b', 'c'])[y]).predict(x)) <= {*'abc'}
     text = "'y' has the label -1 in 59 of 178 rows, which count as unlabelled"
-    with pytest.warns(UserWarning, match=text) as caught:
-        model = clone(none).fit(x, y - 1)
-    assert caught[0].filename == __file__
-    assert model.classes_.tolist() == [0, 1]
-    assert clone(none).fit(x, y - 2).classes_.tolist() == [-2, -1, 0]
-    named = clone(none).fit(x, (y - 1).astype(str))
-    assert named.classes_.tolist() == ['-1', '0', '1']
-    with pytest.warns(UserWarning, match=text):
-        GSLNeighborsTransformer(3, max_iter=1).fit(x, y - 1)
+    for model in (none, GSLNeighborsTransformer(3, max_iter=1)):
+        with pytest.warns(UserWarning, match=text) as caught:
+            model.fit(x, y - 1)
+        assert caught[0].filename == __file__
+    assert none.classes_.tolist() == [0, 1]
+    with pytest.raises(ValueError, match=r'needs two classes; .* one class \(\[1\]\)'):
+        none.fit(x, np.ones_like(y))
 
 
 @pytest.mark.parametrize('missing', [None, np.nan, -1])
-@pytest.mark.parametrize('kind', ['array', 'list'])
-def test_texts_beside_no_class_are_told(missing, kind, few):
+@pytest.mark.parametrize('as_array', [True, False])
+def test_classes_are_of_one_kind(missing, as_array, few):
     x = np.random.default_rng(0).normal(size=(60, 3))
     y = ['a', 'b', missing] * 20
-    y = np.array(y, dtype=object) if kind == 'array' else y
+    y = np.array(y, dtype=object) if as_array else y
     text = rf"'y' must hold classes of .* \(got {type(missing).__name__} and str\).*-1"
     for model in (GSLClassifier('none', **few), GSLNeighborsTransformer(5, max_iter=1)):
         with pytest.raises(ValueError, match=text):
@@ -158,26 +143,52 @@ def test_texts_beside_no_class_are_told(missing, kind, few):
         GSLRegressor('none', **few).fit(x, y)
 
 
+@pytest.mark.parametrize('dtype', ['datetime64[s]', 'timedelta64[s]'])
+def test_times_are_no_targets(wine, dtype):
+    y = np.arange(len(wine[0])).astype(dtype)
+    with pytest.raises(ValueError, match=rf"'y' must hold numbers \(got {dtype[:8]}"):
+        GSLRegressor('none').fit(wine[0], y)
+
+
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
 def test_sparse_rows(dtype, few):
     x, y = make_classification(120, 30, n_informative=8, random_state=0)
     x = scipy.sparse.csr_matrix(np.maximum(x, 0).astype(dtype))
     model = GSLClassifier('learned', **few).fit(x[:80], y[:80])
-    assert model.predict_proba(x[80:]).dtype == dtype
+    expected = model.predict_proba(x[80:])
+    assert expected.dtype == dtype
     assert model.score(x[80:], y[80:]) > 0.6
-    again = model.predict_proba(scipy.sparse.coo_matrix(x[80:]))
-    np.testing.assert_allclose(again, model.predict_proba(x[80:]))
+    for rows in (scipy.sparse.coo_matrix(x[80:]), x[80:].toarray()):
+        np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-6)
+    # Sparse rows are those of the dense table that was fitted, too.
+    dense = GSLClassifier('learned', **few).fit(x[:80].toarray(), y[:80])
+    found = dense.predict_proba(x[80:])
+    np.testing.assert_array_equal(found, dense.predict_proba(x[80:].toarray()))
 
 
-def test_few_rows(few):
+@pytest.mark.parametrize('graph', ['auto', 'learned', 'nearest'])
+def test_a_row_without_others_has_no_graph(graph, few):
+    x = np.arange(24.0)[:, None]
+    text = f"graph='{graph}' joins no rows: of {{}}, only 1 is left"
+    with pytest.warns(UserWarning, match=text.format(1)) as caught:
+        model = GSLRegressor(graph, **few).fit(x[:1], [1.0])
+    assert caught[0].filename == __file__
+    assert (model.graph_choice_, model.graph_.nnz) == ('none', 0)
+    assert [*model.graph_losses_] == ['none']
+    with pytest.warns(UserWarning, match=text.format(24)):
+        GSLRegressor(graph, **few).fit(x, x[:, 0], validation_mask=x[:, 0] > 0)
+
+
+def test_few_rows(few, recwarn):
     x = np.arange(12.0)[:, None]
     model = GSLRegressor('learned', **few).fit(x, x[:, 0] ** 2)
     assert model.predict(x).shape == (12,)
     assert GSLRegressor('learned', **few).fit(x[:2], [1.0, 2.0]).graph_.shape == (2, 2)
-    assert GSLRegressor('learned', **few).fit(x[:1], [1.0]).graph_choice_ == 'none'
+    GSLRegressor('none', **few).fit(x[:1], [1.0])
     # Too few to hold some back: there is nothing to choose by.
     model = GSLClassifier(**few).fit(x[:3], [0, 1, 2])
     assert (model.graph_choice_, [*model.graph_losses_]) == ('learned', ['learned'])
+    assert [str(w.message) for w in recwarn if w.category is UserWarning] == []
 
 
 @pytest.mark.filterwarnings('error::sklearn.exceptions.ConvergenceWarning')
@@ -191,16 +202,12 @@ def test_few_rows_end_after_a_number_of_steps(places):
 def test_small_tables_have_more_members(num_rows, expected, few, places):
     options = few | {'n_members': 'auto', 'max_iter': 1}
     model = GSLRegressor('none', **options).fit(*places(num_rows))
-    assert model._outputs(places(2)[0]).shape == (expected, 2, 1)
-
-
-def test_members_are_averaged(regressor, places):
-    x = places()[0][200:]
-    out = regressor._outputs(x)
-    assert out.shape == (2, 40, 1)
-    assert not torch.equal(out[0], out[1])
-    mean = out.mean(dim=0)[:, 0].numpy() * regressor._width + regressor._center
-    np.testing.assert_allclose(regressor.predict(x), mean)
+    x = places(2)[0]
+    out = model._outputs(x)
+    assert out.shape == (expected, 2, 1)
+    assert len(out.unique(dim=0)) == expected
+    mean = out.mean(dim=0)[:, 0].numpy() * model._width + model._center
+    np.testing.assert_allclose(model.predict(x), mean)
 
 
 @pytest.mark.filterwarnings('default::sklearn.exceptions.ConvergenceWarning')
@@ -214,8 +221,7 @@ def test_convergence(few, places):
     # The network of the best epoch is kept.
     best = int(np.argmax(model.validation_scores_))
     for epochs, is_best in ((best + 1, True), (best, False)):
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore')
+        with pytest.warns(ConvergenceWarning):
             again = GSLRegressor('none', **few | {'max_iter': epochs}).fit(x, y)
         assert (again.validation_loss_ == model.validation_loss_) == is_best
 
@@ -223,14 +229,26 @@ def test_convergence(few, places):
 # Rows that are held back, and weights
 
 
-def test_validation_scores(wine, few):
+@pytest.mark.filterwarnings("ignore:'y' has the label -1")
+def test_which_rows_serve_for_what(monkeypatch, wine, few):
+    seen = []
+
+    def noting(model, graph, table, parts, *args):
+        seen.append(parts)
+        return train(model, graph, table, parts, *args)
+
+    monkeypatch.setattr('torch_geometric_gsl.sklearn._base.train', noting)
     x, y = wine
-    mask = np.arange(len(y)) % 4 == 0
-    for model in (GSLClassifier('none', **few), GSLRegressor('none', **few)):
-        model.set_params(max_iter=1).fit(x, y, validation_mask=mask)
-        # What was kept is the network of the only epoch, in single precision.
-        expected = model.score(x[mask], y[mask])
-        np.testing.assert_allclose(model.validation_scores_, [expected], atol=1e-4)
+    mask, some = np.arange(len(y)) % 4 == 0, np.where(np.arange(len(y)) % 3, y, -1)
+    model = GSLClassifier('learned', **few | {'max_iter': 1})
+    model.fit(x, some, validation_mask=mask)
+    assert seen[0].candidates.tolist() == np.flatnonzero(~mask).tolist()
+    assert seen[0].val.tolist() == np.flatnonzero(mask & (some >= 0)).tolist()
+    assert seen[0].train.tolist() == np.flatnonzero(~mask & (some >= 0)).tolist()
+    # A rare class takes no validation from the others.
+    model.fit(np.r_[x, x[:2]], np.r_[y, 3, 3])
+    assert len(seen[1].val) > 20
+    assert not {*seen[1].val.tolist()} & {len(y), len(y) + 1}
 
 
 def test_rows_that_are_held_back(monkeypatch, few, places):
@@ -250,34 +268,23 @@ def test_rows_that_are_held_back(monkeypatch, few, places):
     for wrong in (mask[:5], mask.astype(int)):
         with pytest.raises(ValueError, match="'validation_mask' must hold one bool"):
             model.fit(x, y, validation_mask=wrong)
-    text = "'validation_mask' must hold back some"
-    for wrong in (~mask | mask, mask & ~mask):
-        with pytest.raises(ValueError, match=text):
-            model.fit(x, y, validation_mask=wrong)
-    for gone in (mask, ~mask):
-        with pytest.raises(ValueError, match=text):
-            model.fit(x, y, sample_weight=1.0 - gone, validation_mask=mask)
+    ones = np.ones(len(y))
+    for wrong, weight in (
+        *((~mask | mask, ones), (mask & ~mask, ones)),
+        *((mask, 1.0 - mask), (mask, 1.0 * mask)),
+    ):
+        with pytest.raises(ValueError, match="'validation_mask' must hold back some"):
+            model.fit(x, y, sample_weight=weight, validation_mask=wrong)
 
 
-@pytest.mark.filterwarnings("ignore:'y' has the label -1")
-def test_which_rows_serve_for_what(monkeypatch, wine, few):
-    seen = []
-
-    def noting(model, graph, table, parts, *args):
-        seen.append(parts)
-        return train(model, graph, table, parts, *args)
-
-    monkeypatch.setattr('torch_geometric_gsl.sklearn._base.train', noting)
+@pytest.mark.parametrize('make', [GSLClassifier, GSLRegressor])
+def test_validation_scores(wine, make, few):
     x, y = wine
-    mask, some = np.arange(len(y)) % 4 == 0, np.where(np.arange(len(y)) % 3, y, -1)
-    model = GSLClassifier('learned', **few | {'max_iter': 1})
-    model.fit(x, some, validation_mask=mask)
-    assert seen[0].candidates.tolist() == np.flatnonzero(~mask).tolist()
-    assert seen[0].val.tolist() == np.flatnonzero(mask & (some >= 0)).tolist()
-    # A rare class takes no validation from the others.
-    model.fit(np.r_[x, x[:2]], np.r_[y, 3, 3])
-    assert len(seen[1].val) > 20
-    assert not {*seen[1].val.tolist()} & {len(y), len(y) + 1}
+    mask = np.arange(len(y)) % 4 == 0
+    model = make('none', **few | {'max_iter': 1}).fit(x, y, validation_mask=mask)
+    # What was kept is the network of the only epoch, in single precision.
+    expected = model.score(x[mask], y[mask])
+    np.testing.assert_allclose(model.validation_scores_, [expected], atol=1e-4)
 
 
 def test_weights_of_rows(wine, few, places):
@@ -323,41 +330,31 @@ def test_weights_count_the_same_in_all_batches(batch_size, few):
 
 # Units and rounding
 
-UNITS = [(1.0, 1.7e9), (1e-24, 0.0), (1e200, 0.0)]
 
-
-@pytest.mark.parametrize(('unit', 'offset'), UNITS)
-@pytest.mark.parametrize('dtype', [np.float64, np.float32])
-def test_targets_are_centred_before_they_are_cast(unit, offset, dtype, few):
-    x = np.random.default_rng(0).normal(size=(120, 4))
-    y = offset + unit * 3 * x[:, 0]
-    model = GSLRegressor('none', **few | {'max_iter': 60}).fit(x.astype(dtype), y)
-    found = model.predict(x.astype(dtype))
+@pytest.mark.parametrize(('unit', 'offset'), [(1.0, 1.7e9), (1e-24, 0), (1e200, 0)])
+def test_targets_are_centred_before_they_are_cast(unit, offset, few):
+    x = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
+    y = offset + unit * 3 * x[:, 0].astype(float)
+    found = GSLRegressor('none', **few | {'max_iter': 60}).fit(x, y).predict(x)
     assert found.dtype == np.float64
     error = (found / unit - y / unit) / np.std(y / unit)
     assert np.mean(error**2) < 0.1
 
 
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
 @pytest.mark.parametrize('unit', [1e25, 1e-25])
-def test_columns_of_any_unit_count(wine, dtype, unit, few):
+def test_columns_of_any_unit_count(wine, unit, few):
     x, y = wine
     factor = np.where(np.arange(13) % 2, unit, 1.0)
-    plain = GSLClassifier('nearest', **few).fit(x.astype(dtype), y)
-    model = GSLClassifier('nearest', **few).fit((x * factor).astype(dtype), y)
+    plain = GSLClassifier('nearest', **few).fit(x.astype('f4'), y)
+    model = GSLClassifier('nearest', **few).fit((x * factor).astype('f4'), y)
     expected = plain.predict_proba(x)
     # Training makes more of the rounding of the columns.
     np.testing.assert_allclose(model.predict_proba(x * factor), expected, atol=1e-2)
-
-
-@pytest.mark.parametrize('unit', [1e25, 1e-25])
-def test_sparse_rows_of_any_unit(unit, few):
-    x = scipy.sparse.random(60, 20, 0.3, format='csr', random_state=0, dtype='f4')
-    y = np.asarray(x.sum(axis=1)).ravel() > x.sum() / 60
-    plain = GSLClassifier('none', **few).fit(x, y).predict_proba(x)
-    scaled = (x * unit).astype(np.float32)
-    found = GSLClassifier('none', **few).fit(scaled, y).predict_proba(scaled)
-    np.testing.assert_allclose(found, plain, atol=1e-4)
+    # Of sparse rows, each has one unit.
+    tables = [scipy.sparse.csr_matrix((u * x).astype('f4')) for u in (1, unit)]
+    model = GSLClassifier('none', **few)
+    found = [clone(model).fit(table, y).predict_proba(table) for table in tables]
+    np.testing.assert_allclose(*found, atol=1e-4)
 
 
 @pytest.mark.parametrize('scaling', ['auto', 'none'])
@@ -382,24 +379,16 @@ def test_a_column_that_was_constant_but_for_rounding_tells_nothing(wine, dtype, 
     assert np.array_equal(model.predict_proba(changed), model.predict_proba(rows))
 
 
-def test_rows_that_may_not_be_written(wine, few):
-    x, y = (part.copy() for part in wine)
-    x.setflags(write=False)
-    y.setflags(write=False)
-    model = GSLClassifier('none', **few, scaling='none').fit(x, y)
-    assert model.predict(x).shape == y.shape
-
-
 @pytest.mark.parametrize('scaling', ['none', 'auto'])
 @pytest.mark.parametrize('as_frame', [False, True])
-def test_later_changes_of_the_table_change_nothing(scaling, as_frame, places):
+def test_later_changes_of_the_table_change_nothing(scaling, as_frame, few, places):
     x, y = places(60)
     new, kept = x[:3].copy(), y.copy()
     table = x
     if as_frame:
         table = pandas.DataFrame(x, columns=['a', 'b', 'c'], copy=False)
         new = pandas.DataFrame(new, columns=['a', 'b', 'c'])
-    model = GSLRegressor('learned', **TINY, scaling=scaling).fit(table, y)
+    model = GSLRegressor('learned', **few, scaling=scaling).fit(table, y)
     first, told = model.predict(new), model.explain(new[:1])
     x[:], y[:] = 0, 0
     if as_frame:
@@ -407,6 +396,10 @@ def test_later_changes_of_the_table_change_nothing(scaling, as_frame, places):
     np.testing.assert_array_equal(model.predict(new), first)
     pandas.testing.assert_frame_equal(model.explain(new[:1]), told)
     assert set(told['target'][1:]) <= set(kept)
+    # Nor does a fit need to write.
+    x.setflags(write=False)
+    y.setflags(write=False)
+    assert model.fit(x, y).predict(x).shape == y.shape
 
 
 # Parameters
@@ -418,33 +411,21 @@ def test_later_changes_of_the_table_change_nothing(scaling, as_frame, places):
         ({'graph': 'best'}, r"'graph' must be one of .*\(got 'best'\)"),
         ({'eval_k': 0}, r"'eval_k' must be at least 1 \(got 0\)"),
         ({'n_members': 0}, "'n_members' must be at least 1"),
-        ({'n_members': 'four'}, "'n_members' must be .*auto.*four"),
         ({'batch_size': 'four'}, "'batch_size' must be .*auto.*four"),
-        ({'hidden_channels': 'four'}, "'hidden_channels' must be .*auto.*four"),
         ({'draws': 0}, "'draws' must be at least 1"),
         ({'scaling': 'x'}, "'scaling' must be one of"),
         ({'learning_rate': -1.0}, "'learning_rate' must be positive"),
-        (
-            {'learning_rate': 1e30, 'graph': 'none'},
-            r"loss of epoch \d+ is .*'learning_rate'",
-        ),
+        ({'learning_rate': 1e30}, r"loss of epoch \d+ is .*'learning_rate'"),
         ({'dropout': 1.5}, "'dropout'"),
         ({'max_iter': 2.5}, "'max_iter' must be an integer"),
-        ({'similarity': 'x', 'graph': 'none'}, r"'similarity' must be one of .*'x'"),
+        ({'similarity': 'x'}, r"'similarity' must be one of .*'x'"),
         ({'weight_decay': -1.0}, r"'weight_decay' must be at least 0 \(got -1.0\)"),
         ({'device': 'none'}, r"'device' must be one that PyTorch has \(got 'none'\)"),
     ],
 )
 def test_bad_parameters(places, options, text):
     with pytest.raises((TypeError, ValueError), match=text):
-        GSLRegressor(**options).fit(*places(60))
-
-
-@pytest.mark.parametrize('dtype', ['datetime64[s]', 'timedelta64[s]'])
-def test_times_are_no_targets(wine, dtype):
-    y = np.arange(len(wine[0])).astype(dtype)
-    with pytest.raises(ValueError, match=rf"'y' must hold numbers \(got {dtype[:8]}"):
-        GSLRegressor('none').fit(wine[0], y)
+        GSLRegressor(**{'graph': 'none', **options}).fit(*places(60))
 
 
 def test_a_device_by_itself_or_by_its_name(few, places):
@@ -463,101 +444,3 @@ def test_parameters_that_are_set_later_change_no_fitted_network(few, places):
     model.set_params(eval_k=30, similarity='cosine')
     np.testing.assert_array_equal(model.predict(x[200:]), expected)
     assert model.kneighbors(x[200:], 30)[0].shape == (40, 6)
-
-
-def test_cross_validation(wine, few):
-    scores = cross_val_score(GSLClassifier('none', **few), *wine, cv=3)
-    assert scores.min() > 0.8
-    assert clone(GSLClassifier(eval_k=7)).eval_k == 7
-
-
-# Randomness
-
-
-@pytest.fixture
-def restless():
-    """Another thread draws from the global generator, and sets its seed."""
-    stop = Event()
-
-    def disturb():
-        number = 0
-        while not stop.is_set():
-            torch.manual_seed(number)
-            torch.rand(3)
-            number += 1
-            stop.wait(1e-4)
-
-    with torch.random.fork_rng([]):
-        thread = Thread(target=disturb)
-        thread.start()
-        yield
-        stop.set()
-        thread.join()
-
-
-TINY = {'n_members': 1, 'hidden_channels': 8, 'max_iter': 4, 'random_state': 0}
-RANDOM = {
-    'auto': GSLClassifier(dropout=0.3, **TINY),
-    'regressor': GSLRegressor('learned', draws=2, **TINY),
-    'labels': GSLNeighborsTransformer(5, max_iter=4, random_state=0),
-    'no labels': GSLNeighborsTransformer(
-        5, similarity='neural_gaussian', mode='connectivity', max_iter=4, random_state=0
-    ),
-}
-
-
-def answers(model, x, y):
-    """What a fit on a part of the rows says of all rows."""
-    model = clone(model)
-    if isinstance(model, GSLNeighborsTransformer):
-        out = model.fit(x[::3], None if model.mode == 'connectivity' else y[::3])
-        return out.transform(x).toarray()
-    model.fit(x[::3], y[::3])
-    return model.predict_proba(x) if hasattr(model, 'classes_') else model.predict(x)
-
-
-@pytest.mark.parametrize('name', RANDOM)
-def test_a_fit_neither_reads_nor_changes_global_generators(wine, name):
-    found = []
-    for seed in range(2):
-        torch.manual_seed(seed)
-        of_numpy = check_random_state(None)
-        of_numpy.seed(seed)
-        state, words = torch.get_rng_state(), of_numpy.get_state()[1].copy()
-        found.append(answers(RANDOM[name], *wine))
-        assert torch.equal(torch.get_rng_state(), state)
-        assert np.array_equal(of_numpy.get_state()[1], words)
-    assert np.array_equal(*found)
-    other = clone(RANDOM[name]).set_params(random_state=1)
-    assert name == 'labels' or not np.array_equal(answers(other, *wine), found[0])
-
-
-@pytest.mark.parametrize('name', RANDOM)
-def test_threads_do_not_change_a_fit(wine, restless, name):
-    alone = answers(RANDOM[name], *wine)
-    with ThreadPoolExecutor(2) as pool:
-        for out in pool.map(lambda _: answers(RANDOM[name], *wine), range(2)):
-            assert np.array_equal(out, alone)
-
-
-def test_without_a_state_the_seed_is_that_of_numpy(wine):
-    model = clone(RANDOM['regressor']).set_params(random_state=None)
-    found = []
-    for seed in (0, 0, 1):
-        check_random_state(None).seed(seed)
-        state = torch.get_rng_state()
-        found.append(answers(model, *wine))
-        assert torch.equal(torch.get_rng_state(), state)
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
-
-
-def test_a_search_in_threads_finds_what_one_alone_finds(wine, restless):
-    model = GSLClassifier('learned', **TINY)
-    scores = []
-    for n_jobs in (1, 2):
-        search = GridSearchCV(model, {'dropout': [0.2, 0.5]}, cv=2, n_jobs=n_jobs)
-        with parallel_config(backend='threading'):
-            search.fit(*wine)
-        scores.append(search.cv_results_['mean_test_score'])
-    assert np.array_equal(*scores)

@@ -11,7 +11,7 @@ from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 
 
-def test_neighbours_of_new_rows(regressor, places):
+def test_neighbours_of_new_rows(regressor, places, classifier, wine):
     x, _ = places()
     weights, rows = regressor.kneighbors(x[200:], 7)
     assert weights.shape == rows.shape == (40, 7)
@@ -27,6 +27,8 @@ def test_neighbours_of_new_rows(regressor, places):
     np.testing.assert_allclose(np.take_along_axis(expected, rows, axis=1), weights)
     with pytest.raises(ValueError, match="'n_neighbors' must be at least 1"):
         regressor.kneighbors(x, 0)
+    with pytest.raises(ValueError, match="'kneighbors' needs a graph"):
+        classifier('none').kneighbors(wine[0])
 
 
 @pytest.mark.parametrize('graph', ['nearest', 'learned'])
@@ -60,33 +62,23 @@ def test_a_prediction_is_what_its_neighbours_tell(few, places):
 
 
 @pytest.mark.parametrize('graph', ['learned', 'nearest', 'none'])
-def test_rows_of_training_get_classes_among_each_other(wine, graph, few):
+def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     x, y = wine
     some = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     model = GSLClassifier(graph, **few).fit(x, some)
-    found = model.transduction_
+    found, edges = model.transduction_, model.graph_
+    number = {'nearest': 12, 'none': 0}.get(graph, 96)
+    assert set(np.diff(edges.indptr)) == {number}
+    np.testing.assert_allclose(edges.sum(axis=1), float(number > 0))
+    assert not edges.diagonal().any()
     # A row's own label makes no difference to what the others tell it.
     for row in (0, 3):
         model._told[row] = (model._told[row] + 1) % 3
-        moved = model._own()[0, row]
+        moved = model._run()[0, row]
         model._told[row] = int(some[row])
-        assert torch.equal(moved, model._own()[0, row])
+        assert torch.equal(moved, model._run()[0, row])
     if graph == 'none':
         assert np.array_equal(model.predict(x), found)
-
-
-@pytest.mark.parametrize('graph', ['learned', 'nearest'])
-def test_the_graph_of_training_rows(graph, few, places):
-    x, y = places(150)
-    found = GSLRegressor(graph, **few).fit(x, y).graph_
-    np.testing.assert_allclose(found.sum(axis=1), 1)
-    assert not found.diagonal().any()
-    assert set(np.diff(found.indptr)) == {12 if graph == 'nearest' else 96}
-
-
-def test_without_a_graph_there_are_no_neighbours(classifier, wine):
-    with pytest.raises(ValueError, match="'kneighbors' needs a graph"):
-        classifier('none').kneighbors(wine[0])
 
 
 def test_explain(regressor, few, places):
@@ -102,8 +94,11 @@ def test_explain(regressor, few, places):
     np.testing.assert_allclose(table.iloc[0, 1:], one)
     with pytest.raises(ValueError, match=r"'row' must be one row \(got 2\)"):
         regressor.explain(x[:2])
-    model = GSLRegressor('learned', **few).fit(x[:60], np.stack([y, -y], axis=1)[:60])
-    assert [*model.explain(x[:1])][:3] == ['weight', 'target 0', 'target 1']
+    sparse = scipy.sparse.csr_matrix(x[:60])
+    model = GSLRegressor('learned', **few).fit(sparse, np.stack([y, -y], axis=1)[:60])
+    found = model.explain(sparse[:1])
+    assert [*found][:3] == ['weight', 'target 0', 'target 1']
+    np.testing.assert_allclose(found.iloc[0, 3:].astype(float), x[0])
 
 
 def test_rows_of_no_weight_explain_nothing(few):
@@ -115,13 +110,6 @@ def test_rows_of_no_weight_explain_nothing(few):
     weights, _ = model.kneighbors(x[:1], 12)
     assert (weights > 0).sum() == 6
     assert sorted(model.explain(x[:1], 12).index[1:]) == list(range(6))
-
-
-def test_explain_rows_of_a_sparse_matrix(wine, few):
-    x = scipy.sparse.csr_matrix(wine[0])
-    model = GSLClassifier('learned', **few).fit(x, wine[1])
-    found = model.explain(x[:1], 2)
-    np.testing.assert_allclose(found.iloc[0, 2:].astype(float), wine[0][0])
 
 
 @pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names')

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import GSLRegressor
-from torch_geometric_gsl.sklearn._rows import ColumnScaling, Nearest, to_tensor
+from torch_geometric_gsl.sklearn._rows import Nearest, Scaling
 from torch_geometric_gsl.sklearn._training import Parts, _batches, _sampled
 
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceW
 def test_scaling(scaling):
     random = np.random.default_rng(0)
     x = np.stack([np.exp(random.normal(size=1200)), random.integers(0, 2, 1200)], 1)
-    made = ColumnScaling(scaling).fit(x)
+    made = Scaling(scaling).fit(x)
     found = made.apply(x)
     assert made.varied.tolist() == [0]
     if scaling == 'none':
@@ -46,12 +45,6 @@ def test_nearest_rows_are_the_nearest():
             np.testing.assert_allclose(squares * nearest.unit, expected, atol=1e-6)
     source, found = nearest.of_new(x[:4])
     assert source.shape == (4, 6)
-
-
-def test_sparse_rows_come_without_a_warning(recwarn):
-    sparse = pytest.importorskip('scipy.sparse')
-    to_tensor(sparse.csr_matrix(np.eye(4)), 'cpu')
-    assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize('pool_size', [5, 30, 1000])
@@ -97,10 +90,3 @@ def test_validation_looks_at_a_random_sample(monkeypatch):
     assert found.val.max() > 150
     assert torch.equal(found.val, again.val)
     assert not torch.equal(found.val, other.val)
-
-
-def test_a_net_without_a_graph_returns_an_empty_one():
-    net = TableNet(3, 8, 1, graph='none', num_frequencies=0)
-    out, graph = net(torch.randn(2, 3), return_graph=True)
-    assert out.shape == (2, 1)
-    assert graph.edge_index.shape == (2, 0)

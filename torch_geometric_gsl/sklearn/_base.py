@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight
-from torch import Tensor
 from tqdm import tqdm
 
 from torch_geometric_gsl._checks import (
@@ -21,12 +19,13 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
+from torch_geometric_gsl._columns import check_same_kind
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.sklearn._answers import NEAREST, Answers
-from torch_geometric_gsl.sklearn._rows import SCALINGS, ColumnScaling, Nearest
+from torch_geometric_gsl.sklearn._answers import NEAREST, Answers, columns_of
+from torch_geometric_gsl.sklearn._rows import SCALINGS, Nearest, Scaling, to_tensor
 from torch_geometric_gsl.sklearn._saving import Saves
 from torch_geometric_gsl.sklearn._training import (
     AUTO,
@@ -53,8 +52,10 @@ class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
     Its parameters are those of :class:`GSLClassifier`.
     """
 
-    _task = 'classification'
     _network_class: Any = TableNet
+    _find_known: Any
+    _encode: Any
+    _num_outputs: int
 
     def __init__(
         self,
@@ -102,7 +103,59 @@ class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    # Fitting
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
+    ) -> Any:
+        r"""Train the networks of each graph that is tried, and keep the best.
+
+        Args:
+            X (array-like or DataFrame): The rows, dense or sparse.
+            y (array-like): Their classes, -1 where they are not known, or their
+                targets, of one column or of several.
+            sample_weight (array-like, optional): What the loss of each row counts, no
+                less than 0. A row of weight 0 tells no label. (default: :obj:`None`)
+            validation_mask (array-like, optional): The rows to hold back, such as the
+                latest; chosen at random if :obj:`None`. (default: :obj:`None`)
+        """
+        self._check_parameters()
+        x, y = self._checked(X, y)
+        weight = self._find_known(y) * _check_sample_weight(
+            sample_weight, x, dtype=np.float64, ensure_non_negative=True
+        )
+        is_known = weight > 0
+        if not is_known.any():
+            raise ValueError("'sample_weight' must be positive for a row with a label")
+        self._targets = y
+        target = self._encode(y, is_known)
+        held = _checked_mask(validation_mask, is_known)
+        # A row that does not count tells no label either.
+        self._told = target.clone()
+        unknown = torch.nan if target.is_floating_point() else -1
+        self._told[torch.from_numpy(~is_known)] = unknown
+        # Only their ratios count, which single precision holds in any unit.
+        weight = torch.from_numpy(weight / weight.max()).float()
+        random = check_random_state(self.random_state)
+        # Parameters that are set later change no fitted network.
+        names = ('similarity', 'draws', 'eval_k')
+        self._net_options = {name: getattr(self, name) for name in names}
+        self._dtype = x.dtype
+        self._scaling = Scaling(self.scaling).fit(x)
+        self._x = rows = self._scaling.apply(x)
+        if not scipy.sparse.issparse(rows):
+            rows = to_tensor(rows, self.device, torch.float32)
+        table = Table(rows, *(t.to(self.device) for t in (target, self._told, weight)))
+        parts = self._parts(target.numpy(), is_known, held, random)
+        results = [self._train_best(table, parts, _seed(random))]
+        for _ in range(1, options_of(self, len(parts.train)).n_members):
+            parts = self._parts(target.numpy(), is_known, held, random)
+            results.append(self._train(results[0].graph, table, parts, _seed(random)))
+        self.graph_choice_ = results[0].graph
+        self.validation_loss_ = float(np.mean([result.loss for result in results]))
+        self.loss_curve_, self.validation_scores_ = results[0].losses, results[0].scores
+        self.n_iter_ = len(self.loss_curve_)
+        self._members = [result.model for result in results]
+        self._prepare()
+        return self
 
     def _check_parameters(self) -> None:
         """Raise unless the parameters have the right types and ranges."""
@@ -132,82 +185,43 @@ class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
                 f"'device' must be one that PyTorch has (got {self.device!r}): {error}"
             ) from error
 
-    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
-        """Return the rows of a table as numbers, and their targets as an array."""
-        frame = X
+    def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Return copies of the rows as numbers, and of their targets as an array."""
+        is_number = not is_classifier(self)
+        if not is_number:
+            check_same_kind(y)
         x = check_rows(self, X, reset=True, accept_sparse='csr')
-        options |= {'accept_sparse': 'csr', 'dtype': [x.dtype], 'estimator': self}
+        options = {'accept_sparse': 'csr', 'dtype': [x.dtype], 'estimator': self}
         try:
-            x, y = check_X_y(x, y, **options)
-            if self._task == 'regression' and y.dtype.kind in 'mM':
+            x, y = check_X_y(
+                x, y, **options, multi_output=is_number, y_numeric=is_number
+            )
+            if is_number and y.dtype.kind in 'mM':
                 raise ValueError(f"'y' must hold numbers (got {y.dtype})")
-            is_text = self._task == 'regression' and y.dtype.kind not in 'biuf'
-            y = y.astype(np.float64) if is_text else y
+            y = y.astype(np.float64) if is_number and y.dtype.kind not in 'biuf' else y
         except (TypeError, ValueError) as error:
             if 'could not convert' not in str(error) and 'NA is' not in str(error):
                 raise
             raise ValueError(f"'y' must hold numbers ({error})") from error
         # What the caller does to the table later changes no answer.
-        x = x.copy()
-        self._rows = copy.deepcopy(frame) if is_frame(frame) else x
+        self._rows = x = x.copy()
+        if is_frame(X):
+            self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, y.copy()
-
-    def _weights(self, x: Any, is_known: Any, sample_weight: Any) -> Any:
-        """Return the checked weights of rows, 0 where no target is known."""
-        weight = is_known * _check_sample_weight(
-            sample_weight, x, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError("'sample_weight' must be positive for a row with a label")
-        return weight
-
-    def _fit(
-        self,
-        x: Any,
-        y: Tensor,
-        told: Tensor,
-        weight: Any,
-        validation_mask: Any,
-    ) -> None:
-        """Train the networks of each graph that is tried, and keep the best.
-
-        Rows tell others their targets, -1 or NaN and of weight 0 where none is known.
-        """
-        is_known = weight > 0
-        held = _checked_mask(validation_mask, is_known)
-        # A row that does not count tells no label either.
-        unknown = torch.nan if told.is_floating_point() else -1
-        told[torch.from_numpy(~is_known)] = unknown
-        # Only their ratios count, which single precision holds in any unit.
-        weight = torch.from_numpy(weight / weight.max()).float()
-        random = check_random_state(self.random_state)
-        # Parameters that are set later change no fitted network.
-        self._net_options = {
-            name: getattr(self, name) for name in ('similarity', 'draws', 'eval_k')
-        }
-        self._dtype, self._told = x.dtype, told
-        self._scaling = ColumnScaling(self.scaling).fit(x)
-        x = self._scaling.apply(x)
-        is_sparse = scipy.sparse.issparse(x)
-        self._x = x if is_sparse else np.require(x, requirements=['C', 'W'])
-        self._num_rows = self._x.shape[0]
-        table = Table(
-            self._to_rows(self._x), *(t.to(self.device) for t in (y, told, weight))
-        )
-        known = np.flatnonzero(is_known)
-        parts = self._parts(table, known, held, random)
-        results = [self._train_best(table, parts, _seed(random))]
-        chosen = results[0].graph
-        for _ in range(1, options_of(self, len(parts.train)).n_members):
-            parts, seed = self._parts(table, known, held, random), _seed(random)
-            results.append(self._train(chosen, table, parts, seed))
-        self._keep(results)
 
     def _train_best(self, table: Table, parts: Parts, seed: int) -> Result:
         """Train with each graph that is tried; return what validation prefers."""
         graphs = [self.graph]
-        if self.graph == 'auto':
-            is_small = len(table.x) <= _MOST_NEAREST
+        if len(parts.candidates) < 2 and self.graph != 'none':
+            warn_caller(
+                f'graph={self.graph!r} joins no rows: of {len(table.y)}, only '
+                f'{len(parts.candidates)} is left that validation does not hold back, '
+                "and it has no neighbour. The estimator is that of graph='none'",
+                UserWarning,
+            )
+            graphs = ['none']
+        elif self.graph == AUTO:
+            is_small = len(table.y) <= _MOST_NEAREST
             graphs = [g for g in GRAPHS if g != 'nearest' or is_small]
             # Without rows that are held back nothing tells them apart.
             graphs = graphs if len(parts.val) > 0 else graphs[:1]
@@ -224,13 +238,10 @@ class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
         return results[0]
 
     def _train(self, graph: str, table: Table, parts: Parts, seed: int) -> Result:
-        if len(parts.candidates) == 1:
-            graph = 'none'
         options = options_of(self, len(parts.train))
         if graph == 'nearest':
             k = min(NEAREST, self._net_options['eval_k'])
-            nearest = Nearest(self._x, parts.candidates, k)
-            table = table._replace(nearest=nearest)
+            table = table._replace(nearest=Nearest(self._x, parts.candidates, k))
         with DrawsFrom(torch.Generator().manual_seed(seed)):
             model = self._network(graph, options.hidden_channels, options.dropout)
         result = train(model.to(self.device), graph, table, parts, options, seed)
@@ -243,13 +254,11 @@ class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
         return result
 
     def _network(self, graph: str, hidden_channels: int, dropout: float) -> TableNet:
-        width = self._x.shape[1]
-        is_sparse = scipy.sparse.issparse(self._x)
-        columns = [] if is_sparse else self._scaling.varied.tolist()
         # Of many columns embeddings are slow, and seldom help.
+        columns = self._scaling.varied.tolist()
         columns = columns if len(columns) <= _MOST_EMBEDDED else []
         made: TableNet = self._network_class(
-            width,
+            self._x.shape[1],
             hidden_channels,
             self._num_outputs,
             graph={'nearest': 'given'}.get(graph, graph),
@@ -260,45 +269,26 @@ class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
         )
         return made
 
-    def _parts(self, table: Table, known: Any, mask: Any, random: Any) -> Parts:
+    def _parts(self, y: Any, is_known: Any, mask: Any, random: Any) -> Parts:
         """Hold back some of the rows that are known, or those of a mask."""
-        y = table.y.cpu().numpy()
-        rows, held = self._split(y, known, mask, random)
+        order = random.permutation(np.flatnonzero(is_known))
+        held = self._held(y, order) if mask is None else order[mask[order]]
         hidden = held if mask is None else np.flatnonzero(mask)
         candidates = np.setdiff1d(np.arange(len(y)), hidden)
-        parts = (torch.from_numpy(a).to(self.device) for a in (rows, candidates, held))
-        return Parts(*parts)
+        parts = np.setdiff1d(order, held), candidates, np.sort(held)
+        return Parts(*(torch.from_numpy(part).to(self.device) for part in parts))
 
-    def _split(self, y: Any, known: Any, mask: Any, random: Any) -> tuple[Any, Any]:
-        """Hold back some of the rows that are known, of each class if there are any."""
-        order = random.permutation(known)
-        if mask is not None:
-            is_held = mask[order]
-            return np.sort(order[~is_held]), np.sort(order[is_held])
-        if self._task != 'classification':
-            size = int(self.validation_fraction * len(order))
-            size = size if size >= _LEAST_VALIDATION else 0
-            return np.sort(order[size:]), np.sort(order[:size])
-        held = [
-            rows[: int(self.validation_fraction * len(rows))]
-            for rows in (order[y[order] == c] for c in range(self._num_outputs))
-        ]
+    def _held(self, y: Any, order: Any) -> Any:
+        """Return the rows to hold back, of each class if there are any."""
+        groups = [order]
+        if is_classifier(self):
+            groups = [order[y[order] == c] for c in range(self._num_outputs)]
+        fraction = self.validation_fraction
+        groups = [rows[: int(fraction * len(rows))] for rows in groups]
+        held = np.concatenate(groups)
         # Rows of one class do not tell how good a network is.
-        num_held = sum(len(rows) > 0 for rows in held)
-        if num_held < 2 or sum(map(len, held)) < _LEAST_VALIDATION:
-            return np.sort(order), order[:0]
-        held_rows = np.concatenate(held)
-        return np.sort(np.setdiff1d(order, held_rows)), np.sort(held_rows)
-
-    def _keep(self, results: list[Result]) -> None:
-        """Keep what was trained, ready for new rows."""
-        first = results[0]
-        self.graph_choice_ = first.graph
-        self.validation_loss_ = float(np.mean([result.loss for result in results]))
-        self.loss_curve_, self.validation_scores_ = first.losses, first.scores
-        self.n_iter_ = len(first.losses)
-        self._members = [result.model for result in results]
-        self._prepare()
+        is_one_class = sum(len(rows) > 0 for rows in groups) < min(2, len(groups))
+        return held[:0] if is_one_class or len(held) < _LEAST_VALIDATION else held
 
 
 def _checked_mask(mask: Any, is_known: Any) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -14,6 +13,7 @@ from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
 
 from torch_geometric_gsl._columns import measure_columns, scale_columns
+from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.sparse_rows import unit_entries
 from torch_geometric_gsl.typing import SampledGraph
@@ -29,132 +29,109 @@ _NOISE = 1e-5
 _TAIL = 1e-7
 
 
-class Scaling(NamedTuple):
-    """Means and deviations of columns; sparse rows get unit norm instead.
+class Scaling:
+    """Standardise columns, then map those of more than two values to quantiles.
 
-    The deviation is 0 where a column is constant but for rounding, and tells nothing.
+    Sparse rows get unit norm instead. The width is 0 where a column is constant but for
+    rounding.
     """
 
-    mean: Any = None
-    width: Any = None
-
-    @classmethod
-    def of(cls, x: Any, standardize: bool) -> Scaling:
-        """Measure the columns of training rows."""
-        if scipy.sparse.issparse(x) or not standardize:
-            return cls()
-        return cls(*measure_columns(x))
-
-    def apply(self, x: Any, standardize: bool, dtype: Any = None) -> Any:
-        """Scale rows as those of training were; raise if a value is beyond a dtype."""
-        dtype = x.dtype if dtype is None else dtype
-        if standardize:
-            is_sparse = scipy.sparse.issparse(x)
-            x = _unit_rows(x) if is_sparse else scale_columns(x, self.mean, self.width)
-        with np.errstate(over='ignore'):
-            out = x.astype(dtype, copy=False)
-        bad = ~np.isfinite(out.data if scipy.sparse.issparse(out) else out)
-        if bad.any():
-            place = bad.nonzero()[-1][0]
-            column = out.tocsr().indices[place] if bad.ndim == 1 else place
-            raise ValueError(
-                f"'X' must fit into {out.dtype}, which the network computes in (got a "
-                f'value that is too large in column {column})'
-            )
-        return out
-
-
-def _unit_rows(x: Any) -> Any:
-    """Scale sparse rows to unit norm, without overflow."""
-    x = scipy.sparse.csr_matrix(x, dtype=np.float64, copy=True)
-    x.sum_duplicates()
-    columns, offsets = (torch.from_numpy(a).long() for a in (x.indices, x.indptr))
-    words = Neighbours(columns, x.shape[1], offsets)
-    x.data = unit_entries(torch.from_numpy(x.data), words).numpy()
-    return x
-
-
-class ColumnScaling:
-    """Standardise columns, then map those of more than two values to quantiles."""
-
     def __init__(self, scaling: str) -> None:
-        self.standardize = scaling != 'none'
-        self.scaling = scaling
-        self.line = Scaling()
-        # Those of more than two values, and those that quantiles scale.
-        self.varied = self.columns = np.zeros(0, dtype=int)
+        self.scaling, self.is_sparse = scaling, False
+        self.mean: Any = None
+        self.width: Any = None
         self.quantiles: Any = None
+        # The columns of more than two values.
+        self.varied = np.zeros(0, dtype=int)
 
-    def fit(self, x: Any) -> ColumnScaling:
+    def fit(self, x: Any) -> Scaling:
         """Measure the columns of training rows."""
-        self.line = Scaling.of(x, self.standardize)
-        is_many = self.scaling == 'quantile' or (
-            self.scaling == 'auto' and x.shape[0] >= _LEAST_ROWS
-        )
-        if scipy.sparse.issparse(x):
+        self.is_sparse = scipy.sparse.issparse(x)
+        if self.is_sparse:
             return self
         self.varied = np.flatnonzero([len(np.unique(column)) > 2 for column in x.T])
-        if is_many and len(self.varied) > 0:
-            self.columns = self.varied
-            rows = self.line.apply(x, self.standardize, np.float64)[:, self.columns]
+        if self.scaling != 'none':
+            self.mean, self.width = measure_columns(x)
+        is_many = self.scaling == 'auto' and len(x) >= _LEAST_ROWS
+        if len(self.varied) > 0 and (is_many or self.scaling == 'quantile'):
+            rows = self._standardised(x)[:, self.varied]
             rows = rows + np.random.RandomState(0).normal(0, _NOISE, rows.shape)
             number = min(_QUANTILES, len(rows))
             made = QuantileTransformer(n_quantiles=number, subsample=None)
             self.quantiles = made.fit(rows)
         return self
 
-    def apply(self, x: Any) -> Any:
-        """Scale rows in double precision; raise if one does not fit into single."""
-        self.line.apply(x, self.standardize, np.float32)
-        x = self.line.apply(x, self.standardize, np.float64)
+    def apply(self, x: Any, dtype: Any = np.float32) -> Any:
+        """Scale rows in double precision; raise unless they fit into a dtype."""
+        if scipy.sparse.issparse(x) != self.is_sparse:
+            x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
+        x = self._standardised(x)
+        values = x.data if self.is_sparse else x
+        with np.errstate(over='ignore'):
+            bad = ~np.isfinite(values.astype(dtype))
+        if bad.any():
+            place = bad.nonzero()[-1][0]
+            column = x.indices[place] if self.is_sparse else place
+            raise ValueError(
+                f"'X' must fit into {np.dtype(dtype)}, which the network computes in "
+                f'(got a value that is too large in column {column})'
+            )
         if self.quantiles is not None:
-            share = self.quantiles.transform(x[:, self.columns])
-            x[:, self.columns] = ndtri(share.clip(_TAIL, 1 - _TAIL))
+            share = self.quantiles.transform(x[:, self.varied])
+            x[:, self.varied] = ndtri(share.clip(_TAIL, 1 - _TAIL))
+        return x
+
+    def _standardised(self, x: Any) -> Any:
+        if self.scaling == 'none':
+            return x.astype(np.float64, copy=False)
+        if not self.is_sparse:
+            return scale_columns(x, self.mean, self.width)
+        x = scipy.sparse.csr_matrix(x, dtype=np.float64, copy=True)
+        x.sum_duplicates()
+        columns, offsets = (torch.from_numpy(a).long() for a in (x.indices, x.indptr))
+        words = Neighbours(columns, x.shape[1], offsets)
+        x.data = unit_entries(torch.from_numpy(x.data), words).numpy()
         return x
 
     def state(self) -> dict[str, Any]:
         """Return what was measured in tensors."""
-        arrays = {'mean': self.line.mean, 'width': self.line.width}
-        arrays |= {'columns': self.columns, 'varied': self.varied}
+        arrays = {'mean': self.mean, 'width': self.width, 'varied': self.varied}
         if self.quantiles is not None:
             arrays['quantiles'] = self.quantiles.quantiles_
         tensors = {k: v if v is None else torch.as_tensor(v) for k, v in arrays.items()}
-        return {'scaling': self.scaling, **tensors}
+        return {'scaling': self.scaling, 'is_sparse': self.is_sparse, **tensors}
 
     @classmethod
-    def restored(cls, state: dict[str, Any]) -> ColumnScaling:
+    def restored(cls, state: dict[str, Any]) -> Scaling:
         """Return a scaling with the state of another."""
         self = cls(state['scaling'])
-        arrays = {
-            k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in state.items()
-        }
-        self.line = Scaling(arrays['mean'], arrays['width'])
-        self.columns, self.varied = arrays['columns'], arrays['varied']
-        if 'quantiles' in arrays:
-            found = arrays['quantiles']
-            made = QuantileTransformer()
-            made.quantiles_, made.n_features_in_ = found, found.shape[1]
-            made.references_ = np.linspace(0, 1, len(found))
-            self.quantiles = made
+        self.is_sparse = state['is_sparse']
+        for name in ('mean', 'width', 'varied'):
+            setattr(self, name, None if state[name] is None else state[name].numpy())
+        if 'quantiles' in state:
+            found = state['quantiles'].numpy()
+            self.quantiles = QuantileTransformer()
+            self.quantiles.quantiles_ = found
+            self.quantiles.n_features_in_ = found.shape[1]
+            self.quantiles.references_ = np.linspace(0, 1, len(found))
         return self
 
 
-def to_tensor(x: Any, device: str) -> Tensor:
+def to_tensor(x: Any, device: Any, dtype: torch.dtype) -> Tensor:
     """Return rows as a tensor, sparse CSR if they are sparse."""
     if not scipy.sparse.issparse(x):
-        return torch.from_numpy(np.require(x, requirements=['C', 'W'])).to(device)
+        x = np.require(x, requirements=['C', 'W'])
+        return torch.as_tensor(x, dtype=dtype, device=device)
     x = scipy.sparse.csr_matrix(x)
     x.sum_duplicates()
-    with warnings.catch_warnings():
-        # That CSR is a beta feature.
-        warnings.filterwarnings('ignore', message='Sparse CSR tensor support')
-        rows = torch.sparse_csr_tensor(
-            torch.from_numpy(x.indptr.astype(np.int64)),
-            torch.from_numpy(x.indices.astype(np.int64)),
-            torch.from_numpy(x.data),
-            x.shape,
-            check_invariants=False,
-        )
+    silence_csr_warning()
+    rows = torch.sparse_csr_tensor(
+        torch.from_numpy(x.indptr.astype(np.int64)),
+        torch.from_numpy(x.indices.astype(np.int64)),
+        torch.from_numpy(x.data).to(dtype),
+        x.shape,
+        check_invariants=False,
+    )
     return rows.to(device)
 
 
@@ -171,24 +148,6 @@ def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False)
     return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
 
 
-class Rows:
-    """Rows of a table, dense or sparse, that are taken by their numbers."""
-
-    def __init__(self, x: Any, device: str) -> None:
-        self.x, self.device = x, device
-        self.is_sparse = not isinstance(x, Tensor)
-
-    def __len__(self) -> int:
-        return int(self.x.shape[0])
-
-    def take(self, rows: Tensor) -> Tensor:
-        """Return some rows as one tensor."""
-        if not self.is_sparse:
-            taken: Tensor = self.x[rows]
-            return taken
-        return to_tensor(self.x[rows.cpu().numpy()], self.device)
-
-
 class Nearest:
     r"""Neighbours of rows among some others, with squared distances.
 
@@ -197,18 +156,11 @@ class Nearest:
 
     def __init__(self, x: Any, candidates: Tensor, k: int) -> None:
         self.x, self.candidates = x, candidates.cpu()
-        self.device, self.k = candidates.device, min(k, len(candidates) - 1)
+        self.device = candidates.device
         rows = self.candidates.numpy()
-        self._search = NearestNeighbors(n_neighbors=self.k + 1).fit(x[rows])
-        distance, source = self._search.kneighbors(x[rows])
-        source = rows[source]
-        # Without the row itself, or where it has more twins, without the last.
-        keep = source != rows[:, None]
-        keep[keep.all(axis=1), -1] = False
-        shape = len(rows), self.k
-        source, distance = source[keep].reshape(shape), distance[keep].reshape(shape)
-        farthest = (distance[:, -1] ** 2).mean() if distance.size else 0.0
-        self.unit = float(farthest) or 1.0
+        self._search = NearestNeighbors(n_neighbors=min(k, len(rows) - 1)).fit(x[rows])
+        distance, source = self._search.kneighbors()  # Without the rows themselves.
+        self.unit = float((distance[:, -1] ** 2).mean()) or 1.0
         self._place = torch.full((x.shape[0],), -1)
         self._place[self.candidates] = torch.arange(len(rows))
         self._known = self._tensors(source, distance)
@@ -225,10 +177,10 @@ class Nearest:
 
     def of_new(self, x: Any) -> tuple[Tensor, Tensor]:
         """Return the neighbours of new rows."""
-        distance, source = self._search.kneighbors(x, n_neighbors=self.k)
-        found = self._tensors(self.candidates.numpy()[source], distance)
+        distance, source = self._search.kneighbors(x)
+        found = self._tensors(source, distance)
         return found[0].to(self.device), found[1].to(self.device)
 
     def _tensors(self, source: Any, distance: Any) -> tuple[Tensor, Tensor]:
         squares = torch.from_numpy(np.asarray(distance) ** 2 / self.unit)
-        return torch.from_numpy(source), squares.float()
+        return self.candidates[torch.from_numpy(source)], squares.float()

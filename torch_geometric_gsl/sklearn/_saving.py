@@ -13,18 +13,21 @@ from torch import Tensor
 
 from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.sklearn._rows import ColumnScaling
-from torch_geometric_gsl.sklearn.table_transformer import TableTransformer, is_frame
+from torch_geometric_gsl.sklearn._rows import Scaling
+from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 
 # What describes a fit in plain values.
 _PLAIN = (
     *('graph_choice_', 'graph_losses_', 'graph_margin_', 'validation_loss_', 'n_iter_'),
-    *('loss_curve_', 'validation_scores_', '_num_outputs'),
+    *('loss_curve_', 'validation_scores_', '_num_outputs', '_net_options'),
 )
 
 
 class Saves:
     """Save an estimator to a file, and load it."""
+
+    #: The arrays that describe the targets.
+    _TARGETS: tuple[str, ...] = ()
 
     def save(self, path: str | Path) -> None:
         r"""Write the fitted estimator to a file, which :meth:`load` reads.
@@ -37,32 +40,34 @@ class Saves:
         """
         check_is_fitted(self)
         estimator: Any = self
-        params = estimator.get_params()
+        params = plain_value(estimator.get_params())  # Grids are NumPy's.
         for name, value in params.items():
-            params[name] = value = plain_value(value)  # Grids are NumPy's.
             if not isinstance(value, str | int | float | bool | None):
                 raise TypeError(
                     f"'{name}' must be a plain value to be saved "
                     f'(got {type(value).__name__})'
                 )
-        table = estimator._table
+        table, rows = estimator._table, estimator._rows
         members = [member.clear_index().float() for member in estimator._members]
         states = [member.state_dict() for member in members]
         content = {
             'estimator': type(self).__name__,
             'params': params,
             'fit': {name: getattr(self, name) for name in _PLAIN},
-            'x': _to_tensors(estimator._x),
-            'rows': _plain_rows(estimator._rows),
+            'x': _packed(estimator._x),
+            'rows': (
+                {_plain(name): _packed(column) for name, column in rows.items()}
+                if isinstance(rows, dict)
+                else _packed(rows)
+            ),
             'told': estimator._told,
             'scaling': estimator._scaling.state(),
-            'net': estimator._net_options,
             'sizes': [[m.hidden_channels, m.dropout] for m in members],
             'states': [{k: v.cpu() for k, v in state.items()} for state in states],
             'dtype': str(estimator._dtype),
             'table': None if table is None else table.state(),
             'names': getattr(self, 'feature_names_in_', np.array([])).tolist(),
-            'targets': estimator._saved_targets(),
+            'targets': {name: _packed(getattr(self, name)) for name in self._TARGETS},
         }
         estimator._prepare()
         write_tensors(content, path)
@@ -104,20 +109,20 @@ class Saves:
         self._check_parameters()
         for name in _PLAIN:
             setattr(self, name, content['fit'][name])
-        self._net_options = content['net']
-        self._scaling = ColumnScaling.restored(content['scaling'])
-        self._x = _from_tensors(content['x'])
-        self._num_rows, width = self._x.shape
-        self._told = content['told']
-        self._dtype = np.dtype(content['dtype'])
+        for name in cls._TARGETS:
+            setattr(self, name, _unpacked(content['targets'][name]))
+        self._scaling = Scaling.restored(content['scaling'])
+        self._x, rows = _unpacked(content['x']), content['rows']
+        if isinstance(rows, dict):
+            self._rows = {name: _unpacked(column) for name, column in rows.items()}
+        else:
+            self._rows = _unpacked(rows)
+        self._told, self._dtype = content['told'], np.dtype(content['dtype'])
         state = content['table']
         self._table = None if state is None else TableTransformer.restored(state)
-        rows = content['rows']
-        self._rows = rows if isinstance(rows, dict) else _from_tensors(rows)
-        self.n_features_in_ = width if state is None else len(state['columns'])
+        self.n_features_in_ = len(state['columns']) if state else self._x.shape[1]
         if content['names']:
             self.feature_names_in_ = np.array(content['names'], dtype=object)
-        self._restore_targets(content['targets'])
         self._members = []
         for (hidden, dropout), weights in zip(
             content['sizes'], content['states'], strict=True
@@ -133,34 +138,25 @@ class Saves:
         return self
 
 
-def _to_tensors(x: Any) -> Any:
-    """Return a matrix, dense or sparse, as tensors."""
-    if not scipy.sparse.issparse(x):
+def _packed(x: Any) -> Any:
+    """Return an array, or a sparse matrix, as tensors or plain values."""
+    if scipy.sparse.issparse(x):
+        x = scipy.sparse.csr_matrix(x)
+        parts = (torch.tensor(np.asarray(a)) for a in (x.data, x.indices, x.indptr))
+        return [*parts, list(x.shape)]
+    if x.dtype.kind in 'bif':
         return torch.tensor(np.ascontiguousarray(x))
-    x = scipy.sparse.csr_matrix(x)
-    parts = (torch.tensor(np.asarray(a)) for a in (x.data, x.indices, x.indptr))
-    return [*parts, list(x.shape)]
+    values = x.astype(np.int64) if x.dtype.kind in 'mM' else x
+    return [[_plain(value) for value in values.tolist()], str(x.dtype)]
 
 
-def _from_tensors(x: Any) -> Any:
+def _unpacked(x: Any) -> Any:
     if isinstance(x, Tensor):
         return x.numpy()
-    *parts, shape = x
-    return scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=shape)
-
-
-def _plain_rows(rows: Any) -> Any:
-    """Return a table as plain values: numbers as they are, others as texts."""
-    if isinstance(rows, dict):
-        return rows
-    if not is_frame(rows):
-        return _to_tensors(rows)
-    columns = {}
-    for name in rows.columns:
-        array = rows[name].to_numpy()
-        values = (array.astype(str) if array.dtype.kind in 'mM' else array).tolist()
-        columns[_plain(name)] = [_plain(value) for value in values]
-    return columns
+    *parts, last = x
+    if isinstance(last, str):
+        return np.array(parts[0], dtype=np.dtype(last))
+    return scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=last)
 
 
 def _plain(value: Any) -> Any:

@@ -17,47 +17,36 @@ _SECOND = np.timedelta64(1, 's')
 class Read(NamedTuple):
     """The kind of a column, one of :obj:`NUMBERS` or a category, and its content.
 
-    That is numbers, :obj:`nan` where one is missing, or texts of values of some types,
-    :obj:`None` where one is missing.
+    That is numbers, :obj:`nan` where one is missing, with the precision in which they
+    were rounded, or texts of values of some types, :obj:`None` where one is missing.
     """
 
     kind: str
     content: Any
     types: Any = ()
+    dtype: Any = np.dtype(np.float64)
 
 
-def read_column(
-    values: Any, where: str, expected: str | None = None, is_category: bool = False
-) -> Read:
-    """Read a column as what it holds, or as what it held in training."""
-    is_category = expected == 'category' or (is_category and expected is None)
-    if not is_category and values.dtype.kind in 'iufmM':
-        kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')
-        if expected in (None, kind) and not np.isnan(values).all():
-            return Read(kind, _finite(_to_float(values), where))
-    items = _to_items(values)
-    kinds = {_kind(item, where) for item in items if item is not None}
-    if expected in NUMBERS and kinds - {expected}:
+def read_column(values: Any, where: str, expected: str | None = None) -> Read:
+    """Read a column as what it holds, or as the expected kind."""
+    kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')
+    is_plain = values.dtype.kind in 'iufmM' and expected in (None, kind)
+    if is_plain and not np.isnan(values).all():
+        return Read(kind, _finite(_to_float(values), where), (), _precision(values))
+    # As plain values, times would lose their unit.
+    items = list(values) if values.dtype.kind in 'mM' else values.tolist()
+    items = [None if _is_missing(item) else item for item in items]
+    known = [item for item in items if item is not None]
+    kinds = {_kind(item, where) for item in known}
+    kind = expected or (min(kinds) if len(kinds) == 1 else 'category')
+    if kind in NUMBERS:
         # Numbers may come as texts or flags, but nothing else as something else.
-        items = [_parsed(item, expected, where) for item in items]
-        kinds = {expected}
-    one = next(iter(kinds)) if len(kinds) == 1 else None
-    if expected in NUMBERS or (one in NUMBERS and not is_category):
-        kind = expected if expected in NUMBERS else str(one)
-        return Read(kind, _finite(_gather(items, kind), where))
-    types = sorted({type(item).__name__ for item in items if item is not None})
+        if kinds - {kind}:
+            items = [_parsed(item, kind, where) for item in items]
+        numbers = _finite(_gather(items, kind), where)
+        return Read(kind, numbers, (), _precision(np.array(known)))
     texts = [None if item is None else _text(item) for item in items]
-    return Read('category', texts, types)
-
-
-def _to_items(values: Any) -> list[Any]:
-    """Return values as Python's own, those that are missing as None."""
-    if values.dtype.kind in 'mM':  # As numbers they would lose their unit.
-        texts = values.astype(str).tolist()
-        return [
-            None if text == 'NaT' else v for text, v in zip(texts, values, strict=True)
-        ]
-    return [None if _is_missing(v) else v for v in values.tolist()]
+    return Read('category', texts, sorted({type(item).__name__ for item in known}))
 
 
 def _is_missing(value: Any) -> bool:
@@ -136,6 +125,10 @@ def _to_float(values: Any) -> Any:
     if values.dtype.kind == 'm':
         return values / _SECOND
     return values.astype(np.float64)
+
+
+def _precision(values: Any) -> Any:
+    return values.dtype if values.dtype.kind == 'f' else np.dtype(np.float64)
 
 
 def _finite(numbers: Any, where: str) -> Any:

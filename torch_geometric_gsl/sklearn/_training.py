@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.sklearn._rows import to_tensor
 
 #: What the rows of a table may be joined by.
 GRAPHS = ('learned', 'nearest', 'none')
@@ -57,7 +59,7 @@ def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
 
 
 class Table(NamedTuple):
-    """Rows with their targets, and the search for nearest rows of such a graph.
+    """Rows, dense or of SciPy, with their targets, and the search for nearest rows.
 
     The labels that rows tell others are -1 or NaN where they are not known.
     """
@@ -67,6 +69,12 @@ class Table(NamedTuple):
     told: Tensor
     weight: Tensor
     nearest: Any = None
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Return some rows as one tensor."""
+        if isinstance(self.x, Tensor):
+            return self.x[rows]
+        return to_tensor(self.x[rows.cpu().numpy()], rows.device, torch.float32)
 
 
 class Parts(NamedTuple):
@@ -106,17 +114,15 @@ def answer(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Run a network on some rows, whose possible neighbours are other rows."""
-    x = table.x.take(rows)
-    out: Tensor
+    x, given = table.take(rows), None
     if model.graph == 'none':
-        out = model(x, generator=generator)
+        out: Tensor = model(x, generator=generator)
         return out
-    given = None
     if model.graph == 'given':
         source, distance = table.nearest.of_rows(rows)
         candidates, place = source.unique(return_inverse=True)
         given = place.view_as(source), distance
-    pair = table.x.take(candidates), x
+    pair = table.take(candidates), x
     out = model(pair, table.told[candidates], given=given, generator=generator)
     return out
 
@@ -132,7 +138,7 @@ def train(
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.learning_rate)
     average: Any = AveragedModel(model, multi_avg_fn=_average).eval()
     best = anchor = float('inf')
-    state, patience = None, options.n_iter_no_change
+    state, patience = model.state_dict(), options.n_iter_no_change
     least = 0.0 if table.y.is_floating_point() else _TOLERANCE_OF_CLASSES
     losses: list[float] = []
     scores: list[float] = []
@@ -141,7 +147,9 @@ def train(
     steps = -(-len(parts.train) // options.batch_size)
     bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
-    most = _most_epochs(parts, options, steps)
+    most = options.max_iter
+    if len(parts.val) == 0:  # Training losses fall long.
+        most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
     for epoch in range(most):
         bar.total = steps * min(most, improved + patience + 1)
         model.train()
@@ -168,40 +176,28 @@ def train(
             scores.append(score)
         bar.set_postfix(loss=f'{value:.4f}', refresh=False)
         if value < best:
-            best, state = value, _copied(average.module)
+            best, state = value, deepcopy(average.module.state_dict())
         if best < min(anchor * (1 - _TOLERANCE), anchor - least):
             anchor, improved = best, epoch
         if epoch - improved >= patience:
             break
     bar.close()
-    if state is not None:
-        model.load_state_dict(state)
+    model.load_state_dict(state)
     has_converged = epoch - improved >= patience or most < options.max_iter
     return Result(graph, model.eval(), best, losses, scores, has_converged)
-
-
-def _most_epochs(parts: Parts, options: Any, steps: int) -> int:
-    """Return the most epochs: few without validation, as training losses fall long."""
-    most: int = options.max_iter
-    if len(parts.val) == 0:
-        most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
-    return most
 
 
 @torch.no_grad()
 def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]:
     """Return the mean loss of rows that are held back, and the score."""
-    outputs = []
     rows, candidates = parts.val, parts.candidates
+    blocks = rows.split(_BLOCK)
     if model.graph == 'learned':
-        told = table.told[candidates]
-        model.index(table.x.take(candidates), told)
-    for block in rows.split(_BLOCK):
-        if model.graph == 'learned':
-            outputs.append(model(table.x.take(block)))
-        else:
-            outputs.append(answer(model, table, block, candidates))
-    model.clear_index()
+        model.index(table.take(candidates), table.told[candidates])
+        outputs = [model(table.take(block)) for block in blocks]
+        model.clear_index()
+    else:
+        outputs = [answer(model, table, block, candidates) for block in blocks]
     out, y, weight = torch.cat(outputs), table.y[rows], table.weight[rows]
     loss = float(losses_of(out, y) @ weight / weight.sum())
     if not y.is_floating_point():
@@ -231,13 +227,13 @@ def _batches(
     parts: Parts, options: Any, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield batches of an epoch, each with a pool of other rows."""
-    device = parts.train.device
-    order = parts.train[_permutation(len(parts.train), device, generator)]
-    everyone = parts.candidates[_permutation(len(parts.candidates), device, generator)]
-    size = min(options.pool_size, len(everyone))
-    is_in_batch = torch.zeros(
-        int(everyone.amax()) + 1, dtype=torch.bool, device=everyone.device
+    device = generator.device
+    order, everyone = (
+        rows[torch.randperm(len(rows), generator=generator, device=device)]
+        for rows in (parts.train, parts.candidates)
     )
+    size = min(options.pool_size, len(everyone))
+    is_in_batch = torch.zeros(int(everyone.amax()) + 1, dtype=torch.bool, device=device)
     for batch in order.split(options.batch_size):
         # A window of a random order, from which the batch is taken.
         start = torch.randint(len(everyone), (1,), generator=generator, device=device)
@@ -251,18 +247,15 @@ def _batches(
         yield batch, pool
 
 
-def _permutation(n: int, device: torch.device, generator: torch.Generator) -> Tensor:
-    return torch.randperm(n, generator=generator, device=device)
-
-
 def _groups(model: TableNet, options: Any) -> list[dict[str, Any]]:
     """Return the parameters, of which single numbers do not decay."""
-    shape: dict[bool, list[Tensor]] = {True: [], False: []}
-    for parameter in model.parameters():
-        shape[parameter.dim() > 0].append(parameter)
+    parameters = [*model.parameters()]
     return [
-        {'params': shape[True], 'weight_decay': options.weight_decay},
-        {'params': shape[False], 'weight_decay': 0.0},
+        {
+            'params': [p for p in parameters if p.dim() > 0],
+            'weight_decay': options.weight_decay,
+        },
+        {'params': [p for p in parameters if p.dim() == 0], 'weight_decay': 0.0},
     ]
 
 
@@ -271,7 +264,3 @@ def _average(averages: Any, parameters: Any, count: Any) -> None:
     """Update running means, which forget the first steps sooner."""
     decay = min(_DECAY, (1 + int(count)) / (10 + int(count)))
     torch._foreach_lerp_(averages, parameters, 1 - decay)
-
-
-def _copied(model: TableNet) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}

@@ -7,11 +7,9 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from torch_geometric_gsl._columns import measure_columns, scale_columns
-from torch_geometric_gsl._labels import check_same_kind, find_labelled
+from torch_geometric_gsl._columns import find_labelled, measure_columns, scale_columns
 from torch_geometric_gsl.sklearn._base import GSLEstimator
 
 #: What the docstrings of both estimators say of their parameters.
@@ -51,9 +49,9 @@ Args:
         back, of each class with enough of them. With too few in all none is: the
         epoch of the least training loss counts then, and :obj:`"auto"` learns a
         graph. (default: :obj:`0.2`)
-    random_state (int, RandomState or None, optional): Where randomness comes from.
-        An integer gives one model, whatever other threads draw; PyTorch's global
-        generator is left alone. (default: :obj:`None`)
+    random_state (int, RandomState or None, optional): Source of randomness. An
+        integer gives one model; PyTorch's global generator is left alone.
+        (default: :obj:`None`)
     device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
     verbose (bool, optional): Whether a bar shows the steps, the loss and the time
         left if nothing improves any more. (default: :obj:`False`)
@@ -73,6 +71,7 @@ Attributes:
 
 Warns:
     ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
+    UserWarning: If a graph is wanted, and one row only may be a neighbour.
 
 Raises:
     TypeError: If a parameter has the wrong type.
@@ -96,19 +95,16 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     <https://arxiv.org/abs/2312.09498>`_ paper to the labelled neighbours of the `"TabR:
     Tabular Deep Learning Meets Nearest Neighbors" <https://arxiv.org/abs/2307.14338>`_
     paper. The network is a :class:`~torch_geometric_gsl.nn.TableNet`: each row hears
-    the labels of other rows, the nearest by a distance that is learned. Three are
-    trained: one that learns its graph, one on the nearest rows by the scaled columns,
-    and one without a graph. Rows that are held back choose among them, by their loss.
-    New rows take their neighbours from all rows of :meth:`fit`. No row hears its own
-    label.
+    the labels of other rows, the nearest by a distance that is learned, and never its
+    own. Three are trained: one that learns its graph, one on the nearest rows by the
+    scaled columns, and one without a graph. The loss of rows that are held back chooses
+    among them, and ends the training. New rows take their neighbours from all rows of
+    :meth:`fit`. A step takes a batch and a pool of other rows, so that an epoch is
+    linear in the number of rows.
 
-    Training goes by batches, each with a pool of other rows, so that an epoch is linear
-    in the number of rows. It ends when rows that are held back do not improve any more.
-
-    Rows with the label -1 are not labelled: they are part of the graph, and nothing is
-    learned from their label. Where labels are -1 and one other value, or others are
-    negative, too, -1 is a class. A warning tells the number of rows without a label
-    where they are not the majority, since -1 may have been meant as a class.
+    Rows with the label -1 are part of the graph without a label. Where labels are -1
+    and one other value, or others are negative, too, -1 is a class. A warning gives the
+    number of rows without a label where they are not the majority.
 
     A DataFrame of texts, categories, dates or missing values is taken as
     :func:`make_table_transformer` takes it; the columns of new rows are found by their
@@ -128,52 +124,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         True
     """
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
-    ) -> GSLClassifier:
-        r"""Train the networks, and keep those that validation prefers.
-
-        Args:
-            X (array-like or DataFrame): The rows, dense or sparse.
-            y (array-like): Their classes, -1 where they are not known.
-            sample_weight (array-like, optional): What the loss of each row counts, no
-                less than 0. A row of weight 0 tells no label. (default: :obj:`None`)
-            validation_mask (array-like, optional): The rows to hold back, such as the
-                latest; chosen at random if :obj:`None`. (default: :obj:`None`)
-        """
-        self._check_parameters()
-        check_same_kind(y)
-        x, y = self._checked(X, y)
-        check_classification_targets(y)
-        known = find_labelled(y)
-        self.classes_ = np.unique(y[known])
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f'{type(self).__name__} needs two classes; the data has one class '
-                f'({self.classes_.tolist()})'
-            )
-        self._num_outputs = len(self.classes_)
-        self._targets = y
-        label = np.zeros(len(y), dtype=np.int64)
-        label[known] = np.searchsorted(self.classes_, y[known])
-        told = torch.from_numpy(np.where(known, label, -1))
-        weight = self._weights(x, known, sample_weight)
-        self._fit(x, torch.from_numpy(label), told, weight, validation_mask)
-        return self
-
-    @property
-    def transduction_(self) -> Any:
-        r"""Return the classes that the networks give the rows of training.
-
-        The neighbours of each are the others, where :meth:`predict` takes all rows for
-        new ones, so that a row of training would be its own neighbour. The networks
-        were trained on the labels of these rows: it is no estimate of the error.
-
-        Returns:
-            numpy.ndarray: A class for each row, labelled or not.
-        """
-        check_is_fitted(self)
-        return self._most_probable(self._own())
+    _TARGETS = ('classes_', '_targets')
 
     def predict_proba(self, X: Any) -> Any:
         r"""Return the probability of each class for each row.
@@ -184,27 +135,27 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         share = self._outputs(X).softmax(dim=2).mean(dim=0)
         return share.numpy().astype(self._dtype)
 
-    def predict(self, X: Any) -> Any:
-        r"""Return the most probable class of each row.
+    def _find_known(self, y: Any) -> Any:
+        """Note the classes, and return which rows have one."""
+        check_classification_targets(y)
+        known = find_labelled(y)
+        self.classes_ = np.unique(y[known])
+        self._num_outputs = len(self.classes_)
+        if self._num_outputs < 2:
+            raise ValueError(
+                f'{type(self).__name__} needs two classes; the data has one class '
+                f'({self.classes_.tolist()})'
+            )
+        return known
 
-        Args:
-            X (array-like or DataFrame): The rows.
-        """
-        return self._most_probable(self._outputs(X))
+    def _encode(self, y: Any, is_known: Any) -> Tensor:
+        """Return the numbers of classes; that of a row without one is not used."""
+        return torch.from_numpy(np.searchsorted(self.classes_, y))
 
-    def _most_probable(self, out: Tensor) -> Any:
-        """Return the classes of rows by the mean of all members."""
+    def _decode(self, out: Tensor) -> Any:
+        """Return the most probable classes by the mean of all members."""
         share = out.softmax(dim=2).mean(dim=0)
         return self.classes_[share.argmax(dim=1).numpy()]
-
-    def _saved_targets(self) -> dict[str, Any]:
-        targets = self._targets.tolist()
-        classes = {'classes': self.classes_.tolist(), 'dtype': str(self.classes_.dtype)}
-        return {**classes, 'y': targets, 'y_dtype': str(self._targets.dtype)}
-
-    def _restore_targets(self, saved: dict[str, Any]) -> None:
-        self.classes_ = np.array(saved['classes'], dtype=np.dtype(saved['dtype']))
-        self._targets = np.array(saved['y'], dtype=np.dtype(saved['y_dtype']))
 
 
 @_documented
@@ -224,7 +175,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         True
     """
 
-    _task = 'regression'
+    _TARGETS = ('_center', '_width', '_targets')
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -232,61 +183,18 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         tags.target_tags.single_output = True
         return tags
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
-    ) -> GSLRegressor:
-        r"""Train the networks, and keep those that validation prefers.
+    def _find_known(self, y: Any) -> Any:
+        return np.ones(len(y), dtype=bool)
 
-        Args:
-            X (array-like or DataFrame): The rows, dense or sparse.
-            y (array-like): Their targets, of one column or of several.
-            sample_weight (array-like, optional): What the loss of each row counts. A
-                row of weight 0 tells no label. (default: :obj:`None`)
-            validation_mask (array-like, optional): The rows to hold back; chosen at
-                random if :obj:`None`. (default: :obj:`None`)
-        """
-        self._check_parameters()
-        x, y = self._checked(X, y, multi_output=True, y_numeric=True)
-        self._targets = y
+    def _encode(self, y: Any, is_known: Any) -> Tensor:
+        """Return scaled targets; single precision holds them, wherever they were."""
         target = y.reshape(len(y), -1)
-        weight = self._weights(x, np.ones(len(y), dtype=bool), sample_weight)
-        self._center, self._width = measure_columns(target[weight > 0])
         self._num_outputs = target.shape[1]
-        # Single precision holds what is centred, wherever it was.
-        target = scale_columns(target, self._center, self._width)
-        target = torch.from_numpy(target.astype(np.float32))
-        self._fit(x, target, target.clone(), weight, validation_mask)
-        return self
+        self._center, self._width = measure_columns(target[is_known])
+        scaled = scale_columns(target, self._center, self._width)
+        return torch.from_numpy(scaled.astype(np.float32))
 
-    @property
-    def transduction_(self) -> Any:
-        r"""Return what the networks predict of the training rows from the others.
-
-        They were trained on these targets: it is no estimate of the error.
-
-        Returns:
-            numpy.ndarray: A target for each row.
-        """
-        check_is_fitted(self)
-        return self._in_units(self._own())
-
-    def predict(self, X: Any) -> Any:
-        r"""Return the target of each row, in double precision.
-
-        Args:
-            X (array-like or DataFrame): The rows.
-        """
-        return self._in_units(self._outputs(X))
-
-    def _in_units(self, out: Tensor) -> Any:
+    def _decode(self, out: Tensor) -> Any:
         """Return the mean of all members in the units of the target."""
         found = out.mean(dim=0).numpy().astype(np.float64) * self._width + self._center
         return found[:, 0] if self._targets.ndim == 1 else found
-
-    def _saved_targets(self) -> dict[str, Any]:
-        numbers = {'center': self._center, 'width': self._width, 'y': self._targets}
-        return {name: torch.tensor(value) for name, value in numbers.items()}
-
-    def _restore_targets(self, saved: dict[str, Any]) -> None:
-        names = 'center', 'width', 'y'
-        self._center, self._width, self._targets = (saved[n].numpy() for n in names)

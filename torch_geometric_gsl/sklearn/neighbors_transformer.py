@@ -5,7 +5,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
@@ -18,7 +22,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from torch_geometric_gsl._checks import check_count, check_option, check_positive
-from torch_geometric_gsl._labels import check_same_kind, find_labelled
+from torch_geometric_gsl._columns import check_same_kind, find_labelled
 from torch_geometric_gsl.nn.nearest_neighbours import (
     COSINE_COLUMNS,
     near_similarity,
@@ -46,7 +50,11 @@ NEAREST = ('linear', 'heat_kernel')
 SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_kernel')
 
 
-class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class GSLNeighborsTransformer(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     r"""Make the graph of the nearest rows under a similarity that is learned, as a
     sparse matrix: a drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.
 
@@ -73,9 +81,8 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         learning_rate (float, optional): The rate of Adam. (default: :obj:`0.01`)
         standardize (bool, optional): Whether dense columns get mean 0 and deviation 1.
             (default: :obj:`True`)
-        random_state (int, RandomState or None, optional): Where randomness comes from.
-            An integer gives one model, whatever other threads draw; PyTorch's global
-            generator is left alone. (default: :obj:`None`)
+        random_state (int, RandomState or None, optional): Source of randomness, as in
+            :class:`GSLClassifier`. (default: :obj:`None`)
         verbose (bool, optional): Whether a bar shows the epochs.
             (default: :obj:`False`)
 
@@ -123,9 +130,8 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         Args:
             X (array-like or DataFrame): The rows, dense or sparse.
             y (array-like, optional): Classes, -1 where they are not known, as in
-                :class:`GSLClassifier`. Targets of
-                another kind, such as those of a regression, are not looked at.
-                (default: :obj:`None`)
+                :class:`GSLClassifier`; targets of another kind, such as those of a
+                regression, are ignored. (default: :obj:`None`)
         """
         check_option(self.similarity, SIMILARITIES, 'similarity')
         check_count(self.n_neighbors, 'n_neighbors')
@@ -146,9 +152,10 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
                 "'linear' (got 'heat_kernel')"
             )
         random = check_random_state(self.random_state)
-        self._scaling = Scaling.of(x, self.standardize)
-        self._x = to_tensor(self._scaling.apply(x, self.standardize), 'cpu')
-        self.n_samples_fit_ = x.shape[0]
+        self._dtype = x.dtype
+        self._scaling = Scaling('standard' if self.standardize else 'none').fit(x)
+        self._x = self._scaled(x)
+        self.n_samples_fit_ = self._n_features_out = x.shape[0]
         generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
         self._learn(*_labels(x, y), generator)
         self.n_iter_ = self.max_iter
@@ -160,6 +167,10 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
             self._x = self._weighed(self._x)
         return self
 
+    def _scaled(self, x: Any) -> Tensor:
+        scaled = self._scaling.apply(x, self._dtype)
+        return to_tensor(scaled, 'cpu', getattr(torch, str(self._dtype)))
+
     def _weighed(self, x: Tensor) -> Tensor:
         """Return sparse rows with their columns weighed."""
         weight = torch.from_numpy(self.feature_weights_)
@@ -169,19 +180,17 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         with DrawsFrom(generator):
             self._similarity: Any = self._make_similarity().to(self._x.dtype)
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
+        number = len(label) if has_labels else self.n_samples_fit_
         # Each labelled row has one candidate less than there are of them.
         k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
         sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
+        task: Any = sampler
         if not has_labels:
             with DrawsFrom(generator):
-                task: Any = GraphDenoising(sampler, self._x.size(1), 64)
-            task = task.to(self._x.dtype)
-        else:
-            task = sampler
+                task = GraphDenoising(sampler, self._x.size(1), 64).to(self._x.dtype)
         optimizer = torch.optim.Adam(task.parameters(), lr=float(self.learning_rate))
         for _ in tqdm(range(self.max_iter), disable=not self.verbose, leave=False):
             optimizer.zero_grad()
-            number = len(label) if has_labels else self.n_samples_fit_
             rows = self._some(number, k, generator)
             if not has_labels:
                 loss = task(dense_rows(self._x, rows), generator=generator)
@@ -209,7 +218,6 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
             return torch.arange(number)
         return torch.randperm(number, generator=generator)[:most]
 
-    @torch.no_grad()
     def transform(self, X: Any) -> Any:
         r"""Return the nearest rows of training for each row.
 
@@ -222,19 +230,15 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         """
         check_is_fitted(self)
         x = check_rows(self, X, reset=False, accept_sparse='csr')
-        is_sparse = self._x.layout != torch.strided
-        if is_sparse or scipy.sparse.issparse(x):
-            x = scipy.sparse.csr_matrix(x) if is_sparse else x.toarray()
-        dtype = self.feature_weights_.dtype
-        x = to_tensor(self._scaling.apply(x, self.standardize, dtype), 'cpu')
-        return self._matrix(self._weighed(x) if is_sparse else x, is_own=False)
+        x = self._scaled(x)
+        return self._matrix(x if x.layout == torch.strided else self._weighed(x), False)
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         r"""Learn the similarity, and return the graph of the rows."""
         self.fit(X, y)
-        with torch.no_grad():
-            return self._matrix(self._x, is_own=True)
+        return self._matrix(self._x, True)
 
+    @torch.no_grad()
     def _matrix(self, x: Tensor, is_own: bool) -> Any:
         has_self = self.mode == 'distance'
         k = self.n_neighbors + int(has_self and not is_own)
@@ -250,7 +254,7 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         value = distance if has_self else torch.ones_like(distance)
         shape = x.size(0), self.n_samples_fit_
         graph = to_csr(SampledGraph(edge_index, value), shape, by_weight=has_self)
-        return graph.astype(self.feature_weights_.dtype, copy=False)
+        return graph.astype(self._dtype, copy=False)
 
     def _distances(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Return the distances along edges, which do not saturate."""
@@ -262,14 +266,6 @@ class GSLNeighborsTransformer(TransformerMixin, BaseEstimator):  # type: ignore[
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        r"""Return a name for each row of training, a column of the graph."""
-        check_is_fitted(self)
-        return np.array(
-            [f'gslneighborstransformer{i}' for i in range(self.n_samples_fit_)],
-            dtype=object,
-        )
 
 
 def _labels(x: Any, y: Any) -> tuple[Tensor, Tensor]:

@@ -6,14 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 from torch_geometric_gsl._columns import measure_columns
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._table_columns import NUMBERS, Read, read_column
 
-# What scikit-learn says of values that are no numbers.
-_NO_NUMBERS = ('contains NaN', 'could not convert')
 # A column of more different texts may name the rows.
 _MOST_VALUES = 100
 
@@ -34,18 +37,16 @@ class Column(NamedTuple):
     is_constant: bool = False
 
     @classmethod
-    def of(cls, name: Any, read: Read, dtype: Any = np.float64) -> Column:
-        """Measure a column, whose numbers were read from values of some precision."""
+    def of(cls, name: Any, read: Read) -> Column:
+        """Measure a column."""
         if read.kind in NUMBERS:
             gaps = np.isnan(read.content)
-            known = read.content[~gaps]
-            fill = float(np.median(known))
+            known = read.content[~gaps].astype(read.dtype)
             # Double precision is left to those who scale the numbers.
-            is_constant = False
-            if np.finfo(dtype).bits < 64 and len(known) > 1:
-                is_constant = not measure_columns(known[:, None].astype(dtype))[1].any()
-            has_gaps = bool(gaps.any())
-            return cls(name, read.kind, fill, (), (), has_gaps, is_constant)
+            is_short = read.dtype.itemsize < 8 and len(known) > 1
+            is_constant = is_short and not measure_columns(known[:, None])[1].any()
+            fill = float(np.median(read.content[~gaps]))
+            return cls(name, read.kind, fill, (), (), bool(gaps.any()), is_constant)
         # A column without any value is a category, which is missing.
         found = set(read.content)
         if len(found) > max(_MOST_VALUES, len(read.content) / 2):
@@ -102,18 +103,14 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X (DataFrame or array-like): The table.
-            y (Any, optional): Not looked at. (default: :obj:`None`)
+            y (Any, optional): Ignored. (default: :obj:`None`)
         """
         columns = _split(X)
         validate_data(self, X, skip_check_array=True)
         self._is_frame = is_frame(X)
         self.columns_ = [
-            Column.of(
-                name,
-                read_column(values, _where(name), is_category=is_category),
-                _precision(values),
-            )
-            for name, values, is_category in columns
+            Column.of(name, read_column(values, _where(name), kind))
+            for name, values, kind in columns
         ]
         return self
 
@@ -128,25 +125,22 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A matrix in double precision.
         """
         check_is_fitted(self)
-        columns = _split(X)
-        if self._is_frame and is_frame(X):
-            given = {column[0]: column for column in columns}
-            names = [column.name for column in self.columns_]
+        has_names = self._is_frame and is_frame(X)
+        if has_names:
+            names, given = [column.name for column in self.columns_], {*X.columns}
             if absent := [name for name in names if name not in given]:
                 raise ValueError(
                     f"'X' must have the columns of training (columns are missing: "
                     f'{absent})'
                 )
-            columns = [given[name] for name in names]
-        else:
+            X = X[names]
+        columns = _split(X)
+        if not has_names:
             validate_data(self, X, reset=False, skip_check_array=True)
-        blocks = []
-        for column, (name, values, is_category) in zip(
-            self.columns_, columns, strict=True
-        ):
-            kind = column.kind
-            read = read_column(values, _where(name), kind, is_category)
-            blocks.append(column.block(read))
+        blocks = [
+            column.block(read_column(values, _where(name), column.kind))
+            for column, (name, values, _) in zip(self.columns_, columns, strict=True)
+        ]
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -157,15 +151,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 (default: :obj:`None`)
         """
         check_is_fitted(self)
-        names: Any = getattr(self, 'feature_names_in_', input_features)
-        if names is None:
-            names = [f'x{i}' for i in range(self.n_features_in_)]
-        if input_features is not None and list(input_features) != list(names):
-            raise ValueError("'input_features' must be the names of the columns")
-        if len(names) != self.n_features_in_:
-            raise ValueError(
-                f"'input_features' should have length equal to {self.n_features_in_}"
-            )
+        names = _check_feature_names_in(self, input_features)
         pairs = zip(self.columns_, names, strict=True)
         return np.array([n for c, name in pairs for n in c.names(name)], dtype=object)
 
@@ -186,12 +172,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def make_table_transformer() -> TableTransformer:
     r"""Return a transformer that makes numbers of the columns of a table.
 
-    The table is a DataFrame of pandas or polars, or an array. What a column holds in
-    training decides what becomes of it:
+    The table is a DataFrame of pandas or polars, or an array. Its columns become, by
+    what they hold in training:
 
     * **Numbers**, also those held as objects, such as :class:`~decimal.Decimal`, stay.
-      Missing ones become the median of their column, and where there were some in
-      training, one more column says which they were.
+      Missing ones become the median, and one more column says which they were.
     * **Durations** become seconds, **dates and times** seconds since 1970, in UTC where
       they name no zone; missing ones are treated as missing numbers.
     * **Texts, booleans, categories** and columns of several kinds become a column for
@@ -228,12 +213,12 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         try:
             return validate_data(estimator, X, reset=reset, **options)
         except (TypeError, ValueError) as error:
-            reason, odd = str(error).partition('\n')[0], _odd(X)
-            if not odd and not any(text in reason for text in _NO_NUMBERS):
+            if not (odd := _odd_column(X)):
                 raise
             kind = TypeError if isinstance(error, TypeError) else ValueError
+            reason = str(error).partition('\n')[0]
             raise kind(
-                f"'X' must hold numbers where 'fit' had no DataFrame ({odd}"
+                f"'X' must hold numbers where 'fit' had no DataFrame ({odd}: "
                 f'{reason}): make_table_transformer() makes some of texts and gaps'
             ) from error
     names = [column.name for column in estimator._table.columns_]
@@ -246,52 +231,39 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     return rows.astype(np.float32) if is_single else rows
 
 
-def _odd(X: Any) -> str:
-    """Tell the first column that does not hold numbers alone, if it can be told."""
+def _odd_column(X: Any) -> str:
+    """Return the first column that does not hold numbers alone, if there is one."""
     try:
-        columns = [] if scipy.sparse.issparse(X) else _split(X)
-    except (TypeError, ValueError):
-        return ''  # It has no columns.
-    for name, values, is_category in columns:
-        try:
-            read = read_column(values, _where(name), is_category=is_category)
-        except (TypeError, ValueError) as error:
-            return f'{error}: '
-        if read.kind != 'numbers' or np.isnan(read.content).any():
-            return f'{_where(name)}: '
-    return ''
-
-
-def _precision(values: Any) -> Any:
-    """Return the dtype in which the numbers of a column were rounded."""
-    if values.dtype.kind == 'O':  # Of missing values and NumPy's numbers.
-        kinds = {getattr(v, 'dtype', None) for v in values if v is not None}
-        kinds = {kind for kind in kinds if kind is not None and kind.kind == 'f'}
-        return kinds.pop() if len(kinds) == 1 else np.float64
-    return values.dtype if values.dtype.kind == 'f' else np.float64
+        columns = TableTransformer().fit(X).columns_
+    except (TypeError, ValueError) as error:  # Perhaps there are no columns.
+        return str(error) if str(error).startswith('column') else ''
+    odd = [c.name for c in columns if c.kind != 'numbers' or c.has_gaps]
+    return _where(odd[0]) if odd else ''
 
 
 def is_frame(X: Any) -> bool:
     """Return whether rows are a DataFrame, of pandas or polars, that is not sparse."""
     has_columns = hasattr(X, 'columns') and hasattr(X, '__getitem__')
-    return has_columns and hasattr(X, 'dtypes') and not hasattr(X, 'sparse')
+    if not has_columns or not hasattr(X, 'dtypes') or hasattr(X, 'sparse'):
+        return False
+    if not hasattr(X, 'shape'):
+        raise TypeError(
+            f"'X' must be a table that was read: call 'collect' (got a "
+            f'{type(X).__name__})'
+        )
+    return True
 
 
 def _where(name: Any) -> str:
     return f'column {name!r}'
 
 
-def _split(X: Any) -> list[tuple[Any, Any, bool]]:
-    """Return the names of columns, their values, and whether they are categories."""
+def _split(X: Any) -> list[tuple[Any, Any, str | None]]:
+    """Return the names of columns, their values, and their kinds if they state one."""
     if not is_frame(X):
         X = X if hasattr(X, 'shape') else np.array(X, dtype=object)
         rows = check_array(X, dtype=None, ensure_all_finite=False)
-        return [(i, values, False) for i, values in enumerate(rows.T)]
-    if not hasattr(X, 'shape'):
-        raise TypeError(
-            f"'X' must be a table that was read: call 'collect' (got a "
-            f'{type(X).__name__})'
-        )
+        return [(i, values, None) for i, values in enumerate(rows.T)]
     names = list(X.columns)
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"'X' must give each column its own name (got {twice} twice)")
@@ -306,5 +278,5 @@ def _split(X: Any) -> list[tuple[Any, Any, bool]]:
             )
         # Of pandas; then those of polars, whose names are longer.
         is_category = str(X[name].dtype).lower().startswith(('categor', 'enum'))
-        columns.append((name, values, is_category))
+        columns.append((name, values, 'category' if is_category else None))
     return columns

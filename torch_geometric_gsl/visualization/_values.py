@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._labels import find_labelled
+from torch_geometric_gsl._columns import find_labelled
 
 #: Classes as integers, numbers, or classes as texts, None where there is none.
 Values = Tensor | list[str | None]

@@ -8,6 +8,8 @@ import torch
 from oracles import ERROR_RATE, seeded
 from scipy.stats import norm
 
+from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
+from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
@@ -25,6 +27,12 @@ def draw_rows(n=N, seed=0):
     return x, torch.randn(n, generator=seeded(seed + 1)).double()
 
 
+def after_the_sum(net, h):
+    first, second, third = net.block
+    h = h + third(second(first(h)).relu())
+    return net.head(net.head_norm(h).relu())
+
+
 def definition(net, x_src, x_dst, y, own):
     """The output over all neighbours, a target after the other."""
     outputs = []
@@ -37,9 +45,7 @@ def definition(net, x_src, x_dst, y, own):
         distance = torch.stack([(z_dst[i] - z_src[j]).square().sum() for j in others])
         weight = (-scale * distance).exp()
         h = h_dst[i] + (weight / weight.sum()) @ message[others]
-        first, second, third = net.block
-        h = h + third(second(first(h)).relu())
-        outputs.append(net.head(net.head_norm(h).relu()))
+        outputs.append(after_the_sum(net, h))
     return torch.stack(outputs)
 
 
@@ -107,9 +113,7 @@ def test_the_graph_is_the_one_that_was_summed(draws, training, own):
     h_src, h_dst = net.encoder(x), net.encoder(dst)
     message = net.lin_value(h_src) + net.label(y)
     h = h_dst + weighted_sum(message, *graph, num_targets=len(dst))
-    first, second, third = net.block
-    h = h + third(second(first(h)).relu())
-    torch.testing.assert_close(out, net.head(net.head_norm(h).relu()))
+    torch.testing.assert_close(out, after_the_sum(net, h))
     if not training:
         assert torch.equal(torch.bincount(target), torch.full((len(dst),), 7))
         z = net.lin_key(net.norm(h_src)), net.lin_key(net.norm(h_dst))
@@ -121,6 +125,21 @@ def test_the_graph_is_the_one_that_was_summed(draws, training, own):
         torch.testing.assert_close(
             net(given, y), net(given, y, return_graph=True)[0], rtol=0, atol=0
         )
+
+
+@pytest.mark.parametrize('offset', [0.0, 1e4])
+@pytest.mark.parametrize('k', [1, 5, 100])
+def test_evaluation_goes_over_the_nearest(k, offset):
+    z = torch.randn(20, 3, generator=seeded()) + offset
+    message = torch.randn(20, 2, generator=seeded(1))
+    neighbours = TableNeighbours(3, eval_k=k, initial_scale=0.5).eval()
+    out, graph = neighbours(z, message)
+    assert graph is None
+    distance = (z[:, None] - z).square().sum(dim=2).fill_diagonal_(torch.inf)
+    for i, row in enumerate(distance):
+        near = row.argsort()[: min(k, 19)]
+        expected = (-0.5 * row[near]).softmax(0) @ message[near]
+        torch.testing.assert_close(out[i], expected, atol=1e-4, rtol=1e-4)
 
 
 def test_index():
@@ -157,23 +176,25 @@ def test_unknown_labels():
     torch.testing.assert_close(net(x, unknown), net(x))
     with pytest.raises(ValueError, match=r'one label for each of the 30 sources'):
         net(x, y[:5])
+    for wrong in (y[:5], torch.cat([y, y])):
+        with pytest.raises(ValueError, match=r"'y' must have 30 labels, one a row"):
+            net.index(x, wrong)
 
 
-def test_periodic_embeddings():
-    pytest.importorskip('rtdl_num_embeddings')
-    net, (x, y) = TableNet(IN, HIDDEN, 1), draw_rows()
-    net(x.float(), y.float()).sum().backward()
-    assert all(p.grad is not None for p in net.parameters())
-
-
+@pytest.mark.parametrize('draws', [None, 2])
 @pytest.mark.parametrize('training', [True, False])
-def test_a_row_alone_is_answered(training):
-    net, (x, y) = make().train(training), draw_rows(1)
+def test_a_row_alone_is_answered(training, draws):
+    net, (x, y) = make(draws=draws).train(training), draw_rows(1)
     out, graph = net(x, y, return_graph=True)
     assert out.shape == (1, 1)
     assert graph.edge_index.shape == (2, 0)
     torch.testing.assert_close(net(x, y), out)
     assert net(x[:0], y[:0]).shape == (0, 1)
+    # It is answered so beside no sources, too.
+    pair = x[:0], x
+    found, graph = net(pair, y[:0], return_graph=True)
+    assert graph.edge_index.shape == (2, 0)
+    torch.testing.assert_close(found, out)
 
 
 def test_rows_in_another_order():
@@ -209,9 +230,7 @@ def test_given_neighbours(training):
     weight = (-net.neighbours.sampler.log_scale.exp() * distance).softmax(dim=1)
     message = net.lin_value(net.encoder(x)) + net.label(y)
     h = net.encoder(new) + (weight.unsqueeze(2) * message[source]).sum(dim=1)
-    first, second, third = net.block
-    h = h + third(second(first(h)).relu())
-    torch.testing.assert_close(out, net.head(net.head_norm(h).relu()))
+    torch.testing.assert_close(out, after_the_sum(net, h))
     assert graph.edge_index.size(1) == 24
     net.index(x, y)
     torch.testing.assert_close(net(new, given=given), out)
@@ -225,6 +244,7 @@ def test_without_a_graph():
     net, (x, y) = make(graph='none'), draw_rows()
     assert torch.equal(net(x, y), net(x))
     assert net.index(x, y).index_message is None
+    assert net(x, return_graph=True)[1].edge_index.shape == (2, 0)
     assert str(net) == "TableNet(4, 8, 1, graph='none')"
 
 
@@ -241,23 +261,40 @@ def test_other_similarities(similarity):
 
 def test_columns_that_are_embedded():
     pytest.importorskip('rtdl_num_embeddings')
-    net = TableNet(IN, HIDDEN, 1, periodic_columns=[1, 3])
-    assert net.encoder.lin.in_channels == IN + 2 * 12
-    x = torch.randn(5, IN)
-    other = x.clone()
-    other[:, 1] += 1
-    assert torch.equal(
-        net.encoder.periodic(x[:, [0, 2]]), net.encoder.periodic(other[:, [0, 2]])
+    encoder = ColumnEncoder(3, 4, num_frequencies=2, periodic_columns=[2, 0])
+    x = torch.randn(5, 3)
+    (frequencies,) = (
+        p for name, p in encoder.periodic.named_parameters() if 'periodic' in name
     )
-    assert net(x).shape == (5, 1)
+    shared = encoder.periodic.linear
+    parts = [x]
+    for place, column in enumerate([2, 0]):
+        angle = 2 * math.pi * frequencies[place] * x[:, column : column + 1]
+        wave = torch.cat([angle.cos(), angle.sin()], dim=1)
+        parts.append((wave @ shared.weight.t() + shared.bias).relu())
+    expected = torch.cat(parts, dim=1) @ encoder.lin.weight.t() + encoder.lin.bias
+    torch.testing.assert_close(encoder(x), expected)
     assert TableNet(IN, HIDDEN, 1, periodic_columns=[]).encoder.periodic is None
 
 
-def test_sparse_rows():
+def test_columns_that_are_not_embedded():
+    encoder = ColumnEncoder(3, 4, num_frequencies=0)
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(encoder(x), encoder.lin(x))
+    torch.testing.assert_close(encoder(x.to_sparse_csr()), encoder.lin(x))
+    with pytest.raises(ValueError, match="'embedding_channels' must be at least 1"):
+        ColumnEncoder(3, 4, embedding_channels=0)
+
+
+def test_sparse_rows_and_blocks_of_rows(monkeypatch):
     net, (x, y) = make(), draw_rows()
     x = x * (x > 0)
     expected = net(x, y)
     torch.testing.assert_close(net(x.to_sparse_csr(), y), expected)
+    monkeypatch.setattr('torch_geometric_gsl.nn.models.table_net._BLOCK', 7)
+    expected = net.eval()((x, x[:4]), y)
+    for rows in (x, x.to_sparse_csr()):
+        torch.testing.assert_close(net.index(rows, y)(x[:4]), expected)
 
 
 def test_the_index_moves_with_the_model():

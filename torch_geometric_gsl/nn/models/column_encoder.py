@@ -19,34 +19,8 @@ class ColumnEncoder(torch.nn.Module):
         [\cos(2 \pi \mathbf{f}_c x_{ic}), \sin(2 \pi \mathbf{f}_c x_{ic})])
         \textrm{ of each column } c]
 
-    with learned frequencies :math:`\mathbf{f}_c`, from the `"On Embeddings for
-    Numerical Features in Tabular Deep Learning" <https://arxiv.org/abs/2203.05556>`_
-    paper.
-
-    Args:
-        in_channels (int): The number of columns.
-        out_channels (int): The number of hidden units.
-        num_frequencies (int, optional): The number of frequencies of each column; 0 for
-            no periodic embeddings. (default: :obj:`32`)
-        periodic_columns (list[int], optional): The columns that are embedded; all if
-            :obj:`None`. (default: :obj:`None`)
-        frequency_scale (float, optional): The deviation of the frequencies at the
-            start. (default: :obj:`0.03`)
-        embedding_channels (int, optional): Size of the embedding of a column.
-            (default: :obj:`12`)
-
-    Shapes:
-        - **input:** columns :math:`(N, F_{in})`, without embeddings also sparse CSR
-        - **output:** :math:`(N, F_{out})`
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
-        ImportError: If there are embeddings, and rtdl_num_embeddings is missing.
-
-    Example:
-        >>> ColumnEncoder(3, 8, num_frequencies=0)(torch.randn(5, 3)).shape
-        torch.Size([5, 8])
+    with learned frequencies :math:`\mathbf{f}_c`. The arguments are those of
+    :class:`~torch_geometric_gsl.nn.TableNet`, whose hidden units are the outputs.
     """
 
     def __init__(
@@ -63,50 +37,35 @@ class ColumnEncoder(torch.nn.Module):
         check_count(embedding_channels, 'embedding_channels')
         columns = range(in_channels) if periodic_columns is None else periodic_columns
         self.periodic_columns = list(columns) if num_frequencies > 0 else []
-        self.periodic = _periodic(
-            len(self.periodic_columns),
-            embedding_channels,
-            num_frequencies,
-            frequency_scale,
-        )
-        width = in_channels + len(self.periodic_columns) * embedding_channels
+        number = len(self.periodic_columns)
+        self.periodic: torch.nn.Module | None = None
+        if number > 0:
+            try:
+                from rtdl_num_embeddings import PeriodicEmbeddings
+            except ImportError as error:
+                raise ImportError(
+                    "'num_frequencies' needs rtdl_num_embeddings: pip install "
+                    "'rtdl_num_embeddings', or num_frequencies=0"
+                ) from error
+            self.periodic = PeriodicEmbeddings(
+                number,
+                embedding_channels,
+                n_frequencies=num_frequencies,
+                frequency_init_scale=frequency_scale,
+                lite=True,
+            )
+        width = in_channels + number * embedding_channels
         self.lin = Linear(width, out_channels, weight_initializer='kaiming_uniform')
 
     def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module."""
+        """Reset all learnable parameters of the module."""
         for module in self.children():
             reset(module)
 
     def forward(self, x: Tensor) -> Tensor:
-        r"""Run the forward pass.
-
-        Args:
-            x (torch.Tensor): The columns.
-        """
+        """Return the hidden units of rows, without embeddings also of sparse CSR."""
         if self.periodic is not None:
             columns = self.periodic_columns
             part = x if len(columns) == x.size(1) else x[:, columns]
             x = torch.cat([x, self.periodic(part).flatten(1)], dim=1)
         return apply_linear(self.lin, x)
-
-
-def _periodic(
-    num_columns: int, channels: int, num_frequencies: int, scale: float
-) -> torch.nn.Module | None:
-    if num_columns == 0:
-        return None
-    try:
-        from rtdl_num_embeddings import PeriodicEmbeddings
-    except ImportError as error:
-        raise ImportError(
-            "'num_frequencies' needs rtdl_num_embeddings: pip install "
-            "'rtdl_num_embeddings', or num_frequencies=0"
-        ) from error
-    module: torch.nn.Module = PeriodicEmbeddings(
-        num_columns,
-        channels,
-        n_frequencies=num_frequencies,
-        frequency_init_scale=scale,
-        lite=True,
-    )
-    return module

@@ -34,32 +34,9 @@ class TableNeighbours(torch.nn.Module):
         \sum_{j \neq i} \mathrm{softmax}_j(\lambda \, \phi(z_i, z_j)) \, m_j
 
     In training mode the sum goes over all sources, with dropout, or over relaxed draws
-    with :math:`\tau = 1`; in evaluation mode over the :obj:`eval_k` nearest.
-
-    Args:
-        in_channels (int): Size :math:`m` of the compared vectors :math:`z`.
-        similarity (str or Similarity, optional): Their similarity.
-            (default: :obj:`"distance"`)
-        draws (int, optional): The number of relaxed draws in training; all sources are
-            summed if :obj:`None`. (default: :obj:`None`)
-        dropout (float, optional): The share of weights that are left out in training.
-            Draws drop none. (default: :obj:`0.2`)
-        eval_k (int, optional): The number of neighbours in evaluation mode.
-            (default: :obj:`96`)
-        initial_scale (float, optional): The learned scale :math:`\lambda` at the start.
-            (default: :obj:`1.0`)
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
-
-    Example:
-        >>> neighbours = TableNeighbours(2).eval()
-        >>> z, message = torch.tensor([[0.0, 0.0], [9.0, 9.0]]), torch.eye(2)
-        >>> out, graph = neighbours(z, message)  # Each row has one neighbour.
-        >>> out.detach()
-        tensor([[0., 1.],
-                [1., 0.]])
+    with :math:`\tau = 1`; in evaluation mode over the :obj:`eval_k` nearest. The
+    arguments are those of :class:`~torch_geometric_gsl.nn.TableNet`; the scale
+    :math:`\lambda` is learned.
     """
 
     def __init__(
@@ -90,56 +67,51 @@ class TableNeighbours(torch.nn.Module):
         self._prepared: tuple[Tensor, Tensor, Sources] | None = None
 
     def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module."""
+        """Reset all learnable parameters of the module."""
         self.sampler.reset_parameters()
 
     def forward(
         self,
         z: Features,
         message: Tensor,
+        given: tuple[Tensor, Tensor] | None = None,
         *,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
-        r"""Run the forward pass.
+        """Return the sums of the targets, and their graph if it is wanted.
 
-        Args:
-            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The compared vectors
-                of all rows, none its own neighbour, or those of sources and targets.
-            message (torch.Tensor): The messages of the sources :math:`[N, h]`.
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
-            return_graph (bool, optional): Whether the graph of this very sum is
-                returned, too. (default: :obj:`False`)
+        One tensor of compared vectors is that of sources and targets, none its own
+        neighbour. Neighbours that are given have their squared distances.
         """
+        if given is not None:
+            source, score = given[0], -self.sampler.factor * given[1]
+            return self._listed(source, score, message, generator, return_graph)
         pairs = self._pairs(z)
         k = max(0, pairs.available)
         p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
         if self.training or self.eval_k >= k:
-            products = as_products(pairs)
+            if isinstance(pairs.response, Negative):
+                pairs = distances_as_dots(pairs)
             if not return_graph or k == 0:
-                total = pool_sum(message, products, p, draws, generator=generator)
+                total = pool_sum(message, pairs, p, draws, generator=generator)
                 return total, empty_graph(total) if return_graph else None
-            neighbours, weight = pool_weights(products, p, draws, generator=generator)
+            neighbours, weight = pool_weights(pairs, p, draws, generator=generator)
             total = neighbour_sum(message, weight.to(message.dtype), neighbours)
             edges = torch.stack([neighbours.source, neighbours.target]).long()
             return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
         source, score = self._nearest(z, pairs)
-        return self.listed(source, score, message, generator, return_graph)
+        return self._listed(source, score, message, generator, return_graph)
 
     def prepare(self, z: Tensor | None) -> None:
-        r"""Prepare sources that many targets will be compared with; drop the last.
-
-        Args:
-            z (torch.Tensor or None): Their compared vectors, or none.
-        """
+        """Prepare sources that many targets are compared with; drop the last."""
         self._prepared = None
         if z is not None and not z.requires_grad:
             pairs = self._pairs((z, z[:0]))
             if isinstance(pairs.response, Negative):
                 self._prepared = z, pairs.src, Sources.of(pairs.src).single()
 
-    def listed(
+    def _listed(
         self,
         source: Tensor,
         score: Tensor,
@@ -180,17 +152,6 @@ class TableNeighbours(torch.nn.Module):
         score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
         score, place = score.topk(k, dim=1)
         return source.gather(1, place), score
-
-    def __repr__(self) -> str:
-        similarity = self.sampler.similarity
-        return f'{type(self).__name__}({similarity}, eval_k={self.eval_k})'
-
-
-def as_products(pairs: PairScores) -> PairScores:
-    """Return distances as inner products, other scores as they are."""
-    if isinstance(pairs.response, Negative):
-        return distances_as_dots(pairs)
-    return pairs
 
 
 def empty_graph(like: Tensor) -> SampledGraph:

@@ -23,10 +23,9 @@ from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import row_blocks
+from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import Features, SampledGraph
 
-#: What joins the rows of a table.
-TABLE_GRAPHS = ('learned', 'given', 'none')
 # Rows that are encoded at once where no gradient is wanted.
 _BLOCK = 2**14
 
@@ -46,24 +45,20 @@ class TableNet(OneType, SavedModel):
     <https://arxiv.org/abs/2307.14338>`_ paper. A residual block and a linear map turn
     :math:`\mathbf{h}^{\prime}_i` into the output.
 
-    With :obj:`graph="given"` the caller gives the neighbours of each row with their
-    squared distances, of which only the scale :math:`\lambda` is learned; with
-    :obj:`graph="none"` there is no sum.
-
     No row hears its own label: rows that are given as one tensor are neighbours of all
     others but themselves, and of a pair :obj:`(x_src, x_dst)` the sources are to be
-    other rows than the targets. Labels travel one layer, so that they cannot come back.
-
-    In training mode the sum goes over all sources, or over :obj:`draws` relaxed draws,
-    whose law is that of :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`; in
-    evaluation mode over the :obj:`eval_k` nearest, whose weights sum to 1.
+    other rows than the targets. In training mode the sum goes over all sources, or over
+    :obj:`draws` relaxed draws, whose law is that of
+    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`; in evaluation mode over
+    the :obj:`eval_k` nearest, whose weights sum to 1.
 
     Args:
         in_channels (int): The number of columns.
         hidden_channels (int): The number of hidden units.
         out_channels (int): The number of classes, or of target columns.
-        graph (str, optional): What joins rows, :obj:`"learned"`, :obj:`"given"` or
-            :obj:`"none"`. (default: :obj:`"learned"`)
+        graph (str, optional): What joins rows: :obj:`"learned"`; :obj:`"given"`, where
+            the caller gives neighbours and squared distances, and only :math:`\lambda`
+            is learned; or :obj:`"none"`, without a sum. (default: :obj:`"learned"`)
         similarity (str or Similarity, optional): What compares two rows.
             (default: :obj:`"distance"`)
         key_channels (int, optional): Size of what is compared; half of the hidden units
@@ -129,15 +124,10 @@ class TableNet(OneType, SavedModel):
         eval_k: int = 96,
     ) -> None:
         super().__init__()
-        sizes = {
-            'in_channels': in_channels,
-            'hidden_channels': hidden_channels,
-            'out_channels': out_channels,
-        }
-        sizes |= {} if key_channels is None else {'key_channels': key_channels}
-        for name, value in sizes.items():
-            check_count(value, name)
-        check_option(graph, TABLE_GRAPHS, 'graph')
+        check_count(in_channels, 'in_channels')
+        check_count(hidden_channels, 'hidden_channels')
+        check_count(out_channels, 'out_channels')
+        check_option(graph, ('learned', 'given', 'none'), 'graph')
         check_probability(dropout, 'dropout')
         self.in_channels, self.hidden_channels = in_channels, hidden_channels
         self.out_channels, self.graph, self.dropout = out_channels, graph, dropout
@@ -149,7 +139,9 @@ class TableNet(OneType, SavedModel):
             frequency_scale,
             embedding_channels,
         )
-        hidden, key = hidden_channels, key_channels or max(1, hidden_channels // 2)
+        hidden, key = hidden_channels, max(1, hidden_channels // 2)
+        if key_channels is not None:
+            check_count(key := key_channels, 'key_channels')
         if graph != 'none':
             self.lin_value = torch.nn.Linear(hidden, hidden, bias=False)
             self.label = LabelEmbedding(out_channels, hidden)
@@ -165,13 +157,9 @@ class TableNet(OneType, SavedModel):
         if graph == 'learned':
             self.norm = torch.nn.LayerNorm(hidden)
             self.lin_key = torch.nn.Linear(hidden, key)
-        self.block = torch.nn.ModuleList(
-            [
-                torch.nn.LayerNorm(hidden),
-                torch.nn.Linear(hidden, 2 * hidden),
-                torch.nn.Linear(2 * hidden, hidden),
-            ]
-        )
+        norm, first = torch.nn.LayerNorm(hidden), torch.nn.Linear(hidden, 2 * hidden)
+        second = torch.nn.Linear(2 * hidden, hidden)
+        self.block = torch.nn.ModuleList([norm, first, second])
         self.head_norm = torch.nn.LayerNorm(hidden)
         self.head = torch.nn.Linear(hidden, out_channels)
         self.reset_parameters()
@@ -214,20 +202,24 @@ class TableNet(OneType, SavedModel):
                 f"'given' must be the neighbours where graph='given', and only there "
                 f"(got {'some' if given else 'none'} with graph='{self.graph}')"
             )
-        h = self._encode(x_dst)
-        graph = None
+        h, graph = self.encoder(x_dst), None
         if self.graph != 'none':
             is_own, is_new = x_dst is x_src, y is None and isinstance(x, Tensor)
             own = self._key(x_dst, h)
             if is_new and self.index_message is not None:
                 key, message = self.index_key, self.index_message
             else:
-                h_src = h if is_own else self._encode(x_src)
+                h_src = h if is_own else self.encoder(x_src)
                 key = own if is_own else self._key(x_src, h_src)
                 message = self._message(h_src, y)
-            pair: Any = own if key is own else (key, own)
-            out, graph = self._sum(pair, message, given, generator, return_graph)
-            h = h + self._project(out)
+            total, graph = self.neighbours(
+                own if key is own else (key, own),
+                message,
+                given,
+                generator=generator,
+                return_graph=return_graph,
+            )
+            h = h + self._project(total)
         h = h + self._block(h, generator)
         out = self.head(F.relu(self.head_norm(h)))
         return (out, graph or empty_graph(out)) if return_graph else out
@@ -249,17 +241,21 @@ class TableNet(OneType, SavedModel):
         check_pair(x, self.in_channels)
         if self.graph == 'none':
             return self.clear_index()
-        kept: list[Tensor | None] = [None, None]
-        is_strided = x.layout == torch.strided
-        blocks = row_blocks(x.size(0), 1, _BLOCK) if is_strided else [slice(None)]
-        for rows in [*blocks] or [slice(None)]:
-            part = x[rows] if is_strided else x
-            h = self._encode(part)
-            told = self._message(h, None if y is None else y[rows])
-            for number, value in enumerate((self._key(part, h), told)):
-                kept[number] = _filled(kept[number], rows, value, x.size(0))
-        self.register_buffer('index_key', kept[0])
-        self.register_buffer('index_message', kept[1])
+        size, like = x.size(0), self.head.weight
+        if y is not None and len(y) != size:
+            raise ValueError(f"'y' must have {size} labels, one a row (got {len(y)})")
+        message = like.new_empty(size, self.hidden_channels + self.out_channels + 1)
+        key = None
+        if self.graph == 'learned':
+            key = like.new_empty(size, self.lin_key.out_features)
+        for rows in row_blocks(size, 1, _BLOCK):
+            part = rows_between(x, rows.start, rows.stop)
+            h = self.encoder(part)
+            message[rows] = self._message(h, None if y is None else y[rows])
+            if key is not None:
+                key[rows] = self._key(part, h)
+        self.register_buffer('index_key', key)
+        self.register_buffer('index_message', message)
         self._prepare()
         return self
 
@@ -279,13 +275,8 @@ class TableNet(OneType, SavedModel):
         self._prepare()  # The index has moved.
         return self
 
-    def _encode(self, x: Tensor) -> Tensor:
-        """Return the hidden units of rows."""
-        h: Tensor = self.encoder(x)
-        return h
-
     def _key(self, x: Tensor, h: Tensor) -> Any:
-        """Return the keys that are compared, if rows are."""
+        """Return the compared vectors of rows, if the graph is learned."""
         return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
@@ -300,25 +291,6 @@ class TableNet(OneType, SavedModel):
         out: Tensor = self.lin_value(h)
         return out + self.label.project(label)
 
-    def _sum(
-        self,
-        z: Any,
-        message: Tensor,
-        given: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator | None,
-        return_graph: bool,
-    ) -> tuple[Tensor, SampledGraph | None]:
-        """Sum the messages of neighbours, and return their graph if it is wanted."""
-        neighbours = self.neighbours
-        if given is None:
-            found: tuple[Tensor, SampledGraph | None] = neighbours(
-                z, message, generator=generator, return_graph=return_graph
-            )
-            return found
-        source, distance = given
-        score = -neighbours.sampler.factor * distance
-        return neighbours.listed(source, score, message, generator, return_graph)
-
     def _block(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
         norm, first, second = self.block
         h = dropout(F.relu(first(norm(h))), self.dropout, self.training, generator)
@@ -329,23 +301,11 @@ class TableNet(OneType, SavedModel):
         state_dict, prefix = args[:2]
         for name in ('index_key', 'index_message'):
             kept = state_dict.get(f'{prefix}{name}')
-            like = self.head.weight
-            kept = None if kept is None else torch.empty_like(kept).to(like)
-            self.register_buffer(name, kept)
+            empty = None if kept is None else self.head.weight.new_empty(kept.shape)
+            self.register_buffer(name, empty)
         super()._load_from_state_dict(*args, **kwargs)
         self._prepare()
 
     def __repr__(self) -> str:
         sizes = f'{self.in_channels}, {self.hidden_channels}, {self.out_channels}'
         return f"{type(self).__name__}({sizes}, graph='{self.graph}')"
-
-
-def _filled(
-    kept: Tensor | None, rows: slice, value: Tensor | None, size: int
-) -> Tensor | None:
-    """Write a block of rows into a tensor of all, which the first block makes."""
-    if value is None:
-        return None
-    kept = value.new_empty(size, value.size(1)) if kept is None else kept
-    kept[rows] = value
-    return kept
