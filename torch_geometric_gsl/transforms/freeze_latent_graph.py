@@ -183,7 +183,10 @@ class FreezeLatentGraph(BaseTransform):
         x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
-            args |= _given_edges(data, self.model.relations)
+            # The first layer of a network has all relations that reach its target.
+            is_layer = isinstance(self.model, HeteroLatentGraphConv)
+            conv: Any = self.model if is_layer else self.model.convs[0]
+            args |= _given_edges(data, conv.relations)
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
         layers = self.model.graphs(x, batch_dict=batch, **args)
         layers = [layers] if isinstance(layers, dict) else layers

@@ -66,19 +66,6 @@ def test_a_source_gets_what_it_got_there(name):
     torch.testing.assert_close(out, net(x, **alone)[rows])
 
 
-@pytest.mark.parametrize('name', ['projected', 'cosine', 'input', 'transition'])
-def test_the_answer_to_a_row_depends_on_no_other(name):
-    net, x = make(**NETS[name]), draw_rows()
-    new = torch.randn(9, IN, generator=torch.Generator().manual_seed(3))
-    together = net((x, new))
-    for row in range(9):
-        torch.testing.assert_close(net((x, new[row : row + 1]))[0], together[row])
-    # Nor do the sources see the new rows.
-    far = torch.cat([new[:1], 100 * new])
-    torch.testing.assert_close(net((x, far))[0], together[0])
-    assert net((x, new[:0])).shape == (0, OUT)
-
-
 def test_the_neighbours_are_sources():
     net, x = make(), draw_rows()
     graphs = net.graphs((x, x[:2]))
@@ -90,18 +77,6 @@ def test_the_neighbours_are_sources():
         chosen = other.edge_index[1] < 2
         assert torch.equal(graph.edge_index, other.edge_index[:, chosen])
         torch.testing.assert_close(graph.edge_weight, other.edge_weight[chosen])
-
-
-def test_sparse_rows():
-    net, x = make(**NETS['input']), draw_rows().relu()
-    out = net((x.to_sparse_csr(), x[:3].to_sparse_csr()))
-    torch.testing.assert_close(out, net(x)[:3])
-
-
-def test_batches():
-    net, x = make(), draw_rows()
-    out = net((x, x[18:22]), batch=(BATCH, BATCH[18:22]))
-    torch.testing.assert_close(out, net(x, batch=BATCH)[18:22])
 
 
 def test_a_readout_is_that_of_the_targets():
@@ -122,19 +97,6 @@ def test_candidates_of_sources_and_of_new_rows():
     # The edges of new rows say nothing to the sources.
     graphs = net.graphs((x, x[:1]), (EDGES, some))
     assert all(graph.edge_index[0].max() < 11 for graph in graphs)
-
-
-@pytest.mark.parametrize('name', ['projected', 'transition'])
-def test_new_rows_train_as_well(name):
-    net, x = make(**NETS[name]).train(), draw_rows()
-    y = torch.arange(10) % OUT
-    net.loss((x, x[:10]), y, torch.arange(10)).backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
-    generator = torch.Generator().manual_seed(0)
-    net.dropout.p = 0.0
-    first = net((x, x[:10]), generator=generator)
-    again = net((x, x[:10]), generator=generator.manual_seed(0))
-    assert torch.equal(first, again)
 
 
 @pytest.mark.parametrize('sharp', [1.0, 20.0])

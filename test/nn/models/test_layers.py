@@ -53,21 +53,11 @@ def test_activations_by_hand(act, expected):
     assert resolve_activation(act)(torch.tensor([-2.0, 0.5])).tolist() == expected
 
 
-def test_modules_pass_through():
-    act = torch.nn.PReLU()
-    assert resolve_activation(act) is act
-
-
 @pytest.mark.parametrize('act', [3, torch.nn.ReLU])
 def test_wrong_activations(act):
     text = r"'act' must be a str, a callable or None \(got "
     with pytest.raises(TypeError, match=text):
         resolve_activation(act)
-
-
-def test_unknown_activation():
-    with pytest.raises(ValueError, match="Could not resolve 'step'"):
-        resolve_activation('step')
 
 
 def test_parameters_of_an_activation_are_reset():
@@ -76,14 +66,6 @@ def test_parameters_of_an_activation_are_reset():
     reset_activation(act)
     assert act.weight.item() == 0.25
     reset_activation(torch.relu)  # It has none.
-
-
-@pytest.mark.parametrize('width', [5, -1])
-@pytest.mark.parametrize('is_sparse', [False, True])
-def test_right_input(width, is_sparse):
-    lin = Linear(width, 2)
-    x = torch.eye(5)
-    check_input(x.to_sparse_csr() if is_sparse else x, lin)
 
 
 @pytest.mark.parametrize(

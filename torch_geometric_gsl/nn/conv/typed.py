@@ -1,56 +1,52 @@
-"""Checks of what typed layers are given: relations, widths, and rows by type."""
+"""Inputs, modules and parameters by type of node or edge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from inspect import signature
 from typing import Any
 
 from torch import Tensor
+from torch_geometric.nn.module_dict import ModuleDict
+from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import as_pair, check_count, check_option, check_type
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import LayerOptions
 
+#: Options that belong to a whole layer.
+_OF_LAYER = {'root_weight', 'bias', 'add_self_loops'}
 #: The options that a relation may have in place of its layer's.
-OPTIONS = (
-    *('similarity_kwargs', 'z_channels', 'observed'),
-    *signature(GumbelKNNSampler).parameters,
-)
+OPTIONS = {'similarity', 'z_channels', *LayerOptions.__annotations__} - _OF_LAYER
+# A name within a module must not be that of an attribute, nor hold a dot.
+_ESCAPES = {'%': '%25', '.': '%2E', '|': '%7C'}
 
 
 def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
     """Return the options of each relation, which may be listed without any."""
+    if isinstance(relations, str) or not isinstance(relations, Iterable):
+        raise TypeError(
+            f"'relations' must be a list of edge types (got {type(relations).__name__})"
+        )
+    listed = list(relations)
+    if not listed:
+        raise ValueError("'relations' must hold an edge type (got none)")
+    for relation in listed:
+        is_triple = isinstance(relation, tuple) and len(relation) == 3
+        if not is_triple or not all(isinstance(p, str) and p for p in relation):
+            raise ValueError(
+                f"'relations' must hold edge types (source, name, target) "
+                f'(got {relation!r})'
+            )
+        if listed.count(relation) > 1:
+            raise ValueError(f"'relations' must be distinct (got {relation} twice)")
     if not isinstance(relations, dict):
-        return {relation: {} for relation in list_edge_types(relations, 'relations')}
-    list_edge_types(list(relations), 'relations')
+        return {relation: {} for relation in listed}
     for relation, options in relations.items():
         name = f'relations[{relation}]'
         check_type(options, dict, name, 'a dict of options')
         for option in options:
-            check_option(option, OPTIONS, name)
+            check_option(option, sorted(OPTIONS), name)
     return dict(relations)
-
-
-def list_edge_types(edge_types: Any, name: str) -> list[EdgeType]:
-    """Return distinct edge types: a source, a name and a target each."""
-    if isinstance(edge_types, str) or not isinstance(edge_types, Iterable):
-        raise TypeError(
-            f"'{name}' must be a list of edge types (got {type(edge_types).__name__})"
-        )
-    listed = list(edge_types)
-    if not listed:
-        raise ValueError(f"'{name}' must hold an edge type (got none)")
-    for edge_type in listed:
-        is_triple = isinstance(edge_type, tuple) and len(edge_type) == 3
-        if not is_triple or not all(isinstance(p, str) and p for p in edge_type):
-            raise ValueError(
-                f"'{name}' must hold edge types (source, name, target) "
-                f'(got {edge_type!r})'
-            )
-        if listed.count(edge_type) > 1:
-            raise ValueError(f"'{name}' must be distinct (got {edge_type} twice)")
-    return listed
 
 
 def ends_of(relations: Iterable[EdgeType]) -> tuple[list[NodeType], list[NodeType]]:
@@ -79,9 +75,8 @@ def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
     if value is None:
         return {}
     check_type(value, dict, name, 'a dict')
-    known = list(known)
     for key in value:
-        if key not in known:
+        if key not in (known := list(known)):
             raise ValueError(f"'{name}' must be a dict of {known} (got {key!r})")
     return dict(value)
 
@@ -108,9 +103,41 @@ def both_ends(
         raise TypeError(
             f"'{name}' must be {what} like 'x_dict' (got a {type(value).__name__})"
         )
-    if not is_pair:
-        both = check_keys(value, known, name)
-        return both, both
     src, dst = as_pair(value)
-    known = list(known)
     return check_keys(src, known, name), check_keys(dst, known, name)
+
+
+class _TypedNames:
+    """Keep each type under a name that no other type and no attribute has.
+
+    PyG's own classes let types such as "training" clash with attributes, and "a.b" with
+    "a#b".
+    """
+
+    def __init__(self, items: dict[Any, Any]) -> None:
+        super().__init__()
+        for key, value in items.items():
+            self[key] = value  # type: ignore[index]
+
+    @classmethod
+    def to_internal_key(cls, key: str | tuple[str, ...]) -> str:
+        parts = key if isinstance(key, tuple) else (key,)
+        return ':' + '|'.join(''.join(_ESCAPES.get(c, c) for c in p) for p in parts)
+
+    @classmethod
+    def to_external_key(cls, key: str) -> str | tuple[str, ...]:
+        parts = key[1:].split('|')
+        for character, escape in reversed(_ESCAPES.items()):
+            parts = [part.replace(escape, character) for part in parts]
+        return tuple(parts) if len(parts) > 1 else parts[0]
+
+
+class TypedModules(_TypedNames, ModuleDict):
+    """Modules by type."""
+
+
+class TypedParameters(_TypedNames, ParameterDict):
+    """Parameters by type."""
+
+    def values(self) -> list[Any]:
+        return [self[key] for key in self.keys()]
