@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from ranks import group_of_one, run_ranks
+from ranks import run_ranks
 from torch.nn import functional as F
 
 from torch_geometric_gsl import HESGSL, IDGL, SLAPS, GSLNet, MLPClassifier
@@ -78,62 +78,30 @@ def plain_score(task, out, y):
 
 @TASKS
 @MASKS
-@pytest.mark.parametrize('kind', ['none', 'alone', 'group'])
-def test_loss_and_score(task, mask, kind, tmp_path):
-    """A shard of one process owns all rows, with a process group or without."""
+@pytest.mark.parametrize('is_shared', [False, True])
+def test_loss_and_score(task, mask, is_shared):
+    """A shard of one process owns all rows."""
     model, x, y = problem(task)
-    chosen, weight = (
-        torch.arange(N) if mask is None else mask,
-        model.convs[0].lin.weight,
-    )
-    out = model(x)
+    chosen = torch.arange(N) if mask is None else mask
+    weight, out = model.convs[0].lin.weight, model(x)
     expected = plain_loss(task, out[chosen], y[chosen])
     (wanted,) = torch.autograd.grad(expected, weight)
     score = plain_score(task, out.detach()[chosen], y[chosen])
-
-    def check(model):
-        loss = model.loss(x, y, mask)
-        assert loss.shape == ()
-        torch.testing.assert_close(loss, expected)
-        (grad,) = torch.autograd.grad(loss, weight)
-        torch.testing.assert_close(grad, wanted)
-        found = model.score(x, y, mask)
-        assert found == {METRICS[task]: pytest.approx(float(score))}
-        assert type(found[METRICS[task]]) is float
-
-    if kind == 'group':
-        with group_of_one(tmp_path):
-            check(ShardedModel(model, RowShard(N)))
-    else:
-        check(ShardedModel(model, RowShard(N)) if kind == 'alone' else model)
+    model = ShardedModel(model, RowShard(N)) if is_shared else model
+    loss = model.loss(x, y, mask)
+    assert loss.shape == ()
+    torch.testing.assert_close(loss, expected)
+    (grad,) = torch.autograd.grad(loss, weight)
+    torch.testing.assert_close(grad, wanted)
+    found = model.score(x, y, mask)
+    assert found == {METRICS[task]: pytest.approx(float(score))}
+    assert type(found[METRICS[task]]) is float
 
 
 def shared(rank, task, mask):
     rows = FIRST if rank == 0 else slice(FIRST.stop, N)
     model, x, y = problem(task, rows)
-    shard = RowShard(len(x))
-    sharded = ShardedModel(model, shard)
-    loss = sharded.loss(x, y, mask[rows])
-    loss.backward()
-    shard.sum_gradients(model)
-    weight = model.convs[0].lin.weight
-    return loss.detach(), weight.grad, sharded.score(x, y, mask[rows])
-
-
-@pytest.mark.parametrize(('task', 'first'), [('classification', 3), ('regression', 0)])
-def test_ranks_of_which_one_may_have_no_labelled_node(task, first, tmp_path):
-    """A score is not the mean of those of ranks, which need not have one."""
-    mask = torch.arange(N) >= FIRST.stop + 1
-    mask[:first] = True
-    model, x, y = problem(task)
-    out = model(x)
-    loss = plain_loss(task, out[mask], y[mask])
-    loss.backward()
-    score = plain_score(task, out.detach()[mask], y[mask])
-    for found in run_ranks(shared, 2, tmp_path, task, mask):
-        torch.testing.assert_close(found[0], loss.detach())
-        torch.testing.assert_close(found[1], model.convs[0].lin.weight.grad)
-        assert found[2] == {METRICS[task]: pytest.approx(float(score))}
+    return ShardedModel(model, RowShard(len(x))).loss(x, y, mask[rows])
 
 
 def test_ranks_without_any_labelled_node(tmp_path):

@@ -117,30 +117,6 @@ def test_dropout_follows_hidden_layers_only(kind):
     assert torch.equal(model(x), model(x))
 
 
-@KINDS
-@pytest.mark.parametrize('is_global', [False, True])
-def test_the_graph_that_is_seen_is_the_one_that_is_used(kind, is_global):
-    x, options = problem()[0], {'root_weight': False, 'bias': False, 'k': 3}
-    model = make(kind, num_layers=1, **options)
-    generator, conv = None if is_global else seeded(1), model.convs[0]
-    torch.manual_seed(2)
-    out, (graph,) = model(x, generator=generator, return_graph=True)
-    source = conv.lin(x)
-    if kind == TRANSITION:
-        source = conv.w_e @ source
-    elif kind == FREE:
-        source = conv.messages
-    message = graph.edge_weight[:, None] * source[graph.edge_index[0]]
-    summed = torch.zeros(N, OUT).index_add(0, graph.edge_index[1], message)
-    torch.testing.assert_close(out, summed)
-    # Looking draws nothing that a call without a look would not draw.
-    torch.manual_seed(2)
-    twin = None if is_global else seeded(1)
-    torch.testing.assert_close(model(x, generator=twin), out)
-    if not is_global:
-        assert torch.equal(generator.get_state(), twin.get_state())
-
-
 def test_one_similarity_of_the_input_serves_all_layers():
     x = problem()[0]
     model = make(FULL, z_channels=-1, dropout=0.0, train_scale=True)

@@ -125,16 +125,6 @@ def test_the_input_is_compared_in_every_layer():
     check_gradients(model)
 
 
-def test_options_of_all_layers():
-    relations = {NEAR: {'k': 2}, IN_DOC: {}}
-    model = make_net(relations=relations, tau=0.1, aggr='mean', observed='prior')
-    for conv in model.convs:
-        assert conv.aggr == 'mean'
-        assert [own.sampler.k for own in conv.convs.values()] == [2, K]
-        assert {own.sampler.tau for own in conv.convs.values()} == {0.1}
-        assert all(own.prior is not None for own in conv.convs.values())
-
-
 @pytest.mark.parametrize(
     ('common', 'own', 'is_shared'),
     [

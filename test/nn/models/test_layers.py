@@ -72,10 +72,6 @@ def test_parameters_of_an_activation_are_reset():
     ('x', 'error', 'text'),
     [
         (torch.rand(3, 4), ValueError, r"'x' must have 5 channels \(got 4\)"),
-        (torch.rand(5), ValueError, r"'x' must have shape .* \(got \[5\]\)"),
-        (torch.eye(5).long(), TypeError, r"'x' must be floating.* \(got torch.int64\)"),
-        (torch.eye(5).to_sparse(), ValueError, "'x' must be dense or sparse CSR"),
-        (torch.full((1, 5), torch.nan), ValueError, "'x' contains NaN or infinite"),
         (torch.eye(5).double(), TypeError, "'x' has torch.float64 but the parameters"),
         (torch.eye(5, device='meta'), ValueError, "'x' is on meta but the parameters"),
         (None, TypeError, r"'x' must be a torch.Tensor \(got NoneType\)"),

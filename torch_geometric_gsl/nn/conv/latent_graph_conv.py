@@ -12,12 +12,10 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
-    Channels,
     LearnedGraphConv,
     check_serves_as_z,
 )
 from torch_geometric_gsl.nn.sampler.options import PAPER
-from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: The projections of the sources, and of the targets where they are needed.
@@ -130,18 +128,12 @@ class LatentGraphConv(LearnedGraphConv):
     _has_two_widths = True
 
     @classmethod
-    def paper(
-        cls,
-        in_channels: Channels,
-        out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
-        **kwargs: Any,
-    ) -> LatentGraphConv:
-        r"""Return the printed layer: draws with loops at :obj:`tau=0.25` and
-        :obj:`scale=1`, and sums over all nodes in evaluation mode. The arguments are
-        those of the constructor.
+    def paper(cls, *args: Any, **kwargs: Any) -> LatentGraphConv:
+        r"""Return the printed layer, given the arguments of the constructor: draws with
+        loops at :obj:`tau=0.25` and :obj:`scale=1`, and sums over all nodes in
+        evaluation mode.
         """
-        return cls(in_channels, out_channels, similarity, **{**PAPER, **kwargs})
+        return cls(*args, **{**PAPER, **kwargs})
 
     def forward(
         self,

@@ -160,15 +160,8 @@ class MultiplexLatentGraphConv(RootTerm):
         return [relation.sampler.similarity for relation in self._convs]
 
     def shares(self, x: Tensor | None = None) -> Tensor:
-        r"""Return the shares of the relations, which sum to 1.
-
-        Args:
-            x (torch.Tensor, optional): The features of the targets, needed with
-                :obj:`shares="node"`. (default: :obj:`None`)
-
-        Returns:
-            torch.Tensor: The shares :math:`[R]`, or those of each target
-            :math:`[|\mathcal{V}|, R]`.
+        r"""Return the shares :math:`[R]` of the relations, which sum to 1, or with
+        :obj:`shares="node"` those :math:`[|\mathcal{V}|, R]` of the rows of targets.
         """
         shares: Tensor = self.mixture(x)
         return shares

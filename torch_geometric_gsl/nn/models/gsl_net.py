@@ -189,25 +189,16 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         self.reset_parameters()
 
     @classmethod
-    def paper(
-        cls,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
-        **kwargs: Any,
-    ) -> GSLNet:
-        r"""Return the printed model: draws with loops at :obj:`tau=0.25` and
-        :obj:`scale=1`, ELU, and sums over all nodes in evaluation mode. The arguments
-        are those of the constructor.
+    def paper(cls, *args: Any, **kwargs: Any) -> GSLNet:
+        r"""Return the printed model, given the arguments of the constructor: draws with
+        loops at :obj:`tau=0.25` and :obj:`scale=1`, ELU, and sums over all nodes in
+        evaluation mode.
 
         Example:
             >>> GSLNet.paper(16, 32, 2, 7)(torch.randn(100, 16)).shape
             torch.Size([100, 7])
         """
-        sizes = in_channels, hidden_channels, num_layers, out_channels
-        return cls(*sizes, similarity, **{'act': 'elu', **PAPER, **kwargs})
+        return cls(*args, **{'act': 'elu', **PAPER, **kwargs})
 
     def _make_layers(
         self, sizes: list[tuple[int, int]], options: Arguments
@@ -255,30 +246,13 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     ) -> Tensor | tuple[Tensor, list[Any]]:
         r"""Run the forward pass.
 
-        Beside a pair :obj:`(x_src, x_dst)` the other tensors are pairs, too. Where rows
-        are indexed, a tensor holds new rows in evaluation mode, unless graph ids are
-        given.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
-                dense or sparse CSR, or a pair.
-            edge_index (torch.Tensor or tuple, optional): If given, only these edges are
-                candidates, or with :obj:`observed="prior"` a graph that is mixed with
-                the learned one; of a pair those between sources, and those from
-                sources to targets. (default: :obj:`None`)
-            edge_weight (torch.Tensor or tuple, optional): Their weights, not negative:
-                a prior of the choice, whose logarithm is added to the scores; an
-                observed graph has these weights. (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                that all layers compare, with :obj:`z_channels`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the
-                graphs and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of each
-                layer that this call summed over as well, of several relations a list.
-                (default: :obj:`False`)
+        The arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`. Beside a pair
+        :obj:`(x_src, x_dst)` all of them are pairs: edges those between sources, and
+        those from sources to targets. Where rows are indexed, a tensor :obj:`x` holds
+        new rows in evaluation mode, unless graph ids are given. Dropout follows the
+        :obj:`generator` as well. With :obj:`return_graph=True` the graph of each layer
+        is returned, too, of several relations a list.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
         given = edge_index, edge_weight, batch, z, generator, return_graph

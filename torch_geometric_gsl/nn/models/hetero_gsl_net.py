@@ -208,26 +208,11 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     ) -> Any:
         r"""Run the forward pass.
 
-        Args:
-            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
-                or a pair of dicts, of sources and of targets. What else is given of a
-                pair is a pair of dicts, too.
-            edge_index_dict (dict or tuple, optional): Edges of some relations, which
-                alone are candidates there, or with :obj:`observed="prior"` a graph that
-                is mixed with the learned one; of a pair those between sources, and
-                those from sources to targets. (default: :obj:`None`)
-            edge_weight_dict (dict or tuple, optional): The weights of edges that are
-                given, a prior. (default: :obj:`None`)
-            batch_dict (dict or tuple, optional): Sorted graph ids of each type.
-                (default: :obj:`None`)
-            z_dict (dict or tuple, optional): The rows that the similarities with
-                :obj:`z_channels` compare. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the
-                graphs and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of each
-                relation that this call summed over as well, layer by layer.
-                (default: :obj:`False`)
+        The arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv.forward`. Beside a
+        pair all of them are pairs: edges those between sources, and those from sources
+        to targets. With :obj:`return_graph=True` the graphs of each layer are returned
+        as well.
 
         Returns:
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or

@@ -72,19 +72,9 @@ class IndexesRows(WatchesRows):
     def index(self, x: Tensor) -> Any:
         r"""Keep a copy of rows, the sources of later calls in evaluation mode.
 
-        Such a call holds new rows, unless it gives a pair or graph ids. The rows are
-        part of :obj:`state_dict`, of saved models and of copies; :meth:`clear_index`
-        drops them.
-
-        Args:
-            x (torch.Tensor): The rows, dense or sparse CSR.
-
-        Returns:
-            torch.nn.Module: The model itself.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If the rows have the wrong width.
+        Such a call holds new rows, unless it gives a pair or graph ids. The rows, dense
+        or sparse CSR, are part of :obj:`state_dict`, of saved models and of copies;
+        :meth:`clear_index` drops them. Returns the model itself.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
         self._keep(x=x)
@@ -182,11 +172,6 @@ class IndexesLayers(IndexesRows):
 
         Returns:
             torch.nn.Module: The model itself.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If the rows have the wrong width or number, or new rows need no
-                others.
         """
         check_features(x, width=self.in_channels)
         self._check_index(x)
