@@ -334,15 +334,3 @@ def test_rows_are_compared_with_their_like(is_indexed):
     net.index(x, z=x if is_indexed else None)
     with pytest.raises(ValueError, match="'z' must be given both to 'index' and with"):
         net(new, z=None if is_indexed else new)
-
-
-@pytest.mark.parametrize('kind', ['z', 'input'])
-def test_rows_are_compared_by_z_on_both_sides_or_on_none(kind):
-    x, new = draw_rows(), draw_rows(8)
-    net, z = make(kind), Z if kind == 'z' else torch.cat([x, new])
-    text = r"both to 'index' and with new rows, or to neither \(got that of the "
-    with pytest.raises(ValueError, match=text + 'indexed rows alone'):
-        net.index(x, z=z[:N])(new)
-    if kind == 'input':
-        with pytest.raises(ValueError, match=text + 'new rows alone'):
-            net.index(x)(new, z=z[N:])

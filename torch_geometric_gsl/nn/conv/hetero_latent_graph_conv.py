@@ -203,26 +203,16 @@ class HeteroLatentGraphConv(torch.nn.Module):
         dict[NodeType, Tensor]
         | tuple[dict[NodeType, Tensor], dict[EdgeType, SampledGraph]]
     ):
-        r"""Run the forward pass.
+        r"""Run the forward pass; the relations draw one after the other.
 
-        Args:
-            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
-                or a pair of dicts, of sources and of targets.
-            edge_index_dict (dict, optional): Edges of some relations, which alone are
-                candidates there, unless they are a prior. (default: :obj:`None`)
-            edge_weight_dict (dict, optional): The weights of edges that are given, a
-                prior. (default: :obj:`None`)
-            batch_dict (dict or tuple, optional): Sorted graph ids of each type, a pair
-                for a pair. (default: :obj:`None`)
-            z_dict (dict or tuple, optional): The rows that the similarities with
-                :obj:`z_channels` compare, a pair for a pair. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness, for one
-                relation after the other. (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of each
-                relation that this call summed over as well. (default: :obj:`False`)
+        The arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`,
+        as dicts: of rows by the type of nodes, or pairs of such dicts, and of edges by
+        relation. Edges may be given of some relations.
 
         Returns:
-            dict[str, torch.Tensor]: The outputs of each type that is a target.
+            dict[str, torch.Tensor]: The outputs of each type that is a target, and with
+            :obj:`return_graph=True` the graph of each relation.
         """
         is_pair = isinstance(x_dict, tuple | list)
         named = {'x_dict': x_dict, 'batch_dict': batch_dict, 'z_dict': z_dict}

@@ -180,8 +180,8 @@ class MultiplexLatentGraphConv(RootTerm):
         r"""Run the forward pass; the relations draw one after the other.
 
         The arguments are those of
-        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`; with
-        :obj:`return_graph=True` the graph of each relation is returned as well.
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`;
+        with :obj:`return_graph=True` the graph of each relation is returned as well.
         """
         given = edge_index, edge_weight, batch, None, z, generator, return_graph
         projected = self._convs[0]._projections(x)

@@ -42,7 +42,7 @@ from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.sampler.options import (
     PAPER,
     LayerOptions,
-    SamplerOptions,
+    SharedOptions,
     check_options,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -214,7 +214,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         elif self.num_relations is not None:
             conv = MultiplexLatentGraphConv
         _, _, *names = signature(conv).parameters
-        known = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
+        known = {*names, *SharedOptions.__annotations__} - {'label_channels'}
         options |= _given(own)
         for name in {*own} - known:
             check_absent(own[name], name, BESIDE)
@@ -247,12 +247,12 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         r"""Run the forward pass.
 
         The arguments are those of
-        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`. Beside a pair
-        :obj:`(x_src, x_dst)` all of them are pairs: edges those between sources, and
-        those from sources to targets. Where rows are indexed, a tensor :obj:`x` holds
-        new rows in evaluation mode, unless graph ids are given. Dropout follows the
-        :obj:`generator` as well. With :obj:`return_graph=True` the graph of each layer
-        is returned, too, of several relations a list.
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`.
+        Beside a pair :obj:`(x_src, x_dst)` all of them are pairs: edges those between
+        sources, and those from sources to targets. Where rows are indexed, a tensor
+        :obj:`x` holds new rows in evaluation mode, unless graph ids are given. Dropout
+        follows the :obj:`generator` as well. With :obj:`return_graph=True` the graph of
+        each layer is returned, too, of several relations a list.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
         given = edge_index, edge_weight, batch, z, generator, return_graph

@@ -29,15 +29,20 @@ class SamplerOptions(DrawOptions, total=False):
     method: str
 
 
-class LayerOptions(SamplerOptions, total=False):
-    """Options of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`."""
+class SharedOptions(SamplerOptions, total=False):
+    """Options of all layers on a learned graph of nodes."""
 
-    k: int
-    tau: float
     similarity_kwargs: Any
     root_weight: bool
     add_self_loops: bool
     bias: bool
+
+
+class LayerOptions(SharedOptions, total=False):
+    """Options of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`."""
+
+    k: int
+    tau: float
     observed: str
 
 
