@@ -8,22 +8,16 @@ from hetero import (
     NEAR,
     OF,
     OUT,
-    RELATIONS,
     SIZE,
-    TAU,
-    K,
     make,
     rows,
     single,
 )
-from oracles import seeded, to_matrix
 
 from torch_geometric_gsl import (
     CosineSimilarity,
-    GumbelKNNSampler,
     HeteroLatentGraphConv,
     LinearSimilarity,
-    NeuralGaussianSimilarity,
 )
 
 AGGREGATIONS = {
@@ -36,41 +30,21 @@ AGGREGATIONS = {
 }
 
 
-def plain_graph(conv, relation, x, generator, training):
-    """Draw the graph of one relation by a sampler of its own, and its messages."""
-    source, _, target = relation
-    own = conv.convs[relation]
-    similarity = NeuralGaussianSimilarity(OUT).double()
-    similarity.load_state_dict(own.sampler.similarity.state_dict())
-    sampler = GumbelKNNSampler(similarity, K, TAU, method='dense').train(training)
-    messages = x[source] @ own.lin.weight.t()
-    pair = messages
-    if source != target:
-        pair = messages, x[target] @ own.lin_dst.weight.t()
-    graph = sampler(pair, generator=generator)
-    return to_matrix(*graph, len(x[target]), len(x[source])), messages
-
-
 @pytest.mark.parametrize('aggr', AGGREGATIONS)
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('flags', [(True, True), (False, False)])
-def test_a_loop_over_the_relations(flags, training, aggr):
-    root_weight, bias = flags
-    options = {'root_weight': root_weight, 'bias': bias, 'method': 'dense'}
-    conv = make(aggr=aggr, **options).train(training)
-    x, generator = rows(), seeded(7)
-    parts = {}
-    for relation in RELATIONS:
-        matrix, messages = plain_graph(conv, relation, x, generator, training)
-        parts.setdefault(relation[2], []).append(matrix @ messages)
-    found = conv(x, generator=seeded(7))
+@pytest.mark.parametrize('is_plain', [False, True])
+def test_how_several_relations_become_one(is_plain, aggr):
+    options = {'root_weight': False, 'bias': False} if is_plain else {}
+    conv, x, parts = make(aggr=aggr, **options).eval(), rows(), {}
+    for (source, _, target), layer in conv.convs.items():
+        pair = x[target] if source == target else (x[source], x[target])
+        parts.setdefault(target, []).append(layer(pair))
+    found = conv(x)
     assert list(found) == ['doc', 'word']  # Nothing leads to authors.
     for target, own in parts.items():
         expected = AGGREGATIONS[aggr](own)
-        if root_weight:
+        if not is_plain:
             root = x[target] @ conv.roots[target].weight.t()
             expected = expected + (root.unsqueeze(1) if aggr is None else root)
-        if bias:
             expected = expected + conv.biases[target]
         torch.testing.assert_close(found[target], expected)
 

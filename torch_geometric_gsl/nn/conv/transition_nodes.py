@@ -113,11 +113,6 @@ class KeepsAnchors(torch.nn.Module):
 
         Returns:
             torch.nn.Module: The module itself.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If the module has no anchors, or the rows are too few, have the
-                wrong width, or hold NaN or infinite values.
         """
         count = self.num_transition_nodes
         if self.transition != 'anchors' or count is None:

@@ -27,36 +27,21 @@ class FollowsTask(torch.nn.Module):
     ) -> Tensor:
         r"""Return the loss of labelled nodes, which training minimises.
 
-        Labels are read where :obj:`mask` tells, and nowhere else.
-
         Args:
             x (torch.Tensor): The node features, as in the forward method.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`, or as the :obj:`task`
-                says.
+                says; they are read where :obj:`mask` tells, and nowhere else.
             mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
                 indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
-
-        Returns:
-            torch.Tensor: The loss, a number.
-
-        Raises:
-            TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
-            ValueError: If no node is labelled, or a label is that of no class.
         """
         return self._label_loss(self(x, **kwargs), y, mask)
 
     @torch.no_grad()
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
-        r"""Return the predictions of evaluation mode.
-
-        Args:
-            x (torch.Tensor): The node features, as in the forward method.
-            **kwargs (optional): Additional arguments of the forward method.
-
-        Returns:
-            torch.Tensor: By the :obj:`task`: classes :math:`[|\mathcal{V}|]`, values,
-            one boolean a node, or one a node and label.
+        r"""Return the predictions of evaluation mode, given the arguments of the forward
+        method: by the :obj:`task` classes :math:`[|\mathcal{V}|]`, values, one boolean a
+        node, or one a node and label.
 
         Example:
             >>> from torch_geometric_gsl import GSLNet
@@ -73,17 +58,8 @@ class FollowsTask(torch.nn.Module):
         r"""Return the score of predictions, by the name of the :obj:`task`'s metric.
 
         These are the accuracy, :math:`R^2` (the mean over outputs), the accuracy of
-        booleans, or the F1 of all nodes and labels together (micro).
-
-        Args:
-            x (torch.Tensor): The node features, as in the forward method.
-            y (torch.Tensor): The labels.
-            mask (torch.Tensor, optional): The nodes that count, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of the forward method.
-
-        Returns:
-            dict[str, float]: The score, of which larger is better.
+        booleans, or the F1 of all nodes and labels together (micro). The larger, the
+        better. The arguments are those of :meth:`loss`.
         """
         return self._scored(self._evaluated(x, **kwargs), y, mask)
 
