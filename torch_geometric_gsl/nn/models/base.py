@@ -39,9 +39,10 @@ class FollowsTask(torch.nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
-        r"""Return the predictions of evaluation mode, given the arguments of the forward
-        method: by the :obj:`task` classes :math:`[|\mathcal{V}|]`, values, one boolean a
-        node, or one a node and label.
+        r"""Return the predictions of evaluation mode.
+
+        By the :obj:`task` these are classes :math:`[|\mathcal{V}|]`, values, one boolean
+        a node, or one a node and label. The arguments are those of the forward method.
 
         Example:
             >>> from torch_geometric_gsl import GSLNet
