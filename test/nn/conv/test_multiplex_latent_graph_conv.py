@@ -64,9 +64,10 @@ def by_loop(conv, x, generator=None, z=None, **kwargs):
 
 
 @EACH
+@TRAINING
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_a_loop_over_samplers(name, method):
-    conv, x = make(method=method, **OPTIONS[name]), normal(N, IN)
+def test_a_loop_over_samplers(name, method, training):
+    conv, x = make(method=method, **OPTIONS[name]).train(training), normal(N, IN)
     out = conv(x, generator=seeded(2), **given(name))
     expected, graphs = by_loop(conv, x, seeded(2), **given(name))
     torch.testing.assert_close(out, expected)
@@ -75,13 +76,6 @@ def test_a_loop_over_samplers(name, method):
     for graph, other in zip(found, graphs, strict=True):
         assert torch.equal(graph.edge_index, other.edge_index)
         assert torch.equal(graph.edge_weight, other.edge_weight)
-
-
-@EACH
-def test_evaluation_is_the_dense_definition(name):
-    conv, x = make(method='dense', **OPTIONS[name]).eval(), normal(N, IN)
-    expected, _ = by_loop(conv, x, **given(name))
-    torch.testing.assert_close(conv(x, **given(name)), expected)
 
 
 @EACH

@@ -95,22 +95,6 @@ def test_parameters_of_the_forms():
         assert float(rows.detach().mean(dim=0).norm()) < 0.1
 
 
-@FORMS
-@pytest.mark.parametrize('similarity', SIMILARITIES)
-@pytest.mark.parametrize('method', ['auto', 'dense', 'stream'])
-def test_a_row_depends_on_no_other(form, similarity, method):
-    conv = make(form, similarity=similarity, method=method, scale=3.0, k=3).eval()
-    x = normal(40, IN)
-    together = conv(x)
-    for row in (0, 17, 39):
-        torch.testing.assert_close(conv(x[row : row + 1])[0], together[row])
-    other = torch.cat([x[:1], 1e3 * normal(7, IN, seed=3)])
-    torch.testing.assert_close(conv(other)[0], together[0])
-    assert conv(x[:0]).shape == (0, OUT)
-    # Equal rows get equal outputs.
-    torch.testing.assert_close(*conv(x[:1].repeat(2, 1)))
-
-
 @pytest.mark.parametrize('similarity', SIMILARITIES)
 @pytest.mark.parametrize('sparse', [False, True])
 @TRAINING

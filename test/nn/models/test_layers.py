@@ -6,37 +6,9 @@ from torch_geometric.nn import Linear
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
     check_input,
-    layer_sizes,
     reset_activation,
     resolve_activation,
 )
-
-
-@pytest.mark.parametrize(
-    ('sizes', 'expected'),
-    [
-        ((5, 4, 1, 3), [(5, 3)]),
-        ((5, 4, 2, 3), [(5, 4), (4, 3)]),
-        ((5, 4, 4, 3), [(5, 4), (4, 4), (4, 4), (4, 3)]),
-        ((-1, 4, 2, 3), [(-1, 4), (4, 3)]),  # Known from the first input.
-    ],
-)
-def test_sizes_by_hand(sizes, expected):
-    assert layer_sizes(*sizes) == expected
-
-
-@pytest.mark.parametrize(
-    'name', ['in_channels', 'hidden_channels', 'num_layers', 'out_channels']
-)
-def test_wrong_sizes(name):
-    sizes = {'in_channels': 5, 'hidden_channels': 4, 'num_layers': 2, 'out_channels': 3}
-    with pytest.raises(ValueError, match=rf"'{name}' must be at least 1 \(got 0\)"):
-        layer_sizes(**{**sizes, name: 0})
-    with pytest.raises(TypeError, match=rf"'{name}' must be an integer"):
-        layer_sizes(**{**sizes, name: 2.0})
-    if name != 'in_channels':
-        with pytest.raises(ValueError, match=rf"'{name}' .* \(got -1\)"):
-            layer_sizes(**{**sizes, name: -1})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch_geometric_gsl.nn.conv.transition_nodes import (
     ProjectNodes,
     check_transition,
 )
-from torch_geometric_gsl.nn.sampler.options import SharedOptions, check_options
+from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.ops.scores import unit_rows
@@ -90,13 +90,19 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             channels. (default: :obj:`"neural_gaussian"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
+        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
+            name. (default: :obj:`None`)
+        root_weight (bool, optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, like the next two.
+            (default: :obj:`True`)
+        add_self_loops (bool, optional): Add a node's own message.
+            (default: :obj:`False`)
+        bias (bool, optional): Learn a bias. (default: :obj:`True`)
         transition (str, optional): How transition nodes come about: from projections
             of the :math:`n` nodes (:obj:`"projected"`, the paper), as learned vectors
             (:obj:`"free"`), or as rows of the data that are kept (:obj:`"anchors"`).
             (default: :obj:`"projected"`)
-        **kwargs (optional): :obj:`similarity_kwargs`, :obj:`root_weight`,
-            :obj:`add_self_loops` and :obj:`bias` as in
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and options of
+        **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`.
 
     Shapes:
@@ -129,13 +135,28 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         k: int = 5,
         tau: float = 0.25,
         *,
+        similarity_kwargs: dict[str, Any] | None = None,
+        root_weight: bool = True,
+        add_self_loops: bool = False,
+        bias: bool = True,
         transition: str = 'projected',
-        **kwargs: Unpack[SharedOptions],
+        **kwargs: Unpack[SamplerOptions],
     ) -> None:
         check_transition(transition, num_nodes, num_transition_nodes)
         check_count(num_transition_nodes, 'num_transition_nodes')
-        check_options(type(self), kwargs, SharedOptions.__annotations__)
-        super().__init__(in_channels, out_channels, similarity, k, tau, **kwargs)
+        check_options(type(self), kwargs, SamplerOptions.__annotations__)
+        super().__init__(
+            in_channels,
+            out_channels,
+            similarity,
+            k,
+            tau,
+            similarity_kwargs=similarity_kwargs,
+            root_weight=root_weight,
+            add_self_loops=add_self_loops,
+            bias=bias,
+            **kwargs,
+        )
         self.num_nodes = num_nodes
         self.num_transition_nodes = num_transition_nodes
         self.transition = transition

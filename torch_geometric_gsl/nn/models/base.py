@@ -41,8 +41,8 @@ class FollowsTask(torch.nn.Module):
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
         r"""Return the predictions of evaluation mode.
 
-        By the :obj:`task` these are classes :math:`[|\mathcal{V}|]`, values, one boolean
-        a node, or one a node and label. The arguments are those of the forward method.
+        By the :obj:`task` these are classes, values, one boolean a node, or one a node
+        and label. The arguments are those of the forward method.
 
         Example:
             >>> from torch_geometric_gsl import GSLNet

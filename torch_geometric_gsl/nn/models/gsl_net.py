@@ -42,7 +42,7 @@ from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.sampler.options import (
     PAPER,
     LayerOptions,
-    SharedOptions,
+    SamplerOptions,
     check_options,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -214,7 +214,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         elif self.num_relations is not None:
             conv = MultiplexLatentGraphConv
         _, _, *names = signature(conv).parameters
-        known = {*names, *SharedOptions.__annotations__} - {'label_channels'}
+        known = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
         options |= _given(own)
         for name in {*own} - known:
             check_absent(own[name], name, BESIDE)

@@ -29,20 +29,15 @@ class SamplerOptions(DrawOptions, total=False):
     method: str
 
 
-class SharedOptions(SamplerOptions, total=False):
-    """Options of all layers on a learned graph of nodes."""
-
-    similarity_kwargs: Any
-    root_weight: bool
-    add_self_loops: bool
-    bias: bool
-
-
-class LayerOptions(SharedOptions, total=False):
+class LayerOptions(SamplerOptions, total=False):
     """Options of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`."""
 
     k: int
     tau: float
+    similarity_kwargs: Any
+    root_weight: bool
+    add_self_loops: bool
+    bias: bool
     observed: str
 
 
