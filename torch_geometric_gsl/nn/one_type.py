@@ -29,5 +29,7 @@ class OneType(torch.nn.Module):
                 check_one_type(value)
         for name in kwargs:
             if name in _RENAMED:
-                raise TypeError(f"'{name}' is no argument: it is {_RENAMED[name]} now")
+                raise TypeError(
+                    f"'{name}' is no longer an argument: use {_RENAMED[name]}"
+                )
         return super().__call__(*args, **kwargs)

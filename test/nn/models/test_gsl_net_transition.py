@@ -70,7 +70,9 @@ def test_anchors_are_the_sources_of_a_full_graph(training):
     torch.testing.assert_close(found, full((other, x), generator=seeded(4)))
 
 
-@FORMS
+@pytest.mark.parametrize(
+    'form', ['free', pytest.param('anchors', marks=pytest.mark.slow)]
+)
 def test_training_in_batches(form):
     """Two classes in alternate quarters, which no line parts."""
     x = torch.randn(600, 2, generator=seeded(1))
