@@ -21,6 +21,7 @@ from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
 from torch_geometric_gsl.nn.conv.typed import (
     OPTIONS,
+    Ends,
     TypedModules,
     TypedParameters,
     both_ends,
@@ -29,6 +30,7 @@ from torch_geometric_gsl.nn.conv.typed import (
     check_relations,
     check_widths,
     ends_of,
+    of_relation,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.sampler.options import check_options
@@ -41,8 +43,6 @@ AGGREGATIONS = ('sum', 'mean', 'min', 'max', 'cat', None)
 TypedRows: TypeAlias = (
     dict[NodeType, Tensor] | tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
 )
-#: Rows of sources and of targets by type.
-Ends: TypeAlias = tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
 
 
 class HeteroLatentGraphConv(torch.nn.Module):
@@ -216,10 +216,11 @@ class HeteroLatentGraphConv(torch.nn.Module):
         """
         is_pair = isinstance(x_dict, tuple | list)
         named = {'x_dict': x_dict, 'batch_dict': batch_dict, 'z_dict': z_dict}
-        x, batch, z = (
+        ends = [
             both_ends(value, self.node_types, name, is_pair)
             for name, value in named.items()
-        )
+        ]
+        x, batch, z = ends
         heard = self._check_rows(x, batch, is_pair)
         self.check_z(x, z if z_dict is not None else None)
         edges = check_keys(edge_index_dict, heard, 'edge_index_dict')
@@ -228,7 +229,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         graphs: dict[EdgeType, SampledGraph] = {}
         for relation in heard:
             conv: Any = self.convs[relation]
-            rows, ids, seen = (_of(relation, end, is_pair) for end in (x, batch, z))
+            rows, ids, seen = (of_relation(relation, e, is_pair) for e in ends)
             given = rows, edges.get(relation), weights.get(relation)
             if as_pair(rows)[0].size(0) == 0:
                 found = _without_sources(conv, *given[:2])
@@ -296,14 +297,6 @@ class HeteroLatentGraphConv(torch.nn.Module):
             f'{self.__class__.__name__}({self.in_channels}, {self.out_channels}, '
             f'relations={self.relations}, aggr={self.aggr!r})'
         )
-
-
-def _of(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
-    """Return the entries of a relation's ends: one where both are the same rows."""
-    source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
-    if source is None and target is None:
-        return None
-    return (source, target) if is_pair or relation[0] != relation[2] else source
 
 
 def _without_sources(

@@ -43,8 +43,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     :math:`\mathbf{X} \mathbf{W}` and the first term takes the place of that term.
 
     The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}`
-    belong to the nodes of one data set: the layer is transductive. A matrix
-    :math:`\mathbf{W}_e \mathbf{X}` as wide as the input is never formed.
+    belong to the nodes of one data set: the layer is transductive.
 
     Two forms with no parameter that depends on :math:`n`, which are not in the paper,
     replace :math:`\mathbf{R}` and the messages :math:`\mathbf{W}_e ( \mathbf{X}
@@ -71,11 +70,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     :math:`n` nodes, or the anchors of this call, and the targets are any rows.
 
     .. note::
-        The parameters :obj:`theta_t` and :obj:`theta_e` hold
-        :math:`n \mathbf{W}_t` and :math:`n \mathbf{W}_e`. An optimizer such as Adam
-        moves every entry by about its learning rate, and :math:`n` entries add up
-        in a transition node: without the factor one step moves it by :math:`n`
-        learning rates, and training diverges on a few thousand nodes.
+        The parameters :obj:`theta_t` and :obj:`theta_e` hold :math:`n \mathbf{W}_t` and
+        :math:`n \mathbf{W}_e`: without the factor a step of an optimizer such as Adam
+        moves a transition node by :math:`n` learning rates, and training diverges.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size

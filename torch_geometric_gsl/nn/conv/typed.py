@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor
 from torch_geometric.nn.module_dict import ModuleDict
@@ -17,6 +17,8 @@ from torch_geometric_gsl.nn.sampler.options import LayerOptions
 _OF_LAYER = {'root_weight', 'bias', 'add_self_loops'}
 #: The options that a relation may have in place of its layer's.
 OPTIONS = {'similarity', 'z_channels', *LayerOptions.__annotations__} - _OF_LAYER
+#: Rows of sources and of targets by type.
+Ends: TypeAlias = tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
 # A name within a module must not be that of an attribute, nor hold a dot.
 _ESCAPES = {'%': '%25', '.': '%2E', '|': '%7C'}
 
@@ -92,9 +94,7 @@ def check_all_given(
             )
 
 
-def both_ends(
-    value: Any, known: Iterable[Any], name: str, is_pair: bool
-) -> tuple[dict[Any, Tensor], dict[Any, Tensor]]:
+def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> Ends:
     """Return the entries of sources and of targets, of which one dict holds both."""
     if value is None:
         return {}, {}
@@ -105,6 +105,14 @@ def both_ends(
         )
     src, dst = as_pair(value)
     return check_keys(src, known, name), check_keys(dst, known, name)
+
+
+def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
+    """Return the entries of a relation's ends: one where both are the same rows."""
+    source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
+    if source is None and target is None:
+        return None
+    return (source, target) if is_pair or relation[0] != relation[2] else source
 
 
 class _TypedNames:
