@@ -8,6 +8,13 @@ import torch
 
 from torch_geometric_gsl._checks import check_one_type
 
+#: What arguments of calls in 0.1 are now.
+_RENAMED = {
+    'context': "a pair 'x': (x_src, x_dst)",
+    'embedding': "'z'",
+    'shard': "a 'ShardedModel' around the model",
+}
+
 
 class OneType(torch.nn.Module):
     r"""Base class of the modules that :func:`torch_geometric.nn.to_hetero` cannot copy
@@ -20,4 +27,9 @@ class OneType(torch.nn.Module):
         for value in (*args, *kwargs.values()):
             if value is not None and not isinstance(value, torch.Tensor):
                 check_one_type(value)
+        for name in kwargs:
+            if name in _RENAMED:
+                raise TypeError(
+                    f"'{name}' is no longer an argument: use {_RENAMED[name]}"
+                )
         return super().__call__(*args, **kwargs)

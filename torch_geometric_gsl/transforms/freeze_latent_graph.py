@@ -161,7 +161,10 @@ class FreezeLatentGraph(BaseTransform):
         x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
-            stores = [data[r] for r in self.model.relations if r in data.edge_types]
+            # The first layer of a network has all relations that reach its target.
+            is_layer = isinstance(self.model, HeteroLatentGraphConv)
+            conv: Any = self.model if is_layer else self.model.convs[0]
+            stores = [data[r] for r in conv.relations if r in data.edge_types]
             for key in ('edge_index', 'edge_weight'):
                 args[f'{key}_dict'] = {s._key: s[key] for s in stores if key in s}
             if not args['edge_index_dict']:

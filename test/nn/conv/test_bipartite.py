@@ -1,10 +1,8 @@
 """Sources and targets of different widths, against a sampler and a product."""
 
-import copy
-
 import pytest
 import torch
-from oracles import check_gradients, seeded, to_matrix
+from oracles import seeded, to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import GumbelKNNSampler, LatentGraphConv
@@ -83,21 +81,6 @@ def test_what_is_not_compared_is_not_projected():
     assert LatentGraphConv(5, OUT).lin_dst is None
 
 
-@EACH
-@TRAINING
-def test_gradients(mode, training):
-    conv = make(mode).train(training)
-    x, given = call(mode)
-    x_src, x_dst = (rows.clone().requires_grad_() for rows in x)
-    conv((x_src, x_dst), **given).square().sum().backward()
-    check_gradients(conv)
-    assert bool(x_src.grad.any(dim=1).all())
-    if mode == 'rows':
-        assert x_dst.grad is None  # Their compared rows alone count.
-    else:
-        assert bool(x_dst.grad.any(dim=1).all())
-
-
 def test_gradients_by_differences():
     conv = make(method='dense').eval()
     names = ('lin.weight', 'lin_dst.weight')
@@ -109,13 +92,6 @@ def test_gradients_by_differences():
 
     given = [rows.clone().requires_grad_() for rows in BOTH]
     assert torch.autograd.gradcheck(run, (*given, *weights))
-
-
-def test_permutations_of_both_types():
-    conv = make().eval()
-    targets, sources = (torch.randperm(n, generator=seeded()) for n in (12, 9))
-    moved = conv((SOURCES[sources], TARGETS[targets]))
-    torch.testing.assert_close(moved, conv(BOTH)[targets])
 
 
 def test_candidates_and_batches():
@@ -147,34 +123,6 @@ def test_an_observed_prior():
     torch.testing.assert_close(out, expected)
 
 
-@TRAINING
-@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
-def test_dtypes(dtype, training):
-    conv = make(method='dense').to(dtype).train(training)
-    out = conv(tuple(rows.to(dtype) for rows in BOTH))
-    assert out.dtype == dtype
-    if not training and dtype == torch.float32:
-        exact = make(method='dense').eval()(BOTH)
-        torch.testing.assert_close(out.double(), exact, rtol=1e-4, atol=1e-5)
-
-
-def test_sparse_rows():
-    conv, x = make().eval(), tuple(rows.relu() for rows in BOTH)
-    sparse = tuple(rows.to_sparse_csr() for rows in x)
-    torch.testing.assert_close(conv(sparse), conv(x))
-
-
-def test_no_targets():
-    assert make()((SOURCES, TARGETS[:0])).shape == (0, OUT)
-
-
-def test_seeds():
-    conv = make()
-    one, same, other = (conv(BOTH, generator=seeded(seed)) for seed in (1, 1, 2))
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-
-
 def test_lazy_sizes():
     x = SOURCES.float(), TARGETS.float()
     conv = LatentGraphConv((-1, -1), OUT)
@@ -194,40 +142,6 @@ def test_lazy_sizes():
     conv = LatentGraphConv((-1, -1), OUT, z_channels=2, **PLAIN)
     z = tuple(rows.float() for rows in ROWS)
     assert torch.equal(conv.eval()(x, z=z), conv((x[0], x[1][:, :2]), z=z))
-
-
-@EACH
-def test_state_dict_and_reset(mode):
-    conv = make(mode).eval()
-    x, given = call(mode)
-    twin = copy.deepcopy(conv)
-    twin.reset_parameters()
-    for name, value in twin.named_parameters():
-        assert not torch.equal(value, conv.get_parameter(name)), name
-    assert not torch.equal(twin(x, **given), conv(x, **given))
-    twin.load_state_dict(conv.state_dict())
-    assert torch.equal(twin(x, **given), conv(x, **given))
-
-
-def test_repr():
-    assert str(LatentGraphConv((16, 8), 32, k=2)) == (
-        'LatentGraphConv((16, 8), 32, '
-        'similarity=NeuralGaussianSimilarity(32, c_scale=0.1), k=2, tau=0.25)'
-    )
-
-
-@pytest.mark.parametrize(
-    ('in_channels', 'options', 'text'),
-    [
-        ((5, 6), {'z_channels': -1}, r'one known width with z_.* \(got \(5, 6\)\)'),
-        ((-1, -1), {'z_channels': -1}, r"'in_channels' must be .* \(got \(-1, -1\)\)"),
-        ((0, 6), {}, r"'in_channels' must be at least 1 \(got 0\)"),
-        ((5, -2), {}, r"'in_channels' must be at least 1 \(got -2\)"),
-    ],
-)
-def test_bad_options(in_channels, options, text):
-    with pytest.raises(ValueError, match=text):
-        LatentGraphConv(in_channels, OUT, **options)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hetero import (
     OUT,
     RELATIONS,
     SIZE,
-    K,
     make,
     rows,
     single,
@@ -88,60 +87,6 @@ def test_each_relation_is_a_layer_of_its_own(options, given, is_pair, training):
         torch.testing.assert_close(found[target], out + root)
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_batches(training):
-    options = {'similarity': 'linear', 'method': 'dense', 'scale': 5.0}
-    conv = make(**options).train(training)
-    graphs = conv.graphs(X, batch_dict=BATCH)
-    for (source, _, target), graph in graphs.items():
-        ids = BATCH[source][graph.edge_index[0]], BATCH[target][graph.edge_index[1]]
-        assert torch.equal(*ids)
-    if training:
-        return
-    together = conv(X, batch_dict=BATCH)
-    for part in range(2):
-        alone = conv({t: X[t][BATCH[t] == part] for t in IN})
-        for target, out in alone.items():
-            torch.testing.assert_close(together[target][BATCH[target] == part], out)
-
-
-def test_candidates_of_one_relation():
-    conv = make()
-    edges = torch.tensor([[0, 1, 8, 2], [0, 0, 3, 11]])
-    graphs = conv.graphs(X, {IN_DOC: edges})
-    found = set(map(tuple, graphs[IN_DOC].edge_index.t().tolist()))
-    assert found == set(map(tuple, edges.t().tolist()))
-    assert graphs[HAS].edge_index[1].unique().numel() == SIZE['word']
-
-
-@pytest.mark.parametrize(
-    ('options', 'given'),
-    [
-        ({'eval_k': K}, {}),
-        ({'eval_k': K, **COMPARED}, {'z_dict': Z}),
-        ({'similarity': 'linear', 'method': 'dense'}, {'batch_dict': BATCH}),
-    ],
-)
-def test_new_rows(options, given):
-    conv = make(**options).eval()
-    expected = conv(X, **given)
-    joined = {name: (value, pick(value, CHOSEN)) for name, value in given.items()}
-    found, graphs = conv(BOTH, **joined, return_graph=True)
-    assert list(found) == ['doc', 'word']
-    for target, out in found.items():
-        torch.testing.assert_close(out, expected[target][CHOSEN[target]])
-    if 'eval_k' in options:
-        assert graphs[NEAR].edge_index[1].tolist() == [0] * K + [1] * K + [2] * K
-    # No answer depends on other new rows, nor on those of other types.
-    for target, chosen in CHOSEN.items():
-        for number, row in enumerate(chosen):
-            one = {target: row.unsqueeze(0)}
-            alone = {name: (value, pick(value, one)) for name, value in given.items()}
-            out = conv((X, pick(X, one)), **alone)
-            assert list(out) == [target]
-            torch.testing.assert_close(out[target][0], found[target][number])
-
-
 def test_new_rows_of_another_type():
     conv = make().eval()
     # Types that are no sources to them need not be there.
@@ -150,13 +95,6 @@ def test_new_rows_of_another_type():
     ids = {'doc': BATCH['doc']}, {'word': BATCH['word'][:2]}
     found = conv(({'doc': X['doc']}, {'word': X['word'][:2]}), batch_dict=ids)
     torch.testing.assert_close(found, {'word': conv(X, batch_dict=BATCH)['word'][:2]})
-
-
-def test_sparse_features():
-    conv = make().eval()
-    dense = {t: value.relu() for t, value in X.items()}
-    sparse = dense | {'doc': dense['doc'].to_sparse_csr()}
-    torch.testing.assert_close(conv(sparse), conv(dense))
 
 
 @pytest.mark.parametrize('training', [True, False])

@@ -72,8 +72,6 @@ def test_in_a_network_and_stored():
 def test_bad_arguments():
     with pytest.raises(ValueError, match=r"'observed' must be one of .* 'graph'"):
         LatentGraphConv(6, 4, observed='graph')
-    with pytest.raises(ValueError, match="'edge_index'"):
-        layer()(normal(N, 6), EDGES + 4)
     with pytest.raises(TypeError, match="GSLNet has no option 'observed'"):
         GSLNet(6, 4, 2, 2, observed='prior', num_nodes=8, num_transition_nodes=3)
 

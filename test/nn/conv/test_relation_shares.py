@@ -15,7 +15,6 @@ from torch_geometric_gsl.nn.conv.relation_shares import (
     RelationShares,
     begin_apart,
     check_apart,
-    one_each,
 )
 
 
@@ -65,16 +64,6 @@ def test_relations_that_would_stay_equal():
     check_apart([NeuralGaussianSimilarity(3), NeuralGaussianSimilarity(3)])
 
 
-def test_one_each():
-    first, second = one_each({'b': [1]}, 2, 'value')
-    assert first == second
-    assert first['b'] is not second['b']
-    assert one_each(('a', 'b'), 2, 'value') == ['a', 'b']
-    assert one_each(None, 3, 'value') == [None] * 3
-    with pytest.raises(ValueError, match=r"'value' must have one entry per relation"):
-        one_each(['a'], 2, 'value')
-
-
 def test_shares_by_definition():
     shares = RelationShares(4, 3, 'node').double()
     torch.nn.init.normal_(shares.lin.weight)
@@ -102,23 +91,6 @@ def test_one_module_for_two_relations():
         text = "'similarity' must have a module of its own"
         with pytest.raises(ValueError, match=text):
             check_apart(same)
-
-
-def test_directed_similarities_begin_apart():
-    bells = [
-        DirectedSimilarity(NeuralGaussianSimilarity(4, bias=True)) for _ in range(2)
-    ]
-    plain = [NeuralGaussianSimilarity(4, bias=True) for _ in range(2)]
-    begin_apart(bells)
-    begin_apart(plain)
-    for directed, bell in zip(bells, plain, strict=True):
-        assert torch.equal(directed.similarity.bias_b, bell.bias_b)
-    weighted = [
-        DirectedSimilarity(LinearSimilarity(4, feature_weights=True)) for _ in range(2)
-    ]
-    begin_apart(weighted)
-    first, second = (s.similarity.feature_weight for s in weighted)
-    assert not torch.equal(first, second)
 
 
 def test_directed_similarities_begin_apart_beside_others():

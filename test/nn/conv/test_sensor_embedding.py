@@ -5,7 +5,7 @@ import torch
 from oracles import check_gradients
 from sampling import normal
 
-from torch_geometric_gsl.nn.conv.sensor_embedding import SensorEmbedding, check_windows
+from torch_geometric_gsl.nn.conv.sensor_embedding import SensorEmbedding
 
 N, IN, C, OUT = 5, 3, 4, 6
 
@@ -62,82 +62,18 @@ FREE, GIVEN = {'num_sensors': N}, {'z_channels': C}
 @pytest.mark.parametrize(
     ('options', 'args', 'error', 'match'),
     [
-        ({'num_sensors': 2.0}, (), TypeError, "'num_sensors' must be an integer"),
-        (
-            {'num_sensors': 0},
-            (),
-            ValueError,
-            r"'num_sensors' must be at least 1 \(got 0",
-        ),
-        ({'z_channels': 0}, (), ValueError, r"'z_channels' must be at least 1 \(got 0"),
-        (
-            FREE | GIVEN,
-            (),
-            ValueError,
-            "'z_channels' has no meaning beside 'num_sensor",
-        ),
-        (
-            FREE,
-            ((X, X),),
-            TypeError,
-            r'where each sensor has a vector: .* \(got a pair',
-        ),
-        (
-            FREE,
-            (X, ROWS),
-            ValueError,
-            r"'z' needs a layer with 'z_channels' \(got None",
-        ),
-        (
-            {},
-            (X, ROWS),
-            ValueError,
-            r"'z' needs a layer with 'z_channels' \(got None\)",
-        ),
+        (FREE, ((X, X),), TypeError, r'each sensor has a vector: .* \(got a pair'),
+        (FREE, (X, ROWS), ValueError, r"'z' needs a layer with 'z_channels' \(got Non"),
+        ({}, (X, ROWS), ValueError, r"'z' needs a layer with 'z_channels' \(got None"),
         ({}, (), TypeError, r"'x' must be a torch.Tensor \(got NoneType\)"),
         ({}, ((X, None),), TypeError, r"'x_dst' must be a torch.Tensor \(got NoneType"),
-        ({}, (X[..., :2],), ValueError, r"'x' must have 3 channels \(got 2\)"),
         ({}, ((X[..., :2], X),), ValueError, r"'x_src' must have 3 channels \(got 2\)"),
-        ({}, (X / 0,), ValueError, "'x' contains NaN or infinite values"),
-        ({}, (X.float(),), TypeError, "'x' has torch.float32 but the parameters"),
-        (GIVEN, (X,), TypeError, r"'z' must be a torch.Tensor \(got NoneType\)"),
+        ({}, (X[0, 0],), ValueError, r"'x' must be dense, of shape .* \(got \[3\]"),
         (GIVEN, ((X, X), ROWS), TypeError, r"'z' must be a pair like 'x' \(got a Ten"),
-        (
-            GIVEN,
-            (X, (ROWS, ROWS)),
-            TypeError,
-            r"'z' must be a tensor like 'x' \(got a t",
-        ),
-        (
-            GIVEN,
-            (X, ROWS[:2]),
-            ValueError,
-            r'one row per sensor \(got 2 for 5 sensors\)',
-        ),
-        (
-            GIVEN,
-            (X, ROWS.float()),
-            TypeError,
-            "'z' has torch.float32 but the parameters",
-        ),
-        (GIVEN, (X, ROWS[:, :2]), ValueError, r"'z' must have 4 channels \(got 2\)"),
+        (GIVEN, (X, (ROWS, ROWS)), TypeError, r"'z' must be a tensor like 'x' \(got a"),
+        (GIVEN, (X, ROWS[:2]), ValueError, r'row per sensor \(got 2 for 5 sensors\)'),
     ],
 )
 def test_bad_input(options, args, error, match):
     with pytest.raises(error, match=match):
         make(**options)(*args)
-
-
-@pytest.mark.parametrize(
-    ('args', 'match'),
-    [
-        (
-            (X[0, 0], 'x'),
-            r"'x' must be dense, of shape \[\*, num_sensors.* \(got \[3\]",
-        ),
-        ((X, 'x_src', 4), r"'x_src' must have num_sensors=4 sensors \(got 5\)"),
-    ],
-)
-def test_bad_windows(args, match):
-    with pytest.raises(ValueError, match=match):
-        check_windows(*args)

@@ -1,14 +1,13 @@
 """What the layer of sensors learns: in a recurrent cell, of couplings, of kinds."""
 
 import torch
-from oracles import seeded, to_matrix
+from oracles import to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import SensorGraphConv
 from torch_geometric_gsl.datasets import CoupledSensors
 
 N, IN, OUT, K, EMB = 6, 3, 4, 3, 5
-KIND = torch.arange(12) % 3
 
 
 class Cell(torch.nn.Module):
@@ -55,34 +54,3 @@ def test_it_finds_the_couplings_of_a_forecast():
     source, target = dataset[0].true_edge_index
     # Most of the weight of each sensor lies on its one source, in the right direction.
     assert float(weight.detach()[target, source].min()) > 0.8
-
-
-def of_a_kind(kind, generator):
-    """Return windows of sensors of three kinds, and who matters to whom.
-
-    A sensor shows a value and the noisy level of its kind.
-    """
-    value = torch.randn(64, len(kind), 1, generator=generator)
-    level = kind.view(-1, 1) - 1 + torch.randn(value.shape, generator=generator) / 2
-    wanted = (kind.view(-1, 1) + 1) % 3 == KIND
-    return torch.cat([value, level], dim=-1), wanted.float()
-
-
-def test_reduced_windows_tell_kinds_of_new_sensors_too():
-    # Each sensor is to tell the mean value of the sensors of the next kind.
-    generator = seeded(0)
-    torch.manual_seed(0)
-    conv = SensorGraphConv(2, 1, root_weight=False)
-    optimizer = torch.optim.Adam(conv.parameters(), lr=0.02)
-    for _ in range(300):
-        x, wanted = of_a_kind(KIND, generator)
-        optimizer.zero_grad()
-        (conv(x) - wanted @ x[..., :1] / 4).square().mean().backward()
-        optimizer.step()
-    conv.eval()
-    x, wanted = of_a_kind(KIND, generator)
-    new, wanted_by_new = of_a_kind(torch.tensor([2, 0, 1]), generator)
-    known = to_matrix(*conv.graph(x), 12, 12)
-    found = to_matrix(*conv.graph((x, new)), 3, 12)
-    assert float((known * wanted).sum(dim=1).detach().min()) > 0.8
-    assert float((found * wanted_by_new).sum(dim=1).detach().min()) > 0.8

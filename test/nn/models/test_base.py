@@ -1,95 +1,201 @@
+"""Losses, scores and evaluation of models: masks, labels, and modes."""
+
 import pytest
 import torch
+from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines.idgl import IDGL
-from torch_geometric_gsl.baselines.mlp import MLPClassifier
-from torch_geometric_gsl.baselines.slaps import HESGSL, SLAPS
-from torch_geometric_gsl.baselines.sublime import SUBLIME
-from torch_geometric_gsl.nn.models.gsl_net import GSLNet
+from torch_geometric_gsl import HESGSL, IDGL, SLAPS, GSLNet, MLPClassifier
+from torch_geometric_gsl.distributed import RowShard, ShardedModel
+from torch_geometric_gsl.nn.models.base import FollowsTask
 
-N, OUT = 40, 3
-Y, MASK = torch.arange(N) % OUT, torch.arange(N) < 9
-KINDS = pytest.mark.parametrize(
-    'kind', [GSLNet, IDGL, MLPClassifier, SLAPS, SUBLIME, HESGSL]
+N, IN = 12, 5
+OUT = {'classification': 3, 'regression': 2, 'binary': 1, 'multilabel': 4}
+METRICS = {
+    'classification': 'accuracy',
+    'regression': 'r2',
+    'binary': 'accuracy',
+    'multilabel': 'micro_f1',
+}
+TASKS = pytest.mark.parametrize('task', OUT)
+MASKS = pytest.mark.parametrize(
+    'mask', [None, torch.arange(N) < 7, torch.tensor([9, 2, 4])]
 )
 
 
-def loss(kind, y=Y, mask=MASK):
+class Plain(FollowsTask):
+    """A linear model, the smallest that follows a task."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task = task
+        self.dropout = torch.nn.Dropout(0.5)
+        self.frozen = torch.nn.Dropout(0.5).eval()
+        self.lin = torch.nn.Linear(IN, OUT[task]).double()
+
+    def forward(self, x, factor=1.0):
+        if factor < 0:
+            raise ValueError("'factor' must not be negative")
+        return factor * self.lin(self.frozen(self.dropout(x)))
+
+
+def problem(task, rows=slice(None)):
+    """Return a model, features of some nodes, and their labels."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(N, IN, generator=generator, dtype=torch.double)
+    hidden = torch.randn(N, 4, generator=generator, dtype=torch.double)
     torch.manual_seed(1)
-    model = kind(5, 8, 2, OUT)
-    return model.loss(torch.rand(N, 5), y, mask)
+    model = GSLNet(IN, 8, 2, OUT[task], task=task).double().eval()
+    labels = {
+        'classification': hidden[:, :3].argmax(dim=1),
+        'regression': hidden[:, :2],
+        'binary': (hidden[:, 0] > 0).long(),
+        'multilabel': (hidden > 0).long(),
+    }
+    return model, x[rows], labels[task][rows]
 
 
-@KINDS
-def test_labelled_nodes(kind):
-    one = torch.arange(N) == 3
-    assert bool(loss(kind, mask=one).isfinite())
-    assert torch.equal(loss(kind, mask=torch.tensor([3])), loss(kind, mask=one))
-    for none in (torch.zeros_like(one), torch.arange(0), one[:0]):
-        with pytest.raises(ValueError, match="'mask' must choose at least one node"):
-            loss(kind, mask=none)
+def plain_loss(task, out, y):
+    if task == 'classification':
+        return F.cross_entropy(out, y)
+    if task == 'regression':
+        return (out - y).square().mean()
+    return F.binary_cross_entropy_with_logits(out, y.reshape(out.shape).to(out))
 
 
-@KINDS
-def test_all_nodes_without_a_mask(kind):
-    expected = loss(kind, mask=torch.arange(N))
-    assert torch.equal(loss(kind, mask=None), expected)
+def plain_score(task, out, y):
+    if task == 'classification':
+        return (out.argmax(dim=1) == y).double().mean()
+    if task == 'regression':
+        error, spread = (out - y).square().sum(0), y.var(0, correction=0) * len(y)
+        return (1 - error / spread).mean()
+    said, y = out > 0, y.reshape(out.shape) > 0
+    if task == 'binary':
+        return (said == y).double().mean()
+    return 2 * (said & y).sum() / (said.sum() + y.sum())
+
+
+@TASKS
+@MASKS
+@pytest.mark.parametrize('is_shared', [False, True])
+def test_loss_and_score(task, mask, is_shared):
+    """A shard of one process owns all rows."""
+    model, x, y = problem(task)
+    chosen = torch.arange(N) if mask is None else mask
+    weight, out = model.convs[0].lin.weight, model(x)
+    expected = plain_loss(task, out[chosen], y[chosen])
+    (wanted,) = torch.autograd.grad(expected, weight)
+    score = plain_score(task, out.detach()[chosen], y[chosen])
+    model = ShardedModel(model, RowShard(N)) if is_shared else model
+    loss = model.loss(x, y, mask)
+    assert loss.shape == ()
+    torch.testing.assert_close(loss, expected)
+    (grad,) = torch.autograd.grad(loss, weight)
+    torch.testing.assert_close(grad, wanted)
+    found = model.score(x, y, mask)
+    assert found == {METRICS[task]: pytest.approx(float(score))}
+    assert type(found[METRICS[task]]) is float
+
+
+SHARED = pytest.mark.parametrize('is_shared', [False, True])
+CALLS = pytest.mark.parametrize('call', ['loss', 'score'])
+Y, MASK = torch.arange(N) % 3, torch.arange(N) < 7
+BAD_MASKS = [
+    (MASK & False, ValueError, "'mask' must choose at least one node (got none)"),
+    (MASK.tolist(), TypeError, "'mask' must be a torch.Tensor (got list)"),
+    (MASK.float(), TypeError, "'mask' must have dtype torch.bool, or"),
+    (
+        MASK.long(),
+        ValueError,
+        'where it has a zero or a one per node (got torch.int64)',
+    ),
+    (MASK[1:], ValueError, "'mask' must have one entry per node (got 11 for 12 nodes)"),
+    (MASK.view(-1, 1), ValueError, "'mask' must have shape [num_nodes], or"),
+    (torch.tensor([N]), ValueError, "'mask' has indices outside 0..11 (got 12..12)"),
+    (torch.tensor([-1]), ValueError, "'mask' has indices outside 0..11 (got -1..-1)"),
+]
+
+
+@SHARED
+@CALLS
+@pytest.mark.parametrize(('mask', 'error', 'text'), BAD_MASKS)
+def test_bad_masks(call, is_shared, mask, error, text):
+    model, x, y = problem('classification')
+    if is_shared:
+        model = ShardedModel(model, RowShard(N))
+        if call == 'loss' and 'at least one' in text:  # Another rank may have some.
+            text = "'count' must be at least 1 on some rank (got 0 on all)"
+    with pytest.raises(error) as info:
+        getattr(model, call)(x, y, mask)
+    assert text in str(info.value)
+
+
+@CALLS
+@pytest.mark.parametrize(
+    ('y', 'error', 'text'),
+    [
+        (None, TypeError, r"'y' must be a torch\.Tensor \(got NoneType\)"),
+        (
+            Y.double(),
+            TypeError,
+            r"'y' must have dtype torch\.int64 \(got torch\.float6",
+        ),
+        (Y[:9], ValueError, r"'y' must have one entry per node \(got 9 for 12 nodes\)"),
+        (Y.view(-1, 1), ValueError, r"'y' must have shape \[num_nodes\] \(got \[12, 1"),
+        (Y + 1, ValueError, r"'y' has labels outside 0\.\.2 .* \(got 1\.\.3\)"),
+        (Y - 1, ValueError, r"'y' has labels outside 0\.\.2 .* \(got -1\.\.1\)"),
+    ],
+)
+def test_bad_labels(call, y, error, text):
+    model, x, _ = problem('classification')
+    with pytest.raises(error, match=text):
+        getattr(model, call)(x, y)
+
+
+@pytest.mark.parametrize('kind', [GSLNet, IDGL, SLAPS, HESGSL])
+@pytest.mark.parametrize('missing', [-1, -100, 3])
+def test_labels_of_other_nodes_are_not_read(kind, missing):
+    def loss(y, mask):
+        torch.manual_seed(1)
+        return kind(IN, 8, 2, 3, k=3).loss(torch.rand(N, IN), y, mask)
+
+    expected = loss(Y, MASK)
+    hidden = Y.masked_fill(~MASK, missing)
+    assert torch.equal(loss(hidden, MASK), expected)
+    assert torch.equal(loss(hidden, MASK.nonzero().flatten()), expected)
     with pytest.raises(ValueError, match=r"'y' has labels outside 0\.\.2"):
-        loss(kind, y=Y.masked_fill(~MASK, -1), mask=None)
-    model, x = kind(5, 8, 2, OUT), torch.rand(N, 5)
-    assert model.score(x, Y) == model.score(x, Y, torch.arange(N))
+        loss(hidden, None)
 
 
-@KINDS
-@pytest.mark.parametrize('missing', [-1, -100, OUT])
-def test_labels_of_other_nodes(kind, missing):
-    expected = loss(kind)
-    assert torch.equal(loss(kind, y=Y.masked_fill(~MASK, missing)), expected)
+def modes(model):
+    return [module.training for module in model.modules()]
 
 
-@KINDS
-@pytest.mark.parametrize(
-    ('error', 'mask', 'match'),
-    [
-        (TypeError, 3, r"'mask' must be a torch\.Tensor \(got int\)"),
-        (TypeError, MASK.tolist(), r"'mask' must be a torch\.Tensor \(got list\)"),
-        (TypeError, MASK.float(), r"'mask' must have dtype .* \(got torch\.float32\)"),
-        (TypeError, MASK.byte(), r"'mask' must have dtype torch\.bool, .*uint8\)"),
-        (ValueError, MASK.long(), r'a zero or a one per node \(got torch\.int64\)'),
-        (ValueError, MASK[1:], r"'mask' must have one entry per node \(got 39 for 40 "),
-        (ValueError, MASK.view(-1, 1), r"'mask' must have shape .*\(got \[40, 1\]\)"),
-        (ValueError, torch.tensor([3, N]), r"'mask' .* outside 0\.\.39 \(got 3\.\.40"),
-        (ValueError, torch.tensor([-1]), r"'mask' .* outside 0\.\.39 \(got -1\.\.-1"),
-    ],
-)
-def test_bad_masks(kind, error, mask, match):
-    with pytest.raises(error, match=match):
-        loss(kind, mask=mask)
+@pytest.mark.parametrize('training', [True, False])
+def test_evaluation_leaves_the_mode_as_it_was(training):
+    """A part whose mode is another one, such as a frozen one, keeps it as well."""
+    x = torch.ones(N, IN).double()
+    model = Plain('regression').train(training)
+    model.frozen.train(not training)
+    before = modes(model)
+    out = model._evaluated(x, factor=2.0)
+    torch.testing.assert_close(out, 2 * model.lin(x))  # Nothing is dropped.
+    assert modes(model) == before
 
 
-@KINDS
-@pytest.mark.parametrize(
-    ('error', 'y', 'match'),
-    [
-        (TypeError, None, r"'y' must be a torch\.Tensor \(got NoneType\)"),
-        (TypeError, Y.float(), r"'y' must have dtype torch\.int64 \(got torch\.float"),
-        (TypeError, Y.int(), r"'y' must have dtype torch\.int64 \(got torch\.int32\)"),
-        (ValueError, Y[:9], r"'y' must have one entry per node \(got 9 for 40 nodes\)"),
-        (ValueError, Y.view(-1, 1), r"'y' must have shape \[num_nodes\] \(got \[40, 1"),
-        (ValueError, Y + 1, r"'y' has labels outside 0\.\.2 .* \(got 1\.\.3\)"),
-        (ValueError, Y - 1, r"'y' has labels outside 0\.\.2 .* \(got -1\.\.1\)"),
-        (ValueError, Y.where(Y > 0, -100), r"'y' has labels .* \(got -100\.\.2\)"),
-    ],
-)
-def test_bad_labels(kind, error, y, match):
-    with pytest.raises(error, match=match):
-        loss(kind, y=y)
+def test_evaluation_leaves_the_mode_after_an_error():
+    model = Plain('regression').train()
+    model.frozen.eval()
+    before = modes(model)
+    assert len(set(before)) == 2
+    with pytest.raises(ValueError, match="'factor' must not be negative"):
+        model._evaluated(torch.ones(N, IN).double(), factor=-1.0)
+    assert modes(model) == before
 
 
 @pytest.mark.parametrize('order', [[0], [1, 0], [2, 0, 1]])
 def test_indices_of_all_nodes_are_no_mask(order):
     torch.manual_seed(1)
-    model, x = MLPClassifier(5, 8, 1, OUT), torch.rand(len(order), 5)
+    model, x = MLPClassifier(IN, 8, 1, 3), torch.rand(len(order), IN)
     y, every = torch.tensor(order), torch.ones(len(order), dtype=torch.bool)
     expected = model.loss(x, y, every)
     torch.testing.assert_close(model.loss(x, y, torch.tensor(order)), expected)

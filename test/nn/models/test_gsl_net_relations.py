@@ -17,22 +17,6 @@ def make(num_relations=2, **options):
     return GSLNet(6, 8, 2, 3, **options)
 
 
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('z_channels', [None, -1])
-def test_one_relation_is_the_network_of_one_graph(z_channels, training):
-    model = make(1, z_channels=z_channels).train(training)
-    single = make(None, z_channels=z_channels).train(training)
-    state = {
-        key.replace('relations.0.', ''): value
-        for key, value in model.state_dict().items()
-        if 'mixture' not in key
-    }
-    single.load_state_dict(state)
-    out, expected = (net(X, generator=seeded(1)) for net in (model, single))
-    torch.testing.assert_close(out, expected)
-    model.loss(X, Y, generator=seeded(1)).backward()
-
-
 @pytest.mark.parametrize('z_channels', [None, -1])
 def test_layers_and_graphs(z_channels):
     model = make(z_channels=z_channels).eval()

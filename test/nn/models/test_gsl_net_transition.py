@@ -1,7 +1,6 @@
 """Networks whose transition nodes are free or anchors: mini-batches and new rows."""
 
 import copy
-import io
 
 import pytest
 import torch
@@ -71,24 +70,9 @@ def test_anchors_are_the_sources_of_a_full_graph(training):
     torch.testing.assert_close(found, full((other, x), generator=seeded(4)))
 
 
-@FORMS
-@pytest.mark.parametrize('options', [{}, {'similarity': 'cosine', 'null_score': 0.0}])
-@pytest.mark.parametrize('layout', ['dense', 'sparse'])
-def test_new_rows_by_a_plain_call(form, options, layout):
-    net, x = make(form, scale=3.0, **options).double().eval(), draw_rows().double()
-
-    def call(rows):
-        return net(rows.to_sparse_csr() if layout == 'sparse' else rows)
-
-    together = call(x)
-    for row in (0, 17, 39):
-        torch.testing.assert_close(call(x[row : row + 1])[0], together[row])
-    torch.testing.assert_close(call(torch.cat([x[:1], 99 * x]))[0], together[0])
-    assert torch.equal(net.predict(x[3:9]), together[3:9].argmax(dim=1))
-    assert call(x[:0]).shape == (0, OUT)
-
-
-@FORMS
+@pytest.mark.parametrize(
+    'form', ['free', pytest.param('anchors', marks=pytest.mark.slow)]
+)
 def test_training_in_batches(form):
     """Two classes in alternate quarters, which no line parts."""
     x = torch.randn(600, 2, generator=seeded(1))
@@ -106,43 +90,6 @@ def test_training_in_batches(form):
             net.train().loss(x[rows], y[rows]).backward()
             optimizer.step()
     assert net.score(x[500:], y[500:])['accuracy'] > 0.85
-
-
-@FORMS
-@pytest.mark.parametrize('task', TASKS)
-def test_tasks(form, task):
-    net, x = make(form, task=task, out_channels=TASKS[task], dropout=0.0), draw_rows()
-    y = torch.arange(N) % 3 if task == 'classification' else (x[:, : TASKS[task]] > 0)
-    y = y if task == 'classification' else y.float()
-    every = torch.arange(N)
-    loss = net.loss(x, y, generator=seeded(1))
-    expected = net.loss(x, y, every, generator=seeded(1))
-    assert torch.equal(loss, expected)
-    assert torch.equal(loss, net.loss(x, y, every >= 0, generator=seeded(1)))
-    loss.backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
-    assert len(net.predict(x[:4])) == 4
-    assert net.score(x, y) == net.score(x, y, every)
-
-
-@FORMS
-def test_state(form):
-    net, x = make(form), draw_rows(9, seed=3)
-    expected = net.eval()(x)
-    stream = io.BytesIO()
-    torch.save(net.state_dict(), stream)
-    stream.seek(0)
-    size = {'num_transition_nodes': S, 'transition': form, 'k': 3}
-    twin = GSLNet(IN, HIDDEN, 3, OUT, **size)
-    twin.load_state_dict(torch.load(stream, weights_only=True))
-    assert torch.equal(twin.eval()(x), expected)
-    assert torch.equal(copy.deepcopy(net)(x), expected)
-    kept = None if net.anchors is None else net.anchors.clone()
-    net.reset_parameters()
-    assert not torch.allclose(net(x), expected)
-    assert kept is None or torch.equal(net.anchors, kept)
-    # The anchors are those of the network, and not kept again by its layers.
-    assert [name for name, _ in net.named_buffers()] == ['anchors'] * (form != 'free')
 
 
 @FORMS

@@ -1,20 +1,14 @@
 """The network of several types of nodes: its layers, its target, its new rows."""
 
-import copy
-
 import pytest
 import torch
 from hetero import (
-    BATCH,
     HIDDEN,
     NEAR,
-    OF,
     OUT,
     RELATIONS,
-    SIZE,
     K,
     make_net,
-    single,
 )
 from hetero import NET_IN as IN
 from hetero import NET_X as X
@@ -71,32 +65,17 @@ def test_one_type_and_one_relation(options, training):
     assert model.score(x, Y, **typed) == plain.score(x['doc'], Y, **given)
 
 
-@pytest.mark.parametrize(
-    ('task', 'out', 'y', 'metric'),
-    [
-        ('classification', 4, Y, 'accuracy'),
-        ('regression', 2, normal(12, 2), 'r2'),
-        ('binary', 1, Y % 2, 'accuracy'),
-        ('multilabel', 3, (normal(12, 3) > 0).double(), 'micro_f1'),
-    ],
-)
-def test_tasks(task, out, y, metric):
-    model = make_net(out=out, task=task)
-    mask = torch.arange(12) < 7
-    model.loss(X, y, mask).backward()
-    if out > 1:  # Unit rows of width 1 are signs, through which nothing passes.
-        check_gradients(model)
-    prediction = model.predict(X)
-    assert len(prediction) == 12
-    assert list(model.score(X, y, mask)) == [metric]
-    if task == 'classification':
-        model.eval()
-        out = model(X)
-        assert torch.equal(prediction, out.argmax(dim=1))
-        expected = F.cross_entropy(out[mask], y[mask])
-        torch.testing.assert_close(model.loss(X, y, mask), expected)
-        hits = (prediction == y)[~mask].double().mean()
-        assert model.score(X, y, ~mask)['accuracy'] == pytest.approx(float(hits))
+def test_a_task():
+    model, mask = make_net(), torch.arange(12) < 7
+    model.loss(X, Y, mask).backward()
+    check_gradients(model)
+    out, prediction = model.eval()(X), model.predict(X)
+    assert torch.equal(prediction, out.argmax(dim=1))
+    torch.testing.assert_close(
+        model.loss(X, Y, mask), F.cross_entropy(out[mask], Y[mask])
+    )
+    hits = (prediction == Y)[~mask].double().mean()
+    assert model.score(X, Y, ~mask) == {'accuracy': pytest.approx(float(hits))}
 
 
 def test_it_learns_what_only_the_other_type_knows():
@@ -120,28 +99,6 @@ def test_it_learns_what_only_the_other_type_knows():
     assert before < 1.0
 
 
-def test_batches_keep_graphs_apart():
-    model = make_net(method='dense', similarity='linear', scale=5.0).eval()
-    together = model(X, batch_dict=BATCH)
-    for part in range(2):
-        alone = model({t: X[t][BATCH[t] == part] for t in IN})
-        torch.testing.assert_close(together[BATCH['doc'] == part], alone)
-
-
-def test_permutations_within_types():
-    model = make_net().eval()
-    order = {t: torch.randperm(SIZE[t], generator=seeded(len(t))) for t in IN}
-    found = model({t: X[t][order[t]] for t in IN})
-    torch.testing.assert_close(found, model(X)[order['doc']])
-
-
-def test_lazy_sizes_and_float32():
-    model = HeteroGSLNet(-1, HIDDEN, 2, OUT, RELATIONS, 'doc', k=K)
-    x = single(X)
-    assert model(x).dtype == torch.float32
-    assert model.convs[1].convs[OF].lin.weight.shape == (OUT, 3)
-
-
 @pytest.mark.parametrize('training', [True, False])
 def test_types_without_nodes(training):
     model = make_net().train(training)
@@ -163,24 +120,6 @@ def test_export():
     torch.testing.assert_close(program(*x), model(X))
 
 
-def test_autocast():
-    model, x = make_net().float().eval(), single(X)
-    expected = model(x)
-    with torch.autocast('cpu', torch.bfloat16):
-        found = model(x)
-    assert bool((found - expected).norm() < 0.05 * expected.norm())
-    found.float().sum().backward()
-
-
-def test_state_dict_and_reset():
-    model = make_net().eval()
-    twin = copy.deepcopy(model)
-    twin.reset_parameters()
-    assert not torch.equal(twin(X), model(X))
-    twin.load_state_dict(model.state_dict())
-    assert torch.equal(twin(X), model(X))
-
-
 def test_repr():
     assert str(HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary')) == (
         "HeteroGSLNet({'doc': 4}, 8, num_layers=2, out_channels=1, "
@@ -191,29 +130,17 @@ def test_repr():
 
 BAD_OPTIONS = [
     ({'target': 'author'}, ValueError, r"'target' must be one of .* \(got 'author'\)"),
-    ({'relations': []}, ValueError, r"'relations' must hold an edge type"),
     ({'aggr': 'cat'}, ValueError, r"'aggr' must be one of .* \(got 'cat'\)"),
     ({'aggr': None}, ValueError, r"'aggr' must be one of .* \(got None\)"),
-    ({'z_channels': 0}, ValueError, r"'z_channels' must be at least 1 \(got 0\)"),
     (
         {'z_channels': -1},
         ValueError,
         r'one known width with z_channels=-1 \(got \(3, 6\)\)',
     ),
-    (
-        {'z_channels': -1, 'in_channels': -1, 'relations': [NEAR]},
-        ValueError,
-        r'one known width with z_channels=-1 \(got \(-1, -1\)\)',
-    ),
     ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
     ({'num_layers': 0}, ValueError, r"'num_layers' must be at least 1 \(got 0\)"),
     ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
     ({'width': 3}, TypeError, "HeteroGSLNet has no option 'width'"),
-    (
-        {'in_channels': {'doc': 6}},
-        ValueError,
-        r"'in_channels' must have an entry for 'word' \(got \['doc'\]\)",
-    ),
 ]
 
 
@@ -235,24 +162,3 @@ def test_labels_need_a_target():
         text = r"'target' must be the type of nodes that labels belong to \(got None\)"
         with pytest.raises(ValueError, match=text):
             call()
-
-
-@pytest.mark.parametrize('is_new', [False, True])
-def test_all_that_is_random_comes_from_the_generator(is_new):
-    torch.manual_seed(0)
-    model = HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, k=2, target='doc').double()
-    x = (X, {'doc': X['doc'][:4]}) if is_new else X
-
-    def results(seed, global_seed):
-        torch.manual_seed(global_seed)
-        state = torch.get_rng_state()
-        out = model(x, generator=seeded(seed))
-        assert torch.equal(torch.get_rng_state(), state)
-        return out
-
-    first = results(1, global_seed=0)
-    assert torch.equal(first, results(1, global_seed=3))
-    assert not torch.equal(first, results(2, global_seed=0))
-    # Nothing but dropout is random then.
-    model.convs.eval()
-    assert not torch.equal(results(1, 0), results(2, 0))

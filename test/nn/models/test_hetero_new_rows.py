@@ -86,15 +86,3 @@ def test_new_rows_whose_type_is_no_source(width):
     expected = model({'doc': X['doc'], 'word': X['word']})
     found = model(({'doc': X['doc']}, {'word': X['word'][2:4]}))
     torch.testing.assert_close(found, expected[2:4])
-
-
-def test_sources_that_are_wrong():
-    model, new = make_net(), {'doc': X['doc'][:2]}
-    for bad, text in (
-        ({'word': None}, r"' must have an entry for 'word' \(got \['doc', 'author'\]"),
-        ({'word': X['author']}, r"\['word'\]' must have 6 channels \(got 3\)"),
-        ({'word': X['word'] / 0}, r"\['word'\]' contains NaN or infinite values"),
-    ):
-        sources = {t: value for t, value in (X | bad).items() if value is not None}
-        with pytest.raises(ValueError, match="'x_dict" + text):
-            model((sources, new))

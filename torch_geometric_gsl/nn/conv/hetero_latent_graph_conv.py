@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -12,27 +12,30 @@ from torch_geometric.typing import EdgeType, NodeType
 from torch_geometric_gsl._checks import (
     as_pair,
     check_count,
+    check_edge_index,
     check_features,
     check_flag,
     check_option,
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.typed_inputs import (
+from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
+from torch_geometric_gsl.nn.conv.typed import (
+    OPTIONS,
+    Ends,
+    TypedModules,
+    TypedParameters,
     both_ends,
     check_all_given,
     check_keys,
     check_relations,
     check_widths,
     ends_of,
+    of_relation,
 )
-from torch_geometric_gsl.nn.conv.typed_modules import TypedModules, TypedParameters
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
+from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 #: How the sums of several relations become one.
 AGGREGATIONS = ('sum', 'mean', 'min', 'max', 'cat', None)
@@ -62,14 +65,11 @@ class HeteroLatentGraphConv(torch.nn.Module):
     the sources, which are the messages as well, and :math:`\mathbf{V}_r` of the
     targets, if these are compared; a relation between nodes of one type has one,
     :math:`\mathbf{V}_r = \mathbf{W}_r`. With one type and one relation the layer is a
-    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`. Relations have no further
-    weights: how much one counts, its :math:`\mathbf{W}_r` learns.
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
 
     A relation from a type without nodes sends nothing. Types that are never a target
-    have no output.
-
-    A pair of dicts holds the rows of all types that are sources, and those of some
-    types that receive, such as new rows.
+    have no output. A pair of dicts holds the rows of all types that are sources, and
+    those of some types that receive, such as new rows.
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
@@ -78,9 +78,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         out_channels (int): Size of each output sample.
         relations (list or dict): The relations, edge types
             :obj:`(source, name, target)`; or a dict from them to options that they
-            have in place of the layer's: :obj:`similarity`,
-            :obj:`similarity_kwargs`, :obj:`z_channels`, :obj:`observed`, and those of
-            the sampler, such as :obj:`k` or :obj:`scale`.
+            have in place of the layer's.
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves all relations, which share it then.
             (default: :obj:`"neural_gaussian"`)
@@ -90,22 +88,15 @@ class HeteroLatentGraphConv(torch.nn.Module):
             :class:`~torch_geometric.nn.conv.HeteroConv`: :obj:`"sum"`, :obj:`"mean"`,
             :obj:`"min"`, :obj:`"max"`, :obj:`"cat"` (side by side) or :obj:`None`
             (stacked along a second dimension). (default: :obj:`"sum"`)
-        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
             :math:`\mathbf{X}_t \mathbf{W}_{\textrm{root}, t}`. (default: :obj:`True`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias of each
             type. (default: :obj:`True`)
-        z_channels (int, optional): The width of the rows that are compared in place of
-            projections: those of :obj:`z_dict`, or the features themselves where a
-            call gives none. (default: :obj:`None`)
-        observed (str, optional): What given edges are: :obj:`"candidates"`, or a
-            :obj:`"prior"` that is mixed with the learned graph.
-            (default: :obj:`"candidates"`)
-        **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`scale`, :obj:`hard` or :obj:`method`. With :obj:`loop=False` a node
-            is no neighbour of its own; nodes of two types always are candidates.
+        **kwargs (optional): Options of all relations:
+            :obj:`similarity_kwargs`, :obj:`z_channels` and :obj:`observed` as in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and those of
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`. With
+            :obj:`loop=False` a node is no neighbour of its own.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or
@@ -137,19 +128,16 @@ class HeteroLatentGraphConv(torch.nn.Module):
         tau: float = 0.25,
         *,
         aggr: str | None = 'sum',
-        similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
         bias: bool = True,
-        z_channels: int | None = None,
-        observed: str = 'candidates',
-        **kwargs: Unpack[SamplerOptions],
+        **kwargs: Any,
     ) -> None:
         super().__init__()
         check_count(out_channels, 'out_channels')
         check_option(aggr, AGGREGATIONS, 'aggr')
         check_flag(root_weight, 'root_weight')
         check_flag(bias, 'bias')
-        check_options(type(self), kwargs, SamplerOptions.__annotations__)
+        check_options(type(self), kwargs, OPTIONS)
         options = check_relations(relations)
         self.relations = list(options)
         self.node_types, self.target_types = ends_of(self.relations)
@@ -157,8 +145,6 @@ class HeteroLatentGraphConv(torch.nn.Module):
         self.out_channels = out_channels
         self.aggr = aggr
         common = {'similarity': similarity, 'k': k, 'tau': tau, **kwargs}
-        common |= {'similarity_kwargs': similarity_kwargs, 'z_channels': z_channels}
-        common |= {'observed': observed}
         self.convs = TypedModules(
             {own: self._make(own, common, options[own]) for own in self.relations}
         )
@@ -217,105 +203,82 @@ class HeteroLatentGraphConv(torch.nn.Module):
         dict[NodeType, Tensor]
         | tuple[dict[NodeType, Tensor], dict[EdgeType, SampledGraph]]
     ):
-        r"""Run the forward pass.
+        r"""Run the forward pass; the relations draw one after the other.
 
-        Args:
-            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
-                or a pair of dicts, of sources and of targets.
-            edge_index_dict (dict, optional): Edges of some relations, which alone are
-                candidates there, unless they are a prior. (default: :obj:`None`)
-            edge_weight_dict (dict, optional): The weights of edges that are given, a
-                prior. (default: :obj:`None`)
-            batch_dict (dict or tuple, optional): Sorted graph ids of each type, a pair
-                for a pair. (default: :obj:`None`)
-            z_dict (dict or tuple, optional): The rows that the similarities with
-                :obj:`z_channels` compare, a pair for a pair. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness, for one
-                relation after the other. (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of each
-                relation that this call summed over as well. (default: :obj:`False`)
+        The arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`,
+        as dicts: of rows by the type of nodes, or pairs of such dicts, and of edges by
+        relation. Edges may be given of some relations.
 
         Returns:
-            dict[str, torch.Tensor]: The outputs of each type that is a target.
+            dict[str, torch.Tensor]: The outputs of each type that is a target, and with
+            :obj:`return_graph=True` the graph of each relation.
         """
         is_pair = isinstance(x_dict, tuple | list)
+        named = {'x_dict': x_dict, 'batch_dict': batch_dict, 'z_dict': z_dict}
         ends = [
             both_ends(value, self.node_types, name, is_pair)
-            for value, name in (
-                (x_dict, 'x_dict'),
-                (batch_dict, 'batch_dict'),
-                (z_dict, 'z_dict'),
-            )
+            for name, value in named.items()
         ]
-        if z_dict is not None and not self._compares_rows:
-            raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
-        x_dst = self._check_rows(*ends[0], is_pair)
-        if any(ends[1]):
-            for end, ids in zip((0, 2), ends[1], strict=True):
-                known = [r[end] for r in self.relations if r[2] in x_dst]
-                check_all_given(ids, known, 'batch_dict')
-        edges = check_keys(edge_index_dict, self.relations, 'edge_index_dict')
-        weights = check_keys(edge_weight_dict, self.relations, 'edge_weight_dict')
+        x, batch, z = ends
+        heard = self._check_rows(x, batch, is_pair)
+        self.check_z(x, z if z_dict is not None else None)
+        edges = check_keys(edge_index_dict, heard, 'edge_index_dict')
+        weights = check_keys(edge_weight_dict, heard, 'edge_weight_dict')
         sums: dict[NodeType, list[Tensor]] = {}
         graphs: dict[EdgeType, SampledGraph] = {}
-        for relation in self.relations:
-            if relation[2] not in x_dst:
-                continue
-            x, batch, z = (_of_relation(end, relation, is_pair) for end in ends)
-            given = edges.get(relation), weights.get(relation), batch
-            out, graphs[relation] = self._run(
-                relation, x, *given, z, generator, return_graph
-            )
+        for relation in heard:
+            conv: Any = self.convs[relation]
+            rows, ids, seen = (of_relation(relation, e, is_pair) for e in ends)
+            given = rows, edges.get(relation), weights.get(relation)
+            if as_pair(rows)[0].size(0) == 0:
+                found = _without_sources(conv, *given[:2])
+                out: Any = found if return_graph else found[0]
+            else:
+                out = conv(
+                    *given,
+                    ids,
+                    z=None if conv.z_channels is None else seen,
+                    generator=generator,
+                    return_graph=return_graph,
+                )
+            if return_graph:
+                out, graphs[relation] = out
             sums.setdefault(relation[2], []).append(out)
-        outs = {t: self._finish(t, x_dst[t], parts) for t, parts in sums.items()}
+        outs = {t: self._finish(t, x[1][t], parts) for t, parts in sums.items()}
         return (outs, graphs) if return_graph else outs
 
-    @property
-    def _compares_rows(self) -> bool:
-        """Return whether a relation compares rows in place of projections."""
-        return any(conv.z_channels is not None for conv in self.convs.values())
-
-    def _check_rows(
-        self,
-        x_src: dict[NodeType, Tensor],
-        x_dst: dict[NodeType, Tensor],
-        is_pair: bool,
-    ) -> dict[NodeType, Tensor]:
-        """Return the rows of targets; raise unless all that they need are given."""
+    def _check_rows(self, x: Ends, batch: Ends, is_pair: bool) -> list[EdgeType]:
+        """Check rows and graph ids; return the relations to the given targets."""
         if is_pair:
-            check_keys(x_dst, self.target_types, 'x_dict')
-            needed = [r[0] for r in self.relations if r[2] in x_dst]
-        else:
-            needed = self.node_types
-        check_all_given(x_src, needed, 'x_dict')
-        for rows in (x_src, x_dst):
-            for node_type, x in rows.items():
+            check_keys(x[1], self.target_types, 'x_dict')
+        heard = [r for r in self.relations if not is_pair or r[2] in x[1]]
+        check_all_given(
+            x[0], [r[0] for r in heard] if is_pair else self.node_types, 'x_dict'
+        )
+        for rows in x:
+            for node_type, value in rows.items():
                 width = self.in_channels[node_type]
-                check_features(x, f'x_dict[{node_type!r}]', width)
-        return x_dst
+                check_features(value, f'x_dict[{node_type!r}]', width)
+        if any(batch):
+            for end, ids in zip((0, 2), batch, strict=True):
+                check_all_given(ids, [r[end] for r in heard], 'batch_dict')
+        return heard
 
-    def _run(
-        self,
-        relation: EdgeType,
-        x: Features,
-        edge_index: Tensor | None,
-        edge_weight: Tensor | None,
-        batch: Batch | None,
-        z: Features | None,
-        generator: torch.Generator | None,
-        return_graph: bool,
-    ) -> tuple[Tensor, SampledGraph]:
-        """Return the sums of one relation, and their graph if it is wanted."""
-        conv: Any = self.convs[relation]
-        z = None if conv.z_channels is None else z
-        x_src, x_dst = as_pair(x)
-        if x_src.size(0) == 0:  # No sources send nothing, however many are drawn.
-            h, _ = conv._projections(x, z)
-            return h.new_zeros(x_dst.size(0), self.out_channels), _empty_graph(h)
-        given = edge_index, edge_weight, batch
-        how = {'z': z, 'generator': generator, 'return_graph': return_graph}
-        out = conv(x, *given, **how)
-        return out if return_graph else (out, _empty_graph(out))
+    def check_z(self, x: Ends, z: Ends | None) -> None:
+        """Raise unless there are rows to compare where projections are not."""
+        widths: Any = {r: conv.z_channels for r, conv in self.convs.items()}
+        if z is not None and not any(widths.values()):
+            raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
+        for relation, width in widths.items():
+            for place, rows in enumerate(x):
+                node_type = relation[2 * place]
+                if width is None or node_type not in rows:
+                    continue
+                if z is None:
+                    check_serves_as_z(rows[node_type], width, '_dict')
+                else:
+                    check_all_given(z[place], [node_type], 'z_dict')
 
     def _finish(self, target: NodeType, x: Tensor, sums: list[Tensor]) -> Tensor:
         out = cast(Tensor, group(sums, self.aggr))
@@ -325,15 +288,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         return out + self.biases[target] if target in self.biases else out
 
     def graphs(self, *args: Any, **kwargs: Any) -> dict[EdgeType, SampledGraph]:
-        r"""Return the graph of each relation over which :meth:`forward` sums.
-
-        Args:
-            *args (optional): The arguments of :meth:`forward`.
-            **kwargs (optional): Its keyword arguments.
-
-        Returns:
-            dict[tuple[str, str, str], SampledGraph]: The edges and their weights.
-        """
+        r"""Return the graph of each relation over which :meth:`forward` sums."""
         _, graphs = self(*args, **kwargs, return_graph=True)
         return dict(graphs)
 
@@ -344,18 +299,14 @@ class HeteroLatentGraphConv(torch.nn.Module):
         )
 
 
-def _of_relation(
-    ends: tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]],
-    relation: EdgeType,
-    is_pair: bool,
-) -> Any:
-    """Return the entries of a relation's ends: one where both are the same rows."""
-    source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
-    if source is None and target is None:
-        return None
-    return (source, target) if is_pair or relation[0] != relation[2] else source
-
-
-def _empty_graph(like: Tensor) -> SampledGraph:
-    none = torch.empty(2, 0, dtype=torch.long, device=like.device)
-    return SampledGraph(none, torch.empty(0, dtype=like.dtype, device=like.device))
+def _without_sources(
+    conv: LatentGraphConv, x: Features, edge_index: Tensor | None
+) -> tuple[Tensor, SampledGraph]:
+    """Return zeros and no edges: no sources send nothing, however many are drawn."""
+    h, _ = conv._projections(x)
+    _, x_dst = as_pair(x)
+    if edge_index is not None:
+        check_edge_index(edge_index, h, x_dst)
+    none = torch.empty(2, 0, dtype=torch.long, device=h.device)
+    graph = SampledGraph(none, h.new_empty(0))
+    return h.new_zeros(x_dst.size(0), conv.out_channels), graph

@@ -11,9 +11,11 @@ from torch_geometric_gsl._checks import (
     check_edge_weight,
     check_parameter_match,
 )
-from torch_geometric_gsl.nn.conv.learned_graph_conv import Channels, LearnedGraphConv
+from torch_geometric_gsl.nn.conv.learned_graph_conv import (
+    LearnedGraphConv,
+    check_serves_as_z,
+)
 from torch_geometric_gsl.nn.sampler.options import PAPER
-from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: The projections of the sources, and of the targets where they are needed.
@@ -75,13 +77,11 @@ class LatentGraphConv(LearnedGraphConv):
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
             name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
-            uniform, so that without it all nodes get nearly the same output.
-            (default: :obj:`True`)
-        add_self_loops (bool, optional): If :obj:`True`, half of what a node aggregates
-            is its own :math:`\mathbf{x}_i \mathbf{W}`, the other half that of its
-            neighbours. :meth:`graph` does not return the loops, which the paper does
-            not have. (default: :obj:`False`)
+            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. On a nearly uniform graph all
+            nodes get nearly the same output then. (default: :obj:`True`)
+        add_self_loops (bool, optional): If :obj:`True`, half of what a node sums is its
+            own :math:`\mathbf{x}_i \mathbf{W}`; :meth:`graph` does not return these
+            loops, which the paper does not have. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
         z_channels (int, optional): The width of the rows that are compared in place of
@@ -128,24 +128,12 @@ class LatentGraphConv(LearnedGraphConv):
     _has_two_widths = True
 
     @classmethod
-    def paper(
-        cls,
-        in_channels: Channels,
-        out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
-        **kwargs: Any,
-    ) -> LatentGraphConv:
-        r"""Return the printed layer: draws with loops at :obj:`tau=0.25` and
-        :obj:`scale=1`, and sums over all nodes in evaluation mode.
-
-        Args:
-            in_channels (int or tuple[int, int]): As in the constructor.
-            out_channels (int): Size of each output sample.
-            similarity (str or Similarity, optional): The similarity of two nodes.
-                (default: :obj:`"neural_gaussian"`)
-            **kwargs (optional): Other arguments of the constructor.
+    def paper(cls, *args: Any, **kwargs: Any) -> LatentGraphConv:
+        r"""Return the printed layer, given the arguments of the constructor: draws with
+        loops at :obj:`tau=0.25` and :obj:`scale=1`, and sums over all nodes in
+        evaluation mode.
         """
-        return cls(in_channels, out_channels, similarity, **{**PAPER, **kwargs})
+        return cls(*args, **{**PAPER, **kwargs})
 
     def forward(
         self,
@@ -182,16 +170,16 @@ class LatentGraphConv(LearnedGraphConv):
         """
         given = edge_index, edge_weight, batch, y, z, generator, return_graph
         out: Tensor | tuple[Tensor, SampledGraph]
-        out = self._convolve(x, self._projections(x, z), *given)
+        out = self._convolve(x, self._projections(x), *given)
         return out
 
-    def _projections(self, x: Features, z: Features | None) -> Projections:
+    def _projections(self, x: Features) -> Projections:
         """Return the projections of the sources, and of the targets if needed."""
         x_src, x_dst = self._rows(x)
         h = self._project(x_src, self.lin)
         if not isinstance(x, tuple | list):
             return h, h
-        if self.add_self_loops or (z is None and self.z_channels is None):
+        if self.add_self_loops or self.z_channels is None:
             return h, self._project(x_dst, self.lin_dst or self.lin)
         return h, None
 
@@ -215,15 +203,8 @@ class LatentGraphConv(LearnedGraphConv):
             if edge_weight is not None:
                 check_edge_weight(edge_weight, edge_index, h)
             given = {}
-        z = self._compared(x, projected, z)
-        out = self.sampler.propagate(
-            z,
-            message,
-            **given,
-            batch=batch,
-            generator=generator,
-            return_graph=return_graph,
-        )
+        given |= {'batch': batch, 'generator': generator, 'return_graph': return_graph}
+        out = self.sampler.propagate(self._compared(x, projected, z), message, **given)
         out, graph = out if return_graph else (out, None)
         if self.prior is not None and edge_index is not None:
             observed = edge_index, edge_weight, batch
@@ -254,20 +235,17 @@ class LatentGraphConv(LearnedGraphConv):
     ) -> Features:
         """Return the rows that the similarity compares: of a pair a pair."""
         is_pair = isinstance(x, tuple | list)
-        if z is None:
-            if self.z_channels is not None:
-                for rows in as_pair(x):
-                    if rows.size(1) != self.z_channels:
-                        raise ValueError(
-                            f"'z' must be given where 'x' has not z_channels="
-                            f'{self.z_channels} channels (got {rows.size(1)})'
-                        )
-                return x
+        if self.z_channels is None:
+            if z is not None:
+                raise ValueError("'z' needs a layer with 'z_channels' (got None)")
             return projected if is_pair else projected[0]  # type: ignore[return-value]
+        if z is None:
+            check_serves_as_z(x, self.z_channels)
+            return x
         if isinstance(z, tuple | list) != is_pair:
             what = 'a pair' if is_pair else 'a tensor'
             raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
         for rows, of in zip(as_pair(z), as_pair(x), strict=True):
-            check_compared(rows, self.sampler.similarity.in_channels, of.size(0))
+            check_compared(rows, self.z_channels, of.size(0))
             check_parameter_match(rows, self.lin.weight, 'z')
         return z

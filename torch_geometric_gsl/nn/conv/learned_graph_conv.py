@@ -52,6 +52,16 @@ def compared_width(z_channels: int | None, in_channels: Channels) -> int | None:
     return widths.pop()
 
 
+def check_serves_as_z(x: Any, z_channels: int, suffix: str = '') -> None:
+    """Raise unless features can be compared where no other rows are given."""
+    for rows in as_pair(x):
+        if isinstance(rows, Tensor) and rows.size(-1) != z_channels:
+            raise ValueError(
+                f"'z{suffix}' must be given where 'x{suffix}' has not "
+                f'z_channels={z_channels} channels (got {rows.size(-1)})'
+            )
+
+
 class RootTerm(OneType):
     """Base class of the layers that add a root term and a bias to their messages."""
 
@@ -155,11 +165,7 @@ class LearnedGraphConv(RootTerm):
                 module.reset_parameters()
 
     def share_sampler(self, other: Any) -> None:
-        r"""Compare nodes and draw neighbours by the sampler of another layer.
-
-        Args:
-            other (LearnedGraphConv): The other layer, which compares rows of one width.
-        """
+        r"""Use the sampler of another layer, which compares rows of one width."""
         self.sampler = other.sampler
 
     def _rows(self, x: Features) -> tuple[Tensor, Tensor]:
@@ -195,14 +201,8 @@ class LearnedGraphConv(RootTerm):
         return self._add_root(x, out)
 
     def graph(self, *args: Any, **kwargs: Any) -> SampledGraph:
-        r"""Return the graph over which :meth:`forward` sums.
-
-        Args:
-            *args (optional): The arguments of :meth:`forward`.
-            **kwargs (optional): Its keyword arguments.
-
-        Returns:
-            SampledGraph: The edges and their weights, sorted by target.
+        r"""Return the graph over which :meth:`forward`, given the same arguments, sums:
+        the edges and their weights, sorted by target.
         """
         _, graph = self(*args, **kwargs, return_graph=True)
         return SampledGraph(*graph)

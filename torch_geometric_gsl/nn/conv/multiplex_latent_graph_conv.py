@@ -45,10 +45,9 @@ class MultiplexLatentGraphConv(RootTerm):
 
     Relations that began equal would stay equal. The centres of neural bells with a bias
     begin at even steps over their range, :math:`(r - \frac{1}{2}) / R` of it, for all
-    targets; weights of features begin at 1 with a noise of 0.1; what begins at random
-    anyway stays as it is, and so does a single relation. Equal similarities without
-    parameters are refused, and so is one module for two relations, unless projections
-    of their own tell the relations apart.
+    targets; weights of features begin at 1 with a noise of 0.1; the rest begins as in
+    one layer. Equal similarities without parameters are refused, and so is one module
+    for two relations, unless projections of their own tell the relations apart.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -68,21 +67,15 @@ class MultiplexLatentGraphConv(RootTerm):
             (default: :obj:`True`)
         similarity_kwargs (dict or list, optional): Arguments of named similarities, or
             a list of one dictionary for each relation. (default: :obj:`None`)
-        root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. (default: :obj:`True`)
-        add_self_loops (bool, optional): If :obj:`True`, half of what a node sums is its
-            own message. (default: :obj:`False`)
-        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
+        root_weight (bool, optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, like all that follow.
             (default: :obj:`True`)
-        z_channels (int, optional): The width of the rows that are compared in place of
-            projections, as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-            (default: :obj:`None`)
-        observed (str, optional): What given edges are: :obj:`"candidates"`, or a
-            :obj:`"prior"` that is mixed with a learned graph of all nodes.
-            (default: :obj:`"candidates"`)
-        **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` for each relation,
-            such as :obj:`scale` or :obj:`null_score`.
+        add_self_loops (bool, optional): Add a node's own message.
+            (default: :obj:`False`)
+        bias (bool, optional): Learn a bias. (default: :obj:`True`)
+        z_channels (int, optional): The width of compared rows. (default: :obj:`None`)
+        observed (str, optional): What given edges are. (default: :obj:`"candidates"`)
+        **kwargs (optional): Options of the samplers.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -167,15 +160,8 @@ class MultiplexLatentGraphConv(RootTerm):
         return [relation.sampler.similarity for relation in self._convs]
 
     def shares(self, x: Tensor | None = None) -> Tensor:
-        r"""Return the shares of the relations, which sum to 1.
-
-        Args:
-            x (torch.Tensor, optional): The features of the targets, needed with
-                :obj:`shares="node"`. (default: :obj:`None`)
-
-        Returns:
-            torch.Tensor: The shares :math:`[R]`, or those of each target
-            :math:`[|\mathcal{V}|, R]`.
+        r"""Return the shares :math:`[R]` of the relations, which sum to 1, or with
+        :obj:`shares="node"` those :math:`[|\mathcal{V}|, R]` of the rows of targets.
         """
         shares: Tensor = self.mixture(x)
         return shares
@@ -193,32 +179,19 @@ class MultiplexLatentGraphConv(RootTerm):
     ) -> Tensor | tuple[Tensor, list[SampledGraph]]:
         r"""Run the forward pass; the relations draw one after the other.
 
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
-                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`.
-            edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates, unless they are a prior. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, not negative: a prior
-                of the choice, whose logarithm is added to the scores; an observed
-                graph has these weights. (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Sorted graph ids, a pair for a
-                pair. (default: :obj:`None`)
-            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                that the similarities compare, a pair for a pair. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of each
-                relation that this call summed over as well. (default: :obj:`False`)
+        The arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`;
+        with :obj:`return_graph=True` the graph of each relation is returned as well.
         """
         given = edge_index, edge_weight, batch, None, z, generator, return_graph
-        projected = self._convs[0]._projections(x, z)
+        projected = self._convs[0]._projections(x)
         _, x_dst = as_pair(x)
         shares = self.shares(x_dst)
         graphs: list[SampledGraph] = []
         total: Any = 0
         for number, relation in enumerate(self._convs):
             if number > 0 and not self.same_messages:
-                projected = relation._projections(x, z)
+                projected = relation._projections(x)
             out = relation._convolve(x, projected, *given)
             if return_graph:
                 out, graph = out
@@ -228,51 +201,22 @@ class MultiplexLatentGraphConv(RootTerm):
         return (out, graphs) if return_graph else out
 
     def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return the graph of each relation over which :meth:`forward` sums.
-
-        Args:
-            *args (optional): The arguments of :meth:`forward`.
-            **kwargs (optional): Its keyword arguments.
-
-        Returns:
-            list[SampledGraph]: The edges and their weights, sorted by target.
-        """
+        r"""Return the graph of each relation over which :meth:`forward` sums."""
         _, graphs = self(*args, **kwargs, return_graph=True)
         return list(graphs)
 
     def graph(self, x: Features, *args: Any, **kwargs: Any) -> SampledGraph:
-        r"""Return the mixture of the graphs by their shares; equal edges add up.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            *args (optional): Further arguments of :meth:`forward`.
-            **kwargs (optional): Its keyword arguments.
-
-        Returns:
-            SampledGraph: The edges and their weights, sorted by target.
-        """
+        r"""Return the mixture of :meth:`graphs` by their shares; equal edges add up."""
         return self.mix(self.graphs(x, *args, **kwargs), x)
 
     def mix(self, graphs: list[SampledGraph], x: Features) -> SampledGraph:
-        r"""Return the mixture of given graphs by the shares; equal edges add up.
-
-        Args:
-            graphs (list[SampledGraph]): The graph of each relation.
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-        """
+        r"""Return the mixture of the graphs of a call with :obj:`x`."""
         x_src, x_dst = as_pair(x)
         most = max(x_src.size(0), x_dst.size(0))
         return mix_graphs(graphs, self.shares(x_dst), most)
 
     def share_sampler(self, other: MultiplexLatentGraphConv) -> None:
-        r"""Compare nodes and draw neighbours by the samplers of another layer.
-
-        Args:
-            other (MultiplexLatentGraphConv): The other layer, of as many relations.
-
-        Raises:
-            ValueError: If it has another number of relations.
-        """
+        r"""Use the samplers of another layer, of as many relations."""
         if other.num_relations != self.num_relations:
             raise ValueError(
                 f"'other' must have {self.num_relations} relations "

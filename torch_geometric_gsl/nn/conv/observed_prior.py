@@ -70,16 +70,8 @@ class ObservedPrior(torch.nn.Module):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SampledGraph:
-        r"""Mix both graphs; weights of equal edges add up.
-
-        Args:
-            graph (SampledGraph): The learned graph.
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            edge_index (torch.Tensor): The observed edges.
-            edge_weight (torch.Tensor, optional): Their weights, not negative; ones if
-                :obj:`None`. (default: :obj:`None`)
-            batch (torch.Tensor, optional): As in :meth:`forward`.
-                (default: :obj:`None`)
+        r"""Mix both graphs of nodes with features :obj:`x`, or of a pair; weights of
+        equal edges add up.
         """
         pair = x if isinstance(x, tuple) else (x, x)
         dtype = graph.edge_weight.dtype

@@ -36,12 +36,6 @@ class RelationShares(torch.nn.Module):
 
     They begin equal.
 
-    Args:
-        in_channels (int): Size of each input sample.
-        num_relations (int): The number of relations.
-        kind (str, optional): :obj:`"global"`, or :obj:`"node"` for shares of each node.
-            (default: :obj:`"global"`)
-
     Example:
         >>> RelationShares(16, 2)()
         tensor([0.5000, 0.5000], grad_fn=<SoftmaxBackward0>)
@@ -69,12 +63,7 @@ class RelationShares(torch.nn.Module):
             zeros(parameter)
 
     def forward(self, x: Tensor | None = None) -> Tensor:
-        r"""Return the shares :math:`[R]`, or those of each node :math:`[n, R]`.
-
-        Args:
-            x (torch.Tensor, optional): The features of the nodes, which shares of each
-                node depend on. (default: :obj:`None`)
-        """
+        r"""Return the shares :math:`[R]`, or those of each row :math:`[n, R]`."""
         if self.logits is not None:
             return self.logits.softmax(dim=0)
         lin, rows = cast(Linear, self.lin), cast(Tensor, x)

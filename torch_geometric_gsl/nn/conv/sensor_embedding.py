@@ -37,16 +37,7 @@ def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
 
 
 class SensorEmbedding(torch.nn.Module):
-    r"""The embeddings of sensors: free vectors, projected rows, or reduced windows.
-
-    Args:
-        in_channels (int): The number of channels of the windows.
-        hidden_channels (int): The width of the hidden layer of the reduction.
-        out_channels (int): The width of the result.
-        num_sensors (int, optional): The number of sensors, if each has a vector.
-            (default: :obj:`None`)
-        z_channels (int, optional): The width of the rows, if these are projected.
-            (default: :obj:`None`)
+    r"""Embed sensors by free vectors, projected rows, or reduced windows.
 
     Example:
         >>> embed = SensorEmbedding(1, 4, 8)
@@ -90,15 +81,13 @@ class SensorEmbedding(torch.nn.Module):
                 lin.reset_parameters()
 
     def forward(self, x: Features | None = None, z: Features | None = None) -> Features:
-        r"""Return the embeddings of the sensors; of a pair a pair.
+        r"""Return the embeddings of sensors, given windows or rows; of a pair a pair.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The windows
-                :math:`(*, n, F_{in})`, or those of sources and targets.
-                (default: :obj:`None`)
+                :math:`(*, n, F_{in})`. (default: :obj:`None`)
             z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                :math:`(n, F_z)`, or those of sources and targets.
-                (default: :obj:`None`)
+                :math:`(n, F_z)`. (default: :obj:`None`)
         """
         if self.z_channels is None and z is not None:
             raise ValueError("'z' needs a layer with 'z_channels' (got None)")
@@ -109,31 +98,28 @@ class SensorEmbedding(torch.nn.Module):
                     'have none (got a pair)'
                 )
             return self.weight
-        if self.z_channels is None:
-            if not isinstance(x, tuple | list):
-                return self._reduce(x, 'x')
-            x_src, x_dst = as_pair(x)
-            return self._reduce(x_src, 'x_src'), self._reduce(x_dst, 'x_dst')
-        if x is not None and isinstance(x, tuple | list) != isinstance(z, tuple | list):
-            what = 'a pair' if isinstance(x, tuple | list) else 'a tensor'
+        is_pair = isinstance(z if x is None else x, tuple | list)
+        if z is not None and isinstance(z, tuple | list) != is_pair:
+            what = 'a pair' if is_pair else 'a tensor'
             raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
-        if not isinstance(z, tuple | list):
-            return self._project(z, cast(Tensor | None, x))
-        (z_src, z_dst), (x_src, x_dst) = as_pair(z), as_pair(x)
-        return self._project(z_src, x_src), self._project(z_dst, x_dst)
+        embed = self._reduce if self.z_channels is None else self._project
+        (x_src, x_dst), (z_src, z_dst) = as_pair(x), as_pair(z)
+        if not is_pair:
+            return embed(x_src, z_src, 'x')
+        return embed(x_src, z_src, 'x_src'), embed(x_dst, z_dst, 'x_dst')
 
-    def _reduce(self, x: Any, name: str) -> Tensor:
+    def _reduce(self, x: Any, z: None, name: str) -> Tensor:
         """Return the mean over windows of a hidden layer, projected."""
         check_windows(x, name)
         lin, lin_window = cast(Linear, self.lin), cast(Linear, self.lin_window)
         rows = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
         check_features(rows.flatten(0, 1), name, lin_window.in_channels)
         check_parameter_match(x, lin_window.weight, name)
-        # No windows, no mean: zeros, for there is nothing to answer either.
+        # The mean of no windows is zero.
         mean = lin_window(rows).relu().sum(dim=0) / max(rows.size(0), 1)
         return cast(Tensor, lin(mean))
 
-    def _project(self, z: Any, x: Tensor | None) -> Tensor:
+    def _project(self, x: Any, z: Any, name: str) -> Tensor:
         """Return the projection of the rows of sensors."""
         lin = cast(Linear, self.lin)
         check_features(z, 'z', lin.in_channels)

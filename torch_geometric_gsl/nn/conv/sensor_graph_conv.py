@@ -45,22 +45,20 @@ class SensorGraphConv(LearnedGraphConv):
     from their embeddings :math:`\mathbf{Z}`. In evaluation mode it has the noise-free
     weights :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)`.
 
-    :math:`\mathbf{Z}` is one of three:
+    :math:`\mathbf{Z}` holds
 
-    * given :obj:`num_sensors`, vectors of each sensor, which are learned. They can tell
-      any graph of these sensors, and none of others.
-    * given :obj:`z_channels`, a projection of rows :obj:`z` that each call gives, such
-      as the places of the sensors.
-    * given neither, a learned reduction of what each sensor shows,
-      :math:`\mathbf{z}_i = \mathbf{U} \, \mathrm{mean}_b \, \mathrm{ReLU}(\mathbf{V}
-      \mathbf{x}_{b,i} + \mathbf{v}) + \mathbf{u}`, the mean over all windows and times
-      of the call. It sees each sensor alone: it can tell sensors apart by their levels
-      or shapes, not by whether they move together.
+    * given :obj:`num_sensors`, a learned vector of each sensor: any graph of these
+      sensors, and none of others;
+    * given :obj:`z_channels`, a projection of rows :obj:`z` of the call, such as the
+      places of the sensors;
+    * else a learned reduction of the windows, :math:`\mathbf{z}_i = \mathbf{U} \,
+      \mathrm{mean}_b \, \mathrm{ReLU}(\mathbf{V} \mathbf{x}_{b,i} + \mathbf{v}) +
+      \mathbf{u}`, the mean over all windows and times of the call. It sees each sensor
+      alone: it distinguishes levels and shapes, not whether sensors move together.
 
     A coupling has a direction, so each sensor has one embedding as a source and another
     one as a target (:class:`~torch_geometric_gsl.nn.similarity.DirectedSimilarity`),
-    unless :obj:`directed=False`, and a sensor is no neighbour of its own: its own past
-    has :math:`\mathbf{W}_{\textrm{root}}`.
+    unless :obj:`directed=False`. By default no sensor is its own neighbour.
 
     To use one draw in several steps or layers, :meth:`graph` draws it and
     :obj:`layer(x, graph=graph)` takes it. New sensors come as a pair
@@ -77,8 +75,7 @@ class SensorGraphConv(LearnedGraphConv):
             and that of a target alike. Free vectors need room: take 64 for fifty
             sensors. (default: :obj:`32`)
         similarity (str or Similarity, optional): The similarity of a source and a
-            target, by name or as a module of :obj:`embedding_channels` input channels,
-            whose parameters are reset with those of the layer.
+            target, by name or as a module of :obj:`embedding_channels` input channels.
             (default: :obj:`"linear"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`1.0`)
@@ -86,12 +83,11 @@ class SensorGraphConv(LearnedGraphConv):
             (default: :obj:`5.0`)
         train_scale (bool, optional): If :obj:`False`, the factor is not learned.
             (default: :obj:`True`)
-        z_channels (int, optional): The width of rows :obj:`z` that tell sensors apart.
-            (default: :obj:`None`)
+        z_channels (int, optional): The width of rows :obj:`z`. (default: :obj:`None`)
         directed (bool, optional): If :obj:`False`, a sensor has one embedding: scores
             are symmetric, weights are not. (default: :obj:`True`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name, such as :obj:`{"feature_weights": True}`. (default: :obj:`None`)
+            name. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
             :math:`\mathbf{X}_b \mathbf{W}_{\textrm{root}}`. (default: :obj:`True`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
@@ -237,18 +233,8 @@ class SensorGraphConv(LearnedGraphConv):
     ) -> SampledGraph:
         r"""Draw the graph of the sensors, to be used in several calls.
 
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): What the
-                sensors show, where that is compared. (default: :obj:`None`)
-            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                that tell sensors apart, with :obj:`z_channels`; a pair has sources that
-                are others than the targets, whatever :obj:`loop` says.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
-
-        Returns:
-            SampledGraph: The edges and their weights.
+        The arguments are those of :meth:`forward`; windows are needed where they are
+        compared. Rows of a pair are never the same sensor.
         """
         return cast(SampledGraph, self.sampler(self.embed(x, z), generator=generator))
 

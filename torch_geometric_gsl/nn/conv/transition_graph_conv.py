@@ -11,11 +11,11 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     KeepsAnchors,
     ProjectNodes,
-    check_fixed,
     check_transition,
 )
 from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import Features, SampledGraph
 
@@ -43,8 +43,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     :math:`\mathbf{X} \mathbf{W}` and the first term takes the place of that term.
 
     The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}`
-    belong to the nodes of one data set: the layer is transductive. A matrix
-    :math:`\mathbf{W}_e \mathbf{X}` as wide as the input is never formed.
+    belong to the nodes of one data set: the layer is transductive.
 
     Two forms with no parameter that depends on :math:`n`, which are not in the paper,
     replace :math:`\mathbf{R}` and the messages :math:`\mathbf{W}_e ( \mathbf{X}
@@ -61,22 +60,19 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     with learned vectors :math:`\mathbf{u}_j` (:obj:`transition_nodes`) and
     :math:`\mathbf{V}` (:obj:`messages`), or with the rows :math:`\mathbf{a}_j` of
     anchors :math:`\mathbf{A} \in \mathbb{R}^{s \times F_{in}}`, which
-    :meth:`choose_anchors` takes from the data once. A row's output in evaluation mode
-    depends on no other row of the call, and :math:`b` rows cost
-    :math:`\mathcal{O}(b s)`, and :math:`\mathcal{O}(s)` more for the projection of
-    anchors: these forms serve mini-batches and new rows. With :obj:`"anchors"` the
-    layer is a :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` whose sources are
-    :math:`\mathbf{A}`.
+    :meth:`choose_anchors` takes from the data once: the layer is a
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` whose sources are
+    :math:`\mathbf{A}` then. A row's output in evaluation mode depends on no other row
+    of the call, and :math:`b` rows cost :math:`\mathcal{O}(b s)`: these forms serve
+    mini-batches and new rows.
 
     Of a pair :obj:`(x_src, x_dst)` the sources make up the transition nodes: the
     :math:`n` nodes, or the anchors of this call, and the targets are any rows.
 
     .. note::
-        The parameters :obj:`theta_t` and :obj:`theta_e` hold
-        :math:`n \mathbf{W}_t` and :math:`n \mathbf{W}_e`. An optimizer such as Adam
-        moves every entry by about its learning rate, and :math:`n` entries add up
-        in a transition node: without the factor one step moves it by :math:`n`
-        learning rates, and training diverges on a few thousand nodes.
+        The parameters :obj:`theta_t` and :obj:`theta_e` hold :math:`n \mathbf{W}_t` and
+        :math:`n \mathbf{W}_e`: without the factor a step of an optimizer such as Adam
+        moves a transition node by :math:`n` learning rates, and training diverges.
 
     Args:
         in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
@@ -86,31 +82,25 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             :obj:`transition="projected"` only. (default: :obj:`None`)
         num_transition_nodes (int, optional): The number of transition nodes
             :math:`s`. (default: :obj:`500`)
-        similarity (str or Similarity, optional): The similarity of two nodes, by
-            name or as a module of :obj:`out_channels` input channels, whose
-            parameters are reset with those of the layer: load trained ones into it
-            afterwards. (default: :obj:`"neural_gaussian"`)
+        similarity (str or Similarity, optional): The similarity of a node and a
+            transition node, by name or as a module of :obj:`out_channels` input
+            channels. (default: :obj:`"neural_gaussian"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
-        root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. The graph is nearly
-            uniform, so that without it all nodes get nearly the same output.
+            name. (default: :obj:`None`)
+        root_weight (bool, optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, like the next two.
             (default: :obj:`True`)
-        add_self_loops (bool, optional): If :obj:`True`, half of what a node aggregates
-            is its own :math:`\mathbf{x}_i \mathbf{W}`, the other half that of its
-            transition nodes. :meth:`graph` does not return the loops, which the paper
-            does not have. (default: :obj:`False`)
-        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
-            (default: :obj:`True`)
+        add_self_loops (bool, optional): Add a node's own message.
+            (default: :obj:`False`)
+        bias (bool, optional): Learn a bias. (default: :obj:`True`)
         transition (str, optional): How transition nodes come about: from projections
             of the :math:`n` nodes (:obj:`"projected"`, the paper), as learned vectors
             (:obj:`"free"`), or as rows of the data that are kept (:obj:`"anchors"`).
             (default: :obj:`"projected"`)
         **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`scale`, :obj:`hard` or :obj:`method`.
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`.
 
     Shapes:
         - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, or a pair
@@ -149,9 +139,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         transition: str = 'projected',
         **kwargs: Unpack[SamplerOptions],
     ) -> None:
-        check_transition(transition, num_nodes)
-        if transition == 'projected':
-            check_count(num_nodes, 'num_nodes')
+        check_transition(transition, num_nodes, num_transition_nodes)
         check_count(num_transition_nodes, 'num_transition_nodes')
         check_options(type(self), kwargs, SamplerOptions.__annotations__)
         super().__init__(
@@ -246,8 +234,14 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         if self.transition == 'free':
             return None, x_dst
         if self.transition == 'anchors':
-            return self._anchor_rows(x_src if is_pair else None), x_dst
-        check_fixed(x_src, self.theta_t.size(1))
+            return x_src if is_pair else self._chosen_anchors(), x_dst
+        if is_exporting() and isinstance(x_src.size(0), torch.SymInt):
+            raise ValueError(
+                f"'x' must have a fixed number of rows for 'torch.export', the nodes "
+                f'that the transition nodes belong to: only that of the targets '
+                f"'x_dst' of a pair may change (got num_nodes={self.num_nodes} and a "
+                f'dynamic dimension)'
+            )
         return x_src, x_dst
 
     def _nodes(

@@ -1,4 +1,4 @@
-"""The forms of transition nodes, and rows of the data that are some."""
+"""Transition nodes: projections of all nodes, free vectors, or anchors."""
 
 from __future__ import annotations
 
@@ -10,32 +10,25 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import (
     check_absent,
+    check_count,
     check_finite,
     check_generator,
     check_matrix,
     check_num_nodes,
     check_option,
 )
-from torch_geometric_gsl.ops.runtime import full_precision, is_exporting
+from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
 
-#: How transition nodes come about, by name.
+#: Forms of transition nodes.
 TRANSITIONS = ('projected', 'free', 'anchors')
 
 
-def check_transition(transition: str, num_nodes: int | None) -> None:
-    """Raise unless a form of transition nodes is known, and takes that number."""
-    check_option(transition, TRANSITIONS, 'transition')
-    if transition != 'projected':
-        where = f'with transition={transition!r}, which serves any number of rows'
-        check_absent(num_nodes, 'num_nodes', where)
-
-
-def check_transition_nodes(
-    num_transition_nodes: int | None, num_nodes: int | None, transition: str
+def check_transition(
+    transition: str, num_nodes: int | None, num_transition_nodes: int | None
 ) -> None:
-    """Raise unless both numbers are given, or none, or those that the form takes."""
-    check_transition(transition, num_nodes)
+    """Raise unless a form of transition nodes is known, and both numbers fit it."""
+    check_option(transition, TRANSITIONS, 'transition')
     if transition == 'projected':
         if (num_transition_nodes is None) != (num_nodes is None):
             raise ValueError(
@@ -43,21 +36,16 @@ def check_transition_nodes(
                 f"{num_transition_nodes} and {num_nodes}), unless 'transition' is "
                 f"'free' or 'anchors'"
             )
-    elif num_transition_nodes is None:
-        raise ValueError(
-            f"'num_transition_nodes' must be given with transition={transition!r} "
-            f'(got None)'
-        )
-
-
-def check_fixed(rows: Tensor, num_nodes: int) -> None:
-    """Raise if the rows that belong to transition nodes are of any number."""
-    if is_exporting() and isinstance(rows.size(0), torch.SymInt):
-        raise ValueError(
-            f"'x' must have a fixed number of rows for 'torch.export', the nodes that "
-            f"the transition nodes belong to: only that of the targets 'x_dst' of a "
-            f'pair may change (got num_nodes={num_nodes} and a dynamic dimension)'
-        )
+        if num_nodes is not None:
+            check_count(num_nodes, 'num_nodes')
+    else:
+        where = f'with transition={transition!r}, which serves any number of rows'
+        check_absent(num_nodes, 'num_nodes', where)
+        if num_transition_nodes is None:
+            raise ValueError(
+                f"'num_transition_nodes' must be given with transition={transition!r} "
+                f'(got None)'
+            )
 
 
 class ProjectNodes(torch.nn.Module):
@@ -99,10 +87,9 @@ class KeepsAnchors(torch.nn.Module):
     anchors: Tensor | None
 
     def _await_anchors(self) -> None:
-        """Make room for anchors, if the form has any.
+        """Register the buffer of anchors if the form has any.
 
-        Where it has none they are no buffer: torch.export miscounts buffers that are
-        None.
+        Otherwise they are no buffer: torch.export miscounts buffers that are None.
         """
         if self.transition == 'anchors':
             self.register_buffer('anchors', None)
@@ -112,12 +99,11 @@ class KeepsAnchors(torch.nn.Module):
     def choose_anchors(
         self, x: Tensor, *, generator: torch.Generator | None = None
     ) -> Any:
-        r"""Keep rows as transition nodes, :obj:`num_transition_nodes` at random.
+        r"""Keep :obj:`num_transition_nodes` random rows as transition nodes.
 
         They are drawn without replacement, and no other row is read: :obj:`x` may be a
-        memory-mapped table. As many rows as there are transition nodes are all kept, in
-        their order, so that rows can be given that were chosen otherwise, or that are
-        no rows of the data, such as centres of clusters. They are dense, go with the
+        memory-mapped table. As many rows as there are transition nodes, such as centres
+        of clusters, are all kept in their order. Anchors are dense, go with the
         :obj:`state_dict`, and outlast :meth:`reset_parameters`.
 
         Args:
@@ -127,11 +113,6 @@ class KeepsAnchors(torch.nn.Module):
 
         Returns:
             torch.nn.Module: The module itself.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If the module has no anchors, or the rows are too few, have the
-                wrong width, or hold NaN or infinite values.
         """
         count = self.num_transition_nodes
         if self.transition != 'anchors' or count is None:
@@ -157,22 +138,20 @@ class KeepsAnchors(torch.nn.Module):
         rows = rows.to(device=like.device, dtype=like.dtype)
         self.register_buffer('anchors', rows)
 
-    def _anchor_rows(self, given: Tensor | None) -> Tensor:
-        """Return the anchors of a call, which may be given."""
-        rows = self.anchors if given is None else given
-        if rows is None:
+    def _chosen_anchors(self) -> Tensor:
+        if self.anchors is None:
             raise ValueError(
                 "'anchors' must be chosen first, by choose_anchors(x), or given as the "
                 "sources of a pair 'x' (got None)"
             )
-        return rows
+        return self.anchors
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         kept = state_dict.get(f'{prefix}anchors')
         if kept is not None and self.transition == 'anchors' and self.anchors is None:
-            # Of the shape that it must have: another one is told as for parameters.
+            # Of the expected shape, so that PyTorch reports any other one.
             width = kept.size(-1) if self.in_channels == -1 else self.in_channels
             self._set_anchors(kept.new_zeros(self.num_transition_nodes or 0, width))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -5,34 +5,30 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
     as_pair,
     check_absent,
     check_batch,
-    check_compared,
-    check_edge_index,
-    check_edge_weight,
-    check_features,
     check_matrix,
     check_num_nodes,
     check_one_type,
     check_pair,
-    check_parameter_match,
     split_pair,
 )
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_width
+from torch_geometric_gsl.nn.conv.learned_graph_conv import (
+    check_serves_as_z,
+    compared_width,
+)
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     KeepsAnchors,
-    check_transition_nodes,
+    check_transition,
 )
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
@@ -41,9 +37,8 @@ from torch_geometric_gsl.nn.models.layers import (
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models.row_index import IndexesRows
+from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
 from torch_geometric_gsl.nn.models.tasks import resolve_task
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
     PAPER,
     LayerOptions,
@@ -51,7 +46,6 @@ from torch_geometric_gsl.nn.sampler.options import (
     check_options,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
@@ -59,9 +53,11 @@ if TYPE_CHECKING:
 
 #: The arguments of layers beside their rows.
 Arguments = dict[str, Any]
+#: What transition nodes leave without a meaning.
+BESIDE = 'with transition nodes'
 
 
-class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
+class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
     learn their own graph, with an activation and dropout between them.
@@ -77,14 +73,11 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
     The last layer has neither activation nor dropout.
 
     Transition nodes that are :obj:`"free"` or :obj:`"anchors"` serve new rows and
-    mini-batches of any number of rows. :meth:`choose_anchors` keeps rows
-    :math:`\mathbf{A}^{(0)}` of the input; the network runs on them beside those of a
-    call, and their hidden rows :math:`\mathbf{A}^{(\ell)}` are the anchors of the later
-    layers.
+    mini-batches of any number of rows. :meth:`choose_anchors` keeps rows of the input;
+    their hidden rows are the anchors of the later layers.
 
-    With :obj:`z_channels` all layers compare the same rows by one sampler: :obj:`z` of
-    the call, or the features :math:`\mathbf{X}` themselves. It has few parameters, and
-    each layer draws its graph anew.
+    With :obj:`z_channels` all layers compare the same rows by one sampler, and each
+    draws its graph anew.
 
     New rows join others as a pair :obj:`(x_src, x_dst)`: in every layer the sources see
     each other, and the targets see the sources alone. :meth:`index` keeps the sources,
@@ -104,9 +97,8 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
         num_nodes (int, optional): The number of nodes, needed with
             :obj:`num_transition_nodes` that are :obj:`"projected"`.
             (default: :obj:`None`)
-        transition (str, optional): How transition nodes come about:
-            :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`, as in
-            :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv`.
+        transition (str, optional): The form of transition nodes:
+            :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`.
             (default: :obj:`"projected"`)
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
@@ -116,23 +108,20 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
             place of their projections: :obj:`z` of the call, or :math:`\mathbf{X}`
             where it is not given; :obj:`-1` is that of the input.
             (default: :obj:`None`)
-        task (str, optional): What the model tells of a node, which :meth:`loss`,
-            :meth:`predict` and :meth:`score` follow: a class (:obj:`"classification"`),
-            numbers (:obj:`"regression"`, the squared error), one yes or no
-            (:obj:`"binary"`, of one output), or one for each output
-            (:obj:`"multilabel"`). (default: :obj:`"classification"`)
-        readout (str or Aggregation, optional): What makes one output of all nodes of a
-            graph, as :func:`~torch_geometric.nn.resolver.aggregation_resolver` knows
-            it, such as :obj:`"mean"`; labels are those of graphs then.
+        task (str, optional): The task of :meth:`loss`, :meth:`predict` and
+            :meth:`score`: :obj:`"classification"`, :obj:`"regression"` (the squared
+            error), :obj:`"binary"` (one output), or :obj:`"multilabel"` (yes or no of
+            each output). (default: :obj:`"classification"`)
+        readout (str or Aggregation, optional): How the outputs of all nodes of a graph
+            become one, as :func:`~torch_geometric.nn.resolver.aggregation_resolver`
+            knows it, such as :obj:`"mean"`; labels are those of graphs then.
             (default: :obj:`None`)
         num_relations (int, optional): If given, the number of graphs of each layer, a
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`,
-            :obj:`null_score`, or :obj:`observed`, which tells what the
-            :obj:`edge_index` of a call is: :obj:`"candidates"`, or a :obj:`"prior"` to
-            mix with a learned graph.
+            :obj:`null_score` or :obj:`observed`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -159,9 +148,6 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
         torch.Size([100, 7])
     """
 
-    _INDEXED = 'x', 'edge_index', 'edge_weight', 'z'
-    _hidden_sources: tuple[Any, list[Tensor], list[Tensor]] | None = None
-
     def __init__(
         self,
         in_channels: int,
@@ -183,7 +169,7 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
     ) -> None:
         super().__init__()
         sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
-        check_transition_nodes(num_transition_nodes, num_nodes, transition)
+        check_transition(transition, num_nodes, num_transition_nodes)
         self.in_channels = in_channels
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
@@ -203,33 +189,16 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
         self.reset_parameters()
 
     @classmethod
-    def paper(
-        cls,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
-        **kwargs: Any,
-    ) -> GSLNet:
-        r"""Return the printed model: draws with loops at :obj:`tau=0.25` and
-        :obj:`scale=1`, ELU, and sums over all nodes in evaluation mode.
-
-        Args:
-            in_channels (int): As in the constructor, as are all others.
-            hidden_channels (int): Size of each hidden sample.
-            num_layers (int): The number of layers.
-            out_channels (int): Size of each output sample.
-            similarity (str or Similarity, optional): The similarity of two nodes.
-                (default: :obj:`"neural_gaussian"`)
-            **kwargs (optional): Other arguments of the constructor.
+    def paper(cls, *args: Any, **kwargs: Any) -> GSLNet:
+        r"""Return the printed model, given the arguments of the constructor: draws with
+        loops at :obj:`tau=0.25` and :obj:`scale=1`, ELU, and sums over all nodes in
+        evaluation mode.
 
         Example:
             >>> GSLNet.paper(16, 32, 2, 7)(torch.randn(100, 16)).shape
             torch.Size([100, 7])
         """
-        sizes = in_channels, hidden_channels, num_layers, out_channels
-        return cls(*sizes, similarity, **{'act': 'elu', **PAPER, **kwargs})
+        return cls(*args, **{'act': 'elu', **PAPER, **kwargs})
 
     def _make_layers(
         self, sizes: list[tuple[int, int]], options: Arguments
@@ -248,7 +217,7 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
         known = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
         options |= _given(own)
         for name in {*own} - known:
-            check_absent(own[name], name, 'with transition nodes')
+            check_absent(own[name], name, BESIDE)
         check_options(type(self), options, known)
         layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
         if self.z_channels is not None:
@@ -258,7 +227,6 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        self._hidden_sources = None  # PyG changes values without a trace.
         reset_activation(self.act)
         if self.readout is not None:
             self.readout.reset_parameters()
@@ -278,45 +246,22 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
     ) -> Tensor | tuple[Tensor, list[Any]]:
         r"""Run the forward pass.
 
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
-                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`. What else is given
-                of a pair is a pair, too. Where rows are indexed, a tensor holds new
-                rows in evaluation mode, unless graph ids are given.
-            edge_index (torch.Tensor or tuple, optional): If given, only these edges are
-                candidates, or with :obj:`observed="prior"` a graph that is mixed with
-                the learned one; of a pair those between sources, and those from
-                sources to targets. (default: :obj:`None`)
-            edge_weight (torch.Tensor or tuple, optional): Their weights, not negative:
-                a prior of the choice, whose logarithm is added to the scores; an
-                observed graph has these weights. (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes.
-                (default: :obj:`None`)
-            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                that all layers compare, with :obj:`z_channels`. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the
-                graphs and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of each
-                layer that this call summed over as well, such as for a regularizer of
-                :mod:`torch_geometric_gsl.ops.regularizers`; of several relations a
-                list. (default: :obj:`False`)
+        The arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`.
+        Beside a pair :obj:`(x_src, x_dst)` all of them are pairs: edges those between
+        sources, and those from sources to targets. Where rows are indexed, a tensor
+        :obj:`x` holds new rows in evaluation mode, unless graph ids are given. Dropout
+        follows the :obj:`generator` as well. With :obj:`return_graph=True` the graph of
+        each layer is returned, too, of several relations a list.
         """
-        check_one_type(x)
+        check_one_type(x)  # PyG's `to_hetero` traces this method.
         given = edge_index, edge_weight, batch, z, generator, return_graph
         out, graphs = self._run(x, *given)
         return (out, [graph for graph, _ in graphs]) if return_graph else out
 
     def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return the graph of each layer over which :meth:`forward` sums.
-
-        Args:
-            *args (optional): The arguments of :meth:`forward`.
-            **kwargs (optional): Its keyword arguments.
-
-        Returns:
-            list[SampledGraph]: The edges and their weights, layer by layer; those of
-            several relations are mixed by their shares.
+        r"""Return the graph of each layer over which :meth:`forward`, given the same
+        arguments, sums; those of several relations are mixed by their shares.
         """
         layers: list[Any] = list(self.convs)
         kwargs |= {'return_graph': True}
@@ -338,7 +283,9 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
     ) -> tuple[Tensor, list[tuple[Any, Features]]]:
         """Run all layers; return graphs, if wanted, with the rows of their layers."""
         (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
-        hidden = self._indexed_layers() if self._is_cached(x, src) else None
+        is_index = src is self._kept('x') and not isinstance(x, tuple | list)
+        is_kept = src is not None and is_index and is_constant(self)
+        hidden = self._index_layers() if is_kept else None
         graphs: list[tuple[Any, Features]] = []
         last = self.num_layers - 1
         how = {'generator': generator, 'return_graph': return_graph}
@@ -374,88 +321,58 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
     ) -> tuple[tuple[Any, Any], Arguments, Arguments]:
         """Return sources and targets, and the arguments of layers for both."""
         self._check_z(z)
-        is_given = z is not None
-        z = x if z is None and self.z_channels is not None else z
-        own = dict.fromkeys(('edge_index', 'edge_weight', 'batch', 'z'))
         args = {'edge_index': edge_index, 'edge_weight': edge_weight}
         args |= {'batch': batch, 'z': z}
-        is_pair = isinstance(x, tuple | list)
-        src, dst = (
-            check_pair(x, self.in_channels) if is_pair else (self._sources(x, batch), x)
-        )
-        if is_pair:
+        own: Arguments = dict.fromkeys(args)
+        src: Any
+        if isinstance(x, tuple | list):
+            src, dst = check_pair(cast(Features, x), self.in_channels)
             pairs = {name: split_pair(value, name) for name, value in args.items()}
             own = {name: pair[0] for name, pair in pairs.items()}
             # Edges lead from the sources alone; of the rest layers see both.
             for name in ('edge_index', 'edge_weight'):
                 args[name] = pairs[name][1]
-        elif src is not None and self.transition == 'projected':
-            if self.z_channels is not None and is_given != (
-                self._kept('z') is not None
-            ):
-                which = 'the new' if is_given else 'the indexed'
-                raise ValueError(
-                    f"'z' must be given both to 'index' and with new rows, or to "
-                    f'neither (got that of {which} rows alone)'
-                )
-            own = own | self._kept_arguments()
-            args['z'] = None if z is None else (own['z'], z)
+        else:
+            src, dst = self._sources(x, batch, edge_index is not None), x
+            if src is not None and self.transition == 'projected':
+                own = self._kept_arguments()
+                if (own['z'] is None) != (z is None):
+                    which = 'the new' if z is not None else 'the indexed'
+                    raise ValueError(
+                        f"'z' must be given both to 'index' and with new rows, or to "
+                        f'neither (got that of {which} rows alone)'
+                    )
+                args['z'] = None if z is None else (own['z'], z)
+        if z is None and self.z_channels is not None:
+            check_matrix(dst, width=self.in_channels)
+            check_serves_as_z(x, self.z_channels)
+            own['z'] = src
+            args['z'] = dst if src is None else (src, dst)
         if self.num_transition_nodes is not None:
-            check_absent(edge_index, 'edge_index', 'with transition nodes')
-            check_absent(edge_weight, 'edge_weight', 'with transition nodes')
-            if batch is not None:
-                if self.readout is None or self.transition == 'projected':
-                    check_absent(batch, 'batch', 'with transition nodes')
-                check_matrix(dst)
-                check_batch(as_pair(batch)[1], dst)
-                own['batch'] = args['batch'] = None
+            for given in (own, args):
+                for name in ('edge_index', 'edge_weight'):
+                    check_absent(given[name], name, BESIDE)
+            self._check_batch(batch, dst)
+            own['batch'] = args['batch'] = None
         return (src, dst), _given(own), _given(args)
 
-    def _check_z(self, z: Any) -> None:
-        if z is not None and self.z_channels is None:
-            raise ValueError("'z' needs a model with 'z_channels' (got None)")
+    def _check_batch(self, batch: Any, x: Any) -> None:
+        """Check graph ids beside transition nodes, where they serve a readout alone."""
+        if self.readout is None or self.transition == 'projected':
+            check_absent(batch, 'batch', BESIDE)
+        if batch is not None:
+            check_matrix(x)
+            check_batch(as_pair(batch)[1], x)
 
-    def _sources(self, x: Any, batch: Any) -> Tensor | None:
+    def _sources(self, x: Any, batch: Any, has_edges: bool) -> Tensor | None:
         """Return the rows that the rows of a call join, None for these themselves."""
         if self.transition == 'anchors':
-            return self._anchor_rows(None)
+            return self._chosen_anchors()
         if self.transition == 'free':
             return None
-        return self._indexed(x, batch, is_watched=self.readout is None)
+        return self._indexed(x, batch, self.readout is None, has_edges)
 
-    def index(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        *,
-        z: Tensor | None = None,
-    ) -> GSLNet:
-        r"""Keep a copy of rows, the sources of later calls in evaluation mode.
-
-        Such a call holds new rows, unless it gives a pair or graph ids; edges lead from
-        the indexed rows to new ones. The rows are part of :obj:`state_dict`, of saved
-        models and of copies; :meth:`clear_index` drops them. Their hidden rows are
-        computed once, and again after a change of the parameters; no gradient reaches
-        the parameters through them.
-
-        Args:
-            x (torch.Tensor): The rows, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Edges between them, as in
-                :meth:`forward`. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights. (default: :obj:`None`)
-            z (torch.Tensor, optional): The rows that all layers compare.
-                (default: :obj:`None`)
-
-        Returns:
-            GSLNet: The model itself.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If the rows have the wrong width or number, or new rows need no
-                others.
-        """
-        check_features(x, width=self.in_channels)
+    def _check_index(self, x: Tensor) -> None:
         if self.transition != 'projected':
             raise ValueError(
                 f'rows cannot be indexed with transition={self.transition!r}: new rows '
@@ -463,65 +380,6 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
             )
         if self.num_nodes is not None:
             check_num_nodes(x, self.num_nodes)
-        check_parameter_match(x, next(self.parameters()))
-        self._check_z(z)
-        if edge_index is not None:
-            check_edge_index(edge_index, x, x)
-        if edge_weight is not None:
-            check_edge_weight(edge_weight, edge_index, x)
-        if z is not None:
-            check_compared(z, self.z_channels or 0, x.size(0))
-        self._keep(x=x, edge_index=edge_index, edge_weight=edge_weight, z=z)
-        return self
-
-    def _keep(self, **rows: Tensor | None) -> None:
-        super()._keep(**rows)
-        self._hidden_sources = None
-
-    def _kept_arguments(self) -> Arguments:
-        """Return what is kept of the rows beside them."""
-        own = {name: self._kept(name) for name in self._INDEXED[1:]}
-        if self.z_channels is not None and own['z'] is None:
-            own['z'] = self._kept('x')
-        return own
-
-    def _is_cached(self, x: Features, src: Tensor | None) -> bool:
-        if torch.compiler.is_compiling() or is_exporting():
-            return False
-        is_index = src is not None and self.transition == 'projected'
-        is_index &= not isinstance(x, tuple | list)
-        parameters = [*self.parameters()]
-        is_index &= not any(map(is_uninitialized_parameter, parameters))
-        is_index &= not any(map(is_functorch_wrapped_tensor, parameters))
-        # Not where a part is still random, such as dropout to see how sure a model is.
-        return is_index and not any(m.training for m in self.modules())
-
-    def _indexed_layers(self) -> list[Tensor]:
-        """Return the hidden rows of the index, computed anew after a change."""
-        device = next(self.parameters()).device.type
-        is_autocast = torch.is_autocast_enabled(device)
-        options = [
-            (repr(m), m.num_nearest, m.loop)
-            for m in self.modules()
-            if isinstance(m, GumbelKNNSampler)
-        ]
-        rows = [
-            kept._version for n in self._INDEXED if (kept := self._kept(n)) is not None
-        ]
-        key = is_autocast and torch.get_autocast_dtype(device), options, rows
-        # By their values: optimizers may write where no counter notices.
-        values: list[Tensor] = [*self.parameters()]
-        found = self._hidden_sources
-        if found is None or found[0] != key or not _are_equal(found[1], values):
-            own, src = _given(self._kept_arguments()), cast(Tensor, self._kept('x'))
-            hidden: list[Tensor] = []
-            with torch.inference_mode(False), torch.no_grad():
-                for conv in self.convs[:-1]:
-                    src = self._hidden(conv, src, own)
-                    hidden.append(src)
-                copies = [value.detach().clone() for value in values]
-            self._hidden_sources = found = key, copies, hidden
-        return found[2]
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
         """Apply the readout."""
@@ -556,14 +414,6 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
             if value != default:
                 text += f', {name}={value!r}'
         return f'{text})'
-
-
-def _are_equal(first: list[Tensor], second: list[Tensor]) -> bool:
-    """Return whether tensors have equal values, types and devices."""
-    return len(first) == len(second) and all(
-        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
-        for a, b in zip(first, second, strict=True)
-    )
 
 
 def _given(args: Arguments) -> Arguments:

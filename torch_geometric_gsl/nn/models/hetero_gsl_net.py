@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from inspect import signature
 from typing import Any
 
 import torch
@@ -14,7 +13,8 @@ from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import (
     TypedRows,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import compared_width
-from torch_geometric_gsl.nn.conv.typed_inputs import (
+from torch_geometric_gsl.nn.conv.typed import (
+    OPTIONS,
     both_ends,
     check_all_given,
     check_keys,
@@ -22,7 +22,7 @@ from torch_geometric_gsl.nn.conv.typed_inputs import (
     check_widths,
     ends_of,
 )
-from torch_geometric_gsl.nn.models.follows_task import FollowsTask
+from torch_geometric_gsl.nn.models.base import FollowsTask
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
     layer_sizes,
@@ -30,14 +30,14 @@ from torch_geometric_gsl.nn.models.layers import (
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
-from torch_geometric_gsl.nn.models.tasks import resolve_task
-from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
+from torch_geometric_gsl.nn.models.tasks import Task, resolve_task
+from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
 
 #: Rows, by the type of the nodes.
 Rows = dict[NodeType, Tensor]
-#: What a layer is called with, beside rows.
+#: The arguments of a layer beside its rows.
 Arguments = dict[str, Any]
 
 #: How several relations to one type become one, which leaves its width as it is.
@@ -64,7 +64,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     With a :obj:`target` the output is that of one type, and :meth:`loss`,
     :meth:`predict` and :meth:`score` are about its labels. Each layer has the relations
     alone that reach this type through the layers after it; a relation that is too many
-    steps away takes part in none.
+    steps away takes part in none, and no edges of it may be given.
 
     A relation with :obj:`z_channels` has one sampler, and compares the same rows in all
     layers: those of :obj:`z_dict`, or the features themselves.
@@ -82,14 +82,14 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         relations (list or dict): The relations, edge types
             :obj:`(source, name, target)`, or a dict from them to options of their own,
             as in :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`.
-        target (str, optional): The type of the nodes that the model tells something
-            of; if :obj:`None`, the output is a dict of all types that a relation leads
-            to. (default: :obj:`None`)
+        target (str, optional): The type of the labelled nodes; if :obj:`None`, the
+            output is a dict of all types that a relation leads to.
+            (default: :obj:`None`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves only where all layers are equally wide, and
             is shared by them and by all relations. (default: :obj:`"neural_gaussian"`)
-        task (str, optional): What the model tells of a node of the target type, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`. (default: :obj:`"classification"`)
+        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
+            (default: :obj:`"classification"`)
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
@@ -154,8 +154,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         self.task = task
         self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
-        _, _, *names = signature(HeteroLatentGraphConv).parameters
-        check_options(type(self), kwargs, [*names, *SamplerOptions.__annotations__])
+        check_options(type(self), kwargs, {'root_weight', 'bias', *OPTIONS})
         kwargs |= {'similarity': similarity, 'aggr': aggr}
         self.convs = self._make_layers(sizes, options, kwargs)
         self.reset_parameters()
@@ -209,26 +208,11 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     ) -> Any:
         r"""Run the forward pass.
 
-        Args:
-            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
-                or a pair of dicts, of sources and of targets. What else is given of a
-                pair is a pair of dicts, too.
-            edge_index_dict (dict or tuple, optional): Edges of some relations, which
-                alone are candidates there, or with :obj:`observed="prior"` a graph that
-                is mixed with the learned one; of a pair those between sources, and
-                those from sources to targets. (default: :obj:`None`)
-            edge_weight_dict (dict or tuple, optional): The weights of edges that are
-                given, a prior. (default: :obj:`None`)
-            batch_dict (dict or tuple, optional): Sorted graph ids of each type.
-                (default: :obj:`None`)
-            z_dict (dict or tuple, optional): The rows that the similarities with
-                :obj:`z_channels` compare. (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness of the
-                graphs and of dropout; the global one if :obj:`None`.
-                (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of each
-                relation that this call summed over as well, layer by layer.
-                (default: :obj:`False`)
+        The arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv.forward`. Beside a
+        pair all of them are pairs: edges those between sources, and those from sources
+        to targets. With :obj:`return_graph=True` the graphs of each layer are returned
+        as well.
 
         Returns:
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or
@@ -236,19 +220,15 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         """
         is_pair = isinstance(x_dict, tuple | list)
         own, given = self._inputs(
-            is_pair,
-            x_dict=(x_dict, self.node_types),
-            edge_index_dict=(edge_index_dict, self.relations),
-            edge_weight_dict=(edge_weight_dict, self.relations),
-            batch_dict=(batch_dict, self.node_types),
-            z_dict=(x_dict if z_dict is None else z_dict, self.node_types),
+            is_pair, x_dict, edge_index_dict, edge_weight_dict, batch_dict, z_dict
         )
         src, dst = own.pop('x_dict'), given.pop('x_dict')
-        if not is_pair and not any((batch_dict, edge_index_dict, z_dict)):
-            self._watch(dst.get(self.target, next(iter(dst.values()), None)))
         layers: list[Any] = list(self.convs)
-        if z_dict is not None and not any(conv._compares_rows for conv in layers):
-            raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
+        z = None if z_dict is None else (own['z_dict'], given['z_dict'])
+        layers[0].check_z((src, dst), z)
+        if not is_pair and not batch_dict:
+            watched = dst.get(self.target, next(iter(dst.values()), None))
+            self._watch(watched, bool(edge_index_dict))
         graphs: list[dict[EdgeType, SampledGraph]] = []
         for conv in layers:
             rows: Any = _pick(dst, conv.node_types)
@@ -270,17 +250,22 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         out = out if self.target is None else out[self.target]
         return (out, graphs) if return_graph else out
 
-    def _inputs(self, is_pair: bool, **given: Any) -> tuple[Arguments, Arguments]:
+    def _inputs(self, is_pair: bool, *values: Any) -> tuple[Arguments, Arguments]:
         """Return what is given of sources and of targets, of known types."""
+        types, edges = self.node_types, self.convs[0].relations
+        known: Any = {'x_dict': types, 'edge_index_dict': edges}
+        known |= {'edge_weight_dict': edges, 'batch_dict': types, 'z_dict': types}
         ends = {
-            name: both_ends(value, known, name, is_pair)
-            for name, (value, known) in given.items()
+            name: both_ends(value, known[name], name, is_pair)
+            for name, value in zip(known, values, strict=True)
         }
-        x = ends['x_dict'][1]
         if is_pair:
-            known = self.target_types if self.target is None else [self.target]
-            check_keys(x, known, 'x_dict')
-            check_all_given(x, known if self.target else [], 'x_dict')
+            x = ends['x_dict'][1]
+            receive = self.target_types if self.target is None else [self.target]
+            check_keys(x, receive, 'x_dict')
+            check_all_given(x, receive if self.target else [], 'x_dict')
+        if values[-1] is None:
+            ends['z_dict'] = ends['x_dict']
         own, new = ({name: end[i] for name, end in ends.items()} for i in (0, 1))
         return own, new
 
@@ -289,86 +274,20 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         updated = {t: self.dropout(self.act(h), generator) for t, h in out.items()}
         return rows | updated
 
-    def loss(
-        self, x_dict: TypedRows, y: Tensor, mask: Tensor | None = None, **kwargs: Any
-    ) -> Tensor:
-        r"""Return the loss of the labelled nodes of the target type.
-
-        Args:
-            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
-                or a pair of dicts.
-            y (torch.Tensor): The labels of the nodes of the target type, as the
-                :obj:`task` says.
-            mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of the forward method.
-
-        Returns:
-            torch.Tensor: The loss, a number.
-
-        Raises:
-            TypeError: If :obj:`y` or :obj:`mask` has the wrong type.
-            ValueError: If the model has no :obj:`target`, no node is labelled, or a
-                label is that of no class.
-        """
-        self._check_target()
-        return self._label_loss(self(x_dict, **kwargs), y, mask)
-
-    @torch.no_grad()
-    def predict(self, x_dict: TypedRows, **kwargs: Any) -> Tensor:
-        r"""Return what the model says of each node of the target type, without noise.
-
-        Args:
-            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
-                or a pair of dicts.
-            **kwargs (optional): Additional arguments of the forward method.
-
-        Returns:
-            torch.Tensor: By the :obj:`task`, as in
-            :class:`~torch_geometric_gsl.nn.GSLNet`.
-        """
-        self._check_target()
-        return self._task.predict(self._evaluated(x_dict, **kwargs))
-
-    @torch.no_grad()
-    def score(
-        self, x_dict: TypedRows, y: Tensor, mask: Tensor | None = None, **kwargs: Any
-    ) -> dict[str, float]:
-        r"""Return how good predictions are, by the name of the :obj:`task`'s metric.
-
-        Args:
-            x_dict (dict[str, torch.Tensor] or tuple): The node features of each type,
-                or a pair of dicts.
-            y (torch.Tensor): The labels of the nodes of the target type.
-            mask (torch.Tensor, optional): The nodes that count, as a boolean mask or as
-                indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of the forward method.
-
-        Returns:
-            dict[str, float]: The score, of which larger is better.
-        """
-        self._check_target()
-        return self._scored(self._evaluated(x_dict, **kwargs), y, mask)
-
-    def graphs(self, *args: Any, **kwargs: Any) -> list[dict[EdgeType, SampledGraph]]:
-        r"""Return the graph of each relation over which :meth:`forward` sums.
-
-        Args:
-            *args (optional): The arguments of :meth:`forward`.
-            **kwargs (optional): Its keyword arguments.
-
-        Returns:
-            list[dict[tuple[str, str, str], SampledGraph]]: The edges and their weights,
-            layer by layer.
-        """
-        _, graphs = self(*args, **kwargs, return_graph=True)
-        return list(graphs)
-
-    def _check_target(self) -> None:
+    @property
+    def _task(self) -> Task:
         if self.target is None:
             raise ValueError(
                 "'target' must be the type of nodes that labels belong to (got None)"
             )
+        return super()._task
+
+    def graphs(self, *args: Any, **kwargs: Any) -> list[dict[EdgeType, SampledGraph]]:
+        r"""Return the graph of each relation over which :meth:`forward`, given the same
+        arguments, sums, layer by layer.
+        """
+        _, graphs = self(*args, **kwargs, return_graph=True)
+        return list(graphs)
 
     def __repr__(self) -> str:
         text = (
@@ -391,5 +310,5 @@ def _part(given: Arguments, conv: Any) -> Arguments:
     return {
         name: _pick(value, known.get(name, conv.node_types))
         for name, value in given.items()
-        if name != 'z_dict' or conv._compares_rows
+        if name != 'z_dict' or any(c.z_channels for c in conv.convs.values())
     }

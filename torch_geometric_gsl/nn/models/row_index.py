@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
-from torch_geometric_gsl._checks import check_features
+from torch_geometric_gsl._checks import (
+    check_compared,
+    check_edge_index,
+    check_edge_weight,
+    check_features,
+    check_parameter_match,
+)
 from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.runtime import is_exporting
 
 
@@ -24,7 +34,7 @@ class WatchesRows(torch.nn.Module):
     _num_trained: int | None = None
     _advice = 'give a pair of dicts, the rows of training first'
 
-    def _watch(self, x: Tensor) -> None:
+    def _watch(self, x: Any, has_edges: bool = False) -> None:
         """Count the rows of training, and warn once of fewer in evaluation."""
         is_eager = not torch.compiler.is_compiling() and not is_exporting()
         if not is_eager or not isinstance(x, Tensor):
@@ -35,9 +45,10 @@ class WatchesRows(torch.nn.Module):
         trained, count = self._num_trained, x.size(0)
         if trained is not None and count < trained:
             self._num_trained = None
+            advice = self._advice + (', with the edges of both' if has_edges else '')
             warn_caller(
-                f"'x' has {count} rows after training on {trained}, and these {count} "
-                f"alone are each other's neighbours: for new rows {self._advice}",
+                f"'x' has {count} rows after training on {trained}, and neighbours are "
+                f'sought among these {count} alone: for new rows {advice}',
                 NewRowsWarning,
             )
 
@@ -61,19 +72,9 @@ class IndexesRows(WatchesRows):
     def index(self, x: Tensor) -> Any:
         r"""Keep a copy of rows, the sources of later calls in evaluation mode.
 
-        Such a call holds new rows, unless it gives a pair or graph ids. The rows are
-        part of :obj:`state_dict`, of saved models and of copies; :meth:`clear_index`
-        drops them.
-
-        Args:
-            x (torch.Tensor): The rows, dense or sparse CSR.
-
-        Returns:
-            torch.nn.Module: The model itself.
-
-        Raises:
-            TypeError: If an argument has the wrong type.
-            ValueError: If the rows have the wrong width.
+        Such a call holds new rows, unless it gives a pair or graph ids. The rows, dense
+        or sparse CSR, are part of :obj:`state_dict`, of saved models and of copies;
+        :meth:`clear_index` drops them. Returns the model itself.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
         self._keep(x=x)
@@ -96,13 +97,15 @@ class IndexesRows(WatchesRows):
         kept: Tensor | None = getattr(self, f'index_{name}', None)
         return kept
 
-    def _indexed(self, x: Any, batch: Any, is_watched: bool = True) -> Tensor | None:
+    def _indexed(
+        self, x: Any, batch: Any, is_watched: bool = True, has_edges: bool = False
+    ) -> Tensor | None:
         """Return the rows that those of a call join, if these are indexed."""
         if batch is not None:
             return None
         kept = None if self.training else self._kept('x')
         if kept is None and is_watched:
-            self._watch(x)
+            self._watch(x, has_edges)
         return kept
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -130,3 +133,125 @@ class IndexesRows(WatchesRows):
                     found[name] = kept.to(like.device, dtype)
             self._keep(**found)
         super()._load_from_state_dict(*args, **kwargs)
+
+
+class IndexesLayers(IndexesRows):
+    """Base class of the networks that compute the hidden rows of their index once."""
+
+    _INDEXED = 'x', 'edge_index', 'edge_weight', 'z'
+
+    in_channels: int
+    convs: torch.nn.ModuleList
+    z_channels: int | None
+    # Hidden rows, and what they were computed from.
+    _hidden_rows: tuple[Any, list[Tensor], list[Tensor]] | None = None
+
+    def index(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        *,
+        z: Tensor | None = None,
+    ) -> Any:
+        r"""Keep a copy of rows, the sources of later calls in evaluation mode.
+
+        Such a call holds new rows, unless it gives a pair or graph ids; edges lead from
+        the indexed rows to new ones. The rows are part of :obj:`state_dict`, of saved
+        models and of copies; :meth:`clear_index` drops them. Their hidden rows are
+        computed once, and again after a change of the parameters; no gradient reaches
+        the parameters through them.
+
+        Args:
+            x (torch.Tensor): The rows, dense or sparse CSR.
+            edge_index (torch.Tensor, optional): Edges between them, as in
+                :meth:`forward`. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their weights. (default: :obj:`None`)
+            z (torch.Tensor, optional): The rows that all layers compare.
+                (default: :obj:`None`)
+
+        Returns:
+            torch.nn.Module: The model itself.
+        """
+        check_features(x, width=self.in_channels)
+        self._check_index(x)
+        check_parameter_match(x, next(self.parameters()))
+        self._check_z(z)
+        if edge_index is not None:
+            check_edge_index(edge_index, x, x)
+        if edge_weight is not None:
+            check_edge_weight(edge_weight, edge_index, x)
+        if z is not None:
+            check_compared(z, self.z_channels or 0, x.size(0))
+        elif self.z_channels is not None:
+            check_serves_as_z(x, self.z_channels)
+        self._keep(x=x, edge_index=edge_index, edge_weight=edge_weight, z=z)
+        return self
+
+    def _check_index(self, x: Tensor) -> None:
+        """Raise unless these rows can be the sources of others."""
+
+    def _check_z(self, z: Any) -> None:
+        if z is not None and self.z_channels is None:
+            raise ValueError("'z' needs a model with 'z_channels' (got None)")
+
+    def _hidden(self, conv: Any, src: Tensor, own: dict[str, Any]) -> Tensor:
+        """Return the sources of the next layer."""
+        raise NotImplementedError
+
+    def _keep(self, **rows: Tensor | None) -> None:
+        super()._keep(**rows)
+        self._hidden_rows = None
+
+    def _kept_arguments(self) -> dict[str, Any]:
+        """Return what is kept of the rows beside them."""
+        return {name: self._kept(name) for name in self._INDEXED[1:]}
+
+    def _index_layers(self) -> list[Tensor]:
+        """Return the hidden rows of the index, computed anew after a change."""
+        device = next(self.parameters()).device.type
+        is_autocast = torch.is_autocast_enabled(device)
+        samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
+        options = [(repr(m), m.num_nearest, m.loop) for m in samplers]
+        kept = [rows for rows in map(self._kept, self._INDEXED) if rows is not None]
+        versions = [rows._version for rows in kept]
+        key = is_autocast and torch.get_autocast_dtype(device), options, versions
+        # By their values: optimizers may write where no counter notices.
+        values: list[Tensor] = [*self.parameters()]
+        found = self._hidden_rows
+        if found is None or found[0] != key or not _are_equal(found[1], values):
+            with torch.inference_mode(False), torch.no_grad():
+                hidden = self._run_index()
+                copies = [value.detach().clone() for value in values]
+            self._hidden_rows = found = key, copies, hidden
+        return found[2]
+
+    def _run_index(self) -> list[Tensor]:
+        own, src = self._kept_arguments(), cast(Tensor, self._kept('x'))
+        if self.z_channels is not None and own['z'] is None:
+            own['z'] = src
+        own = {name: value for name, value in own.items() if value is not None}
+        hidden: list[Tensor] = []
+        for conv in self.convs[:-1]:
+            src = self._hidden(conv, src, own)
+            hidden.append(src)
+        return hidden
+
+
+def is_constant(model: torch.nn.Module) -> bool:
+    """Return whether a model gives the same rows the same outputs, call by call."""
+    if torch.compiler.is_compiling() or is_exporting():
+        return False
+    # Not where a part is still random, such as dropout to see how sure a model is.
+    return not any(m.training for m in model.modules()) and not any(
+        is_uninitialized_parameter(p) or is_functorch_wrapped_tensor(p)
+        for p in model.parameters()
+    )
+
+
+def _are_equal(first: list[Tensor], second: list[Tensor]) -> bool:
+    """Return whether tensors have equal values, types and devices."""
+    return len(first) == len(second) and all(
+        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+        for a, b in zip(first, second, strict=True)
+    )

@@ -46,16 +46,11 @@ class SavedModel(torch.nn.Module):
     def save(self, path: str | Path) -> None:
         r"""Write the model to a file, which :meth:`load` reads.
 
-        What was set on a module after its construction, beside its :obj:`state_dict`,
-        is not written.
+        The arguments of the constructor must be plain values, such as names. What was
+        set on a module afterwards, beside its :obj:`state_dict`, is not written.
 
         Args:
             path (str or pathlib.Path): The file, which is replaced as a whole.
-
-        Raises:
-            TypeError: If an argument of the model's constructor is no plain value, such
-                as a module.
-            ValueError: If the model does not know its :obj:`in_channels` yet.
         """
         if any(map(is_uninitialized_parameter, self.parameters())):
             raise ValueError(

@@ -19,14 +19,10 @@ from torch_geometric_gsl._checks import (
 
 
 class Task(NamedTuple):
-    """Hold the parts of a task: its labels, its loss, its prediction and its score.
+    """Hold the name of a score, and functions of labels, losses and predictions.
 
-    Args:
-        metric (str): The name of the score.
-        target (Callable): Checks the labels of chosen nodes against the outputs of all.
-        loss (Callable): The mean loss of chosen outputs.
-        predict (Callable): What outputs say.
-        score (Callable): What predictions are worth, the larger the better.
+    ``target`` checks the labels of chosen nodes against the outputs of all; ``loss``
+    and ``score`` compare chosen outputs, or predictions, with them.
     """
 
     metric: str

@@ -67,8 +67,10 @@ def check_options(kind: type, given: Iterable[str], others: Iterable[str]) -> No
         if name not in known:
             near = get_close_matches(name, sorted(known), 1)
             hint = f', but {sorted(known)}'
-            if name in _RENAMED:
-                hint = f': since 0.2 it is {_RENAMED[name]}'
+            advice = _RENAMED.get(name, '')
+            # A class without 'z_channels' is not to be given it.
+            if advice and ('z_channels' in known or 'z_channels' not in advice):
+                hint = f': since 0.2 it is {advice}'
             elif near:
                 hint = f': did you mean {near[0]!r}?'
             raise TypeError(f'{kind.__name__} has no option {name!r}{hint}')

@@ -1,0 +1,151 @@
+"""Inputs, modules and parameters by type of node or edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from torch import Tensor
+from torch_geometric.nn.module_dict import ModuleDict
+from torch_geometric.nn.parameter_dict import ParameterDict
+from torch_geometric.typing import EdgeType, NodeType
+
+from torch_geometric_gsl._checks import as_pair, check_count, check_option, check_type
+from torch_geometric_gsl.nn.sampler.options import LayerOptions
+
+#: Options that belong to a whole layer.
+_OF_LAYER = {'root_weight', 'bias', 'add_self_loops'}
+#: The options that a relation may have in place of its layer's.
+OPTIONS = {'similarity', 'z_channels', *LayerOptions.__annotations__} - _OF_LAYER
+#: Rows of sources and of targets by type.
+Ends: TypeAlias = tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
+# A name within a module must not be that of an attribute, nor hold a dot.
+_ESCAPES = {'%': '%25', '.': '%2E', '|': '%7C'}
+
+
+def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
+    """Return the options of each relation, which may be listed without any."""
+    if isinstance(relations, str) or not isinstance(relations, Iterable):
+        raise TypeError(
+            f"'relations' must be a list of edge types (got {type(relations).__name__})"
+        )
+    listed = list(relations)
+    if not listed:
+        raise ValueError("'relations' must hold an edge type (got none)")
+    for relation in listed:
+        is_triple = isinstance(relation, tuple) and len(relation) == 3
+        if not is_triple or not all(isinstance(p, str) and p for p in relation):
+            raise ValueError(
+                f"'relations' must hold edge types (source, name, target) "
+                f'(got {relation!r})'
+            )
+        if listed.count(relation) > 1:
+            raise ValueError(f"'relations' must be distinct (got {relation} twice)")
+    if not isinstance(relations, dict):
+        return {relation: {} for relation in listed}
+    for relation, options in relations.items():
+        name = f'relations[{relation}]'
+        check_type(options, dict, name, 'a dict of options')
+        for option in options:
+            check_option(option, sorted(OPTIONS), name)
+    return dict(relations)
+
+
+def ends_of(relations: Iterable[EdgeType]) -> tuple[list[NodeType], list[NodeType]]:
+    """Return the types that relations join, and those that they lead to."""
+    ends = [(source, target) for source, _, target in relations]
+    every = dict.fromkeys(end for pair in ends for end in pair)
+    return list(every), list(dict.fromkeys(target for _, target in ends))
+
+
+def check_widths(
+    in_channels: Any, node_types: Iterable[NodeType]
+) -> dict[NodeType, int]:
+    """Return the width of each type; one number is that of all."""
+    if not isinstance(in_channels, dict):
+        in_channels = dict.fromkeys(node_types, in_channels)
+    check_keys(in_channels, node_types, 'in_channels')
+    check_all_given(in_channels, node_types, 'in_channels')
+    for node_type in node_types:
+        if in_channels[node_type] != -1:
+            check_count(in_channels[node_type], f'in_channels[{node_type!r}]')
+    return dict(in_channels)
+
+
+def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
+    """Return a dict whose keys must be known; an empty one in place of None."""
+    if value is None:
+        return {}
+    check_type(value, dict, name, 'a dict')
+    for key in value:
+        if key not in (known := list(known)):
+            raise ValueError(f"'{name}' must be a dict of {known} (got {key!r})")
+    return dict(value)
+
+
+def check_all_given(
+    rows: dict[NodeType, Any], needed: Iterable[NodeType], name: str
+) -> None:
+    """Raise unless there is an entry for each type."""
+    for node_type in needed:
+        if node_type not in rows:
+            raise ValueError(
+                f"'{name}' must have an entry for {node_type!r} (got {list(rows)})"
+            )
+
+
+def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> Ends:
+    """Return the entries of sources and of targets, of which one dict holds both."""
+    if value is None:
+        return {}, {}
+    if isinstance(value, tuple | list) != is_pair:
+        what = 'a pair of dicts' if is_pair else 'a dict'
+        raise TypeError(
+            f"'{name}' must be {what} like 'x_dict' (got a {type(value).__name__})"
+        )
+    src, dst = as_pair(value)
+    return check_keys(src, known, name), check_keys(dst, known, name)
+
+
+def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
+    """Return the entries of a relation's ends: one where both are the same rows."""
+    source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
+    if source is None and target is None:
+        return None
+    return (source, target) if is_pair or relation[0] != relation[2] else source
+
+
+class _TypedNames:
+    """Keep each type under a name that no other type and no attribute has.
+
+    PyG's own classes let types such as "training" clash with attributes, and "a.b" with
+    "a#b".
+    """
+
+    def __init__(self, items: dict[Any, Any]) -> None:
+        super().__init__()
+        for key, value in items.items():
+            self[key] = value  # type: ignore[index]
+
+    @classmethod
+    def to_internal_key(cls, key: str | tuple[str, ...]) -> str:
+        parts = key if isinstance(key, tuple) else (key,)
+        return ':' + '|'.join(''.join(_ESCAPES.get(c, c) for c in p) for p in parts)
+
+    @classmethod
+    def to_external_key(cls, key: str) -> str | tuple[str, ...]:
+        parts = key[1:].split('|')
+        for character, escape in reversed(_ESCAPES.items()):
+            parts = [part.replace(escape, character) for part in parts]
+        return tuple(parts) if len(parts) > 1 else parts[0]
+
+
+class TypedModules(_TypedNames, ModuleDict):
+    """Modules by type."""
+
+
+class TypedParameters(_TypedNames, ParameterDict):
+    """Parameters by type."""
+
+    def values(self) -> list[Any]:
+        return [self[key] for key in self.keys()]
