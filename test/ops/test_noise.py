@@ -10,8 +10,7 @@ from torch_geometric_gsl.ops.noise import (
     below,
     clone_generator,
     draw_seed,
-    random_words,
-    states,
+    table_words,
     uniform,
 )
 
@@ -40,8 +39,7 @@ def signed(word):
 
 
 def table(seed, rows, width):
-    row, column = states(torch.tensor(seed), rows, width)
-    return random_words(row.unsqueeze(1) + column)
+    return table_words(torch.tensor(seed), rows, width)
 
 
 def test_published_values():

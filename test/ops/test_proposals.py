@@ -7,7 +7,8 @@ from torch_geometric_gsl.ops.proposals import draw_kinds, draw_uniform, propose
 
 NUM_RACES, NUM_PROPOSALS = 4, 5000
 STATE = random_words(torch.arange(NUM_RACES))
-COLUMN = (2 * torch.arange(NUM_PROPOSALS) + 1) * STEP
+PLACE = 2 * torch.arange(NUM_PROPOSALS) + 1
+COLUMN = torch.stack([PLACE, PLACE + 1]).unsqueeze(1) * STEP
 
 
 def test_uniform_draws_of_each_race():
@@ -27,7 +28,7 @@ def test_uniform_draws_of_each_race():
 def test_a_draw_knows_only_its_own_words():
     count = torch.full((NUM_RACES, 1), 9)
     every = draw_uniform(STATE, COLUMN, count, torch.float32)
-    some = draw_uniform(STATE[2:3], COLUMN[7:9], count[2:3], torch.float32)
+    some = draw_uniform(STATE[2:3], COLUMN[..., 7:9], count[2:3], torch.float32)
     for found, expected in zip(some, every, strict=True):
         assert torch.equal(found, expected[2:3, 7:9])
 

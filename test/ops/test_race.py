@@ -11,14 +11,13 @@ from oracles import matrix_pairs, seeded
 from torch_geometric_gsl.ops import race_block
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
-from torch_geometric_gsl.ops.envelope import make_envelope
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.envelope import find_nearest, make_envelope
 from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.scores import Identity, unit_rows
-from torch_geometric_gsl.ops.stream import stream_arrivals
 
 INF = float('inf')
 CPU = torch.device('cpu')

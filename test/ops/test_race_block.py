@@ -7,9 +7,9 @@ from responses import Tanh
 
 from torch_geometric_gsl.ops import race_block as module
 from torch_geometric_gsl.ops.clusters import group
-from torch_geometric_gsl.ops.envelope import make_envelope, proposal_rates
+from torch_geometric_gsl.ops.envelope import make_envelope
 from torch_geometric_gsl.ops.race import race_arrivals
-from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.relax import DrawOptions
 
 
 def scores(n, num_sources, dtype=torch.float64):
@@ -69,26 +69,3 @@ def test_the_kernel_serves_what_it_knows(change, is_served, monkeypatch):
         pairs = pairs._replace(response=change['response'], upper=1.0, lower=-1.0)
     race_arrivals(pairs, change.get('options', DrawOptions(2, 0.5, 2)), 9)
     assert len(calls) == is_served
-
-
-def test_kinds_need_clusters():
-    pairs, every = matrix_pairs(scores(2, 5)), torch.zeros(2)
-    rates = proposal_rates(pairs, make_envelope(pairs), slice(0, 2), torch.tensor([5]))
-    block = module.RaceBlock(
-        pairs,
-        DrawOptions(1, 0.5, 2, num_tail=2),
-        None,
-        rates,
-        torch.full((2,), 5),
-        0,
-        every.long(),
-        Arrivals(every, every, every),
-        every.long(),
-        every,
-        8,
-        2,
-        False,
-        2**20,
-    )
-    with pytest.raises(ValueError, match=r"'clusters' must be given .* \(got None\)"):
-        block.tail(torch.tensor(0))

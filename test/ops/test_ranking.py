@@ -10,9 +10,9 @@ from oracles import seeded
 from responses import OF_USERS, RESPONSES, Tanh, comparison_of, random_response
 from sklearn.neighbors import NearestNeighbors
 
-from torch_geometric_gsl.ops import ranking as module
+from torch_geometric_gsl.ops import knn as module
+from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.ranking import best_sources
 from torch_geometric_gsl.ops.scores import HeatKernel, Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 

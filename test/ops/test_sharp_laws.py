@@ -17,8 +17,12 @@ from scipy import stats
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.clusters import group, k_means
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.envelope import Head, make_envelope, proposal_rates
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.envelope import (
+    Head,
+    find_nearest,
+    make_envelope,
+    proposal_rates,
+)
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions, log_tail_mass
@@ -248,7 +252,7 @@ def proposed(pairs, envelope):
     """The logarithm of the share of each source among all proposals."""
     if envelope is None:
         return torch.zeros_like(score := pairs.rows()) - math.log(score.size(1))
-    rates = proposal_rates(pairs, envelope, slice(None), torch.ones(1).long())
+    rates = proposal_rates(pairs, envelope, slice(None))
     clusters, head = envelope.clusters, envelope.head
     number = clusters.number[clusters.source.argsort()]
     bound = rates.bound[:, number]

@@ -5,7 +5,7 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl.ops import scores
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.envelope import find_nearest
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, dense_rows

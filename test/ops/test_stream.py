@@ -9,8 +9,8 @@ from scipy.integrate import quad
 from torch_geometric_gsl.ops.aggregate import drawn_graph
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.scores import Identity
-from torch_geometric_gsl.ops.stream import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail
 
 DOUBLE = {'dtype': torch.float64}

@@ -31,7 +31,7 @@ from torch_geometric_gsl import (
     LinearSimilarity,
 )
 from torch_geometric_gsl.nn.self_supervision import layers
-from torch_geometric_gsl.ops.masking import MaskedFeatures, hide_channels
+from torch_geometric_gsl.ops.self_supervised import MaskedFeatures, hide_channels
 
 METHODS = pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
 TRAINING = pytest.mark.parametrize('training', [True, False])
