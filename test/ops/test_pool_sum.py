@@ -190,38 +190,6 @@ def test_mean_of_draws_is_that_of_the_definition():
         assert ks_2samp(one.numpy(), other.numpy()).pvalue > ERROR_RATE / 4
 
 
-@pytest.mark.parametrize('own', [False, True])
-def test_gradient_of_relaxed_draws(own):
-    first = make(own=own)
-    leaves = [first.dst, first.src] if not own else [first.dst]
-    leaves = [leaf.clone().requires_grad_() for leaf in leaves]
-    h = torch.randn(first.src.size(0), 2, **DOUBLE, requires_grad=True)
-
-    def run(h, *z):
-        pairs = first._replace(dst=z[0], src=z[-1])
-        return pool_sum(h, pairs, draws=2, generator=seeded(3))
-
-    assert torch.autograd.gradcheck(run, (h, *leaves))
-
-
-def test_blocks_draw_the_same_in_both_passes():
-    pairs = make()
-    dst, h = pairs.dst.clone().requires_grad_(), torch.randn(7, 2, **DOUBLE)
-    found = [
-        pool_sum(
-            h,
-            pairs._replace(dst=dst),
-            draws=2,
-            generator=seeded(3),
-            memory_budget=budget,
-        )
-        for budget in (1, 1)
-    ]
-    assert torch.equal(*found)
-    first, second = (torch.autograd.grad(out.sum(), dst)[0] for out in found)
-    assert torch.equal(first, second)
-
-
 @pytest.mark.parametrize('draws', [None, 2])
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_sources_are_left_out_whose_weight_is_lost_in_rounding(draws, dtype):

@@ -138,24 +138,28 @@ def assert_level(level, share):
     assert share < level < 1 - share, (level, share)
 
 
-def check_counts(source, score, share):
-    """Check counts of the sources [runs] of each target against softmax(score)."""
+def check_law(outcomes, laws, share):
+    """Check the outcomes [runs] of each target against its law."""
     statistic, freedom = 0.0, 0
-    for target in range(TARGETS):
-        law = score[target].double().softmax(0)
-        counts = source[target::TARGETS].bincount(minlength=len(law))
+    for own, law in zip(outcomes, laws, strict=True):
+        counts = own.bincount(minlength=len(law))
         expected = counts.sum() * law
         # Rare ones count as one with the most frequent.
         common = expected > 8
         common[law.argmax()] = False
-        pooled = [
+        found, due = (
             torch.cat([x[common], x[~common].sum().view(1)]) for x in (counts, expected)
-        ]
-        statistic += float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
+        )
+        statistic += float(((found - due) ** 2 / due).sum())
         freedom += int(common.sum())
     if freedom > 0:
         assert_level(stats.chi2.cdf(statistic, freedom), share)
-    return freedom
+
+
+def check_counts(source, score, share):
+    """Check the sources [runs] of each target against softmax(score)."""
+    laws = score[:TARGETS].double().softmax(1)
+    check_law([source[i::TARGETS] for i in range(TARGETS)], laws, share)
 
 
 def check_times(time, share):
@@ -167,6 +171,20 @@ def check_times(time, share):
         # The fourth central moment of Exp(1) is 9.
         z = (float(own.var()) - 1) / math.sqrt(8 / count)
         assert_level(stats.norm.cdf(z), 1 / sides)
+
+
+def not_arrived(value, pairs, arrivals):
+    """Set what stands for arrivals, and for excluded sources, to zero."""
+    gone = torch.zeros_like(value).scatter(1, arrivals.source[:, 0], 1.0)
+    if pairs.excluded is not None:
+        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
+    return value.masked_fill(gone > 0, 0.0)
+
+
+def by_group(value, tail):
+    """Add up what targets that share their sources have: they count as one."""
+    number = torch.arange(RUNS) // tail.group
+    return torch.zeros(int(number[-1]) + 1).double().index_add_(0, number, value)
 
 
 def remaining(score, source):
@@ -230,22 +248,15 @@ def test_distinct_draws(index):
     (source, target), weight = drawn_graph(pairs, arrivals, None, options)
     order = torch.stack([target, -weight]).t().tolist()
     order = source[sorted(range(len(order)), key=order.__getitem__)].view(RUNS, 2)
-    statistic, freedom = 0.0, 0
+    found, laws = [], []
     for i in range(TARGETS):
         outcomes, law = plackett_luce(pairs.rows(slice(i, i + 1))[0].tolist(), 2)
-        expected = torch.tensor(law) * RUNS / TARGETS
         number = {outcome: place for place, outcome in enumerate(outcomes)}
-        found = [number[tuple(pair)] for pair in order[i::TARGETS].tolist()]
-        counts = torch.tensor(found).bincount(minlength=len(law))
-        rare = expected < 8
-        rare[expected.argmax()] = True
-        pooled = [
-            torch.cat([x[~rare], x[rare].sum().view(1)]) for x in (counts, expected)
-        ]
-        statistic += float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
-        freedom += len(pooled[0]) - 1
-    if freedom:
-        assert_level(stats.chi2.cdf(statistic, freedom), 9 / len(CASES))
+        found.append(
+            torch.tensor([number[tuple(x)] for x in order[i::TARGETS].tolist()])
+        )
+        laws.append(torch.tensor(law))
+    check_law(found, laws, 9 / len(CASES))
 
 
 def proposed(pairs, envelope):
@@ -274,15 +285,8 @@ def test_the_tail_is_unbiased(index):
     rate = proposed(pairs, envelope).double()
     message = torch.randn(rate.size(1), generator=seeded(1)).double()
     found = (share + rate.gather(1, source)).exp() * message[source]
-    gone = torch.zeros_like(rate).scatter(1, arrivals.source[:, 0], 1.0) > 0
-    if pairs.excluded is not None:
-        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
-    expected = rate.exp().masked_fill(gone, 0.0) @ message
-    # Targets that share their sources count as one.
-    number = torch.arange(RUNS) // tail.group
-    error = torch.zeros(int(number[-1]) + 1).double()
-    error.index_add_(0, number, found.where(late, 0.0).sum(dim=1) - expected)
-    error /= tail.group
+    expected = not_arrived(rate.exp(), pairs, arrivals) @ message
+    error = by_group(found.where(late, 0.0).sum(dim=1) - expected, tail) / tail.group
     deviation = math.hypot(error.std() / math.sqrt(len(error)), 1e-5)
     assert_level(stats.norm.cdf(float(error.mean()) / deviation), 1 / len(CASES))
 
@@ -294,17 +298,13 @@ def test_the_variance_of_the_tail_is_bounded(index):
     pairs, envelope, arrivals, tail = raced(index, DrawOptions(1, tau, 3, size))
     source = ungroup(tail.source, tail.group, RUNS)
     mass = log_tail_mass(pairs.rows() + arrivals.horizon, tau).double().exp()
-    gone = torch.zeros_like(mass).scatter(1, arrivals.source[:, 0], 1.0) > 0
-    if pairs.excluded is not None:
-        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
-    mass = mass.masked_fill(gone, 0.0)
+    mass = not_arrived(mass, pairs, arrivals)
     share = tail.log_share.double().expand(RUNS, 1, size)[:, 0].exp()
     error = (share * mass.gather(1, source)).sum(dim=1) - mass.sum(dim=1)
     rate = proposed(pairs, envelope).double().exp().clamp(min=1e-300)
     bound = (mass.square() / rate).sum(dim=1) / size
     excess = (error.square() - bound) / bound.clamp(min=1e-30)
-    number = torch.arange(RUNS) // tail.group
-    found = torch.zeros(int(number[-1]) + 1).double().index_add_(0, number, excess)
+    found = by_group(excess, tail)
     deviation = math.hypot(found.std() / math.sqrt(len(found)), 1e-5)
     z = float(found.mean()) / deviation
     assert stats.norm.cdf(z) < 1 - ERROR_RATE / len(CASES), z

@@ -101,29 +101,27 @@ def _relax_all(
     # A block has whole groups.
     step = max(1, memory_budget // (tail.group * bytes_per_row)) * tail.group
     num_rows = value.size(0)
-    if step >= num_rows:
-        whole = value, pairs, arrivals, tail, late_src, late_h
-        return _relax_block(_block_scores, options, *whole)
-    sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
-    groups = [-(-size // tail.group) for size in sizes]
     run: Callable[..., tuple[Tensor, Tensor]] = _block_scores
-    if torch.is_grad_enabled():
-        # What leads to the scores is computed again in the backward pass.
-        run = partial(
-            checkpoint, _block_scores, use_reentrant=False, preserve_rng_state=False
-        )
-    pieces = zip(
-        value.split(sizes),
-        pairs.split(sizes),
-        arrivals.split(sizes),
-        (tail._replace(source=part) for part in tail.source.split(groups)),
-        late_src.split(groups),
-        late_h.split(groups),
-        strict=True,
-    )
-    parts = [_relax_block(run, options, *piece) for piece in pieces]
-    weight, late = (torch.cat(part) for part in zip(*parts, strict=True))
-    return weight, late
+    pieces = [(value, pairs, arrivals, tail, late_src, late_h)]
+    if step < num_rows:
+        sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
+        groups = [-(-size // tail.group) for size in sizes]
+        tails = (tail._replace(source=part) for part in tail.source.split(groups))
+        late = late_src.split(groups), late_h.split(groups)
+        drawn = value.split(sizes), pairs.split(sizes), arrivals.split(sizes)
+        pieces = [*zip(*drawn, tails, *late, strict=True)]
+        if torch.is_grad_enabled():
+            # What leads to the scores is computed again in the backward pass.
+            run = partial(
+                checkpoint, _block_scores, use_reentrant=False, preserve_rng_state=False
+            )
+    weights, sums = [], []
+    for value, pairs, arrivals, tail, late_src, late_h in pieces:
+        early, last = run(value, pairs, arrivals, tail, late_src)
+        weight, rest = relax(early, arrivals, options, last, tail.log_share, pairs.null)
+        weights.append(weight.flatten(1).to(h))
+        sums.append(_group_sum(rest.flatten(1), late_h, tail.group))
+    return torch.cat(weights), torch.cat(sums)
 
 
 def _block_scores(
@@ -132,22 +130,6 @@ def _block_scores(
     """Score the arrivals and the tail of a block."""
     score = pairs.respond(slice(None), value).view_as(arrivals.source)
     return score, tail_scores(pairs, tail, arrivals, late_src)
-
-
-def _relax_block(
-    to_scores: Callable[..., tuple[Tensor, Tensor]],
-    options: DrawOptions,
-    value: Tensor,
-    pairs: PairScores,
-    arrivals: Arrivals,
-    tail: Tail,
-    late_src: Tensor,
-    late_h: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return the weights of the arrivals of a block, and the sums over its tail."""
-    early, late = to_scores(value, pairs, arrivals, tail, late_src)
-    weight, rest = relax(early, arrivals, options, late, tail.log_share, pairs.null)
-    return weight.flatten(1).to(late_h), _group_sum(rest.flatten(1), late_h, tail.group)
 
 
 def _group_sum(weight: Tensor, h: Tensor, group: int) -> Tensor:

@@ -24,28 +24,18 @@ _MAX_ROWS = 512
 
 
 class Members(NamedTuple):
-    r"""Sources in the order of their clusters, and where they lie in these.
+    """Sources in the order of their clusters, and where they lie in these.
 
     Clusters as a whole are members as well: each a source at its own centre, which
     stands for all that lies within its radius.
-
-    Args:
-        source (torch.Tensor): The sources :math:`[N]`.
-        src (torch.Tensor): Their embeddings :math:`[N, m]`.
-        number (torch.Tensor): Their clusters :math:`[N]`.
-        centre (torch.Tensor): The centres of the clusters :math:`[C, m]`.
-        distance (torch.Tensor): The distances to them :math:`[N]`.
-        radius (torch.Tensor, optional): How far what a source stands for may lie from
-            it :math:`[N]`; :obj:`None` where it stands for itself.
-            (default: :obj:`None`)
     """
 
-    source: Tensor
-    src: Tensor
-    number: Tensor
-    centre: Tensor
-    distance: Tensor
-    radius: Tensor | None = None
+    source: Tensor  # [N].
+    src: Tensor  # Their embeddings [N, m].
+    number: Tensor  # Their clusters [N].
+    centre: Tensor  # The centres of the clusters [C, m].
+    distance: Tensor  # The distances to them [N].
+    radius: Tensor | None = None  # How far what a source stands for lies from it [N].
 
     def take(self, some: Tensor, clusters: Tensor) -> Members:
         """Return some of the sources, all of them of some clusters."""

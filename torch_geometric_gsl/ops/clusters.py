@@ -110,21 +110,14 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
 
 
 class Balls(NamedTuple):
-    r"""Enclose the embeddings of each cluster.
+    """What encloses the embeddings of each cluster."""
 
-    Args:
-        centre (torch.Tensor): Centres :math:`[C, m]`: directions of unit norm where
-            inner products are compared, points where distances are.
-        radius (torch.Tensor): The cosine of the widest angle to the centre, or the
-            largest distance to it, :math:`[C]`.
-        norm (torch.Tensor): The smallest and the largest norm :math:`[2, C]`.
-        error (float): A bound of the rounding error of a product of two unit rows.
-    """
-
+    # Directions of unit norm where inner products are compared, or points [C, m].
     centre: Tensor
+    # The cosine of the widest angle to the centre, or the largest distance to it [C].
     radius: Tensor
-    norm: Tensor
-    error: float
+    norm: Tensor  # The smallest and the largest norm [2, C].
+    error: float  # A bound of the rounding error of a product of two unit rows.
 
 
 @torch.no_grad()

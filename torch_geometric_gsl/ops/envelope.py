@@ -24,18 +24,11 @@ from torch_geometric_gsl.ops.sparse_rows import row_norms
 
 
 class Head(NamedTuple):
-    r"""Candidates of each target that are proposed at their exact rates.
+    """Candidates of each target that are proposed at their exact rates."""
 
-    Args:
-        source (torch.Tensor): Distinct sources :math:`[n, H]`, in ascending order.
-        low (torch.Tensor): A lower bound :math:`[n]` of what a target compares with all
-            other sources.
-        high (torch.Tensor): An upper bound of it.
-    """
-
-    source: Tensor
-    low: Tensor
-    high: Tensor
+    source: Tensor  # Distinct sources [n, H], in ascending order.
+    low: Tensor  # A lower bound [n] of what is compared with all other sources.
+    high: Tensor  # An upper bound of it.
 
     def take(self, target: Tensor | slice) -> Head:
         """Return the heads of some targets."""
@@ -43,20 +36,11 @@ class Head(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    r"""Upper bounds of the scores: of the candidates of a head, and of clusters.
+    """Upper bounds of the scores: of the candidates of a head, and of clusters."""
 
-    Args:
-        clusters (Clusters, optional): A partition of the sources; a single cluster if
-            :obj:`None`. (default: :obj:`None`)
-        balls (Balls, optional): What holds the embeddings of each cluster.
-            (default: :obj:`None`)
-        head (Head, optional): Candidates with their exact rates.
-            (default: :obj:`None`)
-    """
-
-    clusters: Clusters | None = None
-    balls: Balls | None = None
-    head: Head | None = None
+    clusters: Clusters | None = None  # A partition of the sources; else all are one.
+    balls: Balls | None = None  # What holds the embeddings of each cluster.
+    head: Head | None = None  # Candidates with their exact rates.
 
     def __str__(self) -> str:
         parts = []
@@ -74,26 +58,17 @@ class Envelope(NamedTuple):
 
 
 class Rates(NamedTuple):
-    r"""The rates at which a block of targets proposes.
+    """The rates at which a block of targets proposes.
 
-    There are :math:`D` kinds of proposals: :math:`C` clusters, and then the :math:`H`
-    candidates of the head.
-
-    Args:
-        bound (torch.Tensor): The bound of the scores of each kind :math:`[n, D]`.
-        total (torch.Tensor): The logarithm of the sum of all rates :math:`[n]`.
-        count (torch.Tensor): The number of candidates of each target :math:`[n]`.
-        kinds (tuple, optional): Where
-            :func:`~torch_geometric_gsl.ops.proposals.propose` looks candidates up,
-            :obj:`None` without clusters: the share of the rates up to each kind
-            :math:`[n, D]`, from 0 at :math:`-2^{31}` to 1 at :math:`2^{31}`, rounded
-            down; the bounds; the sources by clusters, and where these begin; and the
-            candidates of the head :math:`[n, H]`. (default: :obj:`None`)
+    There are D kinds of proposals: C clusters, and then the H candidates of the head.
     """
 
-    bound: Tensor
-    total: Tensor
-    count: Tensor
+    bound: Tensor  # The bound of the scores of each kind [n, D].
+    total: Tensor  # The logarithm of the sum of all rates [n].
+    count: Tensor  # The number of candidates [n].
+    # Where `propose` looks candidates up, if there are clusters: the share of the rates
+    # up to each kind [n, D], from 0 at -2^31 to 1 at 2^31, rounded down; the bounds;
+    # the sources by clusters, and where these begin; the candidates of the head [n, H].
     kinds: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None] | None = None
 
 
@@ -149,7 +124,7 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     """
     head, size = envelope.head, rows.indices(pairs.dst.size(0))
     upper = pairs.upper + pairs.src.new_zeros(len(range(*size)), 1)
-    if envelope.balls is None and head is None:
+    if envelope.clusters is None:
         return upper
     pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
     dst = pairs.dst[rows]

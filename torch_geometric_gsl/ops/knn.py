@@ -182,8 +182,8 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
         # All are as near to a row of zeros: not even rounding tells them apart.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
     # The centres of bells are inner products.
-    params = [param / largest.square() for param in ranks.response.params]
-    return ranks._replace(dst=dst, src=src, response=type(ranks.response)(*params))
+    response = ranks.response.map(lambda param: param / largest.square())
+    return ranks._replace(dst=dst, src=src, response=response)
 
 
 def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
@@ -206,8 +206,7 @@ def in_single_precision(ranks: PairScores) -> PairScores:
     """Return scores whose embeddings are rounded to single precision."""
     src = ranks.src.float()
     dst = src if ranks.dst is ranks.src else ranks.dst.float()
-    params = [param.float() for param in ranks.response.params]
-    return ranks._replace(dst=dst, src=src, response=type(ranks.response)(*params))
+    return ranks._replace(dst=dst, src=src, response=ranks.response.map(Tensor.float))
 
 
 def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:

@@ -131,7 +131,7 @@ def nearest_candidates(
     null: Tensor | None = None,
     rank: Tensor | None = None,
 ) -> SampledGraph:
-    """Return the best :obj:`k` of the listed candidates with noise-free weights, or all.
+    r"""Return the best candidates, :obj:`k` or all, with noise-free weights.
 
     Candidates are those of :func:`candidate_graph`, and are ordered by :obj:`rank`,
     the largest first, where scores may saturate. The share of a null neighbour is that

@@ -208,15 +208,9 @@ def compare_listed(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    """Compare pairs that are listed in any order.
+    """Compare pairs of sources and targets that are listed in any order and shape.
 
-    Args:
-        compare (Callable): What compares neighbours, such as :func:`pair_dots`.
-        dst (torch.Tensor): Embeddings of the targets.
-        src (torch.Tensor): Embeddings of the sources.
-        source (torch.Tensor): Indices of sources, of any shape.
-        target (torch.Tensor): Indices of targets of the same shape.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    The function compares neighbours, such as :func:`pair_dots`.
     """
     ordered, place = target.flatten().sort()
     every = torch.arange(dst.size(0) + 1, device=target.device)

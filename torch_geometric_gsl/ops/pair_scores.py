@@ -34,44 +34,23 @@ class PairScores(NamedTuple):
     Nothing of the size of all pairs is stored: rows, listed pairs and tiles are
     computed when they are asked for.
 
-    Args:
-        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-        response (Response): The response :math:`\phi` of each target.
-        comparison (str, optional): The compared value :math:`v_{ij}`, :obj:`"dot"` or
-            :obj:`"squared_distance"`. (default: :obj:`"dot"`)
-        scale (float or torch.Tensor, optional): The factor :math:`\lambda`.
-            (default: :obj:`1.0`)
-        lower (float or torch.Tensor, optional): The bound of the scores below.
-            (default: :obj:`-math.inf`)
-        upper (float or torch.Tensor, optional): The bound of the scores above.
-            (default: :obj:`math.inf`)
-        excluded (torch.Tensor, optional): The source that is no candidate of each
-            target :math:`[n]`: itself. (default: :obj:`None`)
-        candidates (Candidates, optional): The candidates of each target; all sources
-            if :obj:`None`. (default: :obj:`None`)
-        null (torch.Tensor, optional): The score of the null neighbour, a candidate of
-            all targets that passes no message. (default: :obj:`None`)
-        first (int, optional): The number of the first target among all that are drawn:
-            noise is that of these numbers. (default: :obj:`0`)
-
     Example:
         >>> pairs = PairScores(torch.eye(2), torch.eye(2), scores.Identity())
         >>> pairs.rows(slice(0, 1))
         tensor([[1., 0.]])
     """
 
-    dst: Tensor
-    src: Tensor
-    response: scores.Response
-    comparison: str = 'dot'
-    scale: float | Tensor = 1.0
-    lower: float | Tensor = -math.inf
+    dst: Tensor  # Embeddings of the targets [n, m].
+    src: Tensor  # Embeddings of the sources [N, m].
+    response: scores.Response  # The response of each target.
+    comparison: str = 'dot'  # What is compared, or 'squared_distance'.
+    scale: float | Tensor = 1.0  # The factor.
+    lower: float | Tensor = -math.inf  # Bounds of the scores.
     upper: float | Tensor = math.inf
-    excluded: Tensor | None = None
-    candidates: Candidates | None = None
-    null: Tensor | None = None
-    first: int = 0
+    excluded: Tensor | None = None  # The source that is no candidate of a target [n].
+    candidates: Candidates | None = None  # Those of each target; else all sources.
+    null: Tensor | None = None  # The score of a candidate that passes no message.
+    first: int = 0  # The number of the first target, on which its noise depends.
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
         r"""Score all sources for a block of targets; :math:`-\infty` excludes."""
@@ -140,10 +119,9 @@ class PairScores(NamedTuple):
         if candidates is None and self.candidates is not None:
             start, size, source = self.candidates
             candidates = Candidates(start[target], size[target], source)
-        params = map(itemgetter(target), self.response.params)
         return self._replace(
             dst=self.dst[target],
-            response=type(self.response)(*params),
+            response=self.response.map(itemgetter(target)),
             excluded=None if self.excluded is None else self.excluded[target],
             candidates=candidates,
         )
@@ -154,8 +132,7 @@ class PairScores(NamedTuple):
         for name in ('dst', 'src', 'scale', 'lower', 'upper', 'null'):
             if not isinstance(fields[name], int | float | None):
                 fields[name] = fields[name].detach()
-        params = map(Tensor.detach, self.response.params)
-        fields['response'] = type(self.response)(*params)
+        fields['response'] = self.response.map(Tensor.detach)
         return PairScores(**fields)
 
     def split(self, sizes: list[int]) -> list[PairScores]:

@@ -28,14 +28,10 @@ _BUDGET = 2**26
 
 
 class Sources(NamedTuple):
-    r"""Sources whose squared distances are found by inner products.
+    """Sources whose squared distances are found by inner products."""
 
-    The rows are :math:`(z_j - c, -\lVert z_j - c \rVert^2)`, where the centre :math:`c`
-    is the mean of the sources, about which rounding errors are small.
-    """
-
-    rows: Tensor
-    centre: Tensor
+    rows: Tensor  # The rows (z - c, -|z - c|^2).
+    centre: Tensor  # The mean c of the sources, about which rounding errors are small.
 
     @classmethod
     def of(cls, z: Tensor) -> Sources:
@@ -87,21 +83,12 @@ def pool_weights(
 ) -> tuple[Neighbours, Tensor]:
     r"""Return the sources of a block of targets whose weights count, and the weights.
 
-    These are the softmax of the scores, of which some are dropped, or the mean of
-    relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
+    These are the softmax of the scores, of which the share :obj:`p` is dropped, or the
+    mean of relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` with :math:`\tau = 1`. The
     softmax weights of the sources that are left out sum to at most :math:`\epsilon`,
     the rounding error of 1: what they would be told is lost in rounding, and in a draw
     one of them arrives first with a probability of at most :math:`\epsilon`.
-
-    Args:
-        pairs (PairScores): The scores.
-        p (float, optional): The share of weights that are dropped, of no draws.
-            (default: :obj:`0.0`)
-        draws (int, optional): The number of relaxed draws. (default: :obj:`None`)
-        rows (slice, optional): The targets. (default: :obj:`slice(None)`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
     """
     neighbours = _counting_sources(pairs, rows)
     target, n = neighbours.target.long(), neighbours.offsets.numel() - 1

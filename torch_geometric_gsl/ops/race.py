@@ -83,9 +83,9 @@ def race_arrivals(
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
-        tuple[Arrivals, Tail or None]: The first arrivals, without gradient, and the
-        sources that stand for the later ones: up to a temperature of 1 proposed by the
-        envelope if it has clusters, so that no heavy one is missed, else uniform.
+        tuple[Arrivals, Tail or None]: The arrivals, without gradient, and the sources
+        that stand for the later ones: up to a temperature of 1 proposed by an envelope
+        with clusters, so that no heavy one is missed, else uniform.
     """
     envelope = Envelope() if envelope is None else envelope
     dst, num_races = pairs.dst, options.k if options.replace else 1

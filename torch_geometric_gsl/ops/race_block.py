@@ -32,38 +32,21 @@ def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
 
 
 class RaceBlock(NamedTuple):
-    """The races of a block of targets.
-
-    Args:
-        pairs (PairScores): The scores.
-        options (DrawOptions): How neighbours are drawn.
-        rates (Rates): The rates of the targets.
-        first (int): The first target.
-        state (torch.Tensor): The random state of each race.
-        arrivals (Arrivals): What has arrived, written in place.
-        found (torch.Tensor): The number of acceptances of each race, in place.
-        clock (torch.Tensor): The time of its last proposal, in units of the mean gap
-            between two proposals, in place.
-        num_races (int): The number of races of each target.
-        length (int): The number of proposals of the first round.
-        least (int): The number of arrivals with which a race may end with its round.
-        is_fused (bool): Whether the Triton kernel runs the rounds.
-        memory_budget (int): Bytes for the proposals of one round.
-    """
+    """The races of a block of targets."""
 
     pairs: PairScores
     options: DrawOptions
     rates: Rates
-    first: int
-    state: Tensor
-    arrivals: Arrivals
-    found: Tensor
-    clock: Tensor
-    num_races: int
-    length: int
-    least: int
-    is_fused: bool
-    memory_budget: int
+    first: int  # The first target.
+    state: Tensor  # The random state of each race.
+    arrivals: Arrivals  # What has arrived, written in place.
+    found: Tensor  # The number of acceptances of each race, in place.
+    clock: Tensor  # The time of its last proposal, in units of the mean gap, in place.
+    num_races: int  # Of each target.
+    length: int  # The number of proposals of the first round.
+    least: int  # The number of arrivals with which a race may end with its round.
+    is_fused: bool  # Whether the Triton kernel runs the rounds.
+    memory_budget: int  # Bytes for the proposals of one round.
 
     def run(self) -> None:
         """Run the races in rounds, until each has its least number of arrivals."""

@@ -22,26 +22,14 @@ _FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
 
 
 class DrawOptions(NamedTuple):
-    r"""The options of a draw of neighbours.
+    """The options of a draw of neighbours."""
 
-    Args:
-        k (int): The number of draws :math:`K`.
-        tau (float): The temperature :math:`\tau`.
-        num_arrivals (int): The number of arrivals :math:`M` that are kept of each
-            race; :obj:`k` without replacement.
-        num_tail (int, optional): The number of sources :math:`S` that stand for the
-            later arrivals of each race. (default: :obj:`0`)
-        hard (bool, optional): One-hot draws, relaxed gradients. (default: :obj:`False`)
-        replace (bool, optional): If :obj:`False`, one race and its first :obj:`k`
-            distinct arrivals. (default: :obj:`True`)
-    """
-
-    k: int
-    tau: float
-    num_arrivals: int
-    num_tail: int = 0
-    hard: bool = False
-    replace: bool = True
+    k: int  # The number of draws K.
+    tau: float  # The temperature.
+    num_arrivals: int  # How many of each race are kept, M; k without replacement.
+    num_tail: int = 0  # The number S of sources that stand for the later arrivals.
+    hard: bool = False  # One-hot draws, relaxed gradients.
+    replace: bool = True  # If not, one race and its first k distinct arrivals.
 
     @property
     def num_races(self) -> int:
@@ -50,22 +38,13 @@ class DrawOptions(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    r"""The first arrivals of :math:`K` races per target.
+    """The first arrivals of K races per target."""
 
-    Args:
-        source (torch.Tensor): Sources :math:`[n, K, M]` in the order of arrival.
-        noise (torch.Tensor): Their Gumbel noise :math:`g = -\log T - s` of the same
-            shape; :math:`-\infty` in a place without an arrival.
-        horizon (torch.Tensor): The logarithm of the time :math:`[n, K]` until which
-            all arrivals are listed.
-        null (torch.Tensor, optional): The Gumbel noise of the null neighbour of each
-            race :math:`[n, K]`, if there is one. (default: :obj:`None`)
-    """
-
-    source: Tensor
+    source: Tensor  # Sources [n, K, M] in the order of arrival.
+    # Their Gumbel noise g = -log T - s, of that shape; -inf without an arrival.
     noise: Tensor
-    horizon: Tensor
-    null: Tensor | None = None
+    horizon: Tensor  # The logarithm of the time [n, K] until which all are listed.
+    null: Tensor | None = None  # The noise of the null neighbour of each race [n, K].
 
     def split(self, sizes: list[int]) -> list[Arrivals]:
         """Return the arrivals of blocks of these numbers of targets."""

@@ -35,13 +35,9 @@ _LOCK = Lock()
 def row_blocks(
     num_rows: int, bytes_per_row: int, budget: int = MEMORY_BUDGET
 ) -> list[slice]:
-    r"""Return slices of consecutive rows that cover all, each within a memory budget.
+    """Return slices of consecutive rows that cover all, each within a memory budget.
 
-    Args:
-        num_rows (int): The number of rows.
-        bytes_per_row (int): What one row needs, in bytes.
-        budget (int, optional): The budget in bytes; a block has at least one row.
-            (default: :obj:`2**25`)
+    A row needs :obj:`bytes_per_row`, and a block has at least one row.
     """
     step = max(1, budget // max(1, bytes_per_row))
     starts = range(0, num_rows, step)
@@ -69,18 +65,12 @@ def maybe_compile(
     *,
     dynamic: bool | None = None,
 ) -> Callable[..., Result]:
-    r"""Return a pure function of tensors, or its compiled form if that pays.
+    """Return a pure function of tensors, or its compiled form if that pays.
 
-    Large outputs on a CPU take the compiled form, where a C++ compiler is present. It
-    is made at the first call and shared by all later ones. The environment variable
-    :obj:`TORCH_COMPILE_DISABLE=1` turns this off.
-
-    Args:
-        function (Callable): A function at the level of its module.
-        numel (int): The number of entries of what it computes.
-        device (torch.device): The device.
-        dynamic (bool, optional): Whether one compiled form serves inputs of other sizes
-            in each call. (default: :obj:`None`)
+    From :obj:`MIN_NUMEL` entries of what it computes on, a CPU takes the compiled form,
+    where a C++ compiler is present. It is made at the first call and shared by all
+    later ones; with :obj:`dynamic` it serves inputs of other sizes in each call. The
+    environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns this off.
     """
     if numel < MIN_NUMEL or device.type != 'cpu' or not has_compiler():
         return function
@@ -145,12 +135,8 @@ def once_differentiable(backward: Function) -> Function:
 
     The decorator of the same name in PyTorch raises in :meth:`torch.Tensor.backward`
     alone: :func:`torch.autograd.grad` never visits its error, and would return a
-    derivative without the part of this function.
-
-    Args:
-        backward (Callable): The backward method of a
-            :class:`torch.autograd.Function`. The inputs that it differentiates must be
-            among its saved tensors, or such that these depend on them.
+    derivative without the part of this function. The inputs that :obj:`backward`
+    differentiates must be among its saved tensors, or such that these depend on them.
     """
 
     @wraps(backward)

@@ -30,18 +30,11 @@ _PROPOSED, _MORE = 2, 8
 
 
 class Found(NamedTuple):
-    r"""The next arrivals of :math:`K` races per target.
+    """The next arrivals of K races per target."""
 
-    Args:
-        source (torch.Tensor): Sources :math:`[n, K, M]` in the order of arrival.
-        noise (torch.Tensor): Their Gumbel noise :math:`-\log T - s`; :math:`-\infty`
-            where fewer are left.
-        log_time (torch.Tensor): The logarithms of their times :math:`T`.
-    """
-
-    source: Tensor
-    noise: Tensor
-    log_time: Tensor
+    source: Tensor  # Sources [n, K, M] in the order of arrival.
+    noise: Tensor  # Their Gumbel noise -log T - s; -inf where fewer are left.
+    log_time: Tensor  # The logarithms of their times T.
 
 
 class _Rates(NamedTuple):
@@ -67,18 +60,11 @@ def stream_arrivals(
     r"""Find the largest perturbed scores of each draw, without gradient.
 
     They are the first arrivals of :mod:`~torch_geometric_gsl.ops.relax`:
-    :math:`-\log T_{ij} = s_{ij} + g_{ij}`. The scores of all candidates of a target
+    :math:`-\log T_{ij} = s_{ij} + g_{ij}`, of :math:`K` races per target the first
+    :math:`M`, at most :obj:`pairs.available`. The scores of all candidates of a target
     are computed once for all its draws, and what arrives first is drawn from their
     exact rates, without noise for each pair. The noise is a function of (seed, target,
     draw, place), so one seed gives one graph whatever the memory budget.
-
-    Args:
-        pairs (PairScores): The scores.
-        k (int): The number of races :math:`K` per target.
-        num_arrivals (int): The number :math:`M` of arrivals to keep, at most
-            :obj:`pairs.available`.
-        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     num_targets = pairs.dst.size(0)
     seed = draw_seed(pairs.dst.device, generator)
@@ -111,7 +97,7 @@ def scan_arrivals(
         pairs (PairScores): The scores.
         state (torch.Tensor): The random states of the races :math:`[n, K]`.
         num_arrivals (int): The number :math:`M` of arrivals to find.
-        num_words (int, optional): The number of random words that each race has drawn.
+        num_words (int, optional): How many random words a race has drawn.
             (default: :obj:`0`)
         horizon (torch.Tensor, optional): The logarithms of :math:`\Gamma`
             :math:`[n, K]`; the races begin if :obj:`None`. (default: :obj:`None`)
@@ -146,9 +132,11 @@ def scan_arrivals(
         )
         place, log_time = race.first(min(num_arrivals, most))
         some = rows, slice(None), slice(place.size(-1))
-        own = score.gather(1, place.flatten(1)).view_as(place)
+        flat = place.flatten(1)
+        own = score.gather(1, flat).view_as(place)
+        source = place if listed is None else listed.gather(1, flat).view_as(place)
         is_left = log_time != torch.inf  # What is not a number stays so.
-        found.source[some] = _take(listed, place).where(is_left, 0)
+        found.source[some] = source.where(is_left, 0)
         found.log_time[some] = log_time.to(dtype)
         found.noise[some] = (-log_time - own).to(dtype).where(is_left, -torch.inf)
     return found
@@ -207,7 +195,9 @@ class _Race(NamedTuple):
 
     def _without_arrived(self, place: Tensor, time: Tensor) -> Tensor:
         if self.arrived is not None:
-            source = _take(self.listed, place)
+            source = place
+            if self.listed is not None:
+                source = self.listed.gather(1, place.flatten(1)).view_as(place)
             for known in self.arrived.unbind(-1):
                 time.masked_fill_(source == known.unsqueeze(-1), torch.inf)
         return time
@@ -244,13 +234,6 @@ def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
     is_void = weight.gather(-1, inner).squeeze(-1) == 0
     place = block * _BLOCK + inner.squeeze(-1)
     return place.masked_fill_(is_void, 0), is_void
-
-
-def _take(listed: Tensor | None, place: Tensor) -> Tensor:
-    """Return the sources at some places [n, K, q] of the lists of candidates."""
-    if listed is None:
-        return place
-    return listed.gather(1, place.flatten(1)).view_as(place)
 
 
 def is_repeated(source: Tensor, counts: Tensor) -> Tensor:

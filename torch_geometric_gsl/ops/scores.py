@@ -97,6 +97,10 @@ class Response(ABC):
     def __init__(self, *params: Tensor) -> None:
         self.params = params
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Response:
+        """Return the response whose parameters are functions of these."""
+        return type(self)(*map(function, self.params))
+
     @staticmethod
     @abstractmethod
     def value(*args: Any, **kwargs: Any) -> Tensor:

@@ -166,7 +166,7 @@ class SparseGroups:
         return [SparseGroups(self.rows, part) for part in self.source.split(sizes)]
 
     def dots(self, dst: SparseRows, group: int) -> Tensor:
-        """Return the inner products of groups of targets, the last smaller, with their rows."""
+        """Return the inner products of each group of targets with its rows."""
         source = self.source.repeat_interleave(group, dim=0)[: dst.size(0)]
         return dst.pair_dots(self.rows, Neighbours(source, self.rows.size(0)))
 

@@ -31,19 +31,12 @@ _RACES, _SOURCES = 64, 20_000
 
 
 class Tail(NamedTuple):
-    r"""Sources that stand for all that may arrive later, other ones in each race.
+    """Sources that stand for all that may arrive later, other ones in each race."""
 
-    Args:
-        source (torch.Tensor): Sources :math:`[B, K S]` of :math:`B` groups of targets,
-            those of the first race first.
-        log_share (torch.Tensor): The logarithm of the number of candidates that each
-            of them stands for, broadcastable to :math:`[n, K, S]`.
-        group (int): The number of targets of a group; the last one may have fewer.
-    """
-
-    source: Tensor
+    source: Tensor  # [B, K S] of B groups of targets, those of the first race first.
+    # The logarithm of the number of candidates that each stands for, as [n, K, S].
     log_share: Tensor
-    group: int
+    group: int  # The number of targets of a group; the last one may have fewer.
 
 
 def tail_scores(
