@@ -49,6 +49,12 @@ SIZES = {'batch': (300, 6, 270), 'edge_index': (400,)}
 
 normal = partial(sampling.normal, seed=0, dtype=torch.float)
 
+
+@pytest.fixture(autouse=True)
+def _eager(monkeypatch):
+    monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')  # It takes longer than the draws.
+
+
 RUNS, NULL = 4000, 0.8
 # Two draws, one-hot or distinct, with a null neighbour or without.
 KINDS = {

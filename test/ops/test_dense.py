@@ -52,16 +52,6 @@ def test_each_gradient_is_that_of_the_soft_weights():
     assert float(found[0].abs().max()) > 0.1
 
 
-def test_backward_draws_nothing_from_the_global_generator():
-    score = torch.randn(4, 5, requires_grad=True)
-    state = torch.get_rng_state()
-    weight = relaxed_weights(score, 3, 0.5)
-    after = torch.get_rng_state()
-    assert not torch.equal(state, after)
-    weight.square().sum().backward()
-    assert torch.equal(torch.get_rng_state(), after)
-
-
 @given(st.integers(1, 3000), st.booleans())
 def test_any_memory_budget_gives_the_same(budget, hard):
     score = torch.randn(7, 5, generator=seeded(1))

@@ -135,17 +135,6 @@ def test_single_precision_serves_centred_rows(formula, offset, monkeypatch):
     assert double < 0.02 * n * n
 
 
-def test_duplicates_are_told_in_double_precision(monkeypatch):
-    x = torch.randn(40, 4, generator=seeded(), **DOUBLE).repeat(25, 1)
-    pairs = make(x, x, 'heat_kernel')
-    found = best_sources(pairs, 25)
-    assert torch.equal(
-        found % 40, (torch.arange(1000) % 40).unsqueeze(1).expand(-1, 25)
-    )
-    single, double = count_pairs(pairs, monkeypatch)
-    assert single < 0.5 * double  # Only targets that were probed.
-
-
 @pytest.mark.parametrize('loop', [True, False])
 def test_sparse_rows_against_scikit_learn(loop, monkeypatch):
     monkeypatch.setattr(module, '_FEW', 0)

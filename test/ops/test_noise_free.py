@@ -1,7 +1,5 @@
 """The nearest sources, and sums over all of them: exact, by tiles, and estimated."""
 
-import math
-
 import pytest
 import torch
 from oracles import (
@@ -210,14 +208,3 @@ def test_a_wide_range_of_scores_neither_overflows_nor_vanishes(tiles):
     out = noise_free_sum(h, pairs, 0.25)
     assert not tiles
     torch.testing.assert_close(out, definition(h, pairs, 0.25).float())
-
-
-@torch.no_grad()
-def test_scores_without_bounds_are_not_tiled(tiles):
-    pairs, h = make('gaussian'), torch.randn(13, 2, **DOUBLE, requires_grad=True)
-    with torch.enable_grad():  # The gradient is left to the definition.
-        noise_free_sum(h, pairs, 0.25).sum().backward()
-    other = pairs._replace(upper=math.inf, lower=-math.inf)
-    found = noise_free_sum(h, other, 0.25)
-    torch.testing.assert_close(found, definition(h, other, 0.25))
-    assert not tiles

@@ -173,18 +173,6 @@ def test_given_candidates_and_any_budget():
     assert all(map(torch.equal, again, found))
 
 
-def test_long_and_short_lists_of_candidates():
-    # A short list has no others beside its best, a long one has.
-    sets = Candidates(torch.tensor([0, 3]), torch.tensor([3, 97]), torch.arange(100))
-    pairs = matrix_pairs(torch.rand(2, 100, **DOUBLE))._replace(candidates=sets)
-    found = scan(pairs, [-1], 4, races=50)
-    assert set(found.source[0, :, :3].flatten().tolist()) == {0, 1, 2}
-    assert (found.log_time[0, :, 3] == torch.inf).all()
-    assert found.log_time[1].isfinite().all()
-    assert int(found.source[1].min()) >= 3
-    assert found.source[1].sort().values.diff().all()
-
-
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=9))
 def test_repeated(row):
     source, counts = (torch.tensor(x) for x in zip(*row, strict=True))

@@ -65,7 +65,7 @@ class Rates(NamedTuple):
 
     bound: Tensor  # The bound of the scores of each kind [n, D].
     total: Tensor  # The logarithm of the sum of all rates [n].
-    count: Tensor  # The number of candidates [n].
+    sizes: Tensor  # The numbers of candidates [n].
     # Where `propose` looks candidates up, if there are clusters: the share of the rates
     # up to each kind [n, D], from 0 at -2^31 to 1 at 2^31, rounded down; the bounds;
     # the sources by clusters, and where these begin; the candidates of the head [n, H].

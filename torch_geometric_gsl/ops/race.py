@@ -100,7 +100,7 @@ def race_arrivals(
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
-    is_fused = dst.device.type == 'cuda' and has_kernel(pairs, options)
+    is_fused = has_kernel(pairs, options)
     stored = 0 if is_fused else num_races * length  # The kernel stores no proposals.
     if tail is not None:
         stored = max(stored, num_races * options.num_tail)

@@ -66,7 +66,7 @@ class RaceBlock(NamedTuple):
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
             if race.numel() > 0:
-                is_long = begin * SHARE >= self.rates.count[race // self.num_races]
+                is_long = begin * SHARE >= self.rates.sizes[race // self.num_races]
                 if bool(is_long.any()):
                     self._scan(race[is_long], begin)
                     race = race[~is_long]
@@ -74,12 +74,14 @@ class RaceBlock(NamedTuple):
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
         """Draw :obj:`length` proposals of each race, and keep the arrivals."""
         pairs, row, num_rows = self.pairs, race // self.num_races, race.numel()
+        some: slice | Tensor = race
+        rows = slice(None)
         # All races are a slice, which copies nothing, and their targets stand once.
         if race.numel() == self.found.numel():
-            some, num_rows = slice(None), self.rates.count.numel()
+            some, num_rows = slice(None), self.rates.sizes.numel()
             rows = slice(self.first, self.first + num_rows)
         else:
-            some, rows, pairs = race, slice(None), pairs.take(self.first + row)
+            pairs = pairs.take(self.first + row)
         source, bound, level, gap = self._candidates(
             self.state[some], row, begin, length
         )
@@ -115,7 +117,7 @@ class RaceBlock(NamedTuple):
                 level.masked_fill_(source == own, torch.inf)
             return source, bound, level, gap
         draw_flat = maybe_compile(draw_uniform, numel, state.device, dynamic=True)
-        count = rates.count[row].unsqueeze(1)
+        count = rates.sizes[row].unsqueeze(1)
         source, level, gap = draw_flat(state, columns, count, pairs.dst.dtype)
         if pairs.candidates is None:
             if own is not None:  # Step over it.

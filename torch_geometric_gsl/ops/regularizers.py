@@ -15,6 +15,7 @@ nodes (the default: a factor in a loss does not depend on the size of the graph)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -277,13 +278,13 @@ def _edge_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor
     # The square of the difference is multiplied out: in float32 near nodes would lose
     # their distance.
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
-    rows = SparseRows(x.values().detach().double(), words)
+    rows: Any = SparseRows(x.values().detach().double(), words)
     square = rows.new_zeros(x.size(0))
     square.index_add_(0, words.target.long(), rows.value.square())
     product = compare_listed(
         SparseRows.pair_dots, rows, rows, *edge_index, memory_budget=memory_budget
     )
-    distance = square[edge_index].sum(dim=0) - 2 * product
+    distance: Tensor = square[edge_index].sum(dim=0) - 2 * product
     return distance.clamp_(min=0).to(full_dtype(x.dtype))
 
 

@@ -45,7 +45,7 @@ def race_kernel(
     clock: Tensor,
 ) -> None:
     """Run all rounds of a block of races; only that block calls this."""
-    num_races, rows = state.numel(), slice(first, first + rates.count.size(0))
+    num_races, rows = state.numel(), slice(first, first + rates.sizes.size(0))
     share, _, member, offset, head = rates.kinds or (None,) * 5
     num_kinds = rates.bound.size(1)
     num_heads = 0 if head is None else head.size(1)
@@ -56,7 +56,7 @@ def race_kernel(
     start = listed = None
     if pairs.candidates is not None:
         start, listed = pairs.candidates.start[rows], pairs.candidates.source
-    sets = excluded, start, listed, rates.count, rates.bound, rates.total
+    sets = excluded, start, listed, rates.sizes, rates.bound, rates.total
     kinds = share, head, member, offset
     sizes = _tile_sizes(length, pairs.src.size(1), options.num_arrivals)
     device = state.device
