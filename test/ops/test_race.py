@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded
 from responses import Tanh
 
@@ -185,17 +183,17 @@ def flat(found):
 
 
 @pytest.mark.parametrize('name', ENVELOPES)
-@given(st.integers(1, 10**6), st.booleans())
-def test_any_memory_budget_gives_the_same_arrivals(name, budget, replace):
+@pytest.mark.parametrize('replace', [True, False])
+def test_any_memory_budget_gives_the_same_arrivals(name, replace):
     (pairs, envelope), found = ENVELOPES[name](), []
     options = DrawOptions(2 if replace else 4, 0.5, 4, 5 * replace, replace=replace)
-    for size in (2**25, budget):
+    for size in (2**25, 1, 777, 3001, 10_000, 50_000):
         args = {'generator': seeded(), 'memory_budget': size}
         found.append(flat(race_arrivals(pairs, options, 3, envelope, **args)))
-    for whole, blocks in zip(*found, strict=True):
+    for whole, *blocks in zip(*found, strict=True):
         # What is summed in blocks of another size differs in its last bits.
         same = torch.equal if whole.dtype == torch.long else torch.allclose
-        assert same(whole, blocks)
+        assert all(same(whole, part) for part in blocks)
 
 
 def test_blocks_of_rows_are_as_large_as_the_budget_allows(monkeypatch):
@@ -254,18 +252,6 @@ def test_the_seed_alone_decides():
     torch.manual_seed(1)  # The global generator is one generator among others.
     assert all(map(torch.equal, first, flat(race_arrivals(*args))))
     assert not torch.equal(first[1], flat(race_arrivals(*args))[1])
-
-
-@pytest.mark.parametrize('length', [9, 2**10])
-def test_the_length_of_a_round_decides_nothing(length):
-    # But where a race ends in a look at all candidates.
-    args = matrix_pairs(scores(9, 400)), DrawOptions(2, 0.5, 4)
-    found, few = (
-        race_arrivals(*args, number, generator=seeded())[0] for number in (length, 4)
-    )
-    assert torch.equal(found.source, few.source)
-    torch.testing.assert_close(found.noise, few.noise)
-    torch.testing.assert_close(found.horizon, few.horizon)
 
 
 @pytest.mark.parametrize('m', [1, 4, 16, 30])
