@@ -43,6 +43,8 @@ LAWS = [
     (1.0, False, 1.0),
     (0.5, False, 3.0),
 ]
+# The others are left to the nightly run.
+USUAL = 'linear', 'neural_gaussian', 'heat_kernel'
 # Nodes of the graphs of a batch, or of one graph whose edges are given. In the smallest
 # one all candidates are listed.
 SIZES = {'batch': (300, 6, 270), 'edge_index': (400,)}
@@ -259,7 +261,11 @@ def test_first_draws_are_categorical(method, form, options):
 
 @pytest.mark.parametrize(
     ('name', 'tau', 'hard', 'scale'),
-    [(name, *law) for name in SIMILARITIES for law in LAWS],
+    [
+        pytest.param(name, *law, marks=[] if name in USUAL else pytest.mark.slow)
+        for name in SIMILARITIES
+        for law in LAWS
+    ],
 )
 def test_race_has_the_law_of_dense(name, tau, hard, scale):
     found, expected = (drawn(name, m, tau, hard, scale) for m in ('race', 'dense'))

@@ -121,6 +121,14 @@ CASES = list(itertools.product(ROWS, SCALES, ENVELOPES))
 KINDS = ['', 'excluded', 'duplicates', 'far too high', 'all equal']
 
 
+def every(step):
+    """Each of so many cases, of which three in four are left to the nightly run."""
+    return [
+        pytest.param(i, marks=[] if i % (4 * step) == 0 else pytest.mark.slow)
+        for i in range(0, len(CASES), step)
+    ]
+
+
 def raced(index, options, **kwargs):
     """Run the races of a case: scores, bounds, what arrives, and the tail."""
     name, scale, how = CASES[index]
@@ -196,7 +204,7 @@ def remaining(score, source):
     return torch.stack(found, dim=1)
 
 
-@pytest.mark.parametrize('index', range(len(CASES)))
+@pytest.mark.parametrize('index', every(1))
 def test_arrivals(index):
     # Of distinct arrivals each is the next of what is left, after a time Exp(1) over
     # its total rate: this is all there is to know about them.
@@ -212,7 +220,7 @@ def test_arrivals(index):
     assert torch.allclose(arrivals.horizon[:, 0].double(), log_time[:, -1], atol=1e-4)
 
 
-@pytest.mark.parametrize('index', range(0, len(CASES), 2))
+@pytest.mark.parametrize('index', every(2))
 def test_first_arrivals_of_hard_draws(index):
     options = DrawOptions(2, 0.5, 4, 3, hard=True)
     pairs, _, arrivals, tail = raced(index, options)
@@ -273,7 +281,7 @@ def proposed(pairs, envelope):
     return bound - rates.total.unsqueeze(1)
 
 
-@pytest.mark.parametrize('index', range(len(CASES)))
+@pytest.mark.parametrize('index', every(1))
 def test_the_tail_is_unbiased(index):
     # Whatever has arrived, the tail adds up to what has not, in the mean. Messages are
     # as large as the bounds, so that no rare one decides.
@@ -291,7 +299,7 @@ def test_the_tail_is_unbiased(index):
     assert_level(stats.norm.cdf(float(error.mean()) / deviation), 1 / len(CASES))
 
 
-@pytest.mark.parametrize('index', range(0, len(CASES), 2))
+@pytest.mark.parametrize('index', every(2))
 def test_the_variance_of_the_tail_is_bounded(index):
     # One of each part of the rates varies no more than S independent ones.
     size, tau = 6, 0.5
