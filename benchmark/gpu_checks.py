@@ -20,7 +20,7 @@ from torch_geometric_gsl import (
     resolve_similarity,
 )
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
-from torch_geometric_gsl.ops import race, race_block, stream, tail
+from torch_geometric_gsl.ops import race, race_block, scan, tail
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.noise import draw_seed
 
@@ -125,7 +125,7 @@ def cpu_seeds() -> Iterator[None]:
         return draw_seed(torch.device('cpu'), own).to(device)
 
     with ExitStack() as stack:
-        for module in (race, tail, stream):
+        for module in (race, tail, scan):
             stack.enter_context(mock.patch.object(module, 'draw_seed', draw))
         yield
 

@@ -45,7 +45,7 @@ from worker import ask
 
 from torch_geometric_gsl import GumbelKNNSampler, Similarity, resolve_similarity
 from torch_geometric_gsl.nn.sampler import SamplingPlan
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.envelope import find_nearest
 
 HERE = Path(__file__).resolve().parent
 SIMILARITIES: dict[str, tuple[str, dict[str, float]]] = {

@@ -16,8 +16,8 @@ from scipy.stats import chi2
 
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.scores import Identity
-from torch_geometric_gsl.ops.stream import stream_arrivals
 
 # Each statistical test rejects a true hypothesis with this probability, half of it
 # for a fit that is too bad and half for one that is too good. Seeds are fixed.

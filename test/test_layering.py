@@ -143,7 +143,7 @@ def cycle(root):
 
 def test_floors():
     modules = names(ROOT)
-    assert {'', 'ops.stream', 'nn.sampler.methods', 'nn.models'} <= set(modules)
+    assert {'', 'ops.scan', 'nn.sampler.methods', 'nn.models'} <= set(modules)
     total = sum(len(list(imports(path, modules))) for path in modules.values())
     assert total > 50  # The walk sees the imports.
     assert violations(ROOT) == []

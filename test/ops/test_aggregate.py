@@ -9,7 +9,7 @@ from torch_geometric_gsl.ops import tail as tail_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
-from torch_geometric_gsl.ops.stream import stream_arrivals
+from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail
 
 INF = float('inf')
@@ -145,15 +145,6 @@ def test_messages_keep_their_type(dtype, num_tail):
     assert h.grad.dtype == dtype
 
 
-@pytest.mark.parametrize('num_tail', [0, 4])
-def test_no_targets(num_tail):
-    options = DrawOptions(3, 1.0, 3, num_tail)
-    pairs = matrix_pairs(torch.empty(0, 8))
-    args = pairs, *drawn(pairs, options, misses=False), options
-    assert drawn_graph(*args).edge_index.shape == (2, 0)
-    assert drawn_sum(torch.randn(8, 2), *args).shape == (0, 2)
-
-
 def naive_sum(h, edges, weight, num_targets):
     return to_matrix(edges, weight.double(), num_targets, len(h)) @ h.double()
 
@@ -174,18 +165,3 @@ def test_weighted_sum(num_sources, num_targets, size, seed):
     weight = torch.randn(size, dtype=torch.float64, generator=generator)
     out = weighted_sum(h, edges, weight, num_targets)
     torch.testing.assert_close(out, naive_sum(h, edges, weight, num_targets))
-
-
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
-def test_messages_of_another_type_and_layout(dtype):
-    edges = random_edges(0, 4, 3, 9)
-    h, weight = torch.randn(2, 4).to(dtype).t().requires_grad_(), torch.rand(9)
-    assert not h.is_contiguous()
-    out = weighted_sum(h, edges, weight, 3)
-    assert out.dtype == dtype
-    # Summed in single precision and rounded once.
-    expected = naive_sum(h.detach(), edges, weight, 3)
-    atol = 4 * torch.finfo(dtype).eps
-    torch.testing.assert_close(out.double(), expected, rtol=0, atol=atol)
-    out.sum().backward()
-    assert h.grad.dtype == dtype

@@ -165,26 +165,6 @@ def test_responses_without_bounds_are_told():
         tree_sum(h, pairs, 0.25, 1e-3, k_means(x, 1))
 
 
-@pytest.mark.parametrize('n', [1, 2])
-@pytest.mark.parametrize('num_targets', [0, 1, 40])
-def test_smallest_sizes(n, num_targets):
-    h = torch.randn(n, 2)
-    pairs = make(unit_rows(torch.randn(num_targets, 3)), unit_rows(torch.randn(n, 3)))
-    out = tree_sum(h, pairs, 0.25, 1e-3, k_means(pairs.src, n))
-    assert out.shape == (num_targets, 2)
-    expected = definition(h, pairs, 0.25) if num_targets else out
-    torch.testing.assert_close(out, expected.float(), rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize('dtype', [torch.float16, torch.float32, torch.float64])
-def test_takes_the_type_of_the_messages(dtype):
-    x, h = clustered(200)
-    pairs = make(x, scale=5.0)
-    out = tree_sum(h.to(dtype), pairs, 0.25, 1e-3, k_means(x, 8))
-    assert out.dtype == dtype
-    assert error_of(out, definition(h, pairs, 0.25)) <= 2e-3
-
-
 @pytest.mark.usefixtures('stubborn')
 @pytest.mark.parametrize('scale', [0.1, 5.0, 40.0])
 def test_single_precision(scale):
@@ -195,16 +175,6 @@ def test_single_precision(scale):
         for bounds in ({}, {'lower': 0.0, 'upper': scale}):
             out = tree_sum(h, pairs._replace(**bounds), tau, 1e-3, clusters)
             assert error_of(out, definition(h, pairs, tau)) <= 1e-3
-
-
-@pytest.mark.parametrize('num_rows', [0, 5, 128, 60_000])
-def test_long_products(num_rows):
-    weight = torch.rand(3, num_rows, generator=seeded())
-    rows = 1 + torch.rand(num_rows, 4, generator=seeded(1))
-    expected = weight.double() @ rows.double()
-    found = source_ranking.long_product(weight, rows)
-    assert found.dtype == torch.float64
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.usefixtures('stubborn')
@@ -230,19 +200,6 @@ def test_equal_messages_need_no_pairs(summed):
     out = tree_sum(h, make(x), 0.25, 1e-5, k_means(x, 12))
     assert torch.equal(out, h)
     assert sum(summed) == 0
-
-
-@pytest.mark.usefixtures('stubborn')
-def test_a_common_part_of_the_messages_costs_nothing(summed):
-    x, h = clustered(600, **DOUBLE)
-    counts = []
-    for shift in (0.0, 1e4):
-        summed.clear()
-        pairs, clusters = make(x, scale=5.0), k_means(x, 5)
-        out = tree_sum(h + shift, pairs, 0.25, 1e-3, clusters)
-        assert error_of(out, definition(h + shift, pairs, 0.25)) <= 1e-3
-        counts.append(sum(summed))
-    assert counts[1] < counts[0]
 
 
 @pytest.mark.usefixtures('stubborn')

@@ -101,12 +101,6 @@ def test_clusters_are_a_partition(n, count, are_equal):
     assert torch.equal(clusters.source, again.source)
 
 
-def test_k_means_leaves_the_generator_alone():
-    state = torch.get_rng_state()
-    k_means(torch.randn(20, 2, generator=seeded()), 4)
-    assert torch.equal(state, torch.get_rng_state())
-
-
 @pytest.mark.parametrize('n', [1, 2, 3, 5, 100, 10**6])
 def test_num_clusters(n):
     count = num_clusters(n)

@@ -7,7 +7,6 @@ from oracles import seeded, to_matrix
 from torch_geometric_gsl.ops.edges import (
     Edges,
     drop_edges,
-    list_by_row,
     list_sources,
     mix_graphs,
 )
@@ -29,13 +28,6 @@ def test_sums_along_a_graph(dtype):
     assert found.dtype == dtype
     rtol = 2 * torch.finfo(dtype).eps
     torch.testing.assert_close(found.double(), matrix @ h.double(), rtol=rtol, atol=0)
-
-
-def test_columns_of_rows():
-    found = list_by_row(torch.tensor([0, 0, 2]), torch.tensor([4, 1, 0]), (4, 5))
-    assert found.offsets.tolist() == [0, 2, 2, 3, 3]
-    assert found.source.tolist() == [4, 1, 0]
-    assert found.num_sources == 5
 
 
 def test_dropout_of_edges():

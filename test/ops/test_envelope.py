@@ -12,12 +12,12 @@ from torch_geometric_gsl.ops.clusters import Clusters, group
 from torch_geometric_gsl.ops.envelope import (
     Head,
     bound_scores,
+    find_nearest,
     make_envelope,
     num_accepted,
     num_expected,
     proposal_rates,
 )
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.noise import random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.proposals import propose
@@ -99,8 +99,7 @@ def envelopes(pairs):
 
 def proposed(rates, envelope, words):
     kind, row = (words[0] >> 32).int(), torch.arange(words.size(1))
-    args = rates.share, rates.bound, *envelope.clusters, rates.head
-    return propose(kind, words[1], row, *args)
+    return propose(kind, words[1], row, *rates.kinds)
 
 
 @pytest.mark.parametrize('name', sorted(ROWS))
@@ -108,7 +107,7 @@ def test_proposals_follow_their_rates(name):
     # What is proposed and not void has the rates of the bounds, in each envelope.
     pairs = make_pairs(name, n=3, num_sources=12)
     for envelope in envelopes(pairs).values():
-        rates = proposal_rates(pairs, envelope, slice(0, 3), torch.tensor([12]))
+        rates = proposal_rates(pairs, envelope, slice(0, 3))
         assert torch.allclose(
             rates.bound.isfinite().double().mean(), torch.ones((), dtype=torch.double)
         )
@@ -145,7 +144,7 @@ def laws_of_proposals(pairs, envelope, rates):
 def test_bounds_reach_the_source_of_each_proposal(name):
     pairs = make_pairs(name, n=5, num_sources=12)
     for envelope in envelopes(pairs).values():
-        rates = proposal_rates(pairs, envelope, slice(0, 5), torch.tensor([12]))
+        rates = proposal_rates(pairs, envelope, slice(0, 5))
         words = random_words(torch.arange(500).view(2, 5, 50) * 7919)
         source, bound, is_void = proposed(rates, envelope, words)
         beneath = pairs.rows().gather(1, source) <= bound + 1e-5
@@ -188,3 +187,25 @@ def test_a_response_without_an_interval_has_no_clusters():
     envelope = make_envelope(pairs, group(torch.arange(30) % 4))
     with pytest.raises(ValueError, match="'Tanh' must have an 'interval'"):
         bound_scores(pairs, envelope, slice(0, 40))
+
+
+MONOTONIC = sorted(name for name, row in RESPONSES.items() if row.cls.monotonic)
+
+
+@given(st.sampled_from(MONOTONIC), st.integers(1, 29), st.integers(0, 10**6))
+def test_no_score_beyond_the_head_exceeds_its_bound(name, size, seed):
+    pairs = make_pairs(name, seed=seed)._replace(upper=math.inf)
+    head = find_nearest(pairs, size, memory_budget=1000)
+    assert (head.source.diff(dim=1) > 0).all()
+    bound = bound_scores(pairs, make_envelope(pairs, None, head), slice(0, 40))
+    rest = pairs.rows().scatter(1, head.source, -math.inf)
+    assert (rest <= bound).all()
+    # It is the best of the rest, up to rounding.
+    assert torch.allclose(rest.amax(dim=1), bound[:, 0], atol=1e-2)
+
+
+@pytest.mark.parametrize('name', MONOTONIC)
+def test_the_best_by_sorting(name):
+    pairs = make_pairs(name)
+    expected = pairs.rows().argsort(dim=1, descending=True)[:, :7].sort().values
+    assert torch.equal(find_nearest(pairs, 7, memory_budget=500).source, expected)

@@ -82,14 +82,6 @@ def test_it_draws_what_the_global_generator_would_with_that_seed(name):
     assert not torch.equal(found, more)
 
 
-def test_a_generator_that_is_named_stays():
-    with DrawsFrom(seeded(4)):
-        found = torch.rand(3, generator=seeded(5))
-        tensor = torch.empty(3).normal_(generator=seeded(5))
-    assert torch.equal(found, torch.rand(3, generator=seeded(5)))
-    assert torch.equal(tensor, torch.empty(3).normal_(generator=seeded(5)))
-
-
 def test_other_threads_have_the_global_generator():
     expected = by_manual_seed(lambda: torch.rand(3))
     with torch.random.fork_rng([]), ThreadPoolExecutor(1) as pool:
@@ -109,20 +101,6 @@ def test_compiled_functions_run_inside():
     compiled = torch.compile(function, backend='eager')
     with DrawsFrom(seeded(4)):
         assert compiled(x) == 14
-
-
-def test_other_devices_get_a_generator_of_their_own():
-    draws = DrawsFrom(seeded(4))
-    assert (
-        draws._generator((torch.ones(2),), {}) is draws.generators[torch.device('cpu')]
-    )
-    if torch.cuda.is_available():
-        with draws:
-            found = torch.empty(5, device='cuda').normal_()
-            linear = torch.nn.Linear(3, 4, device='cuda')
-        own = torch.Generator('cuda').manual_seed(4)
-        assert torch.equal(found, torch.empty(5, device='cuda').normal_(generator=own))
-        assert linear.weight.is_cuda
 
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])

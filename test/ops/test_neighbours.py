@@ -1,3 +1,6 @@
+"""Comparisons and sums along lists of sources, and what they save."""
+
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -8,20 +11,23 @@ from oracles import saved_tensors, seeded
 from torch import Tensor
 
 from torch_geometric_gsl.ops import neighbours as module
-from torch_geometric_gsl.ops.distances import pair_distances
+from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.neighbours import (
     Neighbours,
     _gathered_dots,
     compare_listed,
     neighbour_sum,
+    pair_distances,
     pair_dots,
 )
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 
 DOUBLE = {'dtype': torch.float64}
 TYPES = [torch.float32, torch.float64]
 # Numbers of targets n, sources N and of those that a target lists: N above, equal to
 # and below q; one of each; nothing at all in three ways.
 SIZES = [(5, 9, 3), (4, 3, 3), (3, 2, 7), (1, 1, 1), (0, 4, 3), (4, 3, 0), (0, 0, 0)]
+COMPARE = pair_dots, pair_distances
 rows = st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=6)
 
 
@@ -48,10 +54,12 @@ def loop_pairs(neighbours):
     return [(i, j) for i, (a, b) in enumerate(ranges) for j in source[a:b]]
 
 
-def loop_dots(dst, src, neighbours):
+def loop(compare, dst, src, neighbours):
+    """Compare all pairs, number by number."""
+    term = (lambda a, b: a * b) if compare is pair_dots else (lambda a, b: (a - b) ** 2)
     u, v = dst.tolist(), src.tolist()
     values = [
-        sum(a * b for a, b in zip(u[i], v[j], strict=True))
+        sum(term(a, b) for a, b in zip(u[i], v[j], strict=True))
         for i, j in loop_pairs(neighbours)
     ]
     return torch.tensor(values, **DOUBLE).view(neighbours.source.shape)
@@ -74,16 +82,15 @@ def test_against_loops(size, dtype):
     neighbours, (n, num_sources, q) = lists(size), size
     dst, src = rand(n, 4, dtype=dtype), rand(num_sources, 4, seed=2, dtype=dtype)
     weight = rand(n, q, seed=3, dtype=dtype)
-    out = neighbours.dots(dst, src)
-    assert out.shape == (n, q)
-    assert out.dtype == dtype
-    torch.testing.assert_close(out, loop_dots(dst, src, neighbours).to(dtype))
+    for compare in COMPARE:
+        out = compare(dst, src, neighbours)
+        assert out.shape == (n, q)
+        torch.testing.assert_close(out, loop(compare, dst, src, neighbours).to(dtype))
     for found, h, to in (
         (neighbours.sum(src, weight), src, 0),
         (neighbours.sum_targets(dst, weight), dst, 1),
     ):
         expected = loop_sum(h, weight, neighbours, to)
-        assert found.dtype == dtype
         torch.testing.assert_close(found, expected.to(dtype))
 
 
@@ -95,7 +102,10 @@ def test_ragged_lists_against_loops(listed):
     dst, src, weight = rand(n, 3), rand(5, 3, seed=2), rand(sum(map(len, listed)))
     assert neighbours.target.tolist() == [i for i, _ in loop_pairs(neighbours)]
     for found, expected in (
-        (neighbours.dots(dst, src), loop_dots(dst, src, neighbours)),
+        *(
+            (compare(dst, src, neighbours), loop(compare, dst, src, neighbours))
+            for compare in COMPARE
+        ),
         (neighbours.sum(src, weight), loop_sum(src, weight, neighbours, 0)),
         (neighbours.sum_targets(dst, weight), loop_sum(dst, weight, neighbours, 1)),
     ):
@@ -115,14 +125,18 @@ def test_pairs_in_any_order_against_loops(pairs):
 
 
 @pytest.mark.parametrize('size', [*SIZES, None])
-def test_gradients(size):
+@pytest.mark.parametrize('budget', [1, 2**25])
+def test_gradients(size, budget):
     some = [[4, 4, 0], [], [4, 1, 2, 2, 2, 3, 0]]
     neighbours = lists(size) if size else ragged(some)
+    neighbours.memory_budget = budget
     n, num_sources = neighbours.offsets.numel() - 1, neighbours.num_sources
-    dst, src = rand(n, 2).requires_grad_(), rand(num_sources, 2).requires_grad_()
+    dst = rand(n, 2).requires_grad_()
+    src = rand(num_sources, 2, seed=2).requires_grad_()
     weight = rand(*neighbours.source.shape, seed=3).requires_grad_()
     check = torch.autograd.gradcheck
-    assert check(lambda dst, src: pair_dots(dst, src, neighbours), (dst, src))
+    for compare in COMPARE:
+        assert check(partial(compare, neighbours=neighbours), (dst, src))
     assert check(lambda h, w: neighbour_sum(h, w, neighbours), (src, weight))
 
 
@@ -146,33 +160,6 @@ def test_non_contiguous_inputs(size, dtype):
     assert not values[0].is_contiguous()
     assert not source.is_contiguous()
     torch.testing.assert_close(*found)
-
-
-@pytest.mark.parametrize('needs', [(True, False), (False, True), (False, False)])
-def test_gradients_that_are_not_needed(needs, monkeypatch):
-    neighbours, calls = lists((5, 9, 3)), []
-    for name in ('sum', 'sum_targets', 'dots'):
-        plain = getattr(Neighbours, name)
-
-        def spy(*args, name=name, plain=plain):
-            calls.append(name)
-            return plain(*args)
-
-        monkeypatch.setattr(Neighbours, name, spy)
-    for function, shape, backward in (
-        (pair_dots, (5, 4), ('sum', 'sum_targets')),
-        (neighbour_sum, (5, 3), ('dots', 'sum_targets')),
-    ):
-        src = rand(9, 4).requires_grad_(needs[1])
-        other = rand(*shape).requires_grad_(needs[0])
-        args = (other, src) if function is pair_dots else (src, other)
-        out = function(*args, neighbours)
-        assert out.requires_grad == any(needs)
-        calls.clear()
-        if any(needs):
-            out.sum().backward()
-        expected = [name for name, need in zip(backward, needs, strict=True) if need]
-        assert calls == expected
 
 
 def test_indices_are_small_where_they_can_be():
@@ -228,3 +215,43 @@ def test_wide_pairs_are_not_compiled(monkeypatch, width):
     called.clear()
     torch.testing.assert_close(pair_dots(dst[:3], src[:2], few), expected)
     assert called
+
+
+def relaxed_race(score):
+    noise = torch.rand(N, 5, 14, generator=seeded()).sort(descending=True).values
+    source = torch.zeros(noise.shape, dtype=torch.long)
+    arrivals = Arrivals(source, noise, torch.zeros(N, 5))
+    return relax(score.view(N, 5, 14), arrivals, DrawOptions(5, 0.5, 14))[0]
+
+
+N, WIDTH = 6, 70
+EVERY = Neighbours(torch.arange(N).repeat(N, 1), num_sources=N)
+# Whatever has a gradient that is written by hand, of an input [N, WIDTH].
+BY_HAND = {
+    'relax': relaxed_race,
+    'relaxed_weights': lambda x: relaxed_weights(x, 5, 0.5, generator=seeded()),
+    'pair_dots': lambda x: pair_dots(x, x, EVERY),
+    'pair_distances': lambda x: pair_distances(x, x, EVERY),
+    'neighbour_sum': lambda x: neighbour_sum(x, x[:, :N].contiguous(), EVERY),
+}
+
+
+@pytest.mark.parametrize('name', BY_HAND)
+@pytest.mark.parametrize('by', ['input', 'incoming gradient'])
+def test_gradients_by_hand_ignore_autocast_and_are_derived_once(name, by):
+    x = rand(N, WIDTH).requires_grad_()
+    out = BY_HAND[name](x)
+    given = rand(*out.shape, seed=6)
+    (expected,) = torch.autograd.grad(out, x, given, retain_graph=True)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        (inside,) = torch.autograd.grad(out, x, given, retain_graph=True)
+    assert torch.equal(inside, expected)
+    leaf = x if by == 'input' else given.requires_grad_()
+    if by != 'input':  # A gradient that depends on what comes in alone.
+        out = BY_HAND[name](x)
+    (first,) = torch.autograd.grad(out, x, given, create_graph=True)
+    text = 'second derivatives are not implemented: the gradient of [A-Z]'
+    with pytest.raises(RuntimeError, match=text):
+        torch.autograd.grad(first.square().sum(), leaf)
+    # A first derivative that keeps its graph is the right one.
+    torch.testing.assert_close(first.detach(), expected, rtol=0, atol=0)

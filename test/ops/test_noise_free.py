@@ -1,7 +1,5 @@
 """The nearest sources, and sums over all of them: exact, by tiles, and estimated."""
 
-import math
-
 import pytest
 import torch
 from oracles import (
@@ -77,17 +75,6 @@ def test_noise_free_sum_gradient():
     assert torch.autograd.gradcheck(sums, (h, score))
 
 
-def test_reads_small_blocks(heights):
-    pairs = matrix_pairs(torch.randn(7, 4, requires_grad=True))
-    # 4 temporaries * 4 sources * 4 bytes a row, and 3 of the nearest.
-    noise_free_sum(torch.randn(4, 2), pairs, 1.0, memory_budget=128)
-    assert heights == [2, 2, 2, 1]
-    with saved_tensors() as saved:
-        nearest_graph(pairs, 1, 1.0, memory_budget=150)
-    assert heights[4:] == [3, 3, 1]
-    assert (3, 4) not in [tensor.shape for tensor in saved]  # Only the found carry it.
-
-
 def test_noise_free_sum_computes_weights_again():
     n, grads = 32, []
     score = torch.randn(n, n, requires_grad=True)
@@ -148,13 +135,6 @@ def test_the_error_is_that_of_all_targets(scale, shift):
     assert 0.85 < float(error) / found < 1.15
 
 
-def test_the_estimate_takes_the_type_of_the_messages():
-    pairs = matrix_pairs(torch.randn(6, 9, requires_grad=True))
-    out, error = sampled_noise_free_sum(torch.randn(9, 2).half(), pairs, 0.5, 4)
-    assert out.dtype == torch.float16
-    assert not error.requires_grad
-
-
 def make(formula, size=(9, 13), scale=1.0, excluded=None, dtype=torch.float64):
     n, num_sources = size
     lower, upper = RESPONSES[formula].bounds
@@ -202,16 +182,6 @@ def test_equals_the_definition(formula, has_loops, scale, tiles):
     assert tiles == 4 * [(2, 5), (2, 5), (2, 3)] + [(1, 5), (1, 5), (1, 3)]
 
 
-@pytest.mark.parametrize('size', [(1, 1), (0, 3), (3, 1), (1, 40)])
-@torch.no_grad()
-def test_odd_sizes(size, tiles):
-    pairs = make('gaussian', size)
-    h = torch.randn(size[1], 2, **DOUBLE)
-    out = noise_free_sum(h, pairs, 0.25)
-    torch.testing.assert_close(out, definition(h, pairs, 0.25))
-    assert bool(tiles) == (size[0] > 0)
-
-
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
 @torch.no_grad()
 def test_takes_the_type_of_the_messages(dtype, tiles):
@@ -238,37 +208,3 @@ def test_a_wide_range_of_scores_neither_overflows_nor_vanishes(tiles):
     out = noise_free_sum(h, pairs, 0.25)
     assert not tiles
     torch.testing.assert_close(out, definition(h, pairs, 0.25).float())
-
-
-@torch.no_grad()
-def test_few_pairs_are_not_worth_a_compilation(tiles, monkeypatch):
-    for least in (9 * 13 + 1, 9 * 13):
-        monkeypatch.setattr(module, '_MIN_PAIRS', least)
-        noise_free_sum(torch.randn(13, 2), make('gaussian', dtype=torch.float32), 0.25)
-        assert bool(tiles) == (least == 9 * 13)
-
-
-@torch.no_grad()
-def test_scores_without_bounds_are_not_tiled(tiles):
-    pairs, h = make('gaussian'), torch.randn(13, 2, **DOUBLE, requires_grad=True)
-    with torch.enable_grad():  # The gradient is left to the definition.
-        noise_free_sum(h, pairs, 0.25).sum().backward()
-    other = pairs._replace(upper=math.inf, lower=-math.inf)
-    found = noise_free_sum(h, other, 0.25)
-    torch.testing.assert_close(found, definition(h, other, 0.25))
-    assert not tiles
-
-
-@torch.no_grad()
-def test_the_error_of_an_estimate_is_summed_by_tiles(tiles, monkeypatch):
-    monkeypatch.setattr(module, '_ERROR_TARGETS', 5)
-    excluded = torch.arange(21) % 13
-    pairs = make('gaussian', size=(21, 13), excluded=excluded)
-    h = torch.randn(13, 3, **DOUBLE)
-    budget = 4 * 5 * 8 * 2  # Two rows of five sources.
-    out, error = sampled_noise_free_sum(h, pairs, 0.25, 6, memory_budget=budget)
-    # After the sample every fourth target, two at a time, from tiles of all sources.
-    assert [rows for rows, _ in tiles[22:]] == 9 * [2]
-    missed = (definition(h, pairs, 0.25) - out)[::4]
-    assert missed.size(0) == 6
-    torch.testing.assert_close(error, missed.square().mean().sqrt())

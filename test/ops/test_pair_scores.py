@@ -108,12 +108,6 @@ def test_take_split_and_select(formula, comparison):
     assert some.src.size(0) == 3
 
 
-def test_no_targets_have_no_candidates():
-    nothing = torch.empty(0, dtype=torch.long)
-    pairs = make().take(nothing, Candidates(nothing, nothing))
-    assert (pairs.most, pairs.rows().shape) == (0, (0, 7))
-
-
 @pytest.mark.parametrize('group', [1, 2, 3, 16])
 @pytest.mark.parametrize('comparison', COMPARISONS)
 def test_compare_groups(comparison, group):

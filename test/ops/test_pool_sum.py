@@ -84,7 +84,7 @@ def test_dots_hold_far_from_the_origin():
     )
 
 
-@pytest.mark.parametrize('budget', [1, 2**25])
+@pytest.mark.parametrize('budget', [4000, 2**25])  # Ten targets at a time, or all.
 def test_dropped_weights(budget):
     pairs = make(n=40, num_sources=50, scale=0.1)
     h = torch.ones(50, 1, **DOUBLE)
@@ -188,38 +188,6 @@ def test_mean_of_draws_is_that_of_the_definition():
     dense = (pairs.rows() + noise.sample((draws, 4)).double()).softmax(dim=1)
     for one, other in zip(torch.stack(samples).T, dense.T, strict=True):
         assert ks_2samp(one.numpy(), other.numpy()).pvalue > ERROR_RATE / 4
-
-
-@pytest.mark.parametrize('own', [False, True])
-def test_gradient_of_relaxed_draws(own):
-    first = make(own=own)
-    leaves = [first.dst, first.src] if not own else [first.dst]
-    leaves = [leaf.clone().requires_grad_() for leaf in leaves]
-    h = torch.randn(first.src.size(0), 2, **DOUBLE, requires_grad=True)
-
-    def run(h, *z):
-        pairs = first._replace(dst=z[0], src=z[-1])
-        return pool_sum(h, pairs, draws=2, generator=seeded(3))
-
-    assert torch.autograd.gradcheck(run, (h, *leaves))
-
-
-def test_blocks_draw_the_same_in_both_passes():
-    pairs = make()
-    dst, h = pairs.dst.clone().requires_grad_(), torch.randn(7, 2, **DOUBLE)
-    found = [
-        pool_sum(
-            h,
-            pairs._replace(dst=dst),
-            draws=2,
-            generator=seeded(3),
-            memory_budget=budget,
-        )
-        for budget in (1, 1)
-    ]
-    assert torch.equal(*found)
-    first, second = (torch.autograd.grad(out.sum(), dst)[0] for out in found)
-    assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize('draws', [None, 2])

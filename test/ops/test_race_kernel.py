@@ -23,8 +23,7 @@ from torch import Tensor
 from torch_geometric_gsl.ops import race, race_block
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
-from torch_geometric_gsl.ops.envelope import Envelope, Head, make_envelope
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.envelope import Envelope, Head, find_nearest, make_envelope
 from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions

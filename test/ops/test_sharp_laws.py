@@ -17,8 +17,12 @@ from scipy import stats
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.clusters import group, k_means
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.envelope import Head, make_envelope, proposal_rates
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
+from torch_geometric_gsl.ops.envelope import (
+    Head,
+    find_nearest,
+    make_envelope,
+    proposal_rates,
+)
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions, log_tail_mass
@@ -117,6 +121,14 @@ CASES = list(itertools.product(ROWS, SCALES, ENVELOPES))
 KINDS = ['', 'excluded', 'duplicates', 'far too high', 'all equal']
 
 
+def every(step):
+    """Each of so many cases, of which three in four are left to the nightly run."""
+    return [
+        pytest.param(i, marks=[] if i % (4 * step) == 0 else pytest.mark.slow)
+        for i in range(0, len(CASES), step)
+    ]
+
+
 def raced(index, options, **kwargs):
     """Run the races of a case: scores, bounds, what arrives, and the tail."""
     name, scale, how = CASES[index]
@@ -134,24 +146,28 @@ def assert_level(level, share):
     assert share < level < 1 - share, (level, share)
 
 
-def check_counts(source, score, share):
-    """Check counts of the sources [runs] of each target against softmax(score)."""
+def check_law(outcomes, laws, share):
+    """Check the outcomes [runs] of each target against its law."""
     statistic, freedom = 0.0, 0
-    for target in range(TARGETS):
-        law = score[target].double().softmax(0)
-        counts = source[target::TARGETS].bincount(minlength=len(law))
+    for own, law in zip(outcomes, laws, strict=True):
+        counts = own.bincount(minlength=len(law))
         expected = counts.sum() * law
         # Rare ones count as one with the most frequent.
         common = expected > 8
         common[law.argmax()] = False
-        pooled = [
+        found, due = (
             torch.cat([x[common], x[~common].sum().view(1)]) for x in (counts, expected)
-        ]
-        statistic += float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
+        )
+        statistic += float(((found - due) ** 2 / due).sum())
         freedom += int(common.sum())
     if freedom > 0:
         assert_level(stats.chi2.cdf(statistic, freedom), share)
-    return freedom
+
+
+def check_counts(source, score, share):
+    """Check the sources [runs] of each target against softmax(score)."""
+    laws = score[:TARGETS].double().softmax(1)
+    check_law([source[i::TARGETS] for i in range(TARGETS)], laws, share)
 
 
 def check_times(time, share):
@@ -165,6 +181,20 @@ def check_times(time, share):
         assert_level(stats.norm.cdf(z), 1 / sides)
 
 
+def not_arrived(value, pairs, arrivals):
+    """Set what stands for arrivals, and for excluded sources, to zero."""
+    gone = torch.zeros_like(value).scatter(1, arrivals.source[:, 0], 1.0)
+    if pairs.excluded is not None:
+        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
+    return value.masked_fill(gone > 0, 0.0)
+
+
+def by_group(value, tail):
+    """Add up what targets that share their sources have: they count as one."""
+    number = torch.arange(RUNS) // tail.group
+    return torch.zeros(int(number[-1]) + 1).double().index_add_(0, number, value)
+
+
 def remaining(score, source):
     """The logarithm of what is left to arrive before each of some arrivals."""
     left, found = score.double().clone(), []
@@ -174,7 +204,7 @@ def remaining(score, source):
     return torch.stack(found, dim=1)
 
 
-@pytest.mark.parametrize('index', range(len(CASES)))
+@pytest.mark.parametrize('index', every(1))
 def test_arrivals(index):
     # Of distinct arrivals each is the next of what is left, after a time Exp(1) over
     # its total rate: this is all there is to know about them.
@@ -190,7 +220,7 @@ def test_arrivals(index):
     assert torch.allclose(arrivals.horizon[:, 0].double(), log_time[:, -1], atol=1e-4)
 
 
-@pytest.mark.parametrize('index', range(0, len(CASES), 2))
+@pytest.mark.parametrize('index', every(2))
 def test_first_arrivals_of_hard_draws(index):
     options = DrawOptions(2, 0.5, 4, 3, hard=True)
     pairs, _, arrivals, tail = raced(index, options)
@@ -226,29 +256,22 @@ def test_distinct_draws(index):
     (source, target), weight = drawn_graph(pairs, arrivals, None, options)
     order = torch.stack([target, -weight]).t().tolist()
     order = source[sorted(range(len(order)), key=order.__getitem__)].view(RUNS, 2)
-    statistic, freedom = 0.0, 0
+    found, laws = [], []
     for i in range(TARGETS):
         outcomes, law = plackett_luce(pairs.rows(slice(i, i + 1))[0].tolist(), 2)
-        expected = torch.tensor(law) * RUNS / TARGETS
         number = {outcome: place for place, outcome in enumerate(outcomes)}
-        found = [number[tuple(pair)] for pair in order[i::TARGETS].tolist()]
-        counts = torch.tensor(found).bincount(minlength=len(law))
-        rare = expected < 8
-        rare[expected.argmax()] = True
-        pooled = [
-            torch.cat([x[~rare], x[rare].sum().view(1)]) for x in (counts, expected)
-        ]
-        statistic += float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
-        freedom += len(pooled[0]) - 1
-    if freedom:
-        assert_level(stats.chi2.cdf(statistic, freedom), 9 / len(CASES))
+        found.append(
+            torch.tensor([number[tuple(x)] for x in order[i::TARGETS].tolist()])
+        )
+        laws.append(torch.tensor(law))
+    check_law(found, laws, 9 / len(CASES))
 
 
 def proposed(pairs, envelope):
     """The logarithm of the share of each source among all proposals."""
     if envelope is None:
         return torch.zeros_like(score := pairs.rows()) - math.log(score.size(1))
-    rates = proposal_rates(pairs, envelope, slice(None), torch.ones(1).long())
+    rates = proposal_rates(pairs, envelope, slice(None))
     clusters, head = envelope.clusters, envelope.head
     number = clusters.number[clusters.source.argsort()]
     bound = rates.bound[:, number]
@@ -258,7 +281,7 @@ def proposed(pairs, envelope):
     return bound - rates.total.unsqueeze(1)
 
 
-@pytest.mark.parametrize('index', range(len(CASES)))
+@pytest.mark.parametrize('index', every(1))
 def test_the_tail_is_unbiased(index):
     # Whatever has arrived, the tail adds up to what has not, in the mean. Messages are
     # as large as the bounds, so that no rare one decides.
@@ -270,37 +293,26 @@ def test_the_tail_is_unbiased(index):
     rate = proposed(pairs, envelope).double()
     message = torch.randn(rate.size(1), generator=seeded(1)).double()
     found = (share + rate.gather(1, source)).exp() * message[source]
-    gone = torch.zeros_like(rate).scatter(1, arrivals.source[:, 0], 1.0) > 0
-    if pairs.excluded is not None:
-        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
-    expected = rate.exp().masked_fill(gone, 0.0) @ message
-    # Targets that share their sources count as one.
-    number = torch.arange(RUNS) // tail.group
-    error = torch.zeros(int(number[-1]) + 1).double()
-    error.index_add_(0, number, found.where(late, 0.0).sum(dim=1) - expected)
-    error /= tail.group
+    expected = not_arrived(rate.exp(), pairs, arrivals) @ message
+    error = by_group(found.where(late, 0.0).sum(dim=1) - expected, tail) / tail.group
     deviation = math.hypot(error.std() / math.sqrt(len(error)), 1e-5)
     assert_level(stats.norm.cdf(float(error.mean()) / deviation), 1 / len(CASES))
 
 
-@pytest.mark.parametrize('index', range(0, len(CASES), 2))
+@pytest.mark.parametrize('index', every(2))
 def test_the_variance_of_the_tail_is_bounded(index):
     # One of each part of the rates varies no more than S independent ones.
     size, tau = 6, 0.5
     pairs, envelope, arrivals, tail = raced(index, DrawOptions(1, tau, 3, size))
     source = ungroup(tail.source, tail.group, RUNS)
     mass = log_tail_mass(pairs.rows() + arrivals.horizon, tau).double().exp()
-    gone = torch.zeros_like(mass).scatter(1, arrivals.source[:, 0], 1.0) > 0
-    if pairs.excluded is not None:
-        gone.scatter_(1, pairs.excluded.unsqueeze(1), 1)
-    mass = mass.masked_fill(gone, 0.0)
+    mass = not_arrived(mass, pairs, arrivals)
     share = tail.log_share.double().expand(RUNS, 1, size)[:, 0].exp()
     error = (share * mass.gather(1, source)).sum(dim=1) - mass.sum(dim=1)
     rate = proposed(pairs, envelope).double().exp().clamp(min=1e-300)
     bound = (mass.square() / rate).sum(dim=1) / size
     excess = (error.square() - bound) / bound.clamp(min=1e-30)
-    number = torch.arange(RUNS) // tail.group
-    found = torch.zeros(int(number[-1]) + 1).double().index_add_(0, number, excess)
+    found = by_group(excess, tail)
     deviation = math.hypot(found.std() / math.sqrt(len(found)), 1e-5)
     z = float(found.mean()) / deviation
     assert stats.norm.cdf(z) < 1 - ERROR_RATE / len(CASES), z

@@ -5,9 +5,8 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl.ops import scores
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
-from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups
+from torch_geometric_gsl.ops.pair_scores import compare_groups
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, dense_rows
 
 BUDGETS = (1, 600, 2**25)
@@ -41,12 +40,6 @@ def test_dense_copies_of_rows(index):
 def test_rows_are_taken(index):
     x, rows = make()
     assert torch.allclose(dense(rows[index]), x[index], atol=1e-12)
-
-
-def test_split():
-    x, rows = make()
-    for part, own in zip(rows.split([4, 0, 5]), x.split([4, 0, 5]), strict=True):
-        assert torch.allclose(dense(part), own, atol=1e-12)
 
 
 @pytest.mark.parametrize('memory_budget', BUDGETS)
@@ -86,12 +79,3 @@ def test_gradient_of_a_product_flows_to_the_weight():
     weight = torch.randn(7, generator=seeded(3), dtype=torch.double).requires_grad_()
     (grad,) = torch.autograd.grad((rows @ weight).square().sum(), weight)
     assert torch.allclose(grad, 2 * x.t() @ (x @ weight), atol=1e-12)
-
-
-def test_bounds_of_lists_hold():
-    _, rows = make(30, 12)
-    pairs = PairScores(rows, rows, scores.Identity())
-    head = find_nearest(pairs, 5)
-    rest = pairs.rows().scatter(1, head.source, -torch.inf).amax(dim=1)
-    assert bool((rest <= head.high).all())
-    assert torch.allclose(rest, head.high, atol=1e-12)

@@ -5,20 +5,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import check_law, matrix_pairs, seeded
-from scipy.special import zeta
 
 from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.tail import (
     Tail,
     added_variance,
-    default_num_arrivals,
     draw_tail,
     group_size,
     spread_sources,
     tail_scores,
     tail_size,
-    ungroup,
 )
 
 INF = math.inf
@@ -143,28 +140,6 @@ def test_where_nothing_arrives_later():
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_the_generator_of_a_tail():
-    sets = Candidates(torch.zeros(5).long(), torch.full((5,), 60))
-    options = DrawOptions(3, 0.5, 1, num_tail=9)
-    for pairs in (zeros(5, 60), zeros(5, 60)._replace(candidates=sets)):
-        state = torch.get_rng_state()
-        first = tail_of(pairs, 3, 9, 1).source
-        assert torch.equal(first, tail_of(pairs, 3, 9, 1).source)
-        assert not torch.equal(first, tail_of(pairs, 3, 9, 2).source)
-        assert torch.equal(state, torch.get_rng_state())
-        torch.manual_seed(1)  # The global generator is one generator among others.
-        again = draw_tail(pairs, options)
-        assert torch.equal(first, again.source)
-
-
-def test_groups():
-    options = [DrawOptions(5, 1.0, 16, num_tail=s) for s in (1, 102, 103, 512)]
-    assert [group_size(o) for o in options] == [16, 16, 16, 80]
-    x = torch.tensor([[1, 2], [3, 4]])
-    assert ungroup(x, 1, 2) is x
-    assert ungroup(x, 2, 3).tolist() == [[1, 2], [1, 2], [3, 4]]
-
-
 @pytest.mark.parametrize('is_own', [False, True])
 def test_sources_that_have_arrived_leave_the_tail(is_own):
     # Three targets, of which two share a tail of two races with three sources each.
@@ -193,11 +168,6 @@ def test_sources_that_have_arrived_leave_the_tail(is_own):
         assert torch.equal(again, found)
 
 
-def test_default_num_arrivals():
-    taus = (1e-3, 0.1, 0.25, 0.26, 0.5, 1.0, 2.0)
-    assert [default_num_arrivals(tau) for tau in taus] == [4, 4, 4, 5, 8, 16, 32]
-
-
 @pytest.mark.parametrize(
     ('tau', 'kept', 'n'), [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900)]
 )
@@ -214,20 +184,6 @@ def test_the_least_tail_that_is_needed(tau, kept, n):
     assert 2 * size <= n
     assert added_variance(tau, kept, size, n) <= 0.02
     assert added_variance(tau, kept, size - 1, n) > 0.02
-
-
-def test_tail_size_by_hand():
-    # Sums over all r, of which the first million are nearly all.
-    share = (zeta(2) - 1) ** 2 / zeta(4)
-    assert tail_size(0.5, 1, 10**9) == math.ceil(50 * share) == 20
-    assert tail_size(0.5, 8, 10**9) == 8  # The default of the arrivals.
-    # Of two, the times log 3/2 and log 3: half of the late mass over the variance.
-    early, late = 1 / math.log(1.5), 1 / math.log(3)
-    assert tail_size(1.0, 1, 2) == 2
-    expected = late**2 / (early - late) ** 2
-    assert added_variance(1.0, 1, 1, 2) == pytest.approx(expected)
-    assert tail_size(1.0, 3, 3) == 3  # Nothing arrives later.
-    assert added_variance(1.0, 3, 1, 3) == 0
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.edges import list_sources
+from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.ranking import best_sources
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,

@@ -18,9 +18,9 @@ from torch_geometric.nn.pool.knn import (
 from torch_geometric_gsl._checks import check_option
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.knn import in_single_precision, normalise_ranks
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
-from torch_geometric_gsl.ops.ranking import in_single_precision, normalise_ranks
 from torch_geometric_gsl.ops.scores import Response
 
 #: Who searches, and the package that has the library.

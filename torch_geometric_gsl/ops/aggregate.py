@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from torch_geometric.utils import coalesce, cumsum
+from torch_geometric.utils import coalesce
 
+from torch_geometric_gsl.ops.edges import Edges, list_by_row
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
@@ -26,16 +27,9 @@ def drawn_graph(
     options: DrawOptions,
     memory_budget: int = MEMORY_BUDGET,
 ) -> SampledGraph:
-    r"""Return the graph of the arrivals and of the tail.
+    """Return the graph of the arrivals and of the tail.
 
     The scores of these pairs alone are computed again, with gradient.
-
-    Args:
-        pairs (PairScores): The scores.
-        arrivals (Arrivals): The first arrivals of each target.
-        tail (Tail or None): The sources that stand for the later ones.
-        options (DrawOptions): How neighbours are drawn.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
     neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
@@ -65,30 +59,30 @@ def drawn_sum(
     options: DrawOptions,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Sum the messages over the graph of :func:`drawn_graph`, without its edges.
+    """Sum messages over the graph of :func:`drawn_graph`, without its edges.
 
-    Args:
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        pairs (PairScores): The scores; all sources are candidates.
-        arrivals (Arrivals): The first arrivals of each target.
-        tail (Tail or None): The sources that stand for the later ones.
-        options (DrawOptions): How neighbours are drawn.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    All sources are candidates; messages are :math:`[N, m]`.
     """
-    full = full_precision(h)
-    source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
-    if tail is not None and tail.group == 1:
-        return _own_sum(full, pairs, arrivals, tail, options, memory_budget).to(h.dtype)
-    neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
+    full, source = full_precision(h), arrivals.source.flatten(1)
+    own = tail if tail is not None and tail.group == 1 else None
+    if own is not None:  # Each target lists its own tail as well.
+        source = torch.cat([source, own.source], dim=1)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
     value = pairs.compare(slice(None), neighbours)
-    if tail is None:
-        score = pairs.respond(slice(None), value).view_as(arrivals.source)
-        weight, _ = relax(score, arrivals, options, null=pairs.null)
-        return neighbour_sum(full, weight.flatten(1).to(full), neighbours).to(h.dtype)
-    weight, late = _relax_all(
-        full, value, pairs, arrivals, tail, options, memory_budget
-    )
-    return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
+    if tail is not None and own is None:
+        args = pairs, arrivals, tail, options, memory_budget
+        weight, late = _relax_all(full, value, *args)
+        return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
+    score, late_score = pairs.respond(slice(None), value), None
+    if own is not None:
+        sizes = [arrivals.source[0].numel(), own.source.size(1)]
+        score, late_score = score.split(sizes, dim=1)
+        late_score = mask_tail(pairs, own, arrivals, late_score)
+    share = None if own is None else own.log_share
+    score = score.view_as(arrivals.source)
+    weights = relax(score, arrivals, options, late_score, share, pairs.null)
+    weight = torch.cat([part.flatten(1) for part in weights], dim=1)
+    return neighbour_sum(full, weight.to(full), neighbours).to(h.dtype)
 
 
 def _relax_all(
@@ -103,61 +97,31 @@ def _relax_all(
     """Return the weights of the arrivals, and the sums over the tail, by blocks."""
     # What stands for later arrivals is gathered once for all blocks.
     late_h, late_src = h[tail.source], pairs.src[tail.source]
-    sizes, groups = _block_sizes(value, late_h, tail.group, memory_budget)
-    if len(sizes) <= 1:
-        whole = value, pairs, arrivals, tail, late_src, late_h
-        return _relax_block(_block_scores, options, *whole)
-    run: Callable[..., tuple[Tensor, Tensor]] = _block_scores
-    if torch.is_grad_enabled():
-        # What leads to the scores is computed again in the backward pass.
-        run = partial(
-            checkpoint, _block_scores, use_reentrant=False, preserve_rng_state=False
-        )
-    pieces = zip(
-        value.split(sizes),
-        pairs.split(sizes),
-        arrivals.split(sizes),
-        (tail._replace(source=part) for part in tail.source.split(groups)),
-        late_src.split(groups),
-        late_h.split(groups),
-        strict=True,
-    )
-    parts = [_relax_block(run, options, *piece) for piece in pieces]
-    weight, late = (torch.cat(part) for part in zip(*parts, strict=True))
-    return weight, late
-
-
-def _own_sum(
-    h: Tensor,
-    pairs: PairScores,
-    arrivals: Arrivals,
-    tail: Tail,
-    options: DrawOptions,
-    memory_budget: int,
-) -> Tensor:
-    """Sum the messages of targets that have a tail of their own."""
-    source = torch.cat([arrivals.source.flatten(1), tail.source], dim=1)
-    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
-    every = slice(0, source.size(0))
-    score = pairs.pairs(every, neighbours)
-    early, late = score.split([arrivals.source[0].numel(), tail.source.size(1)], dim=1)
-    late = mask_tail(pairs, tail, arrivals, late)
-    early = early.view_as(arrivals.source)
-    weight = relax(early, arrivals, options, late, tail.log_share, pairs.null)
-    return neighbour_sum(
-        h, torch.cat([w.flatten(1) for w in weight], 1).to(h), neighbours
-    )
-
-
-def _block_sizes(
-    value: Tensor, late: Tensor, group: int, memory_budget: int
-) -> tuple[list[int], list[int]]:
-    """Return the numbers of targets and of groups of blocks: whole groups each."""
-    bytes_per_row = 8 * (value.size(1) + late.size(1)) * value.element_size()
-    step = max(1, memory_budget // (group * bytes_per_row)) * group
+    bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()
+    # A block has whole groups.
+    step = max(1, memory_budget // (tail.group * bytes_per_row)) * tail.group
     num_rows = value.size(0)
-    sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
-    return sizes, [-(-size // group) for size in sizes]
+    run: Callable[..., tuple[Tensor, Tensor]] = _block_scores
+    pieces = [(value, pairs, arrivals, tail, late_src, late_h)]
+    if step < num_rows:
+        sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
+        groups = [-(-size // tail.group) for size in sizes]
+        tails = (tail._replace(source=part) for part in tail.source.split(groups))
+        late = late_src.split(groups), late_h.split(groups)
+        drawn = value.split(sizes), pairs.split(sizes), arrivals.split(sizes)
+        pieces = [*zip(*drawn, tails, *late, strict=True)]
+        if torch.is_grad_enabled():
+            # What leads to the scores is computed again in the backward pass.
+            run = partial(
+                checkpoint, _block_scores, use_reentrant=False, preserve_rng_state=False
+            )
+    weights, sums = [], []
+    for value, pairs, arrivals, tail, late_src, late_h in pieces:
+        early, last = run(value, pairs, arrivals, tail, late_src)
+        weight, rest = relax(early, arrivals, options, last, tail.log_share, pairs.null)
+        weights.append(weight.flatten(1).to(h))
+        sums.append(_group_sum(rest.flatten(1), late_h, tail.group))
+    return torch.cat(weights), torch.cat(sums)
 
 
 def _block_scores(
@@ -166,22 +130,6 @@ def _block_scores(
     """Score the arrivals and the tail of a block."""
     score = pairs.respond(slice(None), value).view_as(arrivals.source)
     return score, tail_scores(pairs, tail, arrivals, late_src)
-
-
-def _relax_block(
-    to_scores: Callable[..., tuple[Tensor, Tensor]],
-    options: DrawOptions,
-    value: Tensor,
-    pairs: PairScores,
-    arrivals: Arrivals,
-    tail: Tail,
-    late_src: Tensor,
-    late_h: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return the weights of the arrivals of a block, and the sums over its tail."""
-    early, late = to_scores(value, pairs, arrivals, tail, late_src)
-    weight, rest = relax(early, arrivals, options, late, tail.log_share, pairs.null)
-    return weight.flatten(1).to(late_h), _group_sum(rest.flatten(1), late_h, tail.group)
 
 
 def _group_sum(weight: Tensor, h: Tensor, group: int) -> Tensor:
@@ -197,31 +145,21 @@ def _group_sum(weight: Tensor, h: Tensor, group: int) -> Tensor:
 def weighted_sum(
     h: Tensor, edge_index: Tensor, edge_weight: Tensor, num_targets: int
 ) -> Tensor:
-    r"""Sum the sources of each target, :math:`\sum_j A_{ij} h_j`.
+    r"""Sum the sources of each target, :math:`\sum_j A_{ij} h_j`; edges are sorted.
 
     The gathered messages of shape :math:`[|E|, m]` are never formed.
-
-    Args:
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        edge_index (torch.Tensor): Edges, sorted by target.
-        edge_weight (torch.Tensor): Weights :math:`[|E|]`.
-        num_targets (int): The number of targets.
     """
-    offsets = cumsum(torch.bincount(edge_index[1], minlength=num_targets))
-    neighbours = Neighbours(edge_index[0], h.size(0), offsets)
-    full = full_precision(h)
-    return neighbour_sum(full, edge_weight.to(full.dtype), neighbours).to(h.dtype)
+    source, target = edge_index
+    neighbours = list_by_row(target, source, (num_targets, h.size(0)))
+    return Edges(neighbours, edge_weight).sum(h)
 
 
 def neighbour_graph(
     source: Tensor, weight: Tensor, listed: Tensor | None = None
 ) -> SampledGraph:
-    r"""List the sources of each target as edges; weights of equal edges add up.
+    """List the sources [n, q] of each target as edges; weights of equal edges add up.
 
-    Args:
-        source (torch.Tensor): Sources :math:`[n, q]`.
-        weight (torch.Tensor): Weights :math:`[n, q]`.
-        listed (torch.Tensor, optional): Which are edges. (default: :obj:`None`)
+    Sources that are not :obj:`listed` are no edges.
 
     Example:
         >>> neighbour_graph(torch.tensor([[1, 1]]), torch.tensor([[0.5, 0.5]]))

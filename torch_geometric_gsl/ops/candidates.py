@@ -13,16 +13,11 @@ from torch_geometric_gsl.typing import plain_edges
 
 
 class Candidates(NamedTuple):
-    r"""The candidates of each target: a range of sources, or of a list of them.
+    """The candidates of each target: a range of sources, or of a list of them.
 
-    Candidate :math:`p` of target :math:`i` is the source :obj:`start[i] + p`, or where
-    there is a list :obj:`source[start[i] + p]`: a graph of a batch or a row in CSR
-    form.
-
-    Args:
-        start (torch.Tensor): The first candidate of each target :math:`[n]`.
-        size (torch.Tensor): The number of candidates of each target :math:`[n]`.
-        source (torch.Tensor, optional): The list of sources. (default: :obj:`None`)
+    Candidate :math:`p` of target :math:`i`, of :obj:`size[i]`, is the source
+    :obj:`start[i] + p`, or where there is a list :obj:`source[start[i] + p]`: a graph
+    of a batch or a row in CSR form.
     """
 
     start: Tensor
@@ -41,13 +36,9 @@ class Candidates(NamedTuple):
 
 
 def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
-    r"""Order candidate edges by target and source, without duplicates.
+    """Order candidate edges by target and source, without duplicates.
 
-    Those that are in this order are returned as they are.
-
-    Args:
-        edge_index (torch.Tensor): Candidate edges :math:`[2, |E|]`.
-        loop (bool, optional): Whether to keep self-loops. (default: :obj:`True`)
+    Those that are in this order are returned as they are; :obj:`loop` keeps self-loops.
     """
     edge_index = plain_edges(edge_index)
     if not loop:
@@ -62,17 +53,10 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
 def weighted_candidates(
     edge_index: Tensor, weight: Tensor, *, loop: bool = True
 ) -> tuple[Tensor, Tensor]:
-    r"""Order weighted candidate edges as :func:`sort_candidates` does.
+    """Order weighted candidate edges as :func:`sort_candidates` does.
 
-    Weights of equal edges add up, and edges without weight are left out.
-
-    Args:
-        edge_index (torch.Tensor): Candidate edges :math:`[2, |E|]`.
-        weight (torch.Tensor): Their weights :math:`[|E|]`, not negative.
-        loop (bool, optional): Whether to keep self-loops. (default: :obj:`True`)
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor]: The edges, and the logarithms of the weights.
+    Weights are not negative; those of equal edges add up, and edges without weight are
+    left out. The logarithms of the weights are returned.
 
     Example:
         >>> edge_index = torch.tensor([[2, 1, 2, 0], [0, 0, 0, 1]])
@@ -90,14 +74,7 @@ def weighted_candidates(
 
 
 def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Write ranges out, one after the other.
-
-    Args:
-        start (torch.Tensor): The first place of each range :math:`[n]`.
-        size (torch.Tensor): The length of each range :math:`[n]`.
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor]: The range and the place of each entry.
+    """Write ranges out, one after the other: the range and the place of each entry.
 
     Example:
         >>> expand_ranges(torch.tensor([5, 0]), torch.tensor([2, 1]))
@@ -109,12 +86,9 @@ def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
-    r"""List the candidates of each target as edges, by blocks of targets.
+    """List the candidates of each target as edges, by blocks of targets.
 
-    Args:
-        candidates (Candidates): The candidates.
-        max_pairs (int): The number of edges that a block may have, unless it is a
-            single target.
+    A block has at most :obj:`max_pairs` edges, unless it is a single target.
     """
     start, size, listed = candidates
     total = size.cumsum(0)

@@ -24,28 +24,18 @@ _MAX_ROWS = 512
 
 
 class Members(NamedTuple):
-    r"""Sources in the order of their clusters, and where they lie in these.
+    """Sources in the order of their clusters, and where they lie in these.
 
     Clusters as a whole are members as well: each a source at its own centre, which
     stands for all that lies within its radius.
-
-    Args:
-        source (torch.Tensor): The sources :math:`[N]`.
-        src (torch.Tensor): Their embeddings :math:`[N, m]`.
-        number (torch.Tensor): Their clusters :math:`[N]`.
-        centre (torch.Tensor): The centres of the clusters :math:`[C, m]`.
-        distance (torch.Tensor): The distances to them :math:`[N]`.
-        radius (torch.Tensor, optional): How far what a source stands for may lie from
-            it :math:`[N]`; :obj:`None` where it stands for itself.
-            (default: :obj:`None`)
     """
 
-    source: Tensor
-    src: Tensor
-    number: Tensor
-    centre: Tensor
-    distance: Tensor
-    radius: Tensor | None = None
+    source: Tensor  # [N].
+    src: Tensor  # Their embeddings [N, m].
+    number: Tensor  # Their clusters [N].
+    centre: Tensor  # The centres of the clusters [C, m].
+    distance: Tensor  # The distances to them [N].
+    radius: Tensor | None = None  # How far what a source stands for lies from it [N].
 
     def take(self, some: Tensor, clusters: Tensor) -> Members:
         """Return some of the sources, all of them of some clusters."""
@@ -66,12 +56,7 @@ class Members(NamedTuple):
 
 @torch.no_grad()
 def find_members(src: Tensor, clusters: Clusters) -> Members:
-    r"""Return where the sources lie in their clusters.
-
-    Args:
-        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-        clusters (Clusters): The clusters, found for any embeddings of these sources.
-    """
+    """Return where sources lie in clusters, found for any embeddings of them."""
     source, number = clusters.source, clusters.number
     src = src[source]
     centre = cluster_means(src, clusters)
@@ -83,20 +68,10 @@ def find_members(src: Tensor, clusters: Clusters) -> Members:
 def cells_of(
     pairs: PairScores, clusters: Clusters, *, memory_budget: int = MEMORY_BUDGET
 ) -> tuple[list[Tensor], Tensor]:
-    r"""Cut the targets into cells of near ones.
+    """Cut the targets into cells of near ones.
 
     The clusters of the sources are used where these are the targets themselves, and
-    large enough.
-
-    Args:
-        pairs (PairScores): The scores.
-        clusters (Clusters): The clusters of the sources.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-
-    Returns:
-        tuple[list[torch.Tensor], torch.Tensor]: The targets of each cell, and those of
-        cells too small to be worth their intervals.
+    large enough. The targets of cells too small to be worth their intervals come last.
     """
     num_targets = pairs.dst.size(0)
     if num_targets < _MIN_ROWS:
@@ -131,15 +106,10 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
     \mu)`. The same is true of squared distances, with :math:`\pm 2 \rho r_j`. Rounding
     of the compared values and of the scores is accounted for.
 
-    Args:
-        pairs (PairScores): The scores of the targets of a cell.
-        members (Members): The sources.
-
     Returns:
         tuple[torch.Tensor, torch.Tensor] or None: The ends of the intervals
-        :math:`[N]`, in the order of :obj:`members`; :obj:`None` where there are none:
-        a response of a user whose parameters differ between the targets, or
-        compared values beyond all numbers.
+        :math:`[N]`; :obj:`None` for a response of a user whose parameters differ
+        between the targets, or compared values beyond all numbers.
     """
     low, high = _compare_range(pairs, members)
     found = pairs.response.bounds_of_all(low, high)

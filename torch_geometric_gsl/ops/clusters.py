@@ -21,12 +21,8 @@ _ROWS_PER_CLUSTER = 64
 
 
 class Clusters(NamedTuple):
-    r"""A partition of the sources.
-
-    Args:
-        source (torch.Tensor): All sources :math:`[N]`, cluster by cluster.
-        offsets (torch.Tensor): Where each cluster begins, and the end of the last,
-            :math:`[C + 1]`.
+    """A partition of the sources: all of them :math:`[N]`, cluster by cluster, and
+    where each cluster begins, and the last ends, :math:`[C + 1]`.
     """
 
     source: Tensor
@@ -66,18 +62,11 @@ def k_means(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Clusters:
-    r"""Cut the rows of :obj:`x` into clusters by Lloyd's algorithm.
+    """Cut the rows of :obj:`x` into clusters by Lloyd's algorithm.
 
     It begins with distinct rows, steps over at most 64 rows a cluster, and then assigns
     all rows. The same rows have the same clusters in each call; empty ones are left
-    out.
-
-    Args:
-        x (torch.Tensor): Embeddings :math:`[N, m]`.
-        num_clusters (int): The number of clusters, at most :math:`N`.
-        num_steps (int, optional): The number of steps. (default: :obj:`4`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+    out. The number of clusters is at most that of the rows.
 
     Example:
         >>> k_means(torch.tensor([[0.0], [5.0], [0.1], [5.1]]), 2).source.tolist()
@@ -96,10 +85,7 @@ def k_means(
 
 
 def group(number: Tensor) -> Clusters:
-    r"""Return the clusters of numbered sources, without empty ones.
-
-    Args:
-        number (torch.Tensor): The cluster of each source :math:`[N]`.
+    """Return the clusters of numbered sources, without empty ones.
 
     Example:
         >>> group(torch.tensor([2, 0, 2]))
@@ -124,32 +110,19 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
 
 
 class Balls(NamedTuple):
-    r"""Enclose the embeddings of each cluster.
+    """What encloses the embeddings of each cluster."""
 
-    Args:
-        centre (torch.Tensor): Centres :math:`[C, m]`: directions of unit norm where
-            inner products are compared, points where distances are.
-        radius (torch.Tensor): The cosine of the widest angle to the centre, or the
-            largest distance to it, :math:`[C]`.
-        norm (torch.Tensor): The smallest and the largest norm :math:`[2, C]`.
-        error (float): A bound of the rounding error of a product of two unit rows.
-    """
-
+    # Directions of unit norm where inner products are compared, or points [C, m].
     centre: Tensor
+    # The cosine of the widest angle to the centre, or the largest distance to it [C].
     radius: Tensor
-    norm: Tensor
-    error: float
+    norm: Tensor  # The smallest and the largest norm [2, C].
+    error: float  # A bound of the rounding error of a product of two unit rows.
 
 
 @torch.no_grad()
 def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
-    r"""Enclose the embeddings of each cluster.
-
-    Args:
-        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
-        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-        clusters (Clusters): The clusters, found for any embeddings of these sources.
-    """
+    """Enclose the embeddings of clusters, found for any embeddings of these sources."""
     number = clusters.number
     is_dot = comparison == 'dot'
     error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
@@ -173,12 +146,7 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
 
 
 def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
-    r"""Return the mean of each cluster :math:`[C, m]`.
-
-    Args:
-        rows (torch.Tensor): A row for each source :math:`[N, m]`, cluster by cluster.
-        clusters (Clusters): The clusters.
-    """
+    """Return the means of clusters :math:`[C, m]`, given rows cluster by cluster."""
     number = clusters.number
     share = rows / clusters.size[number].unsqueeze(1)  # No sum of huge rows overflows.
     mean = rows.new_zeros(clusters.size.numel(), rows.size(1))
@@ -204,11 +172,6 @@ def closeness(
 
     and with :math:`d` the distance to the centre and :math:`r` the radius, squared
     distances lie in :math:`[\max(d - r, 0)^2, (d + r)^2]`. Rounding is accounted for.
-
-    Args:
-        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
-        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        balls (Balls): What holds the clusters.
 
     Returns:
         tuple[Callable, tuple[torch.Tensor, ...]]: A pure function that returns the

@@ -2,27 +2,27 @@ r"""The relaxation of the paper, written as its definition: all pairs, O(n^2).""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.derivatives import once_differentiable
 from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    once_differentiable,
+    row_blocks,
+)
 from torch_geometric_gsl.typing import SampledGraph
 
 
 def dense_graph(weight: Tensor, excluded: Tensor | None = None) -> SampledGraph:
-    r"""List all pairs of a matrix of weights as edges.
+    r"""List all pairs of a matrix of weights :math:`[n, N]` as edges.
 
-    Args:
-        weight (torch.Tensor): Weights :math:`[n, N]` of sources for targets.
-        excluded (torch.Tensor, optional): The source of each target that is left out
-            :math:`[n]`. (default: :obj:`None`)
+    The source :obj:`excluded` of each target is left out.
     """
     edges = torch.ones_like(weight, dtype=torch.bool)
     if excluded is not None:
@@ -72,12 +72,7 @@ def relaxed_weights(
 
 
 def with_null(score: Tensor, null: Tensor | None) -> Tensor:
-    r"""Append the score of the null neighbour to each row, if there is one.
-
-    Args:
-        score (torch.Tensor): Scores :math:`[n, N]`.
-        null (torch.Tensor or None): The score of the null neighbour.
-    """
+    """Append the score of the null neighbour to each row, if there is one."""
     if null is None:
         return score
     return torch.cat([score, null.to(score).expand(score.size(0), 1)], dim=1)
@@ -95,15 +90,8 @@ def perturbed_arrivals(
 ) -> Arrivals:
     r"""Find the largest perturbed scores of each draw, with noise for every pair.
 
-    The noise is that of :func:`relaxed_weights` under the same seed.
-
-    Args:
-        pairs (PairScores): The scores.
-        k (int): The number of draws :math:`K`.
-        num_arrivals (int): The number :math:`M` of them to keep, at most
-            :obj:`pairs.available`.
-        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    The noise is that of :func:`relaxed_weights` under the same seed, and arguments are
+    those of :func:`~torch_geometric_gsl.ops.scan.stream_arrivals`.
     """
     dst, num_columns = pairs.dst, pairs.src.size(0)
     noise = dst.new_empty(dst.size(0), k, num_arrivals)
@@ -166,7 +154,7 @@ class _RelaxedWeights(torch.autograd.Function):
         return grad_score, None, None, None, None, None
 
 
-def _blocks(score: Tensor, k: int, memory_budget: int) -> Iterator[slice]:
+def _blocks(score: Tensor, k: int, memory_budget: int) -> list[slice]:
     # Four temporaries of one block live at a time.
     bytes_per_row = 4 * k * score.size(1) * score.element_size()
     return row_blocks(score.size(0), bytes_per_row, memory_budget)

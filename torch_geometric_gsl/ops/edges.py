@@ -53,16 +53,10 @@ def drop_edges(
 def mix_graphs(
     graphs: Sequence[SampledGraph], shares: Tensor, num_nodes: int
 ) -> SampledGraph:
-    r"""Return the sum of graphs over one set of nodes, each weighted by its share.
+    """Return the sum of graphs over one set of nodes, each weighted by its share.
 
-    Args:
-        graphs (Sequence[SampledGraph]): The graphs.
-        shares (torch.Tensor): The share of each graph :math:`[R]`, or those of each
-            target :math:`[n, R]`.
-        num_nodes (int): The number of sources or of targets, the larger of both.
-
-    Returns:
-        SampledGraph: One edge per pair of nodes, sorted by target.
+    Shares are those of each graph :math:`[R]`, or of each target :math:`[n, R]`;
+    :obj:`num_nodes` is the number of sources or of targets, the larger of both.
 
     Example:
         >>> edge = torch.tensor([[0], [1]]), torch.ones(1)

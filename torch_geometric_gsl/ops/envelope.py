@@ -15,26 +15,20 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import PairScores, exclude
+from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.runtime import maybe_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile, row_blocks
 from torch_geometric_gsl.ops.scan import SHARE
 from torch_geometric_gsl.ops.scores import Response
+from torch_geometric_gsl.ops.sparse_rows import row_norms
 
 
 class Head(NamedTuple):
-    r"""Candidates of each target that are proposed at their exact rates.
+    """Candidates of each target that are proposed at their exact rates."""
 
-    Args:
-        source (torch.Tensor): Distinct sources :math:`[n, H]`, in ascending order.
-        low (torch.Tensor): A lower bound :math:`[n]` of what a target compares with all
-            other sources.
-        high (torch.Tensor): An upper bound of it.
-    """
-
-    source: Tensor
-    low: Tensor
-    high: Tensor
+    source: Tensor  # Distinct sources [n, H], in ascending order.
+    low: Tensor  # A lower bound [n] of what is compared with all other sources.
+    high: Tensor  # An upper bound of it.
 
     def take(self, target: Tensor | slice) -> Head:
         """Return the heads of some targets."""
@@ -42,20 +36,11 @@ class Head(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    r"""Upper bounds of the scores: of the candidates of a head, and of clusters.
+    """Upper bounds of the scores: of the candidates of a head, and of clusters."""
 
-    Args:
-        clusters (Clusters, optional): A partition of the sources; a single cluster if
-            :obj:`None`. (default: :obj:`None`)
-        balls (Balls, optional): What holds the embeddings of each cluster.
-            (default: :obj:`None`)
-        head (Head, optional): Candidates with their exact rates.
-            (default: :obj:`None`)
-    """
-
-    clusters: Clusters | None = None
-    balls: Balls | None = None
-    head: Head | None = None
+    clusters: Clusters | None = None  # A partition of the sources; else all are one.
+    balls: Balls | None = None  # What holds the embeddings of each cluster.
+    head: Head | None = None  # Candidates with their exact rates.
 
     def __str__(self) -> str:
         parts = []
@@ -73,39 +58,24 @@ class Envelope(NamedTuple):
 
 
 class Rates(NamedTuple):
-    r"""The rates at which a block of targets proposes.
+    """The rates at which a block of targets proposes.
 
-    There are :math:`D` kinds of proposals: :math:`C` clusters, and then the :math:`H`
-    candidates of the head.
-
-    Args:
-        bound (torch.Tensor): The bound of the scores of each kind :math:`[n, D]`.
-        total (torch.Tensor): The logarithm of the sum of all rates :math:`[n]`.
-        share (torch.Tensor, optional): The share of the rates up to each kind
-            :math:`[n, D]`, from 0 at :math:`-2^{31}` to 1 at :math:`2^{31}`, rounded
-            down; :obj:`None` without clusters. (default: :obj:`None`)
-        head (torch.Tensor, optional): The candidates of the head :math:`[n, H]`.
-            (default: :obj:`None`)
+    There are D kinds of proposals: C clusters, and then the H candidates of the head.
     """
 
-    bound: Tensor
-    total: Tensor
-    share: Tensor | None = None
-    head: Tensor | None = None
+    bound: Tensor  # The bound of the scores of each kind [n, D].
+    total: Tensor  # The logarithm of the sum of all rates [n].
+    sizes: Tensor  # The numbers of candidates [n].
+    # Where `propose` looks candidates up, if there are clusters: the share of the rates
+    # up to each kind [n, D], from 0 at -2^31 to 1 at 2^31, rounded down; the bounds;
+    # the sources by clusters, and where these begin; the candidates of the head [n, H].
+    kinds: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None] | None = None
 
 
 def make_envelope(
     pairs: PairScores, clusters: Clusters | None = None, head: Head | None = None
 ) -> Envelope:
-    r"""Bound the scores by clusters and a head, found for any embeddings of the nodes.
-
-    Args:
-        pairs (PairScores): The scores.
-        clusters (Clusters, optional): A partition of the sources.
-            (default: :obj:`None`)
-        head (Head, optional): Candidates with their exact rates.
-            (default: :obj:`None`)
-    """
+    """Bound the scores by clusters and a head, found for any embeddings of nodes."""
     balls = None
     if clusters is not None:
         balls = enclose(pairs.comparison, pairs.src.detach(), clusters)
@@ -116,6 +86,37 @@ def make_envelope(
 
 
 @torch.no_grad()
+def find_nearest(
+    pairs: PairScores, size: int, *, memory_budget: int = MEMORY_BUDGET
+) -> Head:
+    """List fewer than all best sources, and bound what is compared with the others.
+
+    The response is monotonic.
+    """
+    dst, src = pairs.dst.detach(), pairs.src.detach()
+    is_largest = pairs.response.monotonic > 0
+    source = torch.empty(dst.size(0), size, dtype=torch.long, device=dst.device)
+    rest = dst.new_empty(dst.size(0))
+    for rows in row_blocks(
+        dst.size(0), 3 * src.size(0) * dst.element_size(), memory_budget
+    ):
+        value = compare_all(pairs.comparison, dst[rows], src)
+        found, index = value.topk(size + 1, dim=1, largest=is_largest)
+        source[rows] = index[:, :size].sort(dim=1).values
+        rest[rows] = found[:, size]
+    low, high = (torch.full_like(rest, sign * torch.inf) for sign in (-1, 1))
+    # The rounding of what is compared again.
+    error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
+    if pairs.comparison == 'dot':
+        slack = 2 * error * row_norms(dst) * row_norms(src).amax()
+        low, high = (low, rest + slack) if is_largest else (rest - slack, high)
+    else:
+        root = rest.sqrt()
+        low = (root - error * root).clamp(min=0).square()
+    return Head(source, low, high)
+
+
+@torch.no_grad()
 def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     r"""Return a bound of the scores of each cluster :math:`[n, C]` for some targets.
 
@@ -123,7 +124,7 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     """
     head, size = envelope.head, rows.indices(pairs.dst.size(0))
     upper = pairs.upper + pairs.src.new_zeros(len(range(*size)), 1)
-    if envelope.balls is None and head is None:
+    if envelope.clusters is None:
         return upper
     pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
     dst = pairs.dst[rows]
@@ -168,39 +169,33 @@ def _bound(
 
 
 @torch.no_grad()
-def proposal_rates(
-    pairs: PairScores, envelope: Envelope, rows: slice, count: Tensor
-) -> Rates:
-    r"""Return the rates at which a block of targets proposes.
-
-    Args:
-        pairs (PairScores): The scores.
-        envelope (Envelope): What bounds them.
-        rows (slice): The targets.
-        count (torch.Tensor): The number of candidates of each target, :math:`[n]` or
-            one for all; the sizes of the clusters take its place where there are some.
-    """
+def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
+    """Return the rates at which a block of targets proposes."""
     bound = bound_scores(pairs, envelope, rows)
-    size = count.view(-1, 1).expand_as(bound)
-    if envelope.clusters is not None:
-        size = envelope.clusters.size.expand_as(bound)
-    rate = bound + size.to(bound.dtype).log()
+    is_less = int(pairs.excluded is not None)
+    if pairs.candidates is None:
+        every = pairs.src.size(0) - is_less
+        count = torch.full((bound.size(0),), every, device=bound.device)
+    else:
+        count = pairs.candidates.size[rows] - is_less
+    if envelope.clusters is None:
+        rate = bound + count.view(-1, 1).to(bound.dtype).log()
+        return Rates(bound, rate.squeeze(1), count)
+    rate = bound + envelope.clusters.size.to(bound.dtype).log()
     head = None
     if envelope.head is not None:
         head = envelope.head.source[rows]
-        neighbours = Neighbours(head, pairs.src.size(0))
-        score = pairs.pairs(rows, neighbours)
+        score = pairs.pairs(rows, Neighbours(head, pairs.src.size(0)))
         if pairs.excluded is not None:
             score = exclude(score, pairs.excluded[rows], head)
         bound, rate = torch.cat([bound, score], 1), torch.cat([rate, score], 1)
     total = rate.logsumexp(dim=1)
-    if envelope.clusters is None:
-        return Rates(bound, total)
     # In double precision: a sum of many shares.
     share = (rate - total.unsqueeze(1)).double().exp_().cumsum_(dim=1)
     share *= 2.0**32 / share[:, -1:]
     share = share.sub_(2.0**31).floor_().clamp_(max=2.0**31 - 1)
-    return Rates(bound, total, share.int(), head)
+    kinds = share.int(), bound, *envelope.clusters, head
+    return Rates(bound, total, count, kinds)
 
 
 @torch.no_grad()
@@ -213,20 +208,13 @@ def num_expected(
     are looked at, in the mean over some targets, whose candidates are scored. Without
     replacement :math:`M` acceptances are not enough for as many neighbours, and
     :func:`num_accepted` takes their place.
-
-    Args:
-        pairs (PairScores): The scores.
-        envelope (Envelope): The bounds.
-        options (DrawOptions): How neighbours are drawn.
-        num_targets (int, optional): The number of targets. (default: :obj:`64`)
     """
     count = pairs.dst.size(0)
     target = torch.arange(0, count, -(-count // num_targets), device=pairs.dst.device)
     some, head = pairs.take(target), envelope.head
     if head is not None:
         envelope = envelope._replace(head=head.take(target))
-    size = pairs.src.new_tensor([pairs.available])
-    rates = proposal_rates(some, envelope, slice(None), size)
+    rates = proposal_rates(some, envelope, slice(None))
     expected = []
     # Small blocks, whose memory is used again instead of fetched anew.
     bytes_per_row = 8 * pairs.src.size(0) * rates.total.element_size()
@@ -247,16 +235,7 @@ def num_accepted(score: Tensor, count: int, num_steps: int = 16) -> Tensor:
     A candidate of probability :math:`\pi_j` is among the first :math:`T` acceptances
     with probability :math:`1 - e^{-\pi_j T}`, nearly. Newton's method finds the
     :math:`T` where these add up to the number wanted, from below, and stops at the
-    number of candidates.
-
-    Args:
-        score (torch.Tensor): The scores of all candidates of some targets
-            :math:`[n, N]`.
-        count (int): The number of candidates wanted.
-        num_steps (int, optional): The number of steps. (default: :obj:`16`)
-
-    Returns:
-        torch.Tensor: The numbers of acceptances :math:`[n]`.
+    number of candidates. Scores are those of all candidates of some targets.
     """
     share = score.double().softmax(dim=1)
     accepted = share.new_full((score.size(0), 1), count)

@@ -14,16 +14,7 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 
 
 class Distribution(NamedTuple):
-    r"""The quartiles and the mean of some values, all :obj:`nan` if there are none.
-
-    Args:
-        min (float): The smallest value.
-        lower (float): The first quartile.
-        median (float): The median.
-        upper (float): The third quartile.
-        max (float): The largest value.
-        mean (float): The mean.
-    """
+    """The quartiles and the mean of some values, all :obj:`nan` if there are none."""
 
     min: float
     lower: float
@@ -34,11 +25,8 @@ class Distribution(NamedTuple):
 
 
 class Spread(NamedTuple):
-    r"""The spread of the weights of each target, in double precision.
-
-    Args:
-        entropy (torch.Tensor): The entropies :math:`H` in nats, :math:`[n]`.
-        effective (torch.Tensor): The effective numbers of neighbours :math:`e^H`.
+    """The spread of the weights of each target, in double precision: the entropies
+    :math:`H` in nats, and the effective numbers of neighbours :math:`e^H`.
     """
 
     entropy: Tensor
@@ -46,11 +34,7 @@ class Spread(NamedTuple):
 
 
 def distribution(values: Tensor) -> Distribution:
-    r"""Summarise a vector, with linear interpolation between its values.
-
-    Args:
-        values (torch.Tensor): The values, of any shape.
-    """
+    """Summarise values of any shape, with linear interpolation between them."""
     if values.numel() == 0:
         return Distribution(*[float('nan')] * 6)
     # Not torch.quantile, which refuses more than 2^24 values.
@@ -60,20 +44,15 @@ def distribution(values: Tensor) -> Distribution:
 
 
 def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
-    r"""Return the spread of listed weights.
+    r"""Return the spread of listed weights, which are not negative.
 
     .. math::
         H_i = - \sum_j p_{ij} \log p_{ij}, \qquad
         p_{ij} = \frac{w_{ij}}{\sum_l w_{il}}
 
     where :math:`e^{H_i}` is :math:`k` for :math:`k` equal weights and tends to 1 if
-    one weight dominates. Weights of zero contribute nothing. Targets without positive
-    weights have the entropy 0 and 0 neighbours.
-
-    Args:
-        target (torch.Tensor): The target of each edge :math:`[|E|]`.
-        weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
-        num_targets (int): The number of targets.
+    one weight dominates. Targets without positive weights have the entropy 0 and 0
+    neighbours.
 
     Example:
         >>> target, weight = torch.tensor([0, 0, 1]), torch.tensor([0.5, 0.5, 2.0])
@@ -90,12 +69,7 @@ def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
 
 @torch.no_grad()
 def score_spread(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Spread:
-    r"""Return the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`.
-
-    Args:
-        pairs (PairScores): The scores.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-    """
+    r"""Return the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`."""
     bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
         torch.special.entr(pairs.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
@@ -107,25 +81,14 @@ def score_spread(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Sp
 
 
 def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
-    r"""Return the spread of :math:`\pi_i` among listed candidates.
-
-    Args:
-        score (torch.Tensor): One score per candidate :math:`[|E|]`.
-        target (torch.Tensor): The target of each candidate :math:`[|E|]`.
-        num_targets (int): The number of targets.
-    """
+    r"""Return the spread of :math:`\pi_i` among listed candidates, given scores."""
     share = softmax(score.double(), target, num_nodes=num_targets)
     return weight_spread(target, share, num_targets)
 
 
 @torch.no_grad()
 def null_share(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
-    r"""Return the probability of the null neighbour for each target.
-
-    Args:
-        pairs (PairScores): The scores, that of the null neighbour among them.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-    """
+    """Return the probability of the null neighbour of the scores for each target."""
     null = torch.as_tensor(pairs.null, device=pairs.src.device).double()
     bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
@@ -138,14 +101,7 @@ def null_share(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Tens
 def candidate_null_share(
     score: Tensor, target: Tensor, null: Tensor, num_targets: int
 ) -> Tensor:
-    r"""Return the probability of the null neighbour beside listed candidates.
-
-    Args:
-        score (torch.Tensor): One score per candidate :math:`[|E|]`.
-        target (torch.Tensor): The target of each candidate :math:`[|E|]`.
-        null (torch.Tensor): The score of the null neighbour.
-        num_targets (int): The number of targets.
-    """
+    """Return the probability of the null neighbour beside listed candidates."""
     every = torch.arange(num_targets, device=target.device)
     score = torch.cat([score.double(), null.double().expand(num_targets)])
     share = softmax(score, torch.cat([target, every]), num_nodes=num_targets)
@@ -160,14 +116,7 @@ def same_label_share(
     .. math::
         \frac{\sum_{(j, i) \in E} w_{ij} \, [y_j = y_i]}{\sum_{(j, i) \in E} w_{ij}}
 
-    Args:
-        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        weight (torch.Tensor): The weights :math:`[|E|]`.
-        y_src (torch.Tensor): The labels of the sources.
-        y_dst (torch.Tensor): The labels of the targets.
-
-    Returns:
-        float: The share, :obj:`nan` without positive weights.
+    It is :obj:`nan` without positive weights.
 
     Example:
         >>> y = torch.tensor([0, 0, 1])
@@ -181,16 +130,10 @@ def same_label_share(
 
 
 def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
-    r"""Compute the share of pairs of nodes that have one label.
+    """Compute the share of pairs of sources and targets that have one label.
 
-    Args:
-        y_src (torch.Tensor): The labels of the sources.
-        y_dst (torch.Tensor, optional): The labels of the targets. If :obj:`None`,
-            these are the sources, and a node makes no pair with itself.
-            (default: :obj:`None`)
-
-    Returns:
-        float: The share, :obj:`nan` without pairs.
+    Without :obj:`y_dst` the targets are the sources, and a node makes no pair with
+    itself. The share is :obj:`nan` without pairs.
     """
     loops = y_src.numel() if y_dst is None else 0
     y_dst = y_src if y_dst is None else y_dst

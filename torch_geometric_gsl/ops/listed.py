@@ -2,13 +2,14 @@ r"""The definition among listed candidates: ragged rows, a flat list of edges.""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum, lexsort, softmax
 
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.derivatives import straight_through
 from torch_geometric_gsl.ops.graph_stats import candidate_null_share
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.relax import DrawOptions
@@ -26,9 +27,9 @@ def candidate_graph(
     generator: torch.Generator | None = None,
     null: Tensor | None = None,
 ) -> SampledGraph:
-    r"""Sample a graph among listed candidates.
+    r"""Sample a graph among listed candidates, all of which are drawn.
 
-    All of them are drawn. The noise has the order (target, draw, candidate) of
+    The noise has the order (target, draw, candidate) of
     :func:`~torch_geometric_gsl.ops.dense.relaxed_weights`, so that one seed gives the
     weights of the definition.
 
@@ -47,7 +48,8 @@ def candidate_graph(
         number = int(edge_index[0].max()) + 1  # A source that no target has.
         edges = _append_null(score, edge_index, num_targets, null, number)
         graph = candidate_graph(*edges, num_targets, options, generator=generator)
-        return _without(graph, number)
+        keep = graph.edge_index[0] != number
+        return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
     if options.replace and _is_matrix(score, edge_index[1], num_targets):
         weight = relaxed_weights(
             score.view(num_targets, -1),
@@ -58,7 +60,9 @@ def candidate_graph(
         )
         return SampledGraph(edge_index, weight.flatten())
     draws = options.num_races
-    edge, draw = _expand_draws(edge_index[1], num_targets, draws)
+    degree = torch.bincount(edge_index[1], minlength=num_targets)
+    start = (degree.cumsum(0) - degree).repeat_interleave(draws)
+    draw, edge = expand_ranges(start, degree.repeat_interleave(draws))
     time = arrival_times(
         edge.shape, dtype=score.dtype, device=score.device, generator=generator
     )
@@ -73,13 +77,28 @@ def candidate_graph(
         chosen = torch.full_like(value, 1 / options.k)
         if options.replace:
             chosen = (rank_in_group(value.detach(), draw) == 0).to(value)
-        weight = straight_through(chosen, weight)
+        weight = _StraightThrough.apply(chosen, weight)  # type: ignore[no-untyped-call]
     # Summed by the place of the edge: sorting all draws would take most of the time.
     total = torch.zeros_like(score).index_add(0, edge, weight / draws)
     drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
     if not drawn.all():
         edge_index, total = edge_index[:, drawn], total[drawn]
     return SampledGraph(edge_index, total)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """One tensor with the gradient of another, and NaN where that has it.
+
+    Not hard + soft - soft.detach(): that leaves rounding errors in the zeros.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, forward: Tensor, backward: Tensor) -> Tensor:
+        return torch.where(backward.isnan(), backward, forward)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, grad
 
 
 def _append_null(
@@ -92,11 +111,6 @@ def _append_null(
     score = torch.cat([score, null.to(score).expand(target.numel())])
     order = edges[1].argsort(stable=True)
     return score[order], edges[:, order]
-
-
-def _without(graph: SampledGraph, source: int) -> SampledGraph:
-    keep = graph.edge_index[0] != source
-    return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
 
 
 def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
@@ -117,22 +131,11 @@ def nearest_candidates(
     null: Tensor | None = None,
     rank: Tensor | None = None,
 ) -> SampledGraph:
-    r"""Return the best of the listed candidates, with noise-free weights.
+    r"""Return the best candidates, :obj:`k` or all, with noise-free weights.
 
-    Args:
-        score (torch.Tensor): One score per candidate edge :math:`[|E|]`;
-            :math:`-\infty` excludes.
-        edge_index (torch.Tensor): Candidate edges, sorted by target.
-        num_targets (int): The number of targets.
-        k (int or None): The number of neighbours, or :obj:`None` for all.
-        tau (float): The temperature: weights are
-            :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
-        null (torch.Tensor, optional): The score of the null neighbour. Its share is
-            that among all candidates, and the neighbours have the rest.
-            (default: :obj:`None`)
-        rank (torch.Tensor, optional): What orders the candidates :math:`[|E|]`, the
-            largest first, where scores may saturate; the scores if :obj:`None`.
-            (default: :obj:`None`)
+    Candidates are those of :func:`candidate_graph`, and are ordered by :obj:`rank`,
+    the largest first, where scores may saturate. The share of a null neighbour is that
+    among all candidates, and the neighbours have the rest.
     """
     keep = score != -torch.inf
     rank = (score if rank is None else rank).detach()[keep]
@@ -149,21 +152,8 @@ def nearest_candidates(
     return SampledGraph(edge_index, weight)
 
 
-def _expand_draws(target: Tensor, num_targets: int, k: int) -> tuple[Tensor, Tensor]:
-    """Return the edge and the draw of each (target, draw, candidate)."""
-    degree = torch.bincount(target, minlength=num_targets)
-    start = (degree.cumsum(0) - degree).repeat_interleave(k)
-    draw, edge = expand_ranges(start, degree.repeat_interleave(k))
-    return edge, draw
-
-
 def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
-    r"""Rank values inside their group, 0 for the largest.
-
-    Args:
-        value (torch.Tensor): The values :math:`[E]`.
-        group (torch.Tensor): The number of the group of each, sorted.
-    """
+    """Rank values inside their group, 0 for the largest; groups are sorted."""
     if value.numel() == 0:
         return group
     order = lexsort([-value, group])

@@ -29,15 +29,9 @@ _RANDOM = frozenset(
 def dropout(
     x: Tensor, p: float, training: bool, generator: torch.Generator | None
 ) -> Tensor:
-    r"""Drop values as :func:`torch.nn.functional.dropout` does, which takes no
-    generator. On a CPU both drop the same values for one state.
+    """Drop values as :func:`torch.nn.functional.dropout`, but by a generator.
 
-    Args:
-        x (torch.Tensor): The values.
-        p (float): The probability.
-        training (bool): Whether any are dropped.
-        generator (torch.Generator or None): Source of randomness; the global generator
-            if :obj:`None`.
+    On a CPU both drop the same values for one state.
 
     Example:
         >>> x, generator = torch.ones(4), torch.Generator().manual_seed(0)
@@ -51,22 +45,18 @@ def dropout(
 
 
 class DrawsFrom(TorchFunctionMode):
-    r"""Let this thread draw from a generator where it names none.
+    """Let this thread draw from a generator where it names none.
 
     Other threads, and the global generator, are left alone. It serves what initialises
     parameters, and :func:`torch.nn.functional.dropout`; it does not reach into other
     functions that draw inside of C++ or under a name of their own, such as
-    :func:`torch.nn.functional.gumbel_softmax`.
-
-    Args:
-        generator (torch.Generator): Source of randomness. A tensor of another device
-            gets numbers of a generator there, which has the same initial seed.
+    :func:`torch.nn.functional.gumbel_softmax`. A tensor of another device gets numbers
+    of a generator there, which has the same initial seed.
 
     Example:
         >>> with DrawsFrom(torch.Generator().manual_seed(0)):
         ...     lin = torch.nn.Linear(2, 1)
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> bound = 2**-0.5
+        >>> generator, bound = torch.Generator().manual_seed(0), 2**-0.5
         >>> weight = torch.empty(1, 2).uniform_(-bound, bound, generator=generator)
         >>> bool(torch.allclose(lin.weight, weight))
         True

@@ -1,4 +1,4 @@
-r"""Products over listed pairs, and weighted sums: an attention over few neighbours.
+r"""Comparisons of listed pairs, and weighted sums: an attention over few neighbours.
 
 Neither pass keeps an :math:`[E, m]` gathered tensor: sums are sparse products, those of
 the backward pass over the pairs ordered by source, and rows are gathered by blocks.
@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl._warnings import silence_csr_warning
-from torch_geometric_gsl.ops.derivatives import once_differentiable
+from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
     maybe_compile,
+    once_differentiable,
     row_blocks,
 )
 
@@ -89,51 +90,55 @@ class Neighbours:
         return place, target, offsets
 
     def sum(self, h: Tensor, weight: Tensor) -> Tensor:
-        r"""Return weighted sums of the sources of each target, without gradient.
-
-        Args:
-            h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-            weight (torch.Tensor): Weights of the shape of the sources.
-        """
-        return _bag(self.source.flatten(), h, self.offsets, weight.flatten())
+        """Return weighted sums of the sources of each target, without gradient."""
+        if self.source.numel() == 0:
+            return h.new_zeros(self.offsets.numel() - 1, h.size(1))
+        return F.embedding_bag(
+            self.source.flatten(),
+            h,
+            offsets=self.offsets,
+            per_sample_weights=weight.flatten(),
+            mode='sum',
+            include_last_offset=True,
+        )
 
     def sum_targets(self, h: Tensor, weight: Tensor) -> Tensor:
-        r"""Return weighted sums of the targets of each source, without gradient.
-
-        Args:
-            h (torch.Tensor): Messages of the targets :math:`[n, m]`.
-            weight (torch.Tensor): Weights of the shape of the sources.
-        """
+        """Return weighted sums of the targets of each source, without gradient."""
         place, target, offsets = self.by_source
-        return _bag(target, h, offsets, weight.flatten()[place])
+        return Neighbours(target, h.size(0), offsets).sum(h, weight.flatten()[place])
 
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
-        r"""Return inner products of each target with its sources, without gradient.
-
-        Args:
-            dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-        """
+        """Return inner products of each target with its sources, without gradient."""
         # The compiler warns of tensors that are no leaves.
         dst, src = dst.detach(), src.detach()
-        count = self.source.numel()
+        count, missing = self.source.numel(), _VECTOR - src.size(1)
         quick = maybe_compile(_gathered_dots, count // _SAMPLED_PAIRS, src.device)
         is_eager = quick is _gathered_dots or src.size(1) >= _SAMPLED_WIDTH
         # A sparse matrix may not have more entries than places.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
-        if src.device.type == 'cpu' and is_eager and is_sparse:
-            return self._sampled_product(dst, src)
-        return self.gathered(quick, dst, src)
+        if src.device.type != 'cpu' or not is_eager or not is_sparse:
+            return self.gathered(quick, dst, src)
+        if missing > 0:
+            dst, src = F.pad(dst, (0, missing)), F.pad(src, (0, missing))
+        silence_csr_warning()
+        pattern = torch.sparse_csr_tensor(
+            self.offsets,
+            self.source.flatten(),
+            dst.new_zeros(count),
+            (dst.size(0), src.size(0)),
+            check_invariants=False,
+        )
+        product = torch.sparse.sampled_addmm(pattern, dst, src.t(), beta=0.0)
+        # Not a view: Dynamo cannot trace what is based on a part of a sparse tensor.
+        values: Tensor = product.values().clone()
+        return values.view(self.source.shape)
 
     def gathered(
         self, compare: Callable[..., Tensor], dst: Tensor, src: Tensor
     ) -> Tensor:
-        r"""Compare gathered rows by blocks, without gradient.
+        """Compare gathered rows by blocks, without gradient.
 
-        Args:
-            compare (Callable): Compares targets and sources, given places of these.
-            dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
+        The function takes targets, all sources, and places of these.
         """
         out = dst.new_empty(self.source.shape)
         for rows, target, source in self.blocks(src):
@@ -143,12 +148,8 @@ class Neighbours:
     def blocks(self, src: Tensor) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
         r"""Yield blocks of rows whose embeddings fit into the memory budget.
 
-        Args:
-            src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-
-        Returns:
-            Iterator: The places of each block in the lists, its targets, and its
-            sources :math:`[r, q]`; each pair is a row where lists differ in length.
+        These are the places of each block in the lists, its targets, and its sources
+        :math:`[r, q]`; each pair is a row where lists differ in length.
         """
         source = self.source if self.source.dim() == 2 else self.source.unsqueeze(1)
         bytes_per_row = 3 * source.size(1) * src.size(1) * src.element_size()
@@ -156,60 +157,50 @@ class Neighbours:
             target = rows if self.source.dim() == 2 else self.target[rows]
             yield rows, target, source[rows]
 
-    def _sampled_product(self, dst: Tensor, src: Tensor) -> Tensor:
-        silence_csr_warning()
-        if (missing := _VECTOR - src.size(1)) > 0:
-            dst, src = F.pad(dst, (0, missing)), F.pad(src, (0, missing))
-        pattern = torch.sparse_csr_tensor(
-            self.offsets,
-            self.source.flatten(),
-            dst.new_zeros(self.source.numel()),
-            (dst.size(0), src.size(0)),
-            check_invariants=False,
-        )
-        product = torch.sparse.sampled_addmm(pattern, dst, src.t(), beta=0.0)
-        # Not a view: Dynamo cannot trace what is based on a part of a sparse tensor.
-        values: Tensor = product.values().clone()
-        return values.view(self.source.shape)
-
-
-def _bag(index: Tensor, h: Tensor, offsets: Tensor, weight: Tensor) -> Tensor:
-    if index.numel() == 0:
-        return h.new_zeros(offsets.numel() - 1, h.size(1))
-    return F.embedding_bag(
-        index,
-        h,
-        offsets=offsets,
-        per_sample_weights=weight,
-        mode='sum',
-        include_last_offset=True,
-    )
-
 
 def _gathered_dots(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
     """Gather rows and multiply them; compiled code does not store what it gathers."""
     return (dst.unsqueeze(1) * src[source]).sum(dim=-1)
 
 
+def _gathered_distances(dst: Tensor, src: Tensor, source: Tensor) -> Tensor:
+    return scores.squared_distance(dst.unsqueeze(1), src[source])
+
+
 @disable_compile
 def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-    r"""Return the inner products of targets with their listed sources.
+    """Return the inner products of targets with their listed sources.
 
-    Args:
-        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-        neighbours (Neighbours): The sources of each target.
-
-    Returns:
-        torch.Tensor: :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
+    The result is :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
     """
     product: Tensor = _PairDots.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
     return product
 
 
 @disable_compile
+def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+    """Return the squared distances of targets from their listed sources.
+
+    The result is :obj:`(dst.unsqueeze(1) - src[source]).square().sum(-1)`. Differences
+    are squared, not rows: of near rows far from the origin nothing else would be left.
+    """
+    distance: Tensor = _PairDistances.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
+    return distance
+
+
+@disable_compile
+def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
+    """Return weighted sums of the listed sources of each target.
+
+    The result is :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
+    """
+    total: Tensor = _NeighbourSum.apply(h, weight, neighbours)  # type: ignore[no-untyped-call]
+    return total
+
+
+@disable_compile
 def compare_listed(
-    compare: Callable[[Tensor, Tensor, Neighbours], Tensor],
+    compare: Callable[[Any, Any, Neighbours], Tensor],
     dst: Tensor,
     src: Tensor,
     source: Tensor,
@@ -217,18 +208,9 @@ def compare_listed(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Compare pairs that are listed in any order.
+    """Compare pairs of sources and targets that are listed in any order and shape.
 
-    Args:
-        compare (Callable): What compares neighbours, such as :func:`pair_dots`.
-        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-        source (torch.Tensor): Indices of sources.
-        target (torch.Tensor): Indices of targets of the same shape.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-
-    Returns:
-        torch.Tensor: What is compared, of that shape.
+    The function compares neighbours, such as :func:`pair_dots`.
     """
     ordered, place = target.flatten().sort()
     every = torch.arange(dst.size(0) + 1, device=target.device)
@@ -240,22 +222,6 @@ def compare_listed(
     )
     value = compare(dst, src, neighbours)
     return torch.empty_like(value).scatter(0, place, value).view(target.shape)
-
-
-@disable_compile
-def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
-    r"""Return weighted sums of the listed sources of each target.
-
-    Args:
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        weight (torch.Tensor): Weights of the shape of the sources.
-        neighbours (Neighbours): The sources of each target.
-
-    Returns:
-        torch.Tensor: :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
-    """
-    total: Tensor = _NeighbourSum.apply(h, weight, neighbours)  # type: ignore[no-untyped-call]
-    return total
 
 
 class _PairDots(torch.autograd.Function):
@@ -276,6 +242,33 @@ class _PairDots(torch.autograd.Function):
             ctx.neighbours.sum_targets(dst, grad) if needs_src else None,
             None,
         )
+
+
+class _PairDistances(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+        count = neighbours.source.numel()
+        quick = maybe_compile(_gathered_distances, count, src.device)
+        distance = neighbours.gathered(quick, dst.detach(), src.detach())
+        ctx.save_for_backward(dst, src, distance)
+        ctx.neighbours = neighbours
+        return distance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dst, src, distance = ctx.saved_tensors
+        weight = 2 * grad * (distance < scores.max_square(dst.dtype))
+        grad_dst, grad_src = torch.zeros_like(dst), torch.zeros_like(src)
+        for rows, target, source in ctx.neighbours.blocks(src):
+            step = dst[target].unsqueeze(1) - src[source]
+            step *= weight[rows].view(*source.shape, 1)
+            if isinstance(target, slice):
+                grad_dst[target] = step.sum(dim=1)
+            else:
+                grad_dst.index_add_(0, target, step.squeeze(1))
+            grad_src.index_add_(0, source.flatten(), step.flatten(0, 1), alpha=-1)
+        return grad_dst, grad_src, None
 
 
 class _NeighbourSum(torch.autograd.Function):

@@ -23,57 +23,17 @@ _MASK_37, _MASK_52 = 2**37 - 1, 2**52 - 1
 
 
 def draw_seed(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
-    r"""Draw the seed of a call from torch's generator; it stays on the device.
-
-    Args:
-        device (torch.device): The device.
-        generator (torch.Generator, optional): Source of randomness; the global
-            generator if :obj:`None`. (default: :obj:`None`)
-    """
+    """Draw the seed of a call from torch's generator; it stays on the device."""
     low, high = -(2**63), 2**63 - 1
     return torch.randint(low, high, (), device=device, generator=generator)
 
 
-def states(seed: Tensor, rows: slice, width: int) -> tuple[Tensor, Tensor]:
-    r"""Return the places of a table of random words, a summand per row and column.
-
-    Args:
-        seed (torch.Tensor): The seed, one number of type :obj:`torch.int64`.
-        rows (slice): The rows of the table.
-        width (int): The number of columns.
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor]: Summands :math:`[|\mathrm{rows}|]` and
-        :math:`[\mathrm{width}]`. :func:`random_words` turns their sums into random
-        words.
-    """
-    row = torch.arange(rows.start, rows.stop, device=seed.device)
-    column = torch.arange(1, width + 1, device=seed.device)
-    return seed + row * width * STEP, column * STEP
-
-
-def race_states(seed: Tensor, first: int, count: int) -> Tensor:
-    r"""Return the states :math:`[\mathrm{count}]` of races, each a sequence of its own.
-
-    Word :math:`p` of a race is :obj:`random_words(state + p * STEP)`.
-
-    Args:
-        seed (torch.Tensor): The seed, one number of type :obj:`torch.int64`.
-        first (int): The number of the first race.
-        count (int): The number of races.
-    """
-    number = torch.arange(first + 1, first + count + 1, device=seed.device)
-    return random_words(seed + number * STEP)
-
-
 def random_words(state: Tensor) -> Tensor:
-    r"""Turn places of the sequence into 64 random bits each.
+    r"""Turn places of the sequence of a seed into 64 random bits each.
 
     This is the output function of SplitMix64 from the `"Fast Splittable Pseudorandom
-    Number Generators" <https://doi.org/10.1145/2660193.2660195>`_ paper.
-
-    Args:
-        state (torch.Tensor): Sums of what :func:`states` returns.
+    Number Generators" <https://doi.org/10.1145/2660193.2660195>`_ paper. Place
+    :math:`p` of the sequence is :obj:`seed + p * STEP`.
     """
     # Shifts of signed numbers keep the sign, which the masks remove.
     word = (state >> 30).bitwise_and_(_MASK_34).bitwise_xor_(state).mul_(_MIX_1)
@@ -81,15 +41,28 @@ def random_words(state: Tensor) -> Tensor:
     return (word >> 31).bitwise_and_(_MASK_33).bitwise_xor_(word)
 
 
+def table_words(seed: Tensor, rows: slice, width: int) -> Tensor:
+    r"""Return rows of a table of random words, :math:`[|\mathrm{rows}|, width]`."""
+    row = torch.arange(rows.start, rows.stop, device=seed.device)
+    column = torch.arange(1, width + 1, device=seed.device)
+    return random_words((seed + row * width * STEP).unsqueeze(1) + column * STEP)
+
+
+def race_states(seed: Tensor, first: int, count: int) -> Tensor:
+    r"""Return the states :math:`[\mathrm{count}]` of races, each a sequence of its own.
+
+    Word :math:`p` of a race is :obj:`random_words(state + p * STEP)`; :obj:`first` is
+    the number of the first race.
+    """
+    number = torch.arange(first + 1, first + count + 1, device=seed.device)
+    return random_words(seed + number * STEP)
+
+
 def below(word: Tensor, size: Tensor | int) -> Tensor:
     r"""Turn the upper 32 bits of words into numbers from 0 to :obj:`size - 1`.
 
     A number's share differs from :math:`1 / \mathrm{size}` by less than
-    :math:`2^{-32}`.
-
-    Args:
-        word (torch.Tensor): Random words.
-        size (torch.Tensor or int): How many numbers there are, at most :math:`2^{32}`.
+    :math:`2^{-32}`; :obj:`size` is at most :math:`2^{32}`.
     """
     # The product is an unsigned number of 64 bits.
     return (word >> 32 & _MASK_32) * size >> 32 & _MASK_32
@@ -99,30 +72,10 @@ def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
     r"""Turn the lower 32 bits of words into numbers of the open interval (0, 1).
 
     They have 23 bits in :obj:`torch.float32`, so that none is rounded to one.
-
-    Args:
-        word (torch.Tensor): Random words.
-        dtype (torch.dtype): The floating-point type of the numbers.
     """
     bits = 32 if dtype == torch.float64 else 23
     whole = (word & ((1 << bits) - 1)).to(dtype)
     return (whole + 0.5) * 2.0**-bits
-
-
-def level_and_gap(
-    word: Tensor, other: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    r"""Return :func:`uniform` of one word, and :math:`-\log U` of another.
-
-    Args:
-        word (torch.Tensor): Random words of the uniform numbers.
-        other (torch.Tensor): Random words of the exponential ones.
-        dtype (torch.dtype): The floating-point type of the numbers.
-    """
-    bits = 32 if dtype == torch.float64 else 23
-    mask, unit = (1 << bits) - 1, 2.0**-bits
-    gap = (((other & mask).to(dtype) + 0.5) * unit).log().neg()
-    return ((word & mask).to(dtype) + 0.5) * unit, gap
 
 
 def upper_uniform(word: Tensor) -> Tensor:
@@ -148,13 +101,6 @@ def arrival_times(
     time of an item with score :math:`s`, so that the smallest arrival time is the
     largest perturbed score (Gumbel-max). Times are positive and finite. On a CPU a
     tensor drawn in pieces equals one drawn at once.
-
-    Args:
-        size (Sequence[int]): The shape.
-        dtype (torch.dtype): The floating-point type.
-        device (torch.device): The device.
-        generator (torch.Generator, optional): Source of randomness; the global
-            generator if :obj:`None`. (default: :obj:`None`)
     """
     uniform = torch.rand(tuple(size), dtype=dtype, device=device, generator=generator)
     smallest = max(_MIN_UNIFORM, torch.finfo(dtype).tiny)
@@ -164,12 +110,9 @@ def arrival_times(
 def clone_generator(
     generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator:
-    r"""Return a generator that will repeat what another one draws next.
+    """Return a generator that will repeat what another one draws next.
 
-    Args:
-        generator (torch.Generator or None): The other one; the global generator of
-            the device if :obj:`None`.
-        device (torch.device): The device.
+    Without :obj:`generator` it is the global one of the device.
     """
     like = torch.empty(0, device=device)
     if generator is None and has_torch_function_unary(like):

@@ -7,7 +7,6 @@ not linear in the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
 
 import torch
@@ -16,15 +15,10 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.dense import with_null
+from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.ranking import best_sources
-from torch_geometric_gsl.ops.runtime import (
-    MEMORY_BUDGET,
-    disable_compile,
-    row_blocks,
-    rows_per_block,
-)
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.typing import SampledGraph
 
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
@@ -40,11 +34,7 @@ _ERROR_TARGETS = 256
 def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) -> Tensor:
     r"""Return the noise-free weights :math:`\mathrm{softmax}_j(s_{ij} / \tau)`.
 
-    Args:
-        score (torch.Tensor): Scaled scores :math:`[n, N]`.
-        tau (float): The temperature.
-        null (torch.Tensor, optional): The score of the null neighbour, whose weight is
-            left out. (default: :obj:`None`)
+    A null neighbour takes part, and its weight is left out.
     """
     weight = torch.softmax(with_null(score, null) / tau, dim=-1)
     return weight[:, : score.size(1)]
@@ -53,16 +43,9 @@ def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) ->
 def nearest_graph(
     pairs: PairScores, k: int, tau: float, *, memory_budget: int = MEMORY_BUDGET
 ) -> SampledGraph:
-    r"""Return the :obj:`k` best sources of each target, with noise-free weights.
+    """Return the :obj:`k` best sources of each target, with their noise-free weights.
 
     A null neighbour is left to the caller: weights of a target sum to 1.
-
-    Args:
-        pairs (PairScores): The scores.
-        k (int): The number of neighbours.
-        tau (float): The temperature: weights are
-            :math:`\mathrm{softmax}_j(s_{ij} / \tau)` among the neighbours.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     k = min(k, pairs.available)
     source = best_sources(pairs, k, memory_budget=memory_budget)
@@ -81,20 +64,13 @@ def noise_free_sum(
     .. math::
         \sum_j \mathrm{softmax}_j \left( s_{ij} / \tau \right) h_j
 
-    Without a gradient to compute, many scores are summed tile by
-    tile.
-
-    Args:
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        pairs (PairScores): The scores.
-        tau (float): The temperature.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    Without a gradient to compute, many scores are summed tile by tile.
     """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     if not torch.is_grad_enabled():
         return _exact_sum(h, pairs, tau, memory_budget)
     bytes_per_row = 4 * num_sources * pairs.dst.element_size()
-    rows = list(row_blocks(num_targets, bytes_per_row, memory_budget))
+    rows = row_blocks(num_targets, bytes_per_row, memory_budget)
     run = _rows_sum
     if len(rows) > 1:
         # The weights of one of many blocks are computed again, not kept.
@@ -117,9 +93,9 @@ def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
     is_large = num_targets * num_sources >= _MIN_PAIRS
     if is_narrow and is_large:
         return _tiled_sum(h, pairs, tau, memory_budget)
-    height = rows_per_block(4 * num_sources * pairs.dst.element_size(), memory_budget)
+    bytes_per_row = 4 * num_sources * pairs.dst.element_size()
     out = h.new_empty(num_targets, h.size(1))
-    for rows in _equal_blocks(num_targets, height):
+    for rows in _equal_blocks(num_targets, bytes_per_row, memory_budget):
         out[rows] = _rows_sum(h, pairs, tau, rows)
     return out
 
@@ -133,10 +109,9 @@ def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
     dtype = torch.promote_types(h.dtype, pairs.dst.dtype)
     full = torch.cat([h.to(dtype), h.new_ones(h.size(0), 1, dtype=dtype)], dim=1)
     out = full.new_zeros(pairs.dst.size(0), full.size(1))
-    width = min(_TILE, pairs.src.size(0))
-    height = rows_per_block(4 * width * pairs.dst.element_size(), memory_budget)
-    for rows in _equal_blocks(out.size(0), height):
-        for columns in _equal_blocks(full.size(0), width):
+    bytes_per_row = 4 * min(_TILE, pairs.src.size(0)) * pairs.dst.element_size()
+    for rows in _equal_blocks(out.size(0), bytes_per_row, memory_budget):
+        for columns in _equal_blocks(full.size(0), 1, _TILE):
             weight = pairs.weights(rows, columns, tau)
             if pairs.excluded is not None:
                 own = pairs.excluded[rows].unsqueeze(1) - columns.start
@@ -149,10 +124,10 @@ def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
     return (out[:, :-1] / out[:, -1:]).to(h.dtype)
 
 
-def _equal_blocks(size: int, most: int) -> Iterator[slice]:
-    """Yield blocks of nearly one size: each odd one would be compiled anew."""
-    count = -(-size // most)
-    return row_blocks(size, 1, -(-size // max(1, count)))
+def _equal_blocks(num_rows: int, bytes_per_row: int, budget: int) -> list[slice]:
+    """Return blocks of nearly one size: each odd one would be compiled anew."""
+    count = len(row_blocks(num_rows, bytes_per_row, budget))
+    return row_blocks(num_rows, 1, -(-num_rows // max(1, count)))
 
 
 def sampled_noise_free_sum(
@@ -173,18 +148,8 @@ def sampled_noise_free_sum(
         w_{ij} = \mathrm{softmax}_{j \in S} (s_{ij} / \tau)
 
     About 256 of the targets are summed exactly as well, to tell the error: weights of
-    the sample alone would not show that it lacks a target's few heavy sources.
-
-    Args:
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        pairs (PairScores): The scores.
-        tau (float): The temperature.
-        num_samples (int): The number of samples :math:`S`.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor]: The sums :math:`[n, m]`, and the root mean
-        square of the errors of those targets.
+    the sample alone would not show that it lacks a target's few heavy sources. The root
+    mean square of their errors is returned beside the sums.
     """
     generator = torch.Generator(pairs.dst.device).manual_seed(0)
     order = torch.randperm(

@@ -13,8 +13,12 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.candidates import Candidates
-from torch_geometric_gsl.ops.distances import pair_distances
-from torch_geometric_gsl.ops.neighbours import Neighbours, compare_listed, pair_dots
+from torch_geometric_gsl.ops.neighbours import (
+    Neighbours,
+    compare_listed,
+    pair_distances,
+    pair_dots,
+)
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseGroups, SparseRows
 
@@ -30,100 +34,59 @@ class PairScores(NamedTuple):
     Nothing of the size of all pairs is stored: rows, listed pairs and tiles are
     computed when they are asked for.
 
-    Args:
-        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        src (torch.Tensor): Embeddings of the sources :math:`[N, m]`.
-        response (Response): The response :math:`\phi` of each target.
-        comparison (str, optional): The compared value :math:`v_{ij}`, :obj:`"dot"` or
-            :obj:`"squared_distance"`. (default: :obj:`"dot"`)
-        scale (float or torch.Tensor, optional): The factor :math:`\lambda`.
-            (default: :obj:`1.0`)
-        lower (float or torch.Tensor, optional): The bound of the scores below.
-            (default: :obj:`-math.inf`)
-        upper (float or torch.Tensor, optional): The bound of the scores above.
-            (default: :obj:`math.inf`)
-        excluded (torch.Tensor, optional): The source that is no candidate of each
-            target :math:`[n]`: itself. (default: :obj:`None`)
-        candidates (Candidates, optional): The candidates of each target; all sources
-            if :obj:`None`. (default: :obj:`None`)
-        null (torch.Tensor, optional): The score of the null neighbour, a candidate of
-            all targets that passes no message. (default: :obj:`None`)
-        first (int, optional): The number of the first target among all that are drawn:
-            noise is that of these numbers. (default: :obj:`0`)
-
     Example:
         >>> pairs = PairScores(torch.eye(2), torch.eye(2), scores.Identity())
         >>> pairs.rows(slice(0, 1))
         tensor([[1., 0.]])
     """
 
-    dst: Tensor
-    src: Tensor
-    response: scores.Response
-    comparison: str = 'dot'
-    scale: float | Tensor = 1.0
-    lower: float | Tensor = -math.inf
+    dst: Tensor  # Embeddings of the targets [n, m].
+    src: Tensor  # Embeddings of the sources [N, m].
+    response: scores.Response  # The response of each target.
+    comparison: str = 'dot'  # What is compared, or 'squared_distance'.
+    scale: float | Tensor = 1.0  # The factor.
+    lower: float | Tensor = -math.inf  # Bounds of the scores.
     upper: float | Tensor = math.inf
-    excluded: Tensor | None = None
-    candidates: Candidates | None = None
-    null: Tensor | None = None
-    first: int = 0
+    excluded: Tensor | None = None  # The source that is no candidate of a target [n].
+    candidates: Candidates | None = None  # Those of each target; else all sources.
+    null: Tensor | None = None  # The score of a candidate that passes no message.
+    first: int = 0  # The number of the first target, on which its noise depends.
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
-        r"""Score all sources for a block of targets; :math:`-\infty` excludes.
-
-        Args:
-            rows (slice, optional): The targets. (default: :obj:`slice(None)`)
-        """
+        r"""Score all sources for a block of targets; :math:`-\infty` excludes."""
         value = compare_all(self.comparison, self.dst[rows], self.src)
         score = self.respond(rows, value)
         return score if self.excluded is None else exclude(score, self.excluded[rows])
 
     def compare(self, rows: slice, neighbours: Neighbours) -> Tensor:
-        r"""Compare each target of a block with the sources that it lists.
-
-        Args:
-            rows (slice): The targets.
-            neighbours (Neighbours): Their sources :math:`[|\mathrm{rows}|, q]`.
-        """
+        """Compare each target of a block with the sources that it lists."""
         dst = self.dst[rows]
         if isinstance(dst, SparseRows):
             return dst.pair_dots(self.src, neighbours)
         return _PAIRS[self.comparison](dst, self.src, neighbours)
 
     def respond(self, rows: slice | Tensor, value: Tensor) -> Tensor:
-        r"""Map the compared values of a block of targets to scores.
+        """Map the compared values of a block of targets to scores.
 
-        Args:
-            rows (slice or torch.Tensor): The targets, or that of each value.
-            value (torch.Tensor): What :meth:`compare` returns of them.
+        Values of one dimension have one target each, those of others one a row.
         """
         params = []
         for param in self.response.params:
             own = param[rows]
             params.append(own.unsqueeze(-1) if value.dim() > 1 else own)
         score = self.response.value(value, *params)
-        is_one = isinstance(self.scale, float) and self.scale == 1
-        return score if is_one else self.scale * score
+        if isinstance(self.scale, float) and self.scale == 1:
+            return score
+        return self.scale * score
 
     def pairs(self, rows: slice, neighbours: Neighbours) -> Tensor:
-        r"""Score the sources that the targets of a block list.
-
-        Args:
-            rows (slice): The targets.
-            neighbours (Neighbours): Their sources :math:`[|\mathrm{rows}|, q]`.
-        """
+        """Score the sources that the targets of a block list."""
         return self.respond(rows, self.compare(rows, neighbours))
 
     def compare_edges(
         self, edge_index: Tensor, *, memory_budget: int = MEMORY_BUDGET
     ) -> Tensor:
-        r"""Compare the pairs of a list of edges.
-
-        Args:
-            edge_index (torch.Tensor): The edges :math:`[2, |E|]`, in any order.
-            memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-        """
+        """Compare the pairs of a list of edges, in any order."""
         compare: Callable[..., Tensor] = _PAIRS[self.comparison]
         if self.is_sparse:
             compare = SparseRows.pair_dots
@@ -131,25 +94,16 @@ class PairScores(NamedTuple):
         return compare_listed(compare, *nodes, memory_budget=memory_budget)
 
     def edges(self, edge_index: Tensor, value: Tensor | None = None) -> Tensor:
-        r"""Score the pairs of a list of edges; nothing is excluded.
+        """Score the pairs of a list of edges; nothing is excluded.
 
-        Args:
-            edge_index (torch.Tensor): The edges :math:`[2, |E|]`, in any order.
-            value (torch.Tensor, optional): What :meth:`compare_edges` returns of them,
-                if it is known. (default: :obj:`None`)
+        What :meth:`compare_edges` returns of them may be given as :obj:`value`.
         """
         if value is None:
             value = self.compare_edges(edge_index)
         return self.respond(edge_index[1], value)
 
     def weights(self, rows: slice, columns: slice, tau: float) -> Tensor:
-        r"""Return :math:`e^{(s_{ij} - s_{\max}) / \tau}` of all pairs of two blocks.
-
-        Args:
-            rows (slice): The targets.
-            columns (slice): The sources.
-            tau (float): The temperature :math:`\tau`.
-        """
+        r"""Return :math:`e^{(s_{ij} - s_{\max}) / \tau}` of all pairs of two blocks."""
         dst, src = self.dst[rows], self.src[columns]
         value = compare_all(self.comparison, dst, src)
         line = [
@@ -161,20 +115,13 @@ class PairScores(NamedTuple):
         return run(self.response.value, value, *line, *params)
 
     def take(self, target: Tensor, candidates: Candidates | None = None) -> PairScores:
-        r"""Return the scores of some targets.
-
-        Args:
-            target (torch.Tensor): The targets.
-            candidates (Candidates, optional): The candidates of these; if :obj:`None`,
-                those that they had. (default: :obj:`None`)
-        """
+        """Return the scores of some targets, which keep their candidates by default."""
         if candidates is None and self.candidates is not None:
             start, size, source = self.candidates
             candidates = Candidates(start[target], size[target], source)
-        params = map(itemgetter(target), self.response.params)
         return self._replace(
             dst=self.dst[target],
-            response=type(self.response)(*params),
+            response=self.response.map(itemgetter(target)),
             excluded=None if self.excluded is None else self.excluded[target],
             candidates=candidates,
         )
@@ -185,16 +132,11 @@ class PairScores(NamedTuple):
         for name in ('dst', 'src', 'scale', 'lower', 'upper', 'null'):
             if not isinstance(fields[name], int | float | None):
                 fields[name] = fields[name].detach()
-        params = map(Tensor.detach, self.response.params)
-        fields['response'] = type(self.response)(*params)
+        fields['response'] = self.response.map(Tensor.detach)
         return PairScores(**fields)
 
     def split(self, sizes: list[int]) -> list[PairScores]:
-        r"""Return the scores of blocks of targets.
-
-        Args:
-            sizes (list[int]): The numbers of targets.
-        """
+        """Return the scores of blocks of these numbers of targets."""
         # Split, not sliced: the gradient of each slice would be one of all targets.
         columns = self.dst, *self.response.params, self.excluded
         parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in columns]
@@ -208,20 +150,12 @@ class PairScores(NamedTuple):
         ]
 
     def block(self, rows: slice) -> PairScores:
-        r"""Return the scores of consecutive targets, which keep their noise.
-
-        Args:
-            rows (slice): The targets.
-        """
+        """Return the scores of consecutive targets, which keep their noise."""
         sizes = [rows.start, rows.stop - rows.start, self.dst.size(0) - rows.stop]
         return self.split(sizes)[1]._replace(first=self.first + rows.start)
 
     def select(self, source: Tensor) -> PairScores:
-        r"""Return the scores of some distinct sources alone.
-
-        Args:
-            source (torch.Tensor): The sources :math:`[S]`.
-        """
+        """Return the scores of some distinct sources alone."""
         excluded = self.excluded
         if excluded is not None:
             place = excluded.new_full((self.src.size(0),), -1)
@@ -253,9 +187,7 @@ class PairScores(NamedTuple):
     @property
     def most(self) -> int:
         """Return the number of candidates of the target with the most."""
-        if self.candidates is None:
-            return self.src.size(0)
-        return self.candidates.most
+        return self.src.size(0) if self.candidates is None else self.candidates.most
 
     @property
     def available(self) -> int:
@@ -273,37 +205,26 @@ def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
 
 
 def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Tensor:
-    r"""Compare each group of targets with sources of its own.
+    r"""Compare each group of targets with sources of its own, :math:`[n, S]`.
 
-    Args:
-        comparison (str): :obj:`"dot"` or :obj:`"squared_distance"`.
-        dst (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        src (torch.Tensor): Embeddings of the sources :math:`[B, S, m]`.
-        group (int): The number of targets of a group; the last may have fewer.
-
-    Returns:
-        torch.Tensor: Inner products or squared distances :math:`[n, S]`.
+    Sources are :math:`[B, S, m]`; the last group of targets may have fewer.
     """
     if isinstance(src, SparseGroups):
         return src.dots(cast(SparseRows, dst), group)
     missing = src.size(0) * group - dst.size(0)
     grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
-    value: Tensor
-    if comparison == 'dot':
-        value = grouped @ src.mT
-    else:
-        value = scores.squared_distance_matrix(grouped, src)
+    value: Tensor = (
+        grouped @ src.mT
+        if comparison == 'dot'
+        else scores.squared_distance_matrix(grouped, src)
+    )
     return value.flatten(0, 1)[: dst.size(0)]
 
 
 def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Tensor:
-    r"""Set the scores of excluded sources to :math:`-\infty`.
+    r"""Set the scores of the excluded source of each target to :math:`-\infty`.
 
-    Args:
-        score (torch.Tensor): Scores :math:`[n, S]`.
-        excluded (torch.Tensor): The excluded source of each target :math:`[n]`.
-        source (torch.Tensor, optional): The source of each place :math:`[n, S]`; all
-            in their order if :obj:`None`. (default: :obj:`None`)
+    Scores are those of :obj:`source`, or of all sources in their order.
     """
     if source is None:
         source = torch.arange(score.size(-1), device=score.device)

@@ -28,16 +28,10 @@ _BUDGET = 2**26
 
 
 class Sources(NamedTuple):
-    r"""Sources whose squared distances are found by inner products.
+    """Sources whose squared distances are found by inner products."""
 
-    Args:
-        rows (torch.Tensor): The rows :math:`(z_j - c, -\lVert z_j - c \rVert^2)`.
-        centre (torch.Tensor): The mean :math:`c` of the sources, about which rounding
-            errors are small.
-    """
-
-    rows: Tensor
-    centre: Tensor
+    rows: Tensor  # The rows (z - c, -|z - c|^2).
+    centre: Tensor  # The mean c of the sources, about which rounding errors are small.
 
     @classmethod
     def of(cls, z: Tensor) -> Sources:
@@ -63,21 +57,8 @@ def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> Pair
 
     Weights and ranks of its sources are the same, since :math:`-\lVert z_i - z_j
     \rVert^2 = 2 z_i \cdot z_j - \lVert z_j \rVert^2 - \lVert z_i \rVert^2`, and matrix
-    products find them.
-
-    Args:
-        pairs (PairScores): The scores, with the response
-            :class:`~torch_geometric_gsl.ops.scores.Negative`.
-        sources (Sources, optional): Their sources, if they were prepared before.
-            (default: :obj:`None`)
-
-    Example:
-        >>> from torch_geometric_gsl.ops.scores import Negative
-        >>> z = torch.tensor([[0.0], [1.0], [3.0]])
-        >>> pairs = PairScores(z, z, Negative(), 'squared_distance')
-        >>> found = distances_as_dots(pairs).rows() - pairs.rows()
-        >>> torch.allclose(found, found[:, :1], atol=1e-5)
-        True
+    products find them. The response is
+    :class:`~torch_geometric_gsl.ops.scores.Negative`.
     """
     sources = Sources.of(pairs.src) if sources is None else sources
     return pairs._replace(
@@ -102,28 +83,12 @@ def pool_weights(
 ) -> tuple[Neighbours, Tensor]:
     r"""Return the sources of a block of targets whose weights count, and the weights.
 
-    These are the softmax of the scores, of which some are dropped, or the mean of
-    relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
+    These are the softmax of the scores, of which the share :obj:`p` is dropped, or the
+    mean of relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` with :math:`\tau = 1`. The
     softmax weights of the sources that are left out sum to at most :math:`\epsilon`,
     the rounding error of 1: what they would be told is lost in rounding, and in a draw
     one of them arrives first with a probability of at most :math:`\epsilon`.
-
-    Args:
-        pairs (PairScores): The scores.
-        p (float, optional): The share of weights that are dropped, of no draws.
-            (default: :obj:`0.0`)
-        draws (int, optional): The number of relaxed draws. (default: :obj:`None`)
-        rows (slice, optional): The targets. (default: :obj:`slice(None)`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-
-    Example:
-        >>> src = torch.tensor([[0.0], [0.0], [-99.0]])
-        >>> pairs = PairScores(torch.ones(1, 1), src, Identity())
-        >>> neighbours, weight = pool_weights(pairs)
-        >>> neighbours.source, weight
-        (tensor([0, 1], dtype=torch.int32), tensor([0.5000, 0.5000]))
     """
     neighbours = _counting_sources(pairs, rows)
     target, n = neighbours.target.long(), neighbours.offsets.numel() - 1
@@ -150,19 +115,9 @@ def pool_sum(
     generator: torch.Generator | None = None,
     memory_budget: int = _BUDGET,
 ) -> Tensor:
-    r"""Sum the messages of all sources, weighed by :func:`pool_weights`.
+    """Sum the messages of all sources, weighed by :func:`pool_weights`.
 
-    A target without candidates gets zero.
-
-    Args:
-        h (torch.Tensor): The messages of the sources :math:`[N, m]`.
-        pairs (PairScores): The scores.
-        p (float, optional): The share of weights that are dropped, of no draws.
-            (default: :obj:`0.0`)
-        draws (int, optional): The number of relaxed draws. (default: :obj:`None`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**26`)
+    A target without candidates gets zero; messages are :math:`[N, m]`.
 
     Example:
         >>> pairs = PairScores(torch.zeros(1, 1), torch.zeros(2, 1), Identity())

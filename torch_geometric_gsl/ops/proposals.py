@@ -7,51 +7,43 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.noise import STEP, below, level_and_gap, random_words
+from torch_geometric_gsl.ops.noise import below, random_words, uniform
 
 
 def draw_uniform(
-    state: Tensor, column: Tensor, count: Tensor, dtype: torch.dtype
+    state: Tensor, columns: Tensor, count: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Draw the candidate, the level of acceptance and the gap of each proposal.
+    """Draw the candidate, the level of acceptance and the gap of each proposal.
 
-    Args:
-        state (torch.Tensor): Random states of the races :math:`[r]`.
-        column (torch.Tensor): Random states of the proposals :math:`[q]`, each of which
-            takes two random words.
-        count (torch.Tensor): The numbers of candidates :math:`[r, 1]`.
-        dtype (torch.dtype): The type of the numbers.
+    Races have random states :math:`[r]` and :obj:`count` candidates :math:`[r, 1]`;
+    what a proposal adds to them for its two words is :obj:`columns` :math:`[2, 1, q]`.
 
     Returns:
         tuple[torch.Tensor, torch.Tensor, torch.Tensor]: The place of the candidate, the
         uniform number that decides on it, and the time since the proposal before it in
         units of the mean, :math:`[r, q]` each.
     """
-    place = state.unsqueeze(1) + column
-    word = random_words(place)
-    return below(word, count), *level_and_gap(word, random_words(place + STEP), dtype)
+    words = random_words(state.unsqueeze(1) + columns)
+    level, gap = uniform(words, dtype)
+    return below(words[0], count), level, gap.log().neg()
 
 
 def draw_kinds(
-    state: Tensor, column: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
+    state: Tensor, columns: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
     r"""Draw the candidate, the level and the gap of proposals of several kinds.
 
-    Args:
-        state (torch.Tensor): Random states of the races :math:`[r]`.
-        column (torch.Tensor): Random states of the proposals :math:`[q]`.
-        dtype (torch.dtype): The type of the numbers.
-        row (torch.Tensor): The target of each race :math:`[r]`.
-        *kinds (optional): Where :func:`propose` looks candidates up.
+    The targets :math:`[r]` of the races are :obj:`row`, and :obj:`kinds` is where
+    :func:`propose` looks candidates up.
 
     Returns:
         tuple: What :func:`propose` returns, and the level and the gap of
         :func:`draw_uniform`.
     """
-    place = state.unsqueeze(1) + column
-    word, other = random_words(place), random_words(place + STEP)
-    found = propose((other >> 32).int(), word, row, *kinds)
-    return *found, *level_and_gap(word, other, dtype)
+    words = random_words(state.unsqueeze(1) + columns)
+    level, gap = uniform(words, dtype)
+    found = propose((words[1] >> 32).int(), words[0], row, *kinds)
+    return *found, level, gap.log().neg()
 
 
 def propose(

@@ -5,21 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
-from torch_geometric_gsl.ops.noise import (
-    draw_seed,
-    race_states,
-)
+from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race_block import BYTES_PER_PROPOSAL, RaceBlock, has_kernel
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import (
-    MEMORY_BUDGET,
-    disable_compile,
-    row_blocks,
-)
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
 #: A flat race may end after this share of what the worst of them asks for, if it has
@@ -33,15 +25,10 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
     .. math::
         P = \max \left( M + 2 \sqrt{M}, 8 \right) e^{\Delta}
 
-    where :math:`\Delta` denotes the range of the scores: a proposal is accepted with a
+    where :math:`\Delta` is the range of the scores: a proposal is accepted with a
     probability of at least :math:`e^{-\Delta}`, so that a race sees no arrival with a
     probability below :math:`e^{-8}`. Without replacement all :math:`k = M` neighbours
     must be found, and :math:`P = (2 k + 6 \sqrt{k} + 12) e^{\Delta}`.
-
-    Args:
-        num_arrivals (int): The number of arrivals :math:`M`.
-        spread (float): The range :math:`\Delta` of the scores.
-        replace (bool, optional): Draws with replacement. (default: :obj:`True`)
     """
     m = num_arrivals
     needed = max(8, m + 2 * math.sqrt(m))
@@ -93,16 +80,15 @@ def race_arrivals(
             round; all :math:`M` if :obj:`None`. (default: :obj:`None`)
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Returns:
-        tuple[Arrivals, Tail or None]: The first arrivals, without gradient, and the
-        sources that stand for the later ones: up to a temperature of 1 proposed by the
-        envelope if it has clusters, so that no heavy one is missed, else uniform.
+        tuple[Arrivals, Tail or None]: The arrivals, without gradient, and the sources
+        that stand for the later ones: up to a temperature of 1 proposed by an envelope
+        with clusters, so that no heavy one is missed, else uniform.
     """
     envelope = Envelope() if envelope is None else envelope
-    dst, num_races = pairs.dst, options.num_races
+    dst, num_races = pairs.dst, options.k if options.replace else 1
     seed = draw_seed(dst.device, generator)
     noise = dst.new_full((dst.size(0), num_races, options.num_arrivals), -torch.inf)
     source = torch.zeros_like(noise, dtype=torch.long)
@@ -120,19 +106,17 @@ def race_arrivals(
         stored = max(stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
-        count = num_candidates(pairs, rows)
         number = (rows.stop - rows.start) * num_races
         block = RaceBlock(
             pairs,
             options,
-            envelope.clusters,
-            proposal_rates(pairs, envelope, rows, count),
-            count,
+            proposal_rates(pairs, envelope, rows),
             rows.start,
             race_states(seed, (pairs.first + rows.start) * num_races, number),
             Arrivals(source[rows], noise[rows], horizon[rows]),
             torch.zeros(number, dtype=torch.long, device=dst.device),
             dst.new_zeros(number),
+            num_races,
             length,
             least or options.num_arrivals,
             is_fused,
@@ -141,25 +125,10 @@ def race_arrivals(
         block.run()
         if tail is not None:
             tail[0][rows], tail[1][rows] = block.tail(tail_seed)
-    noise.masked_fill_(_is_repeated(source), -torch.inf)
+    for shift in range(1, source.size(-1)):  # Repeated sources do not arrive again.
+        again = source[..., shift:] == source[..., :-shift]
+        noise[..., shift:].masked_fill_(again, -torch.inf)
     arrivals = Arrivals(source, noise, horizon)
     if tail is None:
         return arrivals, draw_tail(pairs, options, generator=generator)
     return arrivals, Tail(tail[0].flatten(1), tail[1], group=1)
-
-
-def num_candidates(pairs: PairScores, rows: slice) -> Tensor:
-    """Return the number of candidates of some targets."""
-    is_less = int(pairs.excluded is not None)
-    if pairs.candidates is not None:
-        return pairs.candidates.size[rows] - is_less
-    size, num_rows = pairs.src.size(0) - is_less, rows.stop - rows.start
-    return torch.full((num_rows,), size, device=pairs.dst.device)
-
-
-def _is_repeated(source: Tensor) -> Tensor:
-    """Mark repeated sources within a race."""
-    repeated = torch.zeros_like(source, dtype=torch.bool)
-    for shift in range(1, source.size(-1)):
-        repeated[..., shift:] |= source[..., shift:] == source[..., :-shift]
-    return repeated

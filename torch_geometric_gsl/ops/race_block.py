@@ -3,14 +3,12 @@ r"""A block of races: proposals, what arrives, and what is looked at in the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops.clusters import Clusters
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import STEP, race_states, random_words, upper_uniform
@@ -34,40 +32,21 @@ def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
 
 
 class RaceBlock(NamedTuple):
-    """The races of a block of targets.
-
-    Args:
-        pairs (PairScores): The scores.
-        options (DrawOptions): How neighbours are drawn.
-        clusters (Clusters or None): The clusters of the envelope.
-        rates (Rates): The rates of the targets.
-        sizes (torch.Tensor): The numbers of their candidates.
-        first (int): The first target.
-        state (torch.Tensor): The random state of each race.
-        arrivals (Arrivals): What has arrived, written in place.
-        found (torch.Tensor): The number of acceptances of each race, in place.
-        clock (torch.Tensor): The time of its last proposal, in units of the mean gap
-            between two proposals, in place.
-        length (int): The number of proposals of the first round.
-        least (int): The number of arrivals with which a race may end with its round.
-        is_fused (bool): Whether the Triton kernel runs the rounds.
-        memory_budget (int): Bytes for the proposals of one round.
-    """
+    """The races of a block of targets."""
 
     pairs: PairScores
     options: DrawOptions
-    clusters: Clusters | None
     rates: Rates
-    sizes: Tensor
-    first: int
-    state: Tensor
-    arrivals: Arrivals
-    found: Tensor
-    clock: Tensor
-    length: int
-    least: int
-    is_fused: bool
-    memory_budget: int
+    first: int  # The first target.
+    state: Tensor  # The random state of each race.
+    arrivals: Arrivals  # What has arrived, written in place.
+    found: Tensor  # The number of acceptances of each race, in place.
+    clock: Tensor  # The time of its last proposal, in units of the mean gap, in place.
+    num_races: int  # Of each target.
+    length: int  # The number of proposals of the first round.
+    least: int  # The number of arrivals with which a race may end with its round.
+    is_fused: bool  # Whether the Triton kernel runs the rounds.
+    memory_budget: int  # Bytes for the proposals of one round.
 
     def run(self) -> None:
         """Run the races in rounds, until each has its least number of arrivals."""
@@ -79,7 +58,7 @@ class RaceBlock(NamedTuple):
         if is_fused:
             from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
 
-            race_kernel(length, self.least, *self[:-4])
+            race_kernel(length, self.least, *self[:8])
         while race.numel() > 0:
             num_rows = max(1, self.memory_budget // (BYTES_PER_PROPOSAL * length))
             for some in () if is_fused else race.split(num_rows):
@@ -87,87 +66,70 @@ class RaceBlock(NamedTuple):
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
             if race.numel() > 0:
-                is_long = begin * SHARE >= self.sizes[race // self.num_races]
+                is_long = begin * SHARE >= self.rates.sizes[race // self.num_races]
                 if bool(is_long.any()):
                     self._scan(race[is_long], begin)
                     race = race[~is_long]
 
-    @property
-    def num_races(self) -> int:
-        """Return the number of races of each target."""
-        return self.found.numel() // max(1, self.sizes.numel())
-
-    def _quick(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function compiled if the first round of all targets is long."""
-        numel = self.pairs.dst.size(0) * self.num_races * self.length
-        return maybe_compile(function, numel, self.state.device, dynamic=True)
-
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
         """Draw :obj:`length` proposals of each race, and keep the arrivals."""
-        row = race // self.num_races
-        # All races are a slice, which copies nothing.
-        some = slice(None) if race.numel() == self.found.numel() else race
-        found = self._candidates(self.state[some], row, begin, length)
-        source, bound, level, gap = found
-        score = self._score(row, source)
+        pairs, row, num_rows = self.pairs, race // self.num_races, race.numel()
+        some: slice | Tensor = race
+        rows = slice(None)
+        # All races are a slice, which copies nothing, and their targets stand once.
+        if race.numel() == self.found.numel():
+            some, num_rows = slice(None), self.rates.sizes.numel()
+            rows = slice(self.first, self.first + num_rows)
+        else:
+            pairs = pairs.take(self.first + row)
+        source, bound, level, gap = self._candidates(
+            self.state[some], row, begin, length
+        )
+        listed = Neighbours(
+            source.view(num_rows, -1),
+            pairs.src.size(0),
+            memory_budget=self.memory_budget,
+        )
+        score = pairs.respond(rows, pairs.compare(rows, listed)).view_as(source)
         if begin == 0:  # A sample: the first proposals of each race.
             _check_bounds(self.pairs, score[:, : self.options.num_arrivals])
         accepted = level < (score - bound).exp_()
         time = self.clock[some].unsqueeze(1) + gap.cumsum_(dim=1)
         self._note(some, row, source, score, time, accepted)
 
-    def _score(self, row: Tensor, source: Tensor) -> Tensor:
-        """Score the sources that races of some rows list."""
-        pairs, rows = self.pairs, slice(None)
-        num_rows, size, memory = (
-            self.sizes.numel(),
-            pairs.src.size(0),
-            self.memory_budget,
-        )
-        if row.numel() == self.found.numel():  # All races: targets stand once.
-            rows = slice(self.first, self.first + num_rows)
-        else:
-            pairs, num_rows = pairs.take(self.first + row), row.numel()
-        listed = Neighbours(source.view(num_rows, -1), size, memory_budget=memory)
-        return pairs.pairs(rows, listed).view_as(source)
-
     def _candidates(
         self, state: Tensor, row: Tensor, begin: int, length: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
-        place = torch.arange(begin, begin + length, device=row.device)
-        column = (2 * place + 1) * STEP
-        dtype = self.pairs.dst.dtype
-        excluded, candidates = self.pairs.excluded, self.pairs.candidates
-        own = None if excluded is None else excluded[self.first + row].unsqueeze(1)
-        if self.clusters is None:
-            draw = self._quick(draw_uniform)
-            count = self.sizes[row].unsqueeze(1)
-            source, level, gap = draw(state, column, count, dtype)
-            start: Tensor | int = 0
-            if candidates is not None:
-                start = candidates.start[self.first + row].unsqueeze(1)
+        pairs, rates, target = self.pairs, self.rates, self.first + row
+        word = torch.arange(2 * begin + 1, 2 * (begin + length), 2, device=row.device)
+        columns = torch.stack([word, word + 1]).unsqueeze(1) * STEP
+        # Compiled if the first round of all targets is long.
+        numel = pairs.dst.size(0) * self.num_races * self.length
+        own = None if pairs.excluded is None else pairs.excluded[target].unsqueeze(1)
+        if rates.kinds is not None:
+            draw = maybe_compile(draw_kinds, numel, state.device, dynamic=True)
+            found = draw(state, columns, pairs.dst.dtype, row, *rates.kinds)
+            source, bound, is_void, level, gap = found
+            if is_void is not None:
+                level.masked_fill_(is_void, torch.inf)
+            if own is not None:
+                level.masked_fill_(source == own, torch.inf)
+            return source, bound, level, gap
+        draw_flat = maybe_compile(draw_uniform, numel, state.device, dynamic=True)
+        count = rates.sizes[row].unsqueeze(1)
+        source, level, gap = draw_flat(state, columns, count, pairs.dst.dtype)
+        if pairs.candidates is None:
             if own is not None:  # Step over it.
-                source += source >= own - start
-            if candidates is not None:
-                source += start
-                if candidates.source is not None:
-                    source = candidates.source[source]
-            return source, self.rates.bound[row], level, gap
-        draw = self._quick(draw_kinds)
-        found = draw(state, column, dtype, row, *self._kinds())
-        source, bound, is_void, level, gap = found
-        if is_void is not None:
-            level.masked_fill_(is_void, torch.inf)
+                source += source >= own
+            return source, rates.bound[row], level, gap
+        start = pairs.candidates.start[target].unsqueeze(1)
         if own is not None:
-            level.masked_fill_(source == own, torch.inf)
-        return source, bound, level, gap
-
-    def _kinds(self) -> tuple[Any, ...]:
-        """Return what `propose` looks candidates up in."""
-        if self.clusters is None:
-            raise ValueError("'clusters' must be given for several kinds (got None)")
-        return self.rates.share, self.rates.bound, *self.clusters, self.rates.head
+            source += source >= own - start
+        source += start
+        if pairs.candidates.source is not None:
+            source = pairs.candidates.source[source]
+        return source, rates.bound[row], level, gap
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
         r"""Draw the sources of the tail, in proportion to the rates of proposals.
@@ -176,7 +138,7 @@ class RaceBlock(NamedTuple):
             tuple[torch.Tensor, torch.Tensor]: Sources and the logarithms of their
             shares, :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
         """
-        num_races, size = self.options.num_races, self.options.num_tail
+        num_races, size = self.num_races, self.options.num_tail
         number = self.found.numel()
         place = torch.arange(size, device=seed.device)
         first = (self.pairs.first + self.first) * num_races
@@ -185,8 +147,9 @@ class RaceBlock(NamedTuple):
         # One of each of S equal parts of the rates.
         part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31
         row = torch.arange(number, device=seed.device) // num_races
-        look_up = self._quick(propose)
-        found = look_up(part.floor().int(), word, row, *self._kinds())
+        numel = self.pairs.dst.size(0) * num_races * self.length
+        look_up = maybe_compile(propose, numel, seed.device, dynamic=True)
+        found = look_up(part.floor().int(), word, row, *(self.rates.kinds or ()))
         source, bound, is_void = found
         share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
         if is_void is not None:
@@ -239,7 +202,7 @@ class RaceBlock(NamedTuple):
 
     def _scan(self, race: Tensor, begin: int) -> None:
         """Draw what some races lack from all candidates that have not arrived."""
-        most, num_races = self.options.num_arrivals, self.options.num_races
+        most, num_races = self.options.num_arrivals, self.num_races
         row, place = (race // num_races).unique(return_inverse=True)
         # The races of a target share its scores.
         every = row.unsqueeze(1) * num_races + torch.arange(

@@ -1,31 +1,47 @@
 r"""Regularizers of a weighted graph, in memory linear in its nodes and edges.
 
-An edge runs from the source :obj:`edge_index[0]` to the target :obj:`edge_index[1]`.
-:math:`A_{ij}` is the weight of the edge from :math:`j` to :math:`i`, or the sum of the
-weights if that edge is listed more than once. Each regularizer is a sum of one term per
-target; the default is its mean over all nodes, so that its factor in a loss does not
-depend on the size of the graph. Half-precision weights are summed in
-:obj:`torch.float32`, and so is the result. Time is linear as well, apart from sorting
-the edges in :math:`O(|E| \log |E|)` where a function says so.
+Each takes the edges :obj:`edge_index` :math:`[2, |E|]` from sources to targets, their
+weights :obj:`edge_weight` :math:`[|E|]` and the number of nodes :obj:`num_nodes`,
+:math:`n`. :math:`A_{ij}` is the weight of the edge from :math:`j` to :math:`i`, or the
+sum of the weights if that edge is listed more than once.
+
+A regularizer has one term per target, and :obj:`reduction` is :obj:`"mean"` over the
+nodes (the default: a factor in a loss does not depend on the size of the graph),
+:obj:`"sum"`, or :obj:`"none"` for all terms. Half-precision weights are summed in
+:obj:`torch.float32`, and so is the result. Time is linear, or
+:math:`O(|E| \log |E|)` where edges are sorted: in all but the degrees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import scatter
+from torch_geometric.utils import coalesce, scatter
 
-from torch_geometric_gsl._checks import check_features, check_number, check_positive
-from torch_geometric_gsl.ops.distances import edge_distances
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.ops.target_weights import (
-    check_weighted_edges,
-    merge_edges,
-    reduce_targets,
-    target_shares,
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_edge_index,
+    check_features,
+    check_finite,
+    check_number,
+    check_option,
+    check_positive,
+    check_value,
 )
+from torch_geometric_gsl.ops.neighbours import (
+    Neighbours,
+    compare_listed,
+    pair_distances,
+)
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_dtype, full_precision
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
+from torch_geometric_gsl.typing import plain_edges
+
+#: How one value per target becomes a result.
+REDUCTIONS = ('mean', 'sum', 'none')
 
 
 def smoothness(
@@ -43,17 +59,15 @@ def smoothness(
 
     for each target :math:`i`. The sum over :math:`i` is
     :math:`\mathrm{tr}(X^{\top} L X)` with the Laplacian :math:`L` of
-    :math:`(A + A^{\top}) / 2`. Edges are sorted, in :math:`O(|E| \log |E|)`.
+    :math:`(A + A^{\top}) / 2`.
 
     Args:
         x (torch.Tensor): The node features :math:`[n, d]`, dense or sparse CSR; no
             gradient flows to sparse ones.
-        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        edge_weight (torch.Tensor): The weights :math:`[|E|]`.
-        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
-            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
-        memory_budget (int, optional): Bytes for one block of edges.
-            (default: :obj:`2**25`)
+        edge_index (torch.Tensor): The edges.
+        edge_weight (torch.Tensor): The weights.
+        reduction (str, optional): See above. (default: :obj:`"mean"`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Example:
         >>> x, edge_index = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1, 2],
@@ -62,10 +76,10 @@ def smoothness(
         tensor([0.5000, 1.0000, 0.0000])
     """
     check_features(x)
-    weight = check_weighted_edges(edge_index, edge_weight, x.size(0), reduction)
-    distance = edge_distances(x, edge_index, memory_budget=memory_budget)
+    weight = _check_edges(edge_index, edge_weight, x.size(0), reduction)
+    distance = _edge_distances(x, edge_index, memory_budget)
     term = 0.5 * weight * distance.to(weight.dtype)
-    return reduce_targets(scatter(term, edge_index[1], 0, x.size(0)), reduction)
+    return _reduce(scatter(term, edge_index[1], 0, x.size(0)), reduction)
 
 
 def degree_log_barrier(
@@ -81,14 +95,8 @@ def degree_log_barrier(
     .. math::
         - \log ( d_i + \epsilon ), \qquad d_i = \sum_j A_{ij}
 
-    Args:
-        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        edge_weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
-        num_nodes (int): The number of nodes :math:`n`.
-        eps (float, optional): Keeps the barrier of nodes without edges finite.
-            (default: :obj:`1e-12`)
-        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
-            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+    Weights are not negative; :math:`\epsilon` keeps the barrier of nodes without edges
+    finite.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
@@ -97,11 +105,9 @@ def degree_log_barrier(
         tensor(0.)
     """
     check_positive(eps, 'eps')
-    weight = check_weighted_edges(
-        edge_index, edge_weight, num_nodes, reduction, is_share=True
-    )
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
     degree = scatter(weight, edge_index[1], 0, num_nodes)
-    return reduce_targets(-(degree + eps).log(), reduction)
+    return _reduce(-(degree + eps).log(), reduction)
 
 
 def frobenius(
@@ -113,14 +119,7 @@ def frobenius(
         \sum_j A_{ij}^2
 
     for each target :math:`i`; the sum over :math:`i` is
-    :math:`\lVert A \rVert_F^2`. Edges are sorted, in :math:`O(|E| \log |E|)`.
-
-    Args:
-        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        edge_weight (torch.Tensor): The weights :math:`[|E|]`.
-        num_nodes (int): The number of nodes :math:`n`.
-        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
-            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+    :math:`\lVert A \rVert_F^2`.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
@@ -128,10 +127,10 @@ def frobenius(
         >>> frobenius(edge_index, weight, num_nodes=2, reduction='none')
         tensor([25.,  1.])
     """
-    weight = check_weighted_edges(edge_index, edge_weight, num_nodes, reduction)
-    edge_index, weight = merge_edges(edge_index, weight, num_nodes)
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction)
+    edge_index, weight = _merge(edge_index, weight, num_nodes)
     total = scatter(weight.square(), edge_index[1], 0, num_nodes)
-    return reduce_targets(total, reduction)
+    return _reduce(total, reduction)
 
 
 def edge_entropy(
@@ -142,16 +141,9 @@ def edge_entropy(
     .. math::
         - \sum_j p_{ij} \log p_{ij}, \qquad p_{ij} = \frac{A_{ij}}{\sum_l A_{il}}
 
-    in nats. Edges of weight zero, or below :obj:`torch.finfo(dtype).tiny`, count as
-    absent, without gradient. Nodes without edges have the entropy 0. Edges are sorted,
-    in :math:`O(|E| \log |E|)`.
-
-    Args:
-        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        edge_weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
-        num_nodes (int): The number of nodes :math:`n`.
-        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
-            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+    in nats. Weights are not negative. Edges of weight zero, or below
+    :obj:`torch.finfo(dtype).tiny`, count as absent, without gradient. Nodes without
+    edges have the entropy 0.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
@@ -159,12 +151,10 @@ def edge_entropy(
         >>> edge_entropy(edge_index, weight, num_nodes=2, reduction='none')
         tensor([0.6931, 0.0000])
     """
-    weight = check_weighted_edges(
-        edge_index, edge_weight, num_nodes, reduction, is_share=True
-    )
-    edge_index, share, log_share = target_shares(edge_index, weight, num_nodes)
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
+    edge_index, share, log_share = _shares(edge_index, weight, num_nodes)
     entropy = scatter(-share * log_share, edge_index[1], 0, num_nodes)
-    return reduce_targets(entropy, reduction)
+    return _reduce(entropy, reduction)
 
 
 def kl_to_prior(
@@ -186,21 +176,19 @@ def kl_to_prior(
     where :math:`p_i` and :math:`r_i` are the weights of target :math:`i` in the graph
     and in the prior graph, divided by their sums. An edge that the prior graph lacks
     therefore costs a finite :math:`\log (p_{ij} n / \epsilon)`, and a target without
-    prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Edges of weight
-    zero, or below :obj:`torch.finfo(dtype).tiny`, count as absent, without gradient.
-    Nodes without edges have the divergence 0. Edges are sorted and looked up, in
-    :math:`O(|E| \log |E|)`.
+    prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Weights are not
+    negative, and those of zero count as in :func:`edge_entropy`; nodes without edges
+    have the divergence 0.
 
     Args:
-        edge_index (torch.Tensor): The edges :math:`[2, |E|]`.
-        edge_weight (torch.Tensor): The weights :math:`[|E|]`, not negative.
+        edge_index (torch.Tensor): The edges.
+        edge_weight (torch.Tensor): The weights.
         prior_edge_index (torch.Tensor): The edges of the prior graph.
-        prior_edge_weight (torch.Tensor): The weights of the prior graph, not negative.
-        num_nodes (int): The number of nodes :math:`n`.
+        prior_edge_weight (torch.Tensor): The weights of the prior graph.
+        num_nodes (int): The number of nodes.
         eps (float, optional): The share :math:`\epsilon` of the prior that is spread
             over all nodes. (default: :obj:`0.01`)
-        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
-            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+        reduction (str, optional): See above. (default: :obj:`"mean"`)
 
     Example:
         >>> edge_index, weight = torch.tensor([[0, 1], [0, 0]]), torch.tensor([1., 3.])
@@ -210,15 +198,13 @@ def kl_to_prior(
     check_number(eps, 'eps')
     if not 0 < eps <= 1:
         raise ValueError(f"'eps' must lie in (0, 1] (got {eps})")
-    weight = check_weighted_edges(
-        edge_index, edge_weight, num_nodes, reduction, is_share=True
-    )
-    prior_weight = check_weighted_edges(
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
+    prior_weight = _check_edges(
         prior_edge_index, prior_edge_weight, num_nodes, reduction, 'prior_', True
     )
-    edge_index, share, log_share = target_shares(edge_index, weight, num_nodes)
+    edge_index, share, log_share = _shares(edge_index, weight, num_nodes)
     prior_weight = prior_weight.to(weight.dtype)
-    prior_index, prior, _ = target_shares(prior_edge_index, prior_weight, num_nodes)
+    prior_index, prior, _ = _shares(prior_edge_index, prior_weight, num_nodes)
     has_prior = torch.bincount(prior_index[1], minlength=num_nodes) > 0
     # Both lists are sorted by target and then by source.
     key, known = (i[1] * num_nodes + i[0] for i in (edge_index, prior_index))
@@ -228,7 +214,7 @@ def kl_to_prior(
     spread = 1 - (1 - eps) * has_prior[edge_index[1]].to(mass.dtype)
     log_ratio = log_share - ((1 - eps) * mass + spread / num_nodes).log()
     divergence = scatter(share * log_ratio, edge_index[1], 0, num_nodes)
-    return reduce_targets(divergence, reduction)
+    return _reduce(divergence, reduction)
 
 
 def relation_overlap(
@@ -242,14 +228,8 @@ def relation_overlap(
 
     for each target :math:`i`: the mean cosine between its weights in two of the
     :math:`R` graphs. It lies in :math:`[0, 1]`; graphs in which a target has no edges
-    add nothing to its sum. Edges are sorted, in :math:`O(|E| \log |E|)`.
-
-    Args:
-        graphs (Sequence[tuple[torch.Tensor, torch.Tensor]]): The edges :math:`[2, |E|]`
-            and the weights :math:`[|E|]`, not negative, of at least two graphs.
-        num_nodes (int): The number of nodes :math:`n`.
-        reduction (str, optional): :obj:`"mean"` over the nodes, :obj:`"sum"`, or
-            :obj:`"none"` for one value per node. (default: :obj:`"mean"`)
+    add nothing to its sum. The pairs :obj:`graphs` hold the edges and the weights, not
+    negative, of at least two graphs.
 
     Example:
         >>> first = torch.tensor([[0, 1, 0], [0, 0, 1]]), torch.tensor([3.0, 4.0, 1.0])
@@ -267,20 +247,18 @@ def relation_overlap(
         [scatter(weight.square(), edges[1], 0, num_nodes) for edges, weight in units]
     )
     edges, weight = (torch.cat(parts, dim=-1) for parts in zip(*units, strict=True))
-    edges, weight = merge_edges(edges, weight, num_nodes)
+    edges, weight = _merge(edges, weight, num_nodes)
     # The square of a sum holds each product of two twice, beside all squares.
     products = scatter(weight.square(), edges[1], 0, num_nodes) - square.sum(dim=0)
-    return reduce_targets(products / (len(graphs) * (len(graphs) - 1)), reduction)
+    return _reduce(products / (len(graphs) * (len(graphs) - 1)), reduction)
 
 
 def _unit_weights(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int, reduction: str
 ) -> tuple[Tensor, Tensor]:
     """Return edges whose weights have the norm 1 for each target that has some."""
-    weight = check_weighted_edges(
-        edge_index, edge_weight, num_nodes, reduction, is_share=True
-    )
-    edge_index, weight = merge_edges(edge_index, weight, num_nodes)
+    weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
+    edge_index, weight = _merge(edge_index, weight, num_nodes)
     largest = scatter(weight.detach(), edge_index[1], 0, num_nodes, reduce='max')
     # The direction of weights that are zero has no derivative: such a target has none.
     keep = (largest > 0)[edge_index[1]]
@@ -290,3 +268,89 @@ def _unit_weights(
     weight = weight / largest.clamp(min=torch.finfo(weight.dtype).tiny)[target]
     norm = scatter(weight.square(), target, 0, num_nodes).sqrt()
     return edge_index, weight / norm[target]
+
+
+def _edge_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor:
+    """Return the squared distances of the ends of each edge."""
+    if x.layout == torch.strided:
+        x, compare = full_precision(x), pair_distances
+        return compare_listed(compare, x, x, *edge_index, memory_budget=memory_budget)
+    # The square of the difference is multiplied out: in float32 near nodes would lose
+    # their distance.
+    words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
+    rows: Any = SparseRows(x.values().detach().double(), words)
+    square = rows.new_zeros(x.size(0))
+    square.index_add_(0, words.target.long(), rows.value.square())
+    product = compare_listed(
+        SparseRows.pair_dots, rows, rows, *edge_index, memory_budget=memory_budget
+    )
+    distance: Tensor = square[edge_index].sum(dim=0) - 2 * product
+    return distance.clamp_(min=0).to(full_dtype(x.dtype))
+
+
+def _check_edges(
+    edge_index: Tensor,
+    edge_weight: Tensor,
+    num_nodes: int,
+    reduction: str,
+    prefix: str = '',
+    is_share: bool = False,
+) -> Tensor:
+    """Raise unless edges join existing nodes; return weights to compute with."""
+    check_option(reduction, REDUCTIONS, 'reduction')
+    check_count(num_nodes, 'num_nodes')
+    name = f'{prefix}edge_weight'
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        raise TypeError(
+            f"'{name}' must be a floating-point torch.Tensor "
+            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
+        )
+    nodes = edge_weight.new_empty(num_nodes, 0)
+    check_edge_index(edge_index, nodes, nodes, f'{prefix}edge_index')
+    if edge_weight.shape != edge_index.shape[1:]:
+        raise ValueError(
+            f"'{name}' must have one entry per edge "
+            f'(got {list(edge_weight.shape)} for {edge_index.size(1)} edges)'
+        )
+    check_finite(edge_weight, name)
+    if is_share and edge_weight.numel():
+        is_valid = (edge_weight >= 0).all()
+        check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
+    return full_precision(edge_weight)
+
+
+def _reduce(value: Tensor, reduction: str) -> Tensor:
+    """Reduce one value per target."""
+    if reduction == 'none':
+        return value
+    return value.mean() if reduction == 'mean' else value.sum()
+
+
+def _merge(
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor]:
+    """Return one edge per pair of nodes, sorted by target and then by source."""
+    merged: tuple[Tensor, Tensor] = coalesce(
+        plain_edges(edge_index), edge_weight, num_nodes=num_nodes, sort_by_row=False
+    )
+    return merged
+
+
+def _shares(
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return edges, their weights divided by the sums of targets, and logarithms.
+
+    Edges of weight zero, or of one below the normal numbers of its type, are left out.
+    """
+    edge_index, edge_weight = _merge(edge_index, edge_weight, num_nodes)
+    # The derivative of p log p has no limit at 0, and overflows below normal numbers.
+    keep = edge_weight.detach() >= torch.finfo(edge_weight.dtype).tiny
+    edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
+    target, weight = edge_index[1], edge_weight.detach()
+    # No sum overflows where the largest is one. A share may vanish, its logarithm not.
+    largest = scatter(weight, target, 0, num_nodes, reduce='max')
+    scaled = edge_weight / largest[target]
+    total = scatter(scaled, target, 0, num_nodes)
+    log_total = total.log() + largest.log()
+    return edge_index, scaled / total[target], edge_weight.log() - log_total[target]

@@ -15,34 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.derivatives import once_differentiable
-from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
 
 # The table of `log_tail_mass`: its first place, its step and its last place.
 _FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
 
 
 class DrawOptions(NamedTuple):
-    r"""The options of a draw of neighbours.
+    """The options of a draw of neighbours."""
 
-    Args:
-        k (int): The number of draws :math:`K`.
-        tau (float): The temperature :math:`\tau`.
-        num_arrivals (int): The number of arrivals :math:`M` that are kept of each
-            race; :obj:`k` without replacement.
-        num_tail (int, optional): The number of sources :math:`S` that stand for the
-            later arrivals of each race. (default: :obj:`0`)
-        hard (bool, optional): One-hot draws, relaxed gradients. (default: :obj:`False`)
-        replace (bool, optional): If :obj:`False`, one race and its first :obj:`k`
-            distinct arrivals. (default: :obj:`True`)
-    """
-
-    k: int
-    tau: float
-    num_arrivals: int
-    num_tail: int = 0
-    hard: bool = False
-    replace: bool = True
+    k: int  # The number of draws K.
+    tau: float  # The temperature.
+    num_arrivals: int  # How many of each race are kept, M; k without replacement.
+    num_tail: int = 0  # The number S of sources that stand for the later arrivals.
+    hard: bool = False  # One-hot draws, relaxed gradients.
+    replace: bool = True  # If not, one race and its first k distinct arrivals.
 
     @property
     def num_races(self) -> int:
@@ -51,29 +38,16 @@ class DrawOptions(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    r"""The first arrivals of :math:`K` races per target.
+    """The first arrivals of K races per target."""
 
-    Args:
-        source (torch.Tensor): Sources :math:`[n, K, M]` in the order of arrival.
-        noise (torch.Tensor): Their Gumbel noise :math:`g = -\log T - s` of the same
-            shape; :math:`-\infty` in a place without an arrival.
-        horizon (torch.Tensor): The logarithm of the time :math:`[n, K]` until which
-            all arrivals are listed.
-        null (torch.Tensor, optional): The Gumbel noise of the null neighbour of each
-            race :math:`[n, K]`, if there is one. (default: :obj:`None`)
-    """
-
-    source: Tensor
+    source: Tensor  # Sources [n, K, M] in the order of arrival.
+    # Their Gumbel noise g = -log T - s, of that shape; -inf without an arrival.
     noise: Tensor
-    horizon: Tensor
-    null: Tensor | None = None
+    horizon: Tensor  # The logarithm of the time [n, K] until which all are listed.
+    null: Tensor | None = None  # The noise of the null neighbour of each race [n, K].
 
     def split(self, sizes: list[int]) -> list[Arrivals]:
-        """Return the arrivals of blocks of targets.
-
-        Args:
-            sizes (list[int]): The numbers of targets.
-        """
+        """Return the arrivals of blocks of these numbers of targets."""
         parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in self]
         return [Arrivals(*part) for part in zip(*parts, strict=True)]
 
@@ -105,15 +79,13 @@ def relax(
         tail_score (torch.Tensor, optional): Scores of the tail :math:`[n, K, S]`;
             :math:`-\infty` excludes. (default: :obj:`None`)
         log_share (torch.Tensor, optional): The logarithm of the number of candidates
-            that each of them stands for, broadcastable to :math:`[n, K, S]`.
-            (default: :obj:`None`)
+            that each of them stands for. (default: :obj:`None`)
         null (torch.Tensor, optional): The score of the null neighbour.
             (default: :obj:`None`)
 
     Returns:
-        tuple[torch.Tensor, torch.Tensor]: Weights :math:`[n, K, M]` and
-        :math:`[n, K, S]`, which sum to 1 over each target, less the share of the null
-        neighbour.
+        tuple[torch.Tensor, torch.Tensor]: Weights of the shapes of the scores, which
+        sum to 1 over each target, less the share of the null neighbour.
     """
     if arrivals.null is None:
         null = None
@@ -145,11 +117,15 @@ class _Weights(torch.autograd.Function):
             if not options.replace:
                 logit, own = _first_of_all(logit, own)
             logit = torch.cat([own, logit], dim=-1)
-        # The null neighbour or the first arrival is the first of all.
+        # The null neighbour or the first arrival is the first of all. torch.softmax
+        # takes several times as long over a few entries: one of these leaders has the
+        # largest logarithm of all, or nearly so, and nothing overflows.
         leaders = 1 + int(null is not None)
-        weight = _short_softmax(logit, leaders).div_(score.size(1))
+        weight = (logit - logit[..., :leaders].amax(dim=-1, keepdim=True)).exp_()
+        weight.div_((weight @ weight.new_ones(weight.size(-1))).unsqueeze(-1))
+        weight.div_(score.size(1))
         # Relaxed weights are what is returned; to hard ones the scores are the link.
-        given = [x for x in (score, tail_score, null) if x is not None]
+        given = filter(torch.is_tensor, (score, tail_score, null))
         ctx.save_for_backward(weight, *(given if options.hard else ()))
         ctx.sizes = leaders - 1, score.size(-1), logit.size(-1) - leaders + 1
         ctx.tau, ctx.null = options.tau, None if null is None else null.shape
@@ -190,13 +166,6 @@ def _winners(logit: Tensor, options: DrawOptions, leaders: int) -> Tensor:
     return torch.zeros_like(logit).scatter_(-1, first, 1)
 
 
-def _short_softmax(logit: Tensor, leaders: int) -> Tensor:
-    # torch.softmax takes several times as long over a few entries. One of the leaders
-    # has the largest logarithm of all, or nearly so: nothing overflows.
-    weight = (logit - logit[..., :leaders].amax(dim=-1, keepdim=True)).exp_()
-    return weight.div_((weight @ weight.new_ones(weight.size(-1))).unsqueeze(-1))
-
-
 def _tail_logit(
     score: Tensor, horizon: Tensor, log_share: Tensor, tau: float
 ) -> Tensor:
@@ -214,12 +183,9 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
         \log \mathbb{E} \left[ t^{-1/\tau} \mid t > 1 \right] = \log
         \int_1^{\infty} t^{-1/\tau} \, r e^{-r (t - 1)} \, \mathrm{d} t
 
-    in units of the horizon: the rate :math:`r` is :math:`e^{s} \Gamma`. It is
-    interpolated in a table, with a relative error below :math:`10^{-4}`.
-
-    Args:
-        log_rate (torch.Tensor): Logarithms of rates :math:`\log r`.
-        tau (float): The temperature :math:`\tau`.
+    in units of the horizon: the rate :math:`r`, of which :obj:`log_rate` is the
+    logarithm, is :math:`e^{s} \Gamma`. It is interpolated in a table, with a relative
+    error below :math:`10^{-4}`.
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP

@@ -1,17 +1,20 @@
-r"""Run large work: by blocks of rows, compiled or by Triton, and in full precision."""
+r"""Run large work: by blocks of rows, compiled, by Triton, in full precision, and with
+gradients that are written by hand.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial, wraps
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from torch_geometric_gsl._warnings import warn_caller
 
@@ -25,35 +28,20 @@ MIN_NUMEL = 2**17
 #: that fit into a processor's cache are also the fastest.
 MEMORY_BUDGET = 32 * 2**20
 
+_HALF = (torch.float16, torch.bfloat16)
 _LOCK = Lock()
-
-
-def rows_per_block(bytes_per_row: int, budget: int = MEMORY_BUDGET) -> int:
-    r"""Turn a memory budget into a number of rows, at least one.
-
-    Args:
-        bytes_per_row (int): What one row needs, in bytes.
-        budget (int, optional): The budget in bytes. (default: :obj:`2**25`)
-    """
-    return max(1, budget // max(1, bytes_per_row))
 
 
 def row_blocks(
     num_rows: int, bytes_per_row: int, budget: int = MEMORY_BUDGET
-) -> Iterator[slice]:
-    r"""Yield slices that cover all rows, each within a memory budget.
+) -> list[slice]:
+    """Return slices of consecutive rows that cover all, each within a memory budget.
 
-    Args:
-        num_rows (int): The number of rows.
-        bytes_per_row (int): What one row needs, in bytes.
-        budget (int, optional): The budget in bytes. (default: :obj:`2**25`)
-
-    Returns:
-        Iterator[slice]: Blocks of consecutive rows, of at least one row each.
+    A row needs :obj:`bytes_per_row`, and a block has at least one row.
     """
-    step = rows_per_block(bytes_per_row, budget)
-    for start in range(0, num_rows, step):
-        yield slice(start, min(start + step, num_rows))
+    step = max(1, budget // max(1, bytes_per_row))
+    starts = range(0, num_rows, step)
+    return [*map(slice, starts, (*starts[1:], num_rows))]
 
 
 def disable_compile(function: Function) -> Function:
@@ -61,9 +49,6 @@ def disable_compile(function: Function) -> Function:
 
     A compiled model then samples the graph that an eager one samples with one seed, and
     the tracer stays out of sparse products and cached tables.
-
-    Args:
-        function (Callable): The function, which the result calls.
     """
     return cast(Function, torch.compiler.disable(function))
 
@@ -80,21 +65,12 @@ def maybe_compile(
     *,
     dynamic: bool | None = None,
 ) -> Callable[..., Result]:
-    r"""Compile a pure function when its inputs are large enough.
+    """Return a pure function of tensors, or its compiled form if that pays.
 
-    Large inputs on a CPU take the compiled form, where a C++ compiler is present. It
-    is made at the first call and shared by all later ones. The environment variable
-    :obj:`TORCH_COMPILE_DISABLE=1` turns this off.
-
-    Args:
-        function (Callable): A pure function of tensors, at the level of its module.
-        numel (int): The number of entries of what it computes.
-        device (torch.device): The device.
-        dynamic (bool, optional): Whether its inputs have other sizes in each call, for
-            which it is compiled once. (default: :obj:`None`)
-
-    Returns:
-        Callable: :obj:`function` or its compiled form, which computes the same.
+    From :obj:`MIN_NUMEL` entries of what it computes on, a CPU takes the compiled form,
+    where a C++ compiler is present. It is made at the first call and shared by all
+    later ones; with :obj:`dynamic` it serves inputs of other sizes in each call. The
+    environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns this off.
     """
     if numel < MIN_NUMEL or device.type != 'cpu' or not has_compiler():
         return function
@@ -138,31 +114,60 @@ def _compile(
 
 
 def has_triton(device: torch.device) -> bool:
-    r"""Return whether Triton kernels can run on a device.
-
-    It takes an installed Triton and a GPU of compute capability 8.0 or later.
-
-    Args:
-        device (torch.device): The device.
-    """
+    """Return whether Triton is installed and runs on a device: from capability 8.0."""
     if device.type != 'cuda' or find_spec('triton') is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def full_dtype(dtype: torch.dtype) -> torch.dtype:
-    r"""Return the type to compute with: :obj:`torch.float32` for half precision.
-
-    Args:
-        dtype (torch.dtype): The type of what is given.
-    """
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    """Return the type to compute with: :obj:`torch.float32` for half precision."""
+    return torch.float32 if dtype in _HALF else dtype
 
 
 def full_precision(x: Tensor) -> Tensor:
-    r"""Promote half precision to :obj:`torch.float32`; leave all else as it is.
+    """Promote half precision to :obj:`torch.float32`; leave all else as it is."""
+    return x.float() if x.dtype in _HALF else x
 
-    Args:
-        x (torch.Tensor): The tensor.
+
+def once_differentiable(backward: Function) -> Function:
+    """Run a hand-written gradient in full precision; raise where it is derived again.
+
+    The decorator of the same name in PyTorch raises in :meth:`torch.Tensor.backward`
+    alone: :func:`torch.autograd.grad` never visits its error, and would return a
+    derivative without the part of this function. The inputs that :obj:`backward`
+    differentiates must be among its saved tensors, or such that these depend on them.
     """
-    return x.to(full_dtype(x.dtype))
+
+    @wraps(backward)
+    def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
+        device = next(grad.device.type for grad in grads if grad is not None)
+        # Autocast would take the matrix products of the gradient in half precision.
+        with torch.no_grad(), torch.autocast(device, enabled=False):
+            found = backward(ctx, *grads)
+        if not torch.is_grad_enabled():
+            return found
+        found = found if isinstance(found, tuple) else (found,)
+        name = type(ctx).__name__.removeprefix('_').removesuffix('Backward')
+        hang: Any = partial(_Underivable.apply, name)
+        given = *ctx.saved_tensors, *grads
+        return tuple(None if x is None else hang(x, *given) for x in found)
+
+    return cast(Function, wrapper)
+
+
+class _Underivable(torch.autograd.Function):
+    """An identity that hangs below all that a gradient depends on."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, name: str, x: Tensor, *given: Tensor) -> Tensor:
+        ctx.name = name  # type: ignore[attr-defined]
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Tensor) -> None:
+        raise RuntimeError(
+            f'second derivatives are not implemented: the gradient of '
+            f'{ctx.name} cannot be differentiated again '  # type: ignore[attr-defined]
+            f'(create_graph=True)'
+        )

@@ -8,30 +8,33 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.noise import STEP, precise_uniform, random_words, uniform
+from torch_geometric_gsl.ops.noise import (
+    STEP,
+    draw_seed,
+    precise_uniform,
+    race_states,
+    random_words,
+    uniform,
+)
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.relax import Arrivals
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 
 #: A look at all candidates costs as much as proposals for this share of them.
 SHARE = 8
 _F64 = torch.float64
 # Rates are summed by blocks of so many candidates, of which one is looked into.
 _BLOCK = 32
+# So many proposals of others for each arrival, and beside, nearly always are enough.
+_PROPOSED, _MORE = 2, 8
 
 
 class Found(NamedTuple):
-    r"""The next arrivals of :math:`K` races per target.
+    """The next arrivals of K races per target."""
 
-    Args:
-        source (torch.Tensor): Sources :math:`[n, K, M]` in the order of arrival.
-        noise (torch.Tensor): Their Gumbel noise :math:`-\log T - s`; :math:`-\infty`
-            where fewer are left.
-        log_time (torch.Tensor): The logarithms of their times :math:`T`.
-    """
-
-    source: Tensor
-    noise: Tensor
-    log_time: Tensor
+    source: Tensor  # Sources [n, K, M] in the order of arrival.
+    noise: Tensor  # Their Gumbel noise -log T - s; -inf where fewer are left.
+    log_time: Tensor  # The logarithms of their times T.
 
 
 class _Rates(NamedTuple):
@@ -42,6 +45,32 @@ class _Rates(NamedTuple):
     weight: Tensor  # Rates of the others [n, C, B], over that of the last of the best.
     sums: Tensor  # Their sums up to the end of each block [n, C].
     log_total: Tensor  # The logarithm of the sum of all [n, 1].
+
+
+@disable_compile
+@torch.no_grad()
+def stream_arrivals(
+    pairs: PairScores,
+    k: int,
+    num_arrivals: int,
+    *,
+    generator: torch.Generator | None = None,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Arrivals:
+    r"""Find the largest perturbed scores of each draw, without gradient.
+
+    They are the first arrivals of :mod:`~torch_geometric_gsl.ops.relax`:
+    :math:`-\log T_{ij} = s_{ij} + g_{ij}`, of :math:`K` races per target the first
+    :math:`M`, at most :obj:`pairs.available`. The scores of all candidates of a target
+    are computed once for all its draws, and what arrives first is drawn from their
+    exact rates, without noise for each pair. The noise is a function of (seed, target,
+    draw, place), so one seed gives one graph whatever the memory budget.
+    """
+    num_targets = pairs.dst.size(0)
+    seed = draw_seed(pairs.dst.device, generator)
+    state = race_states(seed, pairs.first * k, num_targets * k).view(num_targets, k)
+    found = scan_arrivals(pairs, state, num_arrivals, memory_budget=memory_budget)
+    return Arrivals(found.source, found.noise, found.log_time[..., -1])
 
 
 @torch.no_grad()
@@ -68,14 +97,13 @@ def scan_arrivals(
         pairs (PairScores): The scores.
         state (torch.Tensor): The random states of the races :math:`[n, K]`.
         num_arrivals (int): The number :math:`M` of arrivals to find.
-        num_words (int, optional): The number of random words that each race has drawn.
+        num_words (int, optional): How many random words a race has drawn.
             (default: :obj:`0`)
         horizon (torch.Tensor, optional): The logarithms of :math:`\Gamma`
             :math:`[n, K]`; the races begin if :obj:`None`. (default: :obj:`None`)
         arrived (torch.Tensor, optional): The sources that have arrived
             :math:`[n, K, A]`, :obj:`-1` for none. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
     shape, dtype = (*state.shape, num_arrivals), pairs.dst.dtype
     found = Found(
@@ -85,12 +113,13 @@ def scan_arrivals(
     )
     if horizon is None:
         horizon = found.log_time.new_full(state.shape, -torch.inf)
+    most = pairs.most
     num_best = 2 * num_arrivals + (0 if arrived is None else arrived.size(-1))
-    if 2 * num_best >= pairs.most:
-        num_best = pairs.most
+    if 2 * num_best >= most:
+        num_best = most
     # Scores and rates, and the blocks that proposals look into.
     looked_into = 2 * _BLOCK * state.size(1) * (num_best + 8)
-    bytes_per_row = pairs.dst.element_size() * (4 * pairs.most + looked_into)
+    bytes_per_row = pairs.dst.element_size() * (4 * most + looked_into)
     for rows in row_blocks(state.size(0), bytes_per_row, memory_budget):
         listed, score = _candidates(pairs, rows)
         race = _Race(
@@ -101,11 +130,13 @@ def scan_arrivals(
             horizon[rows].double(),
             None if arrived is None else arrived[rows],
         )
-        place, log_time = race.first(min(num_arrivals, pairs.most))
+        place, log_time = race.first(min(num_arrivals, most))
         some = rows, slice(None), slice(place.size(-1))
-        own = score.gather(1, place.flatten(1)).view_as(place)
+        flat = place.flatten(1)
+        own = score.gather(1, flat).view_as(place)
+        source = place if listed is None else listed.gather(1, flat).view_as(place)
         is_left = log_time != torch.inf  # What is not a number stays so.
-        found.source[some] = _take(listed, place).where(is_left, 0)
+        found.source[some] = source.where(is_left, 0)
         found.log_time[some] = log_time.to(dtype)
         found.noise[some] = (-log_time - own).to(dtype).where(is_left, -torch.inf)
     return found
@@ -124,7 +155,7 @@ class _Race(NamedTuple):
     def first(self, num_arrivals: int) -> tuple[Tensor, Tensor]:
         """Return the places and the times of the first arrivals, in their order."""
         place, time = self._best()
-        count = _first_count(num_arrivals)
+        count = _PROPOSED * num_arrivals + _MORE
         while self.rates.weight.numel() > 0:
             other, late, end = self._others(count)
             # All arrivals until the last proposal are known.
@@ -135,14 +166,13 @@ class _Race(NamedTuple):
         value, index = time.topk(num_arrivals, largest=False)
         return place.gather(-1, index), value
 
-    def _words(self, first: int, count: int, step: int) -> Tensor:
-        column = torch.arange(count, device=self.state.device)
-        column = (first + 1 + step * column) * STEP
-        return random_words(self.state.unsqueeze(-1) + column)
+    def _words(self, first: int, count: int) -> Tensor:
+        column = torch.arange(first + 1, first + count + 1, device=self.state.device)
+        return random_words(self.state.unsqueeze(-1) + column * STEP)
 
     def _best(self) -> tuple[Tensor, Tensor]:
         """Return the best candidates, and when they arrive."""
-        level = uniform(self._words(self.num_words, self.rates.place.size(1), 1), _F64)
+        level = uniform(self._words(self.num_words, self.rates.place.size(1)), _F64)
         wait = level.log_().neg_().log_() - self.rates.score.double().unsqueeze(1)
         time = torch.logaddexp(self.horizon.unsqueeze(-1), wait)
         place = self.rates.place.unsqueeze(1).expand_as(time)
@@ -151,10 +181,11 @@ class _Race(NamedTuple):
     def _others(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Propose others: their places, when they arrive, and when proposals end."""
         first = self.num_words + self.rates.place.size(1)
-        level = precise_uniform(self._words(first, count, 2))
+        words = self._words(first, 2 * count)
+        level = precise_uniform(words[..., ::2])
         place, is_void = _look_up(self.rates, level.flatten(1))
         place, is_void = place.view_as(level), is_void.view_as(level)
-        gap = uniform(self._words(first + 1, count, 2), _F64).log_().neg_()
+        gap = uniform(words[..., 1::2], _F64).log_().neg_()
         wait = gap.cumsum_(dim=-1).log_() - self.rates.log_total.unsqueeze(1)
         time = torch.logaddexp(self.horizon.unsqueeze(-1), wait)
         end = time[..., -1]
@@ -164,15 +195,12 @@ class _Race(NamedTuple):
 
     def _without_arrived(self, place: Tensor, time: Tensor) -> Tensor:
         if self.arrived is not None:
-            source = _take(self.listed, place)
+            source = place
+            if self.listed is not None:
+                source = self.listed.gather(1, place.flatten(1)).view_as(place)
             for known in self.arrived.unbind(-1):
                 time.masked_fill_(source == known.unsqueeze(-1), torch.inf)
         return time
-
-
-def _first_count(num_arrivals: int) -> int:
-    """Return how many proposals of others nearly always are enough."""
-    return 2 * num_arrivals + 8
 
 
 def _rates(score: Tensor, num_best: int) -> _Rates:
@@ -206,13 +234,6 @@ def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
     is_void = weight.gather(-1, inner).squeeze(-1) == 0
     place = block * _BLOCK + inner.squeeze(-1)
     return place.masked_fill_(is_void, 0), is_void
-
-
-def _take(listed: Tensor | None, place: Tensor) -> Tensor:
-    """Return the sources at some places [n, K, q] of the lists of candidates."""
-    if listed is None:
-        return place
-    return listed.gather(1, place.flatten(1)).view_as(place)
 
 
 def is_repeated(source: Tensor, counts: Tensor) -> Tensor:

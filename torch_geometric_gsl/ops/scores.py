@@ -23,13 +23,10 @@ _MAX_DOUBLE_SQUARE = 1e300
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    r"""Scale the rows of :obj:`x` to unit 2-norm; rows of zeros stay zero.
+    """Scale the rows :math:`[*, m]` to unit 2-norm; rows of zeros stay zero.
 
     Unlike :func:`torch.nn.functional.normalize` neither tiny nor huge rows
     underflow or overflow, and the gradient of a row of zeros stays finite.
-
-    Args:
-        x (torch.Tensor): Rows :math:`[*, m]`.
 
     Example:
         >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
@@ -50,12 +47,7 @@ def unit_rows(x: Tensor) -> Tensor:
 
 
 def squared_distance(u: Tensor, v: Tensor) -> Tensor:
-    r"""Return :math:`\lVert u - v \rVert^2` over the last dimension.
-
-    Args:
-        u (torch.Tensor): Rows :math:`[*, m]`.
-        v (torch.Tensor): Rows that broadcast against these.
-    """
+    r"""Return :math:`\lVert u - v \rVert^2` over the last dimension; rows broadcast."""
     return (u - v).square().sum(dim=-1).clamp(max=max_square(u.dtype))
 
 
@@ -65,17 +57,10 @@ def max_square(dtype: torch.dtype) -> float:
 
 
 def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
-    r"""Return :math:`\lVert u_i - v_j \rVert^2` of all pairs of rows.
+    r"""Return :math:`\lVert u_i - v_j \rVert^2` of all pairs of rows :math:`[*, n, N]`.
 
     The differences are squared, not the rows: expanding the square would lose the
     distances of near nodes where others are far.
-
-    Args:
-        u (torch.Tensor): Rows :math:`[*, n, m]`.
-        v (torch.Tensor): Rows :math:`[*, N, m]`.
-
-    Returns:
-        torch.Tensor: Squared distances :math:`[*, n, N]`.
     """
     distance = torch.cdist(u, v, compute_mode='donot_use_mm_for_euclid_dist')
     return distance.clamp(max=math.sqrt(max_square(u.dtype))).square()
@@ -111,6 +96,10 @@ class Response(ABC):
 
     def __init__(self, *params: Tensor) -> None:
         self.params = params
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Response:
+        """Return the response whose parameters are functions of these."""
+        return type(self)(*map(function, self.params))
 
     @staticmethod
     @abstractmethod
@@ -158,12 +147,7 @@ class Response(ABC):
         return self.value(value, *(param.unsqueeze(-1) for param in self.params))
 
     def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor] | None:
-        r"""Bound the scores of all targets in intervals of values, if that is possible.
-
-        Args:
-            low (torch.Tensor): The lower ends :math:`[q]`.
-            high (torch.Tensor): The upper ends.
-        """
+        """Bound the scores of all targets between two ends :math:`[q]`, if possible."""
         if any(bool(param.amin() != param.amax()) for param in self.params):
             return None
         params = (param[:1].unsqueeze(1) for param in self.params)
@@ -298,17 +282,8 @@ def neural_gaussian(
         b_i = \sigma(z_i w_b^{\top} + \beta_b), \qquad
         c_i = \gamma \, \mathrm{sigmoid}(z_i w_c^{\top} + \beta_c)
 
-    Args:
-        z (torch.Tensor): Embeddings of the targets :math:`[n, m]`.
-        w_b (torch.Tensor): The weights :math:`w_b` of the channels :math:`[1, m]`.
-        w_c (torch.Tensor): The weights :math:`w_c` of the channels :math:`[1, m]`.
-        c_scale (float): The largest width :math:`\gamma`.
-        bias_b (torch.Tensor, optional): The bias :math:`\beta_b` :math:`[1]`, zero if
-            :obj:`None`. (default: :obj:`None`)
-        bias_c (torch.Tensor, optional): The bias :math:`\beta_c` :math:`[1]`, zero if
-            :obj:`None`. (default: :obj:`None`)
-        centre (str, optional): The function :math:`\sigma`, :obj:`"sigmoid"` or
-            :obj:`"tanh"`. (default: :obj:`"sigmoid"`)
+    The weights are :math:`[1, m]` and the biases :math:`[1]`, zero by default; the
+    function :math:`\sigma` is that of :obj:`CENTRES`.
     """
     b, c = z @ w_b.to(z.dtype).view(-1), z @ w_c.to(z.dtype).view(-1)
     if bias_b is not None:
@@ -319,15 +294,11 @@ def neural_gaussian(
 
 
 def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:
-    r"""Embed rows so that inner products are multi-head weighted cosines.
+    r"""Embed rows :math:`[n, d]` so that products are weighted cosines of heads.
 
-    The rows :math:`w_p \odot x_i` of all heads, each scaled to unit norm, stand
-    side by side and are divided by :math:`\sqrt{P}`, hence
+    The rows :math:`w_p \odot x_i` of all heads, of weights :math:`[P, d]`, each scaled
+    to unit norm, stand side by side and are divided by :math:`\sqrt{P}`, hence
     :math:`z_i \cdot z_j = \frac{1}{P} \sum_p \cos(w_p \odot x_i, w_p \odot x_j)`.
-
-    Args:
-        x (torch.Tensor): Rows :math:`[n, d]`.
-        weight (torch.Tensor): Head weights :math:`[P, d]`.
     """
     heads = unit_rows(x.unsqueeze(1) * weight)
     flat: Tensor = heads.flatten(1) / math.sqrt(weight.size(0))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.ops.candidates import expand_ranges
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
@@ -17,13 +18,10 @@ _BYTES_PER_ENTRY = 48
 
 
 class SparseRows:
-    r"""Sparse rows in the place of a dense tensor of embeddings.
+    """Sparse rows in the place of a dense tensor of embeddings.
 
-    Rows are taken as from a tensor, and no gradient flows to them.
-
-    Args:
-        value (torch.Tensor): The entries :math:`[E]`.
-        words (Neighbours): The columns of the entries of each row.
+    Rows are taken as from a tensor, and no gradient flows to them. They are the entries
+    :obj:`value` and, for each row, their columns.
 
     Example:
         >>> x = torch.tensor([[3.0, 4.0], [0.0, 2.0]]).to_sparse_csr()
@@ -42,11 +40,7 @@ class SparseRows:
 
     @classmethod
     def unit(cls, x: Tensor) -> SparseRows:
-        r"""Scale sparse CSR features to unit rows; rows without entries stay zero.
-
-        Args:
-            x (torch.Tensor): Sparse CSR features :math:`[n, d]`.
-        """
+        """Scale sparse CSR features to unit rows; rows without entries stay zero."""
         words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
         return cls(unit_entries(x.values(), words), words)
 
@@ -119,12 +113,7 @@ class SparseRows:
         )
 
     def dots(self, src: SparseRows, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
-        r"""Return the inner products with all rows of others, :math:`[n, N]`.
-
-        Args:
-            src (SparseRows): The other rows.
-            memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-        """
+        """Return the inner products with all rows of others, :math:`[n, N]`."""
         out = self.new_empty(self.size(0), src.size(0))
         bytes_per_row = sum(src.shape) * self.element_size()
         for rows in row_blocks(self.size(0), bytes_per_row, memory_budget):
@@ -134,13 +123,9 @@ class SparseRows:
         return out
 
     def pair_dots(self, src: SparseRows, neighbours: Neighbours) -> Tensor:
-        r"""Return the inner products with listed rows of others.
+        """Return the inner products with listed rows of others.
 
         Blocks of rows become dense; the others are read entry by entry.
-
-        Args:
-            src (SparseRows): The other rows.
-            neighbours (Neighbours): Those that each row lists.
         """
         source, target = neighbours.source.flatten().long(), neighbours.target
         offsets, width = src.words.offsets.long(), self.size(1)
@@ -171,12 +156,7 @@ class SparseRows:
 
 
 class SparseGroups:
-    r"""Sparse rows of groups, as listed: what a matrix of indices takes.
-
-    Args:
-        rows (SparseRows): All rows.
-        source (torch.Tensor): The rows of each group :math:`[B, S]`.
-    """
+    """Sparse rows of groups :math:`[B, S]`: what a matrix of indices takes."""
 
     def __init__(self, rows: SparseRows, source: Tensor) -> None:
         self.rows, self.source = rows, source
@@ -186,12 +166,7 @@ class SparseGroups:
         return [SparseGroups(self.rows, part) for part in self.source.split(sizes)]
 
     def dots(self, dst: SparseRows, group: int) -> Tensor:
-        r"""Return the inner products of each group of targets with its rows.
-
-        Args:
-            dst (SparseRows): The targets.
-            group (int): The number of targets of a group; the last may have fewer.
-        """
+        """Return the inner products of each group of targets with its rows."""
         source = self.source.repeat_interleave(group, dim=0)[: dst.size(0)]
         return dst.pair_dots(self.rows, Neighbours(source, self.rows.size(0)))
 
@@ -212,12 +187,7 @@ def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
 
 
 def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
-    r"""Scale the entries of each row to unit 2-norm, without under- or overflow.
-
-    Args:
-        value (torch.Tensor): The entries of sparse rows :math:`[E]`.
-        words (Neighbours): Their columns.
-    """
+    """Scale the entries of each row to unit 2-norm, without under- or overflow."""
     row = words.target.long()
     value = full_precision(value)
     size = value.new_zeros(words.offsets.numel() - 1)
@@ -273,4 +243,12 @@ def rows_between(x: Tensor, first: int, end: int) -> Tensor:
         x.values()[entries],
         (end - first, x.size(1)),
         check_invariants=False,
+    )
+
+
+def with_values(x: Tensor, values: Tensor) -> Tensor:
+    """Return sparse CSR features with other values in the same places."""
+    silence_csr_warning()
+    return torch.sparse_csr_tensor(
+        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
     )

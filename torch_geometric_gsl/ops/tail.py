@@ -16,8 +16,7 @@ from torch_geometric_gsl.ops.noise import (
     below,
     draw_seed,
     precise_uniform,
-    random_words,
-    states,
+    table_words,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
@@ -32,19 +31,12 @@ _RACES, _SOURCES = 64, 20_000
 
 
 class Tail(NamedTuple):
-    r"""Sources that stand for all that may arrive later, other ones in each race.
+    """Sources that stand for all that may arrive later, other ones in each race."""
 
-    Args:
-        source (torch.Tensor): Sources :math:`[B, K S]` of :math:`B` groups of targets,
-            those of the first race first.
-        log_share (torch.Tensor): The logarithm of the number of candidates that each
-            of them stands for, broadcastable to :math:`[n, K, S]`.
-        group (int): The number of targets of a group; the last one may have fewer.
-    """
-
-    source: Tensor
+    source: Tensor  # [B, K S] of B groups of targets, those of the first race first.
+    # The logarithm of the number of candidates that each stands for, as [n, K, S].
     log_share: Tensor
-    group: int
+    group: int  # The number of targets of a group; the last one may have fewer.
 
 
 def tail_scores(
@@ -54,18 +46,9 @@ def tail_scores(
     src: Tensor | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Score the tail; :math:`-\infty` for sources that have arrived or are excluded.
+    r"""Score the tail :math:`[n, K, S]`; :math:`-\infty` as of :func:`mask_tail`.
 
-    Args:
-        pairs (PairScores): The scores.
-        tail (Tail): The tail.
-        arrivals (Arrivals): The first arrivals of the same targets.
-        src (torch.Tensor, optional): The embeddings :math:`[B, K S, m]` of the tail,
-            gathered. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-
-    Returns:
-        torch.Tensor: Scores :math:`[n, K, S]`.
+    The embeddings :math:`[B, K S, m]` of the tail may have been gathered, :obj:`src`.
     """
     if tail.group == 1:  # Each target has a tail of its own.
         num_sources = pairs.src.size(0)
@@ -81,41 +64,23 @@ def tail_scores(
 def mask_tail(
     pairs: PairScores, tail: Tail, arrivals: Arrivals, score: Tensor
 ) -> Tensor:
-    r"""Set what has arrived, is excluded or void to :math:`-\infty`.
-
-    Args:
-        pairs (PairScores): The scores.
-        tail (Tail): The tail.
-        arrivals (Arrivals): The first arrivals of the same targets.
-        score (torch.Tensor): The scores of the tail :math:`[n, K S]`.
-    """
+    r"""Set scores [n, K S] of what has arrived, is excluded or void to -inf."""
     source = ungroup(tail.source, tail.group, pairs.dst.size(0))
     if pairs.excluded is not None:
         score = exclude(score, pairs.excluded, source)
     by_race = arrivals.source.size(1), -1
     source, score = source.unflatten(1, by_race), score.unflatten(1, by_race)
-    is_none = _has_arrived(source, arrivals) | (tail.log_share == -torch.inf)
+    is_none = torch.zeros_like(source, dtype=torch.bool)
+    is_none |= tail.log_share == -torch.inf
+    arrived = arrivals.source.masked_fill(arrivals.noise == -torch.inf, -1)
+    for place in arrived.unbind(-1):
+        is_none |= source == place.unsqueeze(-1)
     late: Tensor = score.masked_fill(is_none, -torch.inf)
     return late
 
 
-def _has_arrived(source: Tensor, arrivals: Arrivals) -> Tensor:
-    """Mark the sources [n, K, S] that are among the arrivals of their race."""
-    listed = arrivals.source.masked_fill(arrivals.noise == -torch.inf, -1)
-    arrived = torch.zeros_like(source, dtype=torch.bool)
-    for place in listed.unbind(-1):
-        arrived |= source == place.unsqueeze(-1)
-    return arrived
-
-
 def ungroup(x: Tensor, group: int, count: int) -> Tensor:
-    r"""Repeat each row, so that there is one for each target of its group.
-
-    Args:
-        x (torch.Tensor): A row for each group.
-        group (int): The number of targets of a group; the last one may have fewer.
-        count (int): The number of targets.
-    """
+    """Repeat the row of each group for its targets, of which there are :obj:`count`."""
     if group == 1:
         return x
     target = torch.arange(count, device=x.device)
@@ -132,11 +97,6 @@ def draw_tail(
     candidates. Small groups of targets share them, unless each has candidates of its
     own; the first target of :obj:`pairs` is the first of a group.
 
-    Args:
-        pairs (PairScores): The scores.
-        options (DrawOptions): How neighbours are drawn.
-        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
-
     Returns:
         Tail or None: :obj:`None` where nothing arrives later.
     """
@@ -149,9 +109,8 @@ def draw_tail(
     num_groups = -(-pairs.dst.size(0) // group)
     first = pairs.first // group
     seed = draw_seed(pairs.src.device, generator)
-    row, column = states(seed, slice(first, first + num_groups), k * size)
-    part = precise_uniform(random_words(row.unsqueeze(1) + column))
-    source = spread_sources(part.view(-1, size), num_sources)
+    words = table_words(seed, slice(first, first + num_groups), k * size)
+    source = spread_sources(precise_uniform(words).view(-1, size), num_sources)
     share = pairs.src.new_full((), math.log(num_sources / size))
     return Tail(source.view(num_groups, k * size), share, group)
 
@@ -162,9 +121,10 @@ def _own_tail(
     dst: Tensor,
     generator: torch.Generator | None,
 ) -> Tail:
+    """Draw the tail of targets that have candidates of their own."""
     size, rows = options.num_tail, slice(0, dst.size(0))
-    row, column = states(draw_seed(dst.device, generator), rows, options.k * size)
-    part = below(random_words(row.unsqueeze(1) + column), 2**31).double() / 2**31
+    words = table_words(draw_seed(dst.device, generator), rows, options.k * size)
+    part = below(words, 2**31).double() / 2**31
     part += torch.arange(size, device=dst.device).repeat(options.k)
     width = candidates.size.double().unsqueeze(1) / size
     place = torch.minimum((part * width).long(), candidates.size.unsqueeze(1) - 1)
@@ -177,9 +137,6 @@ def default_num_arrivals(tau: float) -> int:
 
     All later ones are replaced by their mean. What this takes from the variance of
     a weighted sum is below 1 % at any temperature up to 1.
-
-    Args:
-        tau (float): The temperature :math:`\tau`.
     """
     return max(4, math.ceil(16 * tau))
 
@@ -189,12 +146,7 @@ def tail_size(tau: float, num_arrivals: int, num_sources: int) -> int:
 
     They add 2 % to the variance of a sum (:func:`added_variance`). They are at least
     the default of :math:`M`, all sources where they would be more than half of them,
-    and at most 4,096.
-
-    Args:
-        tau (float): The temperature :math:`\tau`.
-        num_arrivals (int): The number of arrivals :math:`M`.
-        num_sources (int): The number of candidates :math:`N`.
+    and at most 4,096. There are :math:`M` arrivals and :math:`N` candidates.
     """
     share = _variance_over_mass(tau, num_arrivals, num_sources)
     needed = math.ceil(1 / (TOLERANCE * share + 1 / num_sources))
@@ -214,13 +166,8 @@ def added_variance(
         w_r = \left( -\log \left( 1 - \frac{r}{N + 1} \right) \right)^{-1/\tau}
 
     The :math:`r`-th of equal scores weighs about :math:`w_r`; the denominator is the
-    variance of a sum of messages that are independent of the scores.
-
-    Args:
-        tau (float): The temperature :math:`\tau`.
-        num_arrivals (int): The number of arrivals :math:`M`.
-        num_tail (int): The number of sources of the tail :math:`S`.
-        num_sources (int): The number of candidates :math:`N`.
+    variance of a sum of messages that are independent of the scores. There are
+    :math:`M` arrivals, :math:`S` sources of the tail and :math:`N` candidates.
     """
     share = _variance_over_mass(tau, num_arrivals, num_sources)
     return (1 / num_tail - 1 / num_sources) / share
@@ -244,13 +191,8 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
 
     Later arrivals have their mean weight, so that what differs among them is lost. Up
     to :math:`\tau = 1` it is below 1 % with the default of :math:`M`; beyond, where no
-    few arrivals carry the weight, it is simulated for races of equal scores.
-
-    Args:
-        tau (float): The temperature :math:`\tau`.
-        num_arrivals (int): The number of arrivals :math:`M`.
-        num_sources (int): The number of candidates :math:`N`; of more than 20,000 so
-            many are simulated.
+    few arrivals carry the weight, it is simulated for races of equal scores among the
+    :math:`N` candidates, or 20,000 of more.
     """
     n = min(num_sources, _SOURCES)
     if num_arrivals >= n:
@@ -274,14 +216,8 @@ def group_size(options: DrawOptions) -> int:
 def spread_sources(part: Tensor, num_sources: int) -> Tensor:
     r"""Return one source from each of :math:`S` equal parts of all sources.
 
-    Args:
-        part (torch.Tensor): How far it lies in its part, between 0 and 1, in double
-            precision: :math:`[B, S]` for :math:`B` times as many sources. With
-            :math:`S = N` they are all sources.
-        num_sources (int): The number of sources :math:`N`.
-
-    Returns:
-        torch.Tensor: Sources :math:`[B, S]`.
+    How far it lies in its part, between 0 and 1, is :obj:`part` :math:`[B, S]`, in
+    double precision. With :math:`S = N` they are all sources.
     """
     place = part + torch.arange(part.size(1), device=part.device)
     place = place.mul_(num_sources / part.size(1)).long()

@@ -34,9 +34,8 @@ from torch_geometric_gsl.nn.self_supervision.losses import GraphDenoising
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.ops.masking import with_values
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.sparse_rows import dense_rows
+from torch_geometric_gsl.ops.sparse_rows import dense_rows, with_values
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph

@@ -1,12 +1,11 @@
 """The null neighbour: a candidate of all targets, without a message."""
 
 import math
-from collections import Counter
 
 import pytest
 import torch
-from oracles import check_law, relaxed, replay, seeded
-from sampling import assert_graph, limits, make, normal
+from oracles import relaxed, replay, seeded
+from sampling import assert_graph, make, normal
 
 from torch_geometric_gsl import Budget, GSLNet, GumbelKNNSampler, LinearSimilarity
 from torch_geometric_gsl.diagnostics import describe_model
@@ -101,50 +100,6 @@ def test_large_sums(memory):
     if memory == 2**25:
         found = module.propagate(x, h)[few].double()
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize('method', METHODS)
-def test_winners_have_their_exact_law(method):
-    # One-hot draws: the null neighbour wins with e^s0 / (Z + e^s0).
-    x = normal(8, 6).repeat_interleave(500, dim=0)[:, :6]
-    one = normal(8, 6)
-    module = sampler(k=1, hard=True, method=method, budget=limits(method, arrivals=3))
-    counts, expected = Counter(), Counter()
-    graph = module((one, x), generator=seeded(1))
-    for j, i, w in zip(*graph.edge_index.tolist(), graph.edge_weight, strict=True):
-        counts[i // 500, j] += int(w)
-    assert set(graph.edge_weight.tolist()) <= {0.0, 1.0}
-    for i, row in enumerate(scores(one).tolist()):
-        weights = [math.exp(value) for value in (*row, NULL)]
-        none = 500 - sum(counts[i, j] for j in range(8))
-        found = [*(counts[i, j] for j in range(8)), none]
-        check_law(found, [weight / sum(weights) for weight in weights])
-        expected[i] = weights[-1] / sum(weights)
-    assert len(expected) == 8
-
-
-@pytest.mark.parametrize('method', METHODS)
-def test_distinct_draws_have_their_exact_law(method):
-    # Of two arrivals without replacement, the law is that of Plackett and Luce.
-    one, times = normal(4, 6), 4_000
-    module = sampler(k=2, replace=False, method=method)
-    x = one[:1].expand(times, 6)
-    graph = module((one, x), generator=seeded(2))
-    sets = [frozenset()] * times
-    for j, i in graph.edge_index.T.tolist():
-        sets[i] = sets[i] | {j}
-    counts = Counter(sets)
-    rate = [math.exp(value) for value in (*scores(one)[0].tolist(), NULL)]
-    law = Counter()
-    for a in range(5):
-        for b in range(5):
-            if a != b:
-                chance = rate[a] / sum(rate) * rate[b] / (sum(rate) - rate[a])
-                law[frozenset({a, b} - {4})] += chance
-    assert set(counts) <= set(law)
-    check_law([counts[key] for key in law], list(law.values()))
-    size = torch.bincount(graph.edge_index[1], minlength=times)
-    assert set(size.tolist()) == {1, 2}
 
 
 @pytest.mark.parametrize('tau', [0.1, 0.5, 1.0])

@@ -28,7 +28,7 @@ from torch_geometric_gsl import (
     GumbelKNNSampler,
     LinearSimilarity,
 )
-from torch_geometric_gsl.ops.masking import hide_channels
+from torch_geometric_gsl.ops.self_supervised import hide_channels
 
 TRAINING = pytest.mark.parametrize('training', [True, False])
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])

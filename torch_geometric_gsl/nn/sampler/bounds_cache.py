@@ -12,10 +12,10 @@ from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.envelope import (
     Envelope,
     Head,
+    find_nearest,
     make_envelope,
     num_expected,
 )
-from torch_geometric_gsl.ops.nearest_lists import find_nearest
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile

@@ -33,7 +33,7 @@ from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.scan import SHARE as SCANNED
-from torch_geometric_gsl.ops.stream import stream_arrivals
+from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
 

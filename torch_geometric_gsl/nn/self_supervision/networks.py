@@ -16,17 +16,17 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.ops.contrast import grouped_nt_xent
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_by_row
 from torch_geometric_gsl.ops.local_random import dropout
-from torch_geometric_gsl.ops.masking import (
+from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
+from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.self_supervised import (
     check_words,
+    grouped_nt_xent,
     hide_channels,
     mask_features,
     restoration_loss,
 )
-from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
-from torch_geometric_gsl.ops.runtime import full_precision
 
 
 class GraphLayer(torch.nn.Module):

@@ -20,7 +20,6 @@ import triton
 from torch import Tensor
 
 from torch_geometric_gsl.ops._triton.race_program import run_races
-from torch_geometric_gsl.ops.clusters import Clusters
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
@@ -38,9 +37,7 @@ def race_kernel(
     least: int,
     pairs: PairScores,
     options: DrawOptions,
-    clusters: Clusters | None,
     rates: Rates,
-    count: Tensor,
     first: int,
     state: Tensor,
     arrivals: Arrivals,
@@ -48,9 +45,10 @@ def race_kernel(
     clock: Tensor,
 ) -> None:
     """Run all rounds of a block of races; only that block calls this."""
-    num_races, rows = state.numel(), slice(first, first + count.size(0))
+    num_races, rows = state.numel(), slice(first, first + rates.sizes.size(0))
+    share, _, member, offset, head = rates.kinds or (None,) * 5
     num_kinds = rates.bound.size(1)
-    num_heads = 0 if rates.head is None else rates.head.size(1)
+    num_heads = 0 if head is None else head.size(1)
     # The centre and the width of each bell, or the width of each heat kernel.
     b, c = (None, None, *(param[rows] for param in pairs.response.params))[-2:]
     # The kernel leaves out what reads tensors that are absent.
@@ -58,10 +56,8 @@ def race_kernel(
     start = listed = None
     if pairs.candidates is not None:
         start, listed = pairs.candidates.start[rows], pairs.candidates.source
-    sets = excluded, start, listed, count, rates.bound, rates.total
-    kinds: tuple[Tensor | None, ...] = (None,) * 4
-    if clusters is not None:
-        kinds = rates.share, rates.head, *clusters
+    sets = excluded, start, listed, rates.sizes, rates.bound, rates.total
+    kinds = share, head, member, offset
     sizes = _tile_sizes(length, pairs.src.size(1), options.num_arrivals)
     device = state.device
     # Triton launches on the current device.

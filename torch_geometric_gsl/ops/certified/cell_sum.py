@@ -135,9 +135,7 @@ def _refine(
 ) -> tuple[Tensor, int, Tensor]:
     """Sum sources until all targets are done, or none is left.
 
-    Returns:
-        tuple[torch.Tensor, int, torch.Tensor]: The sums, the number of pairs, and the
-        targets that are not done.
+    Return the sums, the number of pairs, and the targets that are not done.
     """
     ranking = goal.ranking
     full = ranking.messages.full

@@ -50,20 +50,18 @@ def certified_sum(
     whatever the common part :math:`\bar{h}`. The bound is evaluated for each target
     with its own :math:`\hat{y}_i`; where it fails, more sources are summed pair by
     pair, in the end all. It accounts for the rounding of the intervals, not for that of
-    what is summed pair by pair. Where rounding may matter because :math:`\hat{y}_i` is
-    small beside :math:`\bar{h}`, it is :func:`noise_free_sum` that sums.
+    what is summed pair by pair.
 
     Where there are no bounds (a null neighbour, sparse rows, a response without an
-    interval), where these would leave too many pairs, and where gradient is enabled,
-    all pairs are summed.
+    interval), where these would leave too many pairs, where rounding may matter, and
+    where gradient is enabled, :func:`noise_free_sum` sums.
 
     Args:
         h (torch.Tensor): Messages of the sources :math:`[N, m]`.
         pairs (PairScores): The scores; all sources are candidates.
         tau (float): The temperature.
         tolerance (float): The relative error :math:`\epsilon`.
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import Identity

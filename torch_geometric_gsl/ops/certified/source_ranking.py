@@ -138,12 +138,7 @@ def rank_sources(
 ) -> Ranking | None:
     """Rank the sources for the targets of a cell, if there are bounds.
 
-    Args:
-        messages (Messages): What is summed.
-        pairs (PairScores): The scores of the targets of the cell.
-        tau (float): The temperature.
-        tolerance (float): The relative error to aim at; with :obj:`0` no cluster is
-            replaced as a whole.
+    With a tolerance, a relative error, of zero no cluster is replaced as a whole.
     """
     excluded = None if pairs.excluded is None else messages.place[pairs.excluded]
     typical = messages.size.mean()

@@ -1,11 +1,18 @@
+"""Hidden features and channels, and the contrast of two views."""
+
+import math
+
 import pytest
 import torch
 from oracles import seeded
+from torch.nn import functional as F
 
-from torch_geometric_gsl.ops.masking import (
+from torch_geometric_gsl.ops.self_supervised import (
     choose_numbers,
+    grouped_nt_xent,
     hide_channels,
     mask_features,
+    nt_xent,
     restoration_loss,
 )
 
@@ -14,7 +21,7 @@ LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse', 'unordered'])
 
 
 def words(n=40, width=30, seed=0):
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     x = torch.rand(n, width, generator=generator, dtype=torch.float64) + 0.1
     x = x * (torch.rand(n, width, generator=generator) < 0.2)
     x[3] = 0
@@ -44,7 +51,7 @@ def is_law(successes, trials, probability):
 
 @pytest.mark.parametrize('probability', [0.001, 0.1, 0.5, 0.95])
 def test_choose(probability):
-    generator = torch.Generator().manual_seed(1)
+    generator = seeded(1)
     count, runs = 37, 4000
     hits, sizes = torch.zeros(count, dtype=torch.long), []
     neighbours = 0
@@ -78,7 +85,7 @@ def test_choose_at_the_limits():
         assert choose_numbers(count, probability).tolist() == []
     # More than are drawn at once, and far beyond 32 bits.
     assert choose_numbers(100_000, 0.9999).numel() > 99_900
-    far = choose_numbers(2**40, 1e-9, generator=torch.Generator().manual_seed(0))
+    far = choose_numbers(2**40, 1e-9, generator=seeded(0))
     assert int(far.max()) > 2**39
     assert bool((far.diff() > 0).all())
 
@@ -111,7 +118,7 @@ def test_what_is_hidden_is_told_and_nothing_else(layout, negative_ratio):
 def test_rates(layout):
     x = words(60, 50)
     ones, zeros = int((x > 0).sum()), int((x == 0).sum())
-    given, generator = as_layout(x, layout), torch.Generator().manual_seed(2)
+    given, generator = as_layout(x, layout), seeded(2)
     runs, ratio, negative_ratio = 60, 8.0, 3.0
     counts = [0, 0, 0]
     hits = torch.zeros(x.shape, dtype=torch.long)
@@ -134,7 +141,7 @@ def test_layouts_agree():
     # One seed hides the same features, however they are stored.
     x, results = words(), []
     for layout in ('dense', 'sparse', 'unordered'):
-        generator = torch.Generator().manual_seed(0)
+        generator = seeded(0)
         given = as_layout(x, layout)
         results.append(mask_features(given, 3, 2, generator=generator))
     for result in results[1:]:
@@ -188,3 +195,82 @@ def test_restoration_loss_by_hand():
         loss = restoration_loss(none, torch.empty(0), binary=binary)
         assert float(loss.detach()) == 0
         loss.backward()
+
+
+T = 0.2
+
+
+def views(n=7, width=4, seed=0):
+    shape = (2, n, width)
+    return torch.randn(shape, generator=seeded(seed), dtype=torch.float64).unbind()
+
+
+def dense_nt_xent(first, second, temperature=T):
+    """The formula, a pair of nodes at a time."""
+    n = len(first)
+    score = [
+        [float(F.cosine_similarity(a, b, dim=0).detach()) / temperature for b in second]
+        for a in first
+    ]
+    total = 0.0
+    for i in range(n):
+        row = math.fsum(math.exp(score[i][j]) for j in range(n))
+        column = math.fsum(math.exp(score[j][i]) for j in range(n))
+        total += math.log(row) + math.log(column) - 2 * score[i][i]
+    return total / (2 * n)
+
+
+@pytest.mark.parametrize('n', [1, 2, 7])
+def test_contrast_against_loops(n):
+    found = nt_xent(*views(n), T)
+    assert float(found) == pytest.approx(dense_nt_xent(*views(n)), abs=1e-12)
+    assert (float(found) == pytest.approx(0, abs=1e-12)) == (n == 1)
+
+
+@pytest.mark.parametrize('memory_budget', [1, 2**25])
+def test_gradient_of_the_contrast(memory_budget):
+    leaves = [view.clone().requires_grad_() for view in views(5, 3)]
+    assert torch.autograd.gradcheck(
+        lambda *both: nt_xent(*both, T, memory_budget=memory_budget), leaves
+    )
+
+
+def test_contrast_in_groups():
+    # What is left over is a group; a group of one node has nothing to be told from.
+    first, second = views()
+    for size, ends in ((3, (3, 6, 7)), (6, (6, 7)), (100, (7,)), (None, (7,))):
+        parts, start = [], 0
+        for end in ends:
+            part = dense_nt_xent(first[start:end], second[start:end])
+            parts.append(part * (end - start) / 7)
+            start = end
+        found = float(grouped_nt_xent(first, second, T, size))
+        assert found == pytest.approx(math.fsum(parts))
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
+def test_contrast_of_sharp_scores(dtype):
+    first, second = (view.to(dtype).requires_grad_() for view in views())
+    loss = nt_xent(first, second, 0.001)
+    loss.backward()
+    assert loss.dtype == dtype
+    assert bool(loss.isfinite() & first.grad.isfinite().all())
+
+
+def test_contrast_of_no_nodes_is_zero():
+    first, second = (view.requires_grad_() for view in views(0))
+    for loss in (
+        nt_xent(first, second, T),
+        grouped_nt_xent(first, second, T, None),
+    ):
+        loss.backward()
+        assert loss.item() == 0
+        assert first.grad.shape == second.grad.shape == (0, 4)
+
+
+def test_blocks_bound_what_is_computed_at_once(meter):
+    first, second = (view.requires_grad_() for view in views(600))
+    for rows in (60, 200):
+        with meter() as measured:
+            nt_xent(first, second, T, memory_budget=3 * 600 * 8 * rows).backward()
+        assert measured.largest == 600 * rows
