@@ -17,10 +17,10 @@ from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.typing import SampledGraph
 
 

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_count, check_features
-from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_features,
+    check_graph,
+    check_node_labels,
+)
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (

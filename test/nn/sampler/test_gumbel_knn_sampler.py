@@ -190,16 +190,6 @@ def test_bad_arguments(error, kwargs, match):
         GumbelKNNSampler(**{'similarity': NeuralGaussianSimilarity(6), **kwargs})
 
 
-def test_batch_of_one_graph_is_a_batch():
-    # The last batch of a loader must not fail where the others did not.
-    sampler = make(k=5)
-    x = features(8)
-    both = sampler(x, batch=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
-    last = sampler(x[:4], batch=torch.zeros(4, dtype=torch.long))
-    assert_graph(both, 8)
-    assert_graph(last, 4)
-
-
 def test_graph_ids_are_names_not_counts():
     sampler = make().eval()
     x = features(8)

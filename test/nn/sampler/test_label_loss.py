@@ -84,14 +84,6 @@ def test_a_lonely_label_is_a_constant():
     torch.testing.assert_close(found, own + others, rtol=1e-9, atol=1e-12)
 
 
-def test_sparse_features_give_the_same():
-    x = torch.rand(10, 4, generator=seeded(3)).round()
-    x[:, 0] = 1
-    sampler = build('linear').float().eval()
-    found = leave_one_out_loss(sampler, x.to_sparse_csr(), Y)
-    torch.testing.assert_close(found, leave_one_out_loss(sampler, x, Y))
-
-
 @pytest.mark.parametrize(
     ('y', 'error', 'text'),
     [

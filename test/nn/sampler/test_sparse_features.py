@@ -7,7 +7,7 @@ from torch_geometric.utils import erdos_renyi_graph, lexsort
 
 from torch_geometric_gsl import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler import bounds_cache
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+from torch_geometric_gsl.nn.similarity.distance_similarity import (
     HeatKernelSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity

@@ -119,7 +119,7 @@ class SensorEmbedding(torch.nn.Module):
             raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
         if not isinstance(z, tuple | list):
             return self._project(z, cast(Tensor | None, x))
-        (z_src, z_dst), (x_src, x_dst) = as_pair(z), as_pair(x)
+        (z_src, z_dst), (x_src, x_dst) = as_pair(z, 'z'), as_pair(x)
         return self._project(z_src, x_src), self._project(z_dst, x_dst)
 
     def _reduce(self, x: Any, name: str) -> Tensor:

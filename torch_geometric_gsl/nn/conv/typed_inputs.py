@@ -111,6 +111,6 @@ def both_ends(
     if not is_pair:
         both = check_keys(value, known, name)
         return both, both
-    src, dst = as_pair(value)
+    src, dst = as_pair(value, name)
     known = list(known)
     return check_keys(src, known, name), check_keys(dst, known, name)

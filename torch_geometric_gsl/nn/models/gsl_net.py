@@ -407,7 +407,7 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
                 if self.readout is None or self.transition == 'projected':
                     check_absent(batch, 'batch', 'with transition nodes')
                 check_matrix(dst)
-                check_batch(as_pair(batch)[1], dst)
+                check_batch(as_pair(batch, 'batch')[1], dst)
                 own['batch'] = args['batch'] = None
         return (src, dst), _given(own), _given(args)
 
@@ -527,7 +527,7 @@ class GSLNet(KeepsAnchors, IndexesRows, NodeClassifier):
         """Apply the readout."""
         if self.readout is None:
             return out
-        _, batch = as_pair(batch)
+        _, batch = as_pair(batch, 'batch')
         if batch is None:
             batch = torch.zeros(len(out), dtype=torch.long, device=out.device)
         graphs: Tensor = self.readout(out, batch)

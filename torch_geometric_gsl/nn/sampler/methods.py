@@ -61,10 +61,7 @@ class Method(ABC):
 
     @abstractmethod
     def obstacles(self, call: Call) -> list[str]:
-        """Return why it cannot serve; where methods also have to pay, why it is slow.
-
-        Where several have none, :meth:`cost` decides.
-        """
+        """Return why it cannot serve or, for :obj:`"auto"`, why it is slow."""
 
     @abstractmethod
     def cost(self, call: Call) -> float:
@@ -229,13 +226,7 @@ BY_NAME = {method.name: method for method in METHODS}
 def plan_draw(
     call: Call, scores: PairScores, cache: BoundsCache
 ) -> tuple[SamplingPlan, Envelope | None]:
-    """Return the plan of a draw, and the bounds of a race of sharp scores.
-
-    Args:
-        call (Call): The draw.
-        scores (PairScores): The scores of all pairs.
-        cache (BoundsCache): Bounds of equal rows.
-    """
+    """Return the plan of a draw, and the bounds of a race of sharp scores."""
     if not call.settings.is_noisy:
         return call.describe('dense', 'evaluation draws nothing'), None
     if not needs_bounds(call):
@@ -262,11 +253,7 @@ def needs_bounds(call: Call) -> bool:
 @disable_compile
 @lru_cache(maxsize=1024)
 def choose(call: Call) -> SamplingPlan:
-    """Return the plan of the cheapest method without obstacles, or of the one named.
-
-    Raises:
-        ValueError: If the method named has obstacles.
-    """
+    """Return the plan of the cheapest method without obstacles, or of the one named."""
     found = {method: method.obstacles(call) for method in METHODS}
     if not call.is_auto:
         method = BY_NAME[call.settings.method]
