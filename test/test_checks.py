@@ -115,7 +115,7 @@ INDICES = [
     (checks.check_batch, (edges([0, 0, 0]), X), ValueError,
      "'batch' must have shape [num_nodes] (got [1, 3])"),
     (checks.check_batch, (edges([0, 0])[0], X), ValueError,
-     "'batch' must have one row per node (got 2 for 3 nodes)"),
+     "'batch' must have one entry per node (got 2 for 3 nodes)"),
     (checks.check_batch, (edges([-1, 0, 0])[0], X), ValueError,
      "'batch' must not be negative (got -1)"),
     (checks.check_batch, (edges([0, 1, 0])[0], X, 'b'), ValueError,

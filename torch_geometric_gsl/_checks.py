@@ -213,10 +213,10 @@ def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
     return x_src, x_dst
 
 
-def check_compared(z: Any, width: int, num_nodes: int, name: str = 'z') -> None:
+def check_compared(z: Any, width: int, num_nodes: int) -> None:
     """Raise unless there is one row to compare for each node, of that width."""
-    check_features(z, name, width)
-    _check_size(z, num_nodes, name, 'node')
+    check_features(z, 'z', width)
+    _check_size(z, num_nodes, 'z')
 
 
 def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
@@ -238,12 +238,12 @@ def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') 
 
 
 def check_num_nodes(
-    x: Tensor, num_nodes: int, what: str = 'the transition nodes', name: str = 'x'
+    x: Tensor, num_nodes: int, what: str = 'the transition nodes'
 ) -> None:
     """Raise unless there is one row of features per node."""
     if x.size(0) != num_nodes:
         raise ValueError(
-            f"'{name}' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
+            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
             f'belong to the nodes of one data set'
         )
 
@@ -263,11 +263,11 @@ def _check_device(value: Tensor, device: torch.device, name: str) -> None:
         raise ValueError(f"'{name}' is on {value.device} but 'x' is on {device}")
 
 
-def _check_size(value: Tensor, size: int, name: str, what: str) -> None:
+def _check_size(value: Tensor, size: int, name: str, what: str = 'row') -> None:
     if value.size(0) != size:
         raise ValueError(
-            f"'{name}' must have one row per {what} "
-            f'(got {value.size(0)} for {size} {what}s)'
+            f"'{name}' must have one {what} per node "
+            f'(got {value.size(0)} for {size} nodes)'
         )
 
 
@@ -289,10 +289,9 @@ def check_edge_index(
         )
 
 
-def check_edge_weight(
-    edge_weight: Any, edge_index: Any, like: Tensor, name: str = 'edge_weight'
-) -> None:
+def check_edge_weight(edge_weight: Any, edge_index: Any, like: Tensor) -> None:
     """Raise unless there is a finite weight that is not negative for each edge."""
+    name = 'edge_weight'
     if edge_index is None:
         raise ValueError(f"'{name}' needs 'edge_index' (got None)")
     if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
@@ -353,7 +352,7 @@ def _kind(value: object) -> object:
 def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     """Raise unless :obj:`batch` is a sorted vector of graph ids, one per node."""
     check_index(batch, name, '[num_nodes]', 1, x)
-    _check_size(batch, x.size(0), name, 'node')
+    _check_size(batch, x.size(0), name, 'entry')
     is_valid = (batch >= 0).all()
     check_value(is_valid, f"'{name}' must not be negative", got=batch.min)
     falls = batch[1:] < batch[:-1]
@@ -375,9 +374,9 @@ def check_one_graph(edge_index: Tensor, batch: Any) -> None:
     )
 
 
-def check_mask(mask: Tensor, name: str = 'mask') -> None:
+def check_mask(mask: Tensor) -> None:
     """Raise if a mask, or a vector of indices, chooses nothing."""
-    message = f"'{name}' must choose at least one node"
+    message = "'mask' must choose at least one node"
     if mask.numel() == 0:
         raise ValueError(f'{message} (got none)')
     if mask.dtype == torch.bool:

@@ -190,14 +190,6 @@ def test_edges_of_constant_rows_are_compared_once(is_sparse, monkeypatch):
         assert len(calls) == count + 2
 
 
-def test_other_devices_and_types_have_their_own_bounds():
-    cache, calls = BoundsCache(), []
-    rows = grouped(60)
-    for each in (rows, rows.double(), rows.to('meta'), rows[:, :2], rows):
-        found = cache._find(('kind',), (each,), lambda: calls.append(0) or len(calls))
-    assert (len(calls), found) == (4, 1)
-
-
 def test_copies_leave_bounds_out(found):
     sampler, x = make(), grouped()
     names = set(sampler.state_dict())

@@ -7,9 +7,7 @@ import torch
 from oracles import seeded
 from sampling import limits, make, normal
 
-from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
 from torch_geometric_gsl.nn.sampler import Budget
-from torch_geometric_gsl.nn.sampler import candidates as assignment
 from torch_geometric_gsl.typing import SampledGraph
 
 # The first makes one list of the pairs of all graphs, the second visits graph by
@@ -222,27 +220,3 @@ def test_few_candidates_are_drawn_repeatedly(num_rows, method, is_training):
 def test_bad_generator():
     with pytest.raises(TypeError, match="'generator' must be a torch"):
         make()(X, generator=3)
-
-
-@pytest.mark.parametrize('is_training', [True, False])
-@pytest.mark.parametrize(('size', 'is_listed'), [(63, True), (64, False)])
-def test_larger_sharp_graphs_of_a_batch_are_drawn_one_by_one(
-    size, is_listed, is_training, monkeypatch
-):
-    listed = []
-
-    def list_candidates(candidates, max_pairs):
-        listed.append(int(candidates.size.sum()))
-        return own(candidates, max_pairs)
-
-    own = assignment.list_candidates
-    monkeypatch.setattr(assignment, 'list_candidates', list_candidates)
-    sampler = GumbelKNNSampler(LinearSimilarity(4), k=3, tau=1.0, scale=20.0)
-    sampler.train(is_training)
-    x = torch.randn(3 * size, 4, generator=seeded())
-    batch = torch.arange(3).repeat_interleave(size)
-    out = sampler.propagate(x, x, batch=batch)
-    assert listed == [3 * size**2 if is_listed else 0]
-    if not is_training:
-        parts = [sampler.propagate(part, part) for part in x.split(size)]
-        torch.testing.assert_close(out, torch.cat(parts))

@@ -53,26 +53,6 @@ def test_a_drawn_graph_is_that_of_the_sampler(name, method):
         assert parameter.abs().max() > 0
 
 
-def test_it_teaches_which_feature_tells_the_class():
-    # The class stands in one of eight features; the others are as large.
-    generator = seeded(0)
-    x = torch.randn(80, 8, generator=generator)
-    y = torch.arange(80) % 2
-    x[:, 3] = 2.0 * y - 1
-    similarity = resolve_similarity('linear', 8, feature_weights=True)
-    sampler = GumbelKNNSampler(similarity, scale=5.0, tau=1.0, loop=False)
-    optimizer = torch.optim.Adam(sampler.parameters(), lr=0.05)
-    before = float(leave_one_out_loss(sampler.eval(), x, y).detach())
-    sampler.train()
-    for _ in range(100):
-        optimizer.zero_grad()
-        leave_one_out_loss(sampler, x, y, generator=generator).backward()
-        optimizer.step()
-    assert similarity.feature_weight.abs().argmax() == 3
-    after = float(leave_one_out_loss(sampler.eval(), x, y).detach())
-    assert after < before / 4
-
-
 def test_a_lonely_label_is_a_constant():
     sampler, x = build('neural_gaussian', k=2).eval(), features(5)
     y = torch.tensor([0, 0, 0, 0, 1])

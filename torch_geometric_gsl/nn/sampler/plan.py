@@ -27,7 +27,7 @@ LONG = 64
 
 
 class SampledEvaluationWarning(UserWarning):
-    r"""Sums in evaluation mode were estimated, because there are too many pairs."""
+    r"""Evaluation took a sample of the sources, because there are too many pairs."""
 
 
 class TruncatedRaceWarning(UserWarning):
