@@ -79,8 +79,7 @@ def nearest_neighbours(
     :math:`\exp(-d_{ij}^2 / \max_j d_{ij}^2)`, with the maximum over the neighbours.
 
     The search is exact, by blocks of rows, or that of another library. Sparse features
-    are neither made dense nor projected. In a batch no edge joins two graphs, and a
-    node with fewer than :obj:`k` candidates is joined to all of them.
+    stay sparse. A node with fewer than :obj:`k` candidates is joined to all of them.
 
     Args:
         x (torch.Tensor): The node features, dense or sparse CSR.

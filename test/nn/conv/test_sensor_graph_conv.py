@@ -186,6 +186,7 @@ def test_dtypes(form, dtype):
 
 @TRAINING
 @KINDS
+@pytest.mark.filterwarnings('ignore:each target has')
 def test_no_windows_and_one_sensor(form, training):
     conv = make(form).train(training)
     for lead in ((0,), (3, 0)):

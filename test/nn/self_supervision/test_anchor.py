@@ -142,7 +142,7 @@ def test_it_is_one_of_its_nodes():
         ((0.5, 1, EDGES[0]), ValueError, r"'edge_index' must have shape \[2, num_"),
         ((0.5, 1, -EDGES), ValueError, r"'edge_index' must not be negative \(got -4"),
         ((0.5, 1, (EDGES, EDGES[0])), TypeError, "'edge_weight' must be a floating"),
-        ((0.5, 1, (EDGES, torch.ones(2))), ValueError, "'edge_weight' must have one "),
+        ((0.5, 1, (EDGES, torch.ones(2))), ValueError, "'edge_weight' must have shape"),
         ((0.5, 1, (EDGES, -torch.ones(6))), ValueError, "'edge_weight' must not be n"),
     ],
 )

@@ -135,16 +135,8 @@ def exported_sum(
     r"""Sum messages by their definition, as :func:`torch.export.export` records it.
 
     A program has no blocks, whose number depends on that of the rows: the scores of all
-    pairs are in memory at once, as are their weights.
-
-    Args:
-        scores (PairScores): The scores.
-        settings (Settings): The options of the sampler.
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        absent (dict[str, Any]): Arguments that a program cannot take.
-
-    Raises:
-        ValueError: If neighbours would be drawn, or candidates or graph ids are given.
+    pairs are in memory at once, as are their weights. :obj:`absent` are arguments that
+    it cannot take.
     """
     if settings.is_noisy:
         raise ValueError(

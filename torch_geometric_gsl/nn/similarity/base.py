@@ -46,7 +46,7 @@ class Similarity(torch.nn.Module, ABC):
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+            :math:`Z = X W` of the features, if given. (default: :obj:`None`)
         feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
             a learnable weight, which begins at 1, before nodes are compared: few
             parameters where a projection overfits. (default: :obj:`False`)
@@ -106,8 +106,7 @@ class Similarity(torch.nn.Module, ABC):
         if feature_weights and out_channels is not None:
             raise ValueError(
                 f"'feature_weights' must be False where 'out_channels' asks for a "
-                f'projection, which weighs the features (got out_channels='
-                f'{out_channels})'
+                f'projection (got out_channels={out_channels})'
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -139,11 +138,6 @@ class Similarity(torch.nn.Module, ABC):
             edge_index (torch.Tensor, optional): If given, only these pairs are
                 scored: :obj:`edge_index[0]` are sources and :obj:`edge_index[1]`
                 targets. (default: :obj:`None`)
-
-        Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input has the wrong shape or device, or holds NaN or
-                infinite values, or :obj:`edge_index` is out of range.
         """
         pairs = self.pair_scores(x)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
@@ -209,11 +203,6 @@ class Similarity(torch.nn.Module, ABC):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             scale (float or torch.Tensor, optional): The factor of the similarity.
                 (default: :obj:`1.0`)
-
-        Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input has the wrong shape or device, or holds NaN or
-                infinite values.
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))

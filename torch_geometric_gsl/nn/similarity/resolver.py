@@ -39,16 +39,11 @@ def resolve_similarity(
     r"""Turn a name into a similarity; a module passes through unchanged.
 
     Args:
-        similarity (str or Similarity): One of :obj:`"linear"`,
-            :obj:`"difference"`, :obj:`"gaussian"`, :obj:`"neural_gaussian"`,
-            :obj:`"heat_kernel"`, :obj:`"distance"`, :obj:`"cosine"` and
-            :obj:`"uniform"`, or a module.
+        similarity (str or Similarity): :obj:`"linear"`, :obj:`"difference"`,
+            :obj:`"gaussian"`, :obj:`"neural_gaussian"`, :obj:`"heat_kernel"`,
+            :obj:`"distance"`, :obj:`"cosine"`, :obj:`"uniform"`, or a module.
         in_channels (int): Size of each input sample.
         **kwargs (optional): Arguments of the named similarity.
-
-    Raises:
-        TypeError: If :obj:`similarity` is neither a name nor a module.
-        ValueError: If the name is unknown, or a module expects another width.
 
     Example:
         >>> resolve_similarity('gaussian', 16)
