@@ -70,11 +70,10 @@ def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGra
     weight = noise_free_weights(sample.rows(), settings.tau, sample.null)
     (source, target), weight = dense_graph(weight)
     edges = SampledGraph(torch.stack([chosen[source], target]), weight)
-    warn_caller(
+    _warn(
         f'the graph of {total} x {num_sources} pairs lists a sample of {count} '
         f"sources, as evaluation sums them: a larger 'eval_pairs' of the budget "
-        f'lists all',
-        SampledEvaluationWarning,
+        f'lists all'
     )
     if scores.excluded is None:
         return edges
@@ -110,23 +109,20 @@ def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Te
     if count >= num_sources:
         return noise_free_sum(h, scores, tau, memory_budget=memory)
     out, error = sampled_noise_free_sum(h, scores, tau, count, memory_budget=memory)
-    _warn_of_estimate(total, num_sources, count, out, error)
+    _warn(
+        f'the sums over {total} x {num_sources} pairs are estimated from {count} '
+        'sources with an error of {:.2g} (root mean square of some targets; that of '
+        "the sums is {:.2g}): a larger 'eval_pairs' of the budget makes them exact",
+        error,
+        out.detach().square().mean().sqrt(),
+    )
     return out
 
 
-@disable_compile
-def _warn_of_estimate(
-    num_targets: int, num_sources: int, count: int, out: Tensor, error: Tensor
-) -> None:
-    """Warn that sums are estimated; eager because it formats tensor values."""
-    level = float(out.detach().square().mean().sqrt())
-    warn_caller(
-        f'the sums over {num_targets} x {num_sources} pairs are estimated from {count} '
-        f'sources with an error of {float(error):.2g} (root mean square of some '
-        f"targets; that of the sums is {level:.2g}): a larger 'eval_pairs' of the "
-        f'budget makes them exact',
-        SampledEvaluationWarning,
-    )
+@disable_compile  # The values of tensors are read, and frames.
+def _warn(message: str, *values: Tensor) -> None:
+    numbers = (float(value) for value in values)
+    warn_caller(message.format(*numbers), SampledEvaluationWarning)
 
 
 def exported_sum(
