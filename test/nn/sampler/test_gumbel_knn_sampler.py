@@ -105,11 +105,10 @@ def test_no_nodes(method, training):
 
 
 @pytest.mark.parametrize('loop', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream', 'auto', 'race'])
 @pytest.mark.parametrize('eval_k', ['all', 3])
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_evaluation(name, eval_k, method, loop):
-    options = {'method': method, 'loop': loop, 'eval_k': eval_k}
+def test_evaluation(name, eval_k, loop):
+    options = {'loop': loop, 'eval_k': eval_k}
     sampler = make(name, scale=2.0, tau=0.3, **options).double().eval()
     x = features().double()
     state = torch.get_rng_state()

@@ -69,7 +69,8 @@ def assign(
     available = pairs.src.size(0) - int(not settings.loop)
     if not settings.replace:  # With replacement few candidates are drawn repeatedly.
         check_candidate_count(settings.k, available)
-    if settings.is_noisy and available < min(num_targets, 2):
+    is_training = settings.is_noisy and torch.is_grad_enabled()
+    if is_training and available < min(num_targets, 2):
         _warn_of_no_choice(available)
     if available <= 0:
         return Parts(pairs, settings, [])
