@@ -7,7 +7,6 @@ import torch
 from torch_geometric_gsl import _checks as checks
 
 NAN, INF = float('nan'), float('inf')
-CPU = torch.device('cpu')
 X = torch.ones(3, 4)
 META = torch.ones(3, 4, device='meta')
 
@@ -30,8 +29,9 @@ NUMBERS = [
     (checks.check_positive, (True, 'n'), TypeError,
      "'n' must be a positive number (got bool)"),
     *((checks.check_positive, (value, 'n'), ValueError,
-       f"'n' must be positive and finite (got {value})")
-      for value in (0, -1.5, NAN, INF)),
+       f"'n' must be positive and finite (got {value})") for value in (0, -1.5)),
+    *((checks.check_positive, (value, 'n'), ValueError,
+       f"'n' must be finite (got {value})") for value in (NAN, INF)),
     (checks.check_number, (None, 'n'), TypeError,
      "'n' must be a number (got NoneType)"),
     (checks.check_number, (NAN, 'n'), ValueError, "'n' must be finite (got nan)"),
@@ -76,18 +76,20 @@ FEATURES = [
     (checks.check_pair, ((X, META),), ValueError,
      "'x_src' and 'x_dst' must share one device (got cpu and meta)"),
     (checks.check_pair, ((X, X[:, :2]),), ValueError,
-     "'x_src' and 'x_dst' must have equal widths (got 4 and 2)"),
+     "'x_src' and 'x_dst' must share one width (got 4 and 2)"),
     (checks.check_parameter_match, (X, META), ValueError,
      "'x' is on cpu but the parameters are on meta"),
     (checks.check_parameter_match, (X, X.double(), 'h'), TypeError,
      "'h' has torch.float32 but the parameters have torch.float64"),
-    (checks.check_messages, (None, 3, CPU), TypeError,
-     "'h' must be a torch.Tensor (got NoneType)"),
-    (checks.check_messages, (X, 4, CPU), ValueError,
-     "'h' must have shape [4, channels] (got [3, 4])"),
-    (checks.check_messages, (X.bool(), 3, CPU), TypeError,
+    (checks.as_pair, ((X,), 'z'), ValueError,
+     "'z' must be a tensor or a pair (z_src, z_dst) (got 1 tensors)"),
+    (checks.split_pair, (X, 'batch'), TypeError,
+     "'batch' must be a pair like 'x' (got a Tensor)"),
+    (checks.check_compared, (X, 4, 2), ValueError,
+     "'z' must have one row per node (got 3 for 2 nodes)"),
+    (checks.check_messages, (X.bool(), 3, X.device), TypeError,
      "'h' must be floating-point (got torch.bool)"),
-    (checks.check_messages, (META, 3, CPU), ValueError,
+    (checks.check_messages, (META, 3, X.device), ValueError,
      "'h' is on meta but 'x' is on cpu"),
     (checks.check_num_nodes, (X, 5), ValueError,
      "'x' must have num_nodes=5 rows (got 3); the transition nodes belong to "
@@ -136,43 +138,34 @@ def test_error(check, args, error, text):
         check(*args)
 
 
-@pytest.mark.parametrize(
-    ('check', 'args'),
-    [
-        (checks.check_option, ('a', {'a': 1, 'b': 2}, 'o')),
-        (checks.check_positive, (1e-300, 'n')),
-        (checks.check_positive, (np.float32(0.5), 'n')),
-        (checks.check_number, (-1.5, 'n')),
-        (checks.check_count, (1, 'n')),
-        (checks.check_count, (np.int64(4), 'n')),
-        (checks.check_count, (0, 'n', 0)),
-        (checks.check_probability, (0, 'n')),
-        (checks.check_probability, (0.999, 'n')),
-        (checks.check_features, (X, 'x', 4)),
-        (checks.check_features, (X, 'x', -1)),
-        (checks.check_features, (X.to_sparse_csr(),)),
-        (checks.check_features, (torch.empty(0, 4),)),
-        (checks.check_features, (X.bfloat16(),)),
-        # Finite values whose sum is not: 65504 is the largest half.
-        (checks.check_features, (half(60000.0),)),
-        (checks.check_features, (torch.full((3, 4), 3e38).to_sparse_csr(),)),
-        (checks.check_parameter_match, (X, None)),
-        (checks.check_parameter_match, (X, torch.ones(1))),
-        (checks.check_edge_index, (edges([2, 0], [1, 0]), X, X[:2])),
-        (checks.check_edge_index, (torch.empty(2, 0).long(), X[:0], X[:0])),
-        (checks.check_batch, (edges([0, 0, 5])[0], X)),
-        (checks.check_batch, (torch.empty(0).long(), X[:0])),
-        (checks.check_candidate_count, (3, 3)),
-        (checks.check_generator, (None, X.device)),
-        (checks.check_generator, (torch.Generator(), X.device)),
-        (checks.check_messages, (X, 3, CPU)),
-        (checks.check_messages, (X[:, :0], 3, CPU)),
-        # Tensors without data have no values to check.
-        (checks.check_features, (META,)),
-        (checks.check_value, (META.sum() > 0, 'text')),
-        (checks.check_num_nodes, (X, 3)),
-    ],
-)
+VALID = [
+    (checks.check_option, ('a', {'a': 1, 'b': 2}, 'o')),
+    (checks.check_positive, (np.float32(0.5), 'n')),
+    (checks.check_number, (-1.5, 'n')),
+    (checks.check_count, (np.int64(4), 'n')),
+    (checks.check_count, (0, 'n', 0)),
+    *((checks.check_probability, (value, 'n')) for value in (0, 0.999)),
+    *((checks.check_features, (x,)) for x in (X.to_sparse_csr(), X[:0], X.bfloat16())),
+    (checks.check_features, (X, 'x', -1)),
+    # Finite values whose sum is not: 65504 is the largest half.
+    (checks.check_features, (half(60000.0),)),
+    (checks.check_features, (torch.full((3, 4), 3e38).to_sparse_csr(),)),
+    (checks.check_parameter_match, (X, None)),
+    (checks.check_parameter_match, (X, torch.ones(1))),
+    (checks.check_edge_index, (edges([2, 0], [1, 0]), X, X[:2])),
+    (checks.check_edge_index, (torch.empty(2, 0).long(), X[:0], X[:0])),
+    (checks.check_batch, (edges([0, 0, 5])[0], X)),
+    (checks.check_batch, (torch.empty(0).long(), X[:0])),
+    (checks.check_candidate_count, (3, 3)),
+    (checks.check_generator, (None, X.device)),
+    (checks.check_generator, (torch.Generator(), X.device)),
+    # Tensors without data have no values to check.
+    (checks.check_features, (META,)),
+    (checks.check_value, (META.sum() > 0, 'text')),
+]
+
+
+@pytest.mark.parametrize(('check', 'args'), VALID)
 def test_no_error(check, args):
     check(*args)
 

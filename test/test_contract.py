@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 
-from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl import GSLNet, SampledEvaluationWarning
 from torch_geometric_gsl.nn.conv import (
     HeteroLatentGraphConv,
     LatentGraphConv,
@@ -24,15 +24,15 @@ FORMS = ('all', 'pair', 'batch', 'edges', 'weighted edges')
 METHODS = ('auto', 'dense', 'race', 'stream')
 
 
-def inputs(form, x, method='auto'):
+def inputs(form, x):
     """Return what a sampler is called with, and the number of targets."""
     if form == 'pair':
-        return {'x': (x, torch.randn(7, x.size(1)))}, 7
+        return {'x': (x, torch.randn(7, x.size(1)).to(x))}, 7
     edges = torch.randint(N, (2, 9 * N))
     given = {
         'batch': {'batch': torch.arange(N) // 20},
         'edges': {'edge_index': edges},
-        'weighted edges': {'edge_index': edges, 'edge_weight': torch.rand(9 * N)},
+        'weighted edges': {'edge_index': edges, 'edge_weight': torch.rand(9 * N).to(x)},
     }
     return {'x': x, **given.get(form, {})}, N
 
@@ -43,33 +43,45 @@ def serves(form, method):
     return (form, method) != ('weighted edges', 'race')
 
 
-@pytest.mark.parametrize('is_training', [True, False])
-@pytest.mark.parametrize('eval_k', ['all', 4, None])
-@pytest.mark.parametrize(
-    ('form', 'method'),
-    [pair for pair in itertools.product(FORMS, METHODS) if serves(*pair)],
-)
-@pytest.mark.parametrize(
-    'options',
-    [{}, {'null_score': 0.0}, {'replace': False}, {'hard': True}, {'loop': False}],
-    ids=str,
-)
-def test_a_sampler_sums_over_the_graph_that_it_returns(
-    form, method, options, eval_k, is_training
-):
+OPTIONS = [{}, {'null_score': 0.0}, {'replace': False}, {'hard': True}, {'loop': False}]
+SERVED = [pair for pair in itertools.product(FORMS, METHODS) if serves(*pair)]
+
+
+def assert_sum_of_graph(sampler, form):
+    """Check sums and their gradients against those over the graph of the same seed."""
     torch.manual_seed(1)
-    x, h = torch.randn(N, 5), torch.randn(N, 3)
-    options = {'k': 2, 'scale': 3.0, 'eval_k': eval_k} | options
-    sampler = GumbelKNNSampler(CosineSimilarity(5), method=method, **options)
-    sampler.train(is_training)
+    x, h = (torch.randn(N, w, dtype=torch.double).requires_grad_() for w in (5, 3))
     given, num_targets = inputs(form, x)
     graph = sampler(**given, generator=torch.Generator().manual_seed(2))
     own = {name: value for name, value in given.items() if name != 'x'}
     seeded = torch.Generator().manual_seed(2)
     out = sampler.propagate(given['x'], h, **own, generator=seeded)
-    torch.testing.assert_close(weighted_sum(h, *graph, num_targets), out)
+    found = [
+        (each, *torch.autograd.grad(each.square().sum(), [x, h], retain_graph=True))
+        for each in (out, weighted_sum(h, *graph, num_targets))
+    ]
+    torch.testing.assert_close(*found)
+    return torch.bincount(graph.edge_index[1], minlength=num_targets)
+
+
+def make_sampler(**options):
+    options = {'k': 2, 'scale': 3.0} | options
+    return GumbelKNNSampler(CosineSimilarity(5), **options).double()
+
+
+@pytest.mark.parametrize(('form', 'method'), SERVED)
+@pytest.mark.parametrize('options', OPTIONS, ids=str)
+def test_training_sums_over_the_graph_that_it_returns(form, method, options):
+    assert_sum_of_graph(make_sampler(method=method, **options), form)
+
+
+@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('eval_k', ['all', 4, None])
+@pytest.mark.parametrize('options', OPTIONS, ids=str)
+def test_evaluation_sums_over_the_graph_that_it_returns(form, eval_k, options):
+    degree = assert_sum_of_graph(make_sampler(eval_k=eval_k, **options).eval(), form)
     most = {'all': N, None: N if options.get('replace', True) else 2}.get(eval_k, 4)
-    assert is_training or int(torch.bincount(graph.edge_index[1]).max()) <= most
+    assert int(degree.max()) <= most
 
 
 def clustered(n, seed):
@@ -81,15 +93,14 @@ def clustered(n, seed):
 
 @pytest.mark.parametrize('method', METHODS)
 @pytest.mark.parametrize('scale', [1.0, 20.0])
-@pytest.mark.parametrize('train_scale', [False, True])
 @pytest.mark.parametrize(
     'options',
-    [{}, {'null_score': 0.0}, {'replace': False}, {'hard': True}, {'loop': False}],
+    OPTIONS,
     ids=str,
 )
-def test_one_seed_gives_one_graph(method, scale, train_scale, options):
+def test_one_seed_gives_one_graph(method, scale, options):
     torch.manual_seed(1)
-    options = {'scale': scale, 'train_scale': train_scale, 'method': method} | options
+    options = {'scale': scale, 'train_scale': scale > 1, 'method': method} | options
 
     def make():
         torch.manual_seed(2)
@@ -169,6 +180,55 @@ def test_what_cannot_act_is_refused(options, text):
         GumbelKNNSampler(CosineSimilarity(5), **options)
 
 
+@pytest.mark.parametrize(
+    ('make', 'text'),
+    [
+        (
+            lambda: GumbelKNNSampler(CosineSimilarity(2), kk=1),
+            "no option 'kk', but",
+        ),
+        (
+            lambda: GumbelKNNSampler(CosineSimilarity(2), num_arrivals=3),
+            r"since 0.2 it is 'budget=Budget\(arrivals=...\)'",
+        ),
+        (
+            lambda: GSLNet(2, 2, 1, 2, initial_scale=3.0),
+            'since 0.2 it is .scale.',
+        ),
+        (lambda: GSLNet(2, 2, 1, 2, remember=True), 'since 0.2 it is .model.index'),
+        (lambda: GSLNet(2, 2, 1, 2, null_scor=1.0), "did you mean 'null_score'"),
+        (lambda: GSLNet(2, 2, 1, 2, heads=4), r"has no option 'heads', but \["),
+        (
+            lambda: LatentGraphConv(2, 2)(torch.randn(4, 2), context=torch.randn(4, 2)),
+            r"has no argument 'context': since 0.2 it is a pair",
+        ),
+        (
+            lambda: GSLNet(2, 2, 1, 2)(torch.randn(4, 2), remember=True),
+            r"'remember': since 0.2 it is 'model.index\(x\)'",
+        ),
+    ],
+)
+def test_unknown_options_are_told_with_their_present_names(make, text):
+    with pytest.raises(TypeError, match=text):
+        make()
+
+
+@pytest.mark.parametrize(
+    ('x', 'options', 'text'),
+    [
+        (torch.eye(1), {'loop': False}, 'has no candidate'),
+        (torch.eye(2), {'loop': False}, 'has one candidate'),
+        ((torch.eye(3)[:1], torch.eye(3)), {}, 'has one candidate'),
+    ],
+)
+def test_too_few_candidates_to_learn_from_warn(x, options, text):
+    width = (x[0] if isinstance(x, tuple) else x).size(1)
+    sampler = GumbelKNNSampler(CosineSimilarity(width), **options)
+    with pytest.warns(UserWarning, match=f'each target {text}'):
+        sampler(x)
+    sampler.eval()(x)
+
+
 @pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('eval_k', ['all', 4])
 def test_the_method_changes_no_evaluation(form, eval_k):
@@ -234,15 +294,59 @@ def test_evaluation_over_few_neighbours_has_gradients():
 def test_a_graph_of_too_many_pairs_is_summed_and_not_listed():
     sampler = GumbelKNNSampler(CosineSimilarity(2)).eval()
     x = torch.randn(8193, 2)
-    with pytest.raises(ValueError, match=r"'eval_k' must be a number .*8193 x 8193"):
+    with pytest.raises(ValueError, match=r"'eval_k' must be a number.*8193 x 8193"):
         sampler(x)
     sampler.eval_k = 2
     assert sampler(x).edge_index.shape == (2, 2 * 8193)
 
 
-@pytest.mark.parametrize('eval_k', [0, 2.5, 'some', True])
-def test_bad_numbers_of_neighbours(eval_k):
-    with pytest.raises((TypeError, ValueError), match="'eval_k'"):
+@pytest.mark.filterwarnings('ignore::torch_geometric_gsl.SampledEvaluationWarning')
+@pytest.mark.parametrize('form', ['all', 'pair', 'batch', 'rows'])
+@pytest.mark.parametrize(
+    'options', [{}, {'null_score': 0.0}, {'loop': False}, {'eval_k': 4}], ids=str
+)
+def test_a_sampled_evaluation_lists_what_it_sums(form, options):
+    torch.manual_seed(1)
+    x, h, given = torch.randn(1100, 5), torch.randn(1100, 3), {}
+    if form == 'pair':
+        x = (x, torch.randn(7, 5))
+    elif form == 'batch':
+        given = {'batch': torch.arange(1100) // 1090}
+    elif form == 'rows':
+        given = {'rows': (30, 50)}
+    budget = Budget(eval_pairs=1)
+    sampler = GumbelKNNSampler(
+        CosineSimilarity(5), scale=3.0, budget=budget, **options
+    ).eval()
+    graph = sampler(x, **given)
+    size = 7 if form == 'pair' else 1100
+    total = weighted_sum(h, *graph, size)[slice(*given.get('rows', (0, size)))]
+    out = sampler.propagate(x, h, **given)
+    torch.testing.assert_close(out, total)
+    out, shown = sampler.propagate(x, h, **given, return_graph=True)
+    torch.testing.assert_close(out, total)
+    assert torch.equal(shown.edge_index, graph.edge_index)
+    most = options.get('eval_k', 1024)
+    assert int(graph.edge_index[1].bincount().max()) <= most
+
+
+def test_a_listed_sample_warns():
+    sampler = GumbelKNNSampler(CosineSimilarity(2), budget=Budget(eval_pairs=1)).eval()
+    with pytest.warns(SampledEvaluationWarning, match="1024 sources.*'eval_pairs'"):
+        sampler(torch.randn(1100, 2))
+
+
+@pytest.mark.parametrize(
+    ('eval_k', 'error', 'text'),
+    [
+        (0, ValueError, "'eval_k' must be at least 1"),
+        (2.5, TypeError, "'eval_k' must be an integer"),
+        (True, TypeError, "'eval_k' must be an integer"),
+        ('al', ValueError, "'eval_k' must be None, 'all' or an integer .* 'al'"),
+    ],
+)
+def test_bad_numbers_of_neighbours(eval_k, error, text):
+    with pytest.raises(error, match=text):
         GumbelKNNSampler(CosineSimilarity(2), eval_k=eval_k)
 
 

@@ -16,7 +16,6 @@ FLOORS = {
     '_checks': 0,
     '_columns': 0,
     '_files': 0,
-    '_graph_checks': 0,
     '_warnings': 0,
     'ops': 1,
     'distributed': 6,

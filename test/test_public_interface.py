@@ -392,12 +392,12 @@ def test_wrong_documentation_is_found():
 @pytest.mark.parametrize('name', public_modules())
 def test_docstring(name):
     doc = inspect.getdoc(getattr(gsl, name)) or ''
-    # Similarities share arguments, which their base documents.
+    # Similarities share arguments and shapes, which their base documents.
     is_similarity = issubclass(getattr(gsl, name), gsl.Similarity)
     whole = doc + (inspect.getdoc(gsl.Similarity) if is_similarity else '')
-    for part in ('Args:', 'Raises:'):
+    for part in ('Args:', 'Raises:', 'Shapes:'):
         assert f'\n{part}' in whole, part
-    for part in ('Shapes:', 'Example:\n    >>>', '.. math::'):
+    for part in ('Example:\n    >>>', '.. math::'):
         assert f'\n{part}' in doc, part
     link = r'<https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+)>`_\s+paper'
     assert re.search(link, doc)

@@ -1,4 +1,4 @@
-"""Checks of user input: the texts of the package's errors live here.
+"""Checks of arguments: the texts of the package's errors.
 
 Checks of values (finite features, sorted batches) are immediate on a CPU and
 asynchronous on CUDA, where reading a value back would stall the device; under
@@ -16,46 +16,27 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from torch_geometric_gsl.typing import Features
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 _HETERO_TRACER = 'torch_geometric.nn.fx'
 
 
 def check_type(value: object, kind: type, name: str, what: str) -> None:
-    """Raise unless :obj:`value` is of a kind, which :obj:`what` names."""
+    """Raise unless a value is of a kind, which :obj:`what` describes."""
     if not isinstance(value, kind):
         raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
 
 
 def check_option(value: object, options: Iterable[object], name: str) -> None:
-    """Raise unless :obj:`value` is one of the named options."""
+    """Raise unless a value is one of the named options."""
     if value not in (known := list(options)):
         raise ValueError(f"'{name}' must be one of {known} (got {value!r})")
 
 
-def check_positive(
-    value: object, name: str, low: float = 0.0, high: float = float('inf')
-) -> None:
-    """Raise unless :obj:`value` is a positive, finite number within limits."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(
-            f"'{name}' must be a positive number (got {type(value).__name__})"
-        )
-    if not 0 < float(value) < float('inf'):
-        raise ValueError(f"'{name}' must be positive and finite (got {value})")
-    if not low <= float(value) <= high:
-        raise ValueError(
-            f"'{name}' must be between {low:g} and {high:g} (got {value}): beyond, "
-            f'scores leave the range of float32'
-        )
-
-
-def check_number(value: object, name: str) -> None:
-    """Raise unless :obj:`value` is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"'{name}' must be a number (got {type(value).__name__})")
-    if not abs(float(value)) < float('inf'):
-        raise ValueError(f"'{name}' must be finite (got {value})")
+def check_flag(value: object, name: str) -> None:
+    """Raise unless a value is a boolean: the text 'no' would count as true."""
+    if not isinstance(value, bool):
+        raise TypeError(f"'{name}' must be a bool (got {value!r})")
 
 
 def check_absent(value: object, name: str, where: str) -> None:
@@ -67,41 +48,44 @@ def check_absent(value: object, name: str, where: str) -> None:
 
 
 def check_count(value: object, name: str, minimum: int = 1) -> None:
-    """Raise unless :obj:`value` is an integer of at least :obj:`minimum`."""
+    """Raise unless a value is an integer of at least :obj:`minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"'{name}' must be an integer (got {type(value).__name__})")
     if value < minimum:
         raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
 
 
-def check_rows(rows: Any, num_targets: int) -> None:
-    """Raise unless a pair of numbers tells where some targets begin and end."""
-    if not isinstance(rows, tuple | list) or len(rows) != 2:
-        raise TypeError(f"'rows' must be a pair of integers (got {rows!r})")
-    for number in rows:
-        check_count(number, 'rows', 0)
-    if not rows[0] <= rows[1] <= num_targets:
+def check_number(value: object, name: str, what: str = 'a number') -> None:
+    """Raise unless a value is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
+    if not abs(float(value)) < float('inf'):
+        raise ValueError(f"'{name}' must be finite (got {value})")
+
+
+def check_positive(
+    value: Any, name: str, low: float = 0.0, high: float = float('inf')
+) -> None:
+    """Raise unless a value is a positive, finite number within limits."""
+    check_number(value, name, 'a positive number')
+    if value <= 0:
+        raise ValueError(f"'{name}' must be positive and finite (got {value})")
+    if not low <= value <= high:
         raise ValueError(
-            f"'rows' must lie between 0 and the number of targets, {num_targets} "
-            f'(got {tuple(rows)})'
+            f"'{name}' must be between {low:g} and {high:g} (got {value}): beyond, "
+            f'scores leave the range of float32'
         )
 
 
-def check_flag(value: object, name: str) -> None:
-    """Raise unless :obj:`value` is a boolean: the text 'no' would count as true."""
-    if not isinstance(value, bool):
-        raise TypeError(f"'{name}' must be a bool (got {value!r})")
-
-
-def check_probability(value: object, name: str) -> None:
-    """Raise unless :obj:`value` lies in [0, 1)."""
+def check_probability(value: Any, name: str) -> None:
+    """Raise unless a value lies in [0, 1)."""
     check_number(value, name)
-    if not 0 <= float(value) < 1:  # type: ignore[arg-type]
+    if not 0 <= value < 1:
         raise ValueError(f"'{name}' must lie in [0, 1) (got {value})")
 
 
 def at_least(least: int, number: float, name: str) -> float:
-    """Return a finite number, which must not be less."""
+    """Return a finite number of at least :obj:`least`."""
     check_number(number, name)
     if number < least:
         raise ValueError(f"'{name}' must be at least {least} (got {number})")
@@ -113,10 +97,9 @@ def pair_of_probabilities(value: Any, name: str) -> tuple[float, float]:
     pair = value if isinstance(value, tuple) else (value, value)
     if len(pair) != 2:
         raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
-    first, second = pair
-    check_probability(first, name)
-    check_probability(second, name)
-    return first, second
+    for each in pair:
+        check_probability(each, name)
+    return pair
 
 
 def check_value(
@@ -124,7 +107,7 @@ def check_value(
 ) -> None:
     """Raise a :class:`ValueError` unless the scalar tensor :obj:`holds`.
 
-    What arrived, :obj:`got`, is read and told where that costs nothing: on a CPU.
+    What arrived, :obj:`got`, is added on a CPU, where reading it costs nothing.
     """
     if torch.compiler.is_compiling() or holds.is_meta:
         return
@@ -135,7 +118,7 @@ def check_value(
 
 
 def check_finite(x: Tensor, name: str) -> None:
-    """Raise if :obj:`x` holds NaN or infinite values."""
+    """Raise if a tensor holds NaN or infinite values."""
     if torch.compiler.is_compiling() or x.is_meta:
         return
     values = (x.values() if x.layout != torch.strided else x).detach()
@@ -150,8 +133,7 @@ def check_finite(x: Tensor, name: str) -> None:
 
 
 def check_one_type(x: object) -> None:
-    """Raise if features are those of several types of nodes, or are to become so."""
-    # PyG's `to_hetero` traces modules by a tracer of its own.
+    """Raise for features of several types of nodes, also where PyG traces them."""
     is_traced = isinstance(x, Proxy) and type(x.tracer).__module__ == _HETERO_TRACER
     if is_traced or isinstance(x, dict):
         what = "'to_hetero'" if is_traced else 'a dict'
@@ -162,8 +144,10 @@ def check_one_type(x: object) -> None:
         )
 
 
-def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
-    """Raise unless :obj:`x` is a floating-point matrix of that width."""
+def check_features(
+    x: Any, name: str = 'x', width: int | None = None, *, is_finite: bool = True
+) -> None:
+    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
     if not isinstance(x, Tensor):
         check_one_type(x)
         check_type(x, Tensor, name, 'a torch.Tensor')
@@ -177,59 +161,29 @@ def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
         raise TypeError(f"'{name}' must be floating-point (got {x.dtype})")
     if width is not None and width != -1 and x.size(1) != width:
         raise ValueError(f"'{name}' must have {width} channels (got {x.size(1)})")
+    if is_finite:
+        check_finite(x, name)
 
 
-def check_features(x: Any, name: str = 'x', width: int | None = None) -> None:
-    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
-    check_matrix(x, name, width)
-    check_finite(x, name)
+def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
+    """Raise unless :obj:`x` is a floating-point matrix of that width."""
+    check_features(x, name, width, is_finite=False)
 
 
-def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
-    """Check features of one set of nodes, or of sources and targets."""
-    x_src, x_dst = as_pair(x)
-    if not isinstance(x, tuple | list):
-        check_features(x, 'x', width)
-        return x_src, x_dst
-    check_features(x_src, 'x_src', width)
-    check_features(x_dst, 'x_dst', width)
-    for what in ('dtype', 'device'):
-        if getattr(x_src, what) != getattr(x_dst, what):
-            raise ValueError(
-                f"'x_src' and 'x_dst' must share one {what} "
-                f'(got {getattr(x_src, what)} and {getattr(x_dst, what)})'
-            )
-    if x_src.size(1) != x_dst.size(1):
-        raise ValueError(
-            f"'x_src' and 'x_dst' must have equal widths "
-            f'(got {x_src.size(1)} and {x_dst.size(1)})'
-        )
-    return x_src, x_dst
-
-
-def as_pair(x: Any) -> tuple[Any, Any]:
-    """Return sources and targets, of which one tensor holds both."""
+def as_pair(x: Any, name: str = 'x') -> tuple[Any, Any]:
+    """Return the values of sources and of targets; one value serves both."""
     if not isinstance(x, tuple | list):
         return x, x
     if len(x) != 2:
         raise ValueError(
-            f"'x' must be a tensor or a pair (x_src, x_dst) (got {len(x)} tensors)"
+            f"'{name}' must be a tensor or a pair ({name}_src, {name}_dst) "
+            f'(got {len(x)} tensors)'
         )
     return x[0], x[1]
 
 
-def check_compared(z: Any, width: int, num_nodes: int, name: str = 'z') -> None:
-    """Raise unless there is one row to compare for each node, of that width."""
-    check_features(z, name, width)
-    if z.size(0) != num_nodes:
-        raise ValueError(
-            f"'{name}' must have one row per node "
-            f'(got {z.size(0)} for {num_nodes} nodes)'
-        )
-
-
 def split_pair(value: Any, name: str) -> tuple[Any, Any]:
-    """Split an argument into that of sources and of targets; None is None of both."""
+    """Return the two parts of a pair; None is None of both."""
     if value is None:
         return None, None
     if not isinstance(value, tuple | list) or len(value) != 2:
@@ -239,29 +193,58 @@ def split_pair(value: Any, name: str) -> tuple[Any, Any]:
     return value[0], value[1]
 
 
-def check_parameter_device(
-    x: Tensor, parameter: Tensor | None, name: str = 'x'
-) -> None:
-    """Raise unless features and parameters share a device."""
-    if parameter is not None and x.device != parameter.device:
-        raise ValueError(
-            f"'{name}' is on {x.device} but the parameters are on {parameter.device}"
-        )
+def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
+    """Check features of one set of nodes, or of sources and targets."""
+    if not isinstance(x, tuple | list):
+        check_features(x, 'x', width)
+        return x, x
+    x_src, x_dst = as_pair(x)
+    check_features(x_src, 'x_src', width)
+    check_features(x_dst, 'x_dst', width)
+    for what, src, dst in (
+        ('dtype', x_src.dtype, x_dst.dtype),
+        ('device', x_src.device, x_dst.device),
+        ('width', x_src.size(1), x_dst.size(1)),
+    ):
+        if src != dst:
+            raise ValueError(
+                f"'x_src' and 'x_dst' must share one {what} (got {src} and {dst})"
+            )
+    return x_src, x_dst
+
+
+def check_compared(z: Any, width: int, num_nodes: int) -> None:
+    """Raise unless there is one row to compare for each node, of that width."""
+    check_features(z, 'z', width)
+    _check_size(z, num_nodes, 'z')
 
 
 def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:
     """Raise unless features and parameters share dtype and device."""
     if parameter is None:
         return
-    check_parameter_device(x, parameter, name)
+    if x.device != parameter.device:
+        raise ValueError(
+            f"'{name}' is on {x.device} but the parameters are on {parameter.device}"
+        )
+    if x.dtype == parameter.dtype:
+        return
     # Autocast does not take double precision for another.
-    is_cast = torch.is_autocast_enabled(x.device.type) and torch.float64 not in (
-        x.dtype,
-        parameter.dtype,
-    )
-    if x.dtype != parameter.dtype and not is_cast:
+    is_double = torch.float64 in (x.dtype, parameter.dtype)
+    if is_double or not torch.is_autocast_enabled(x.device.type):
         raise TypeError(
             f"'{name}' has {x.dtype} but the parameters have {parameter.dtype}"
+        )
+
+
+def check_num_nodes(
+    x: Tensor, num_nodes: int, what: str = 'the transition nodes'
+) -> None:
+    """Raise unless there is one row of features per node."""
+    if x.size(0) != num_nodes:
+        raise ValueError(
+            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
+            f'belong to the nodes of one data set'
         )
 
 
@@ -272,8 +255,20 @@ def check_index(index: Any, name: str, shape: str, dim: int, like: Tensor) -> No
         raise TypeError(f"'{name}' must have dtype torch.int64 (got {index.dtype})")
     if index.dim() != dim or (dim == 2 and index.size(0) != 2):
         raise ValueError(f"'{name}' must have shape {shape} (got {list(index.shape)})")
-    if index.device != like.device:
-        raise ValueError(f"'{name}' is on {index.device} but 'x' is on {like.device}")
+    _check_device(index, like.device, name)
+
+
+def _check_device(value: Tensor, device: torch.device, name: str) -> None:
+    if value.device != device:
+        raise ValueError(f"'{name}' is on {value.device} but 'x' is on {device}")
+
+
+def _check_size(value: Tensor, size: int, name: str, what: str = 'row') -> None:
+    if value.size(0) != size:
+        raise ValueError(
+            f"'{name}' must have one {what} per node "
+            f'(got {value.size(0)} for {size} nodes)'
+        )
 
 
 def check_edge_index(
@@ -294,43 +289,72 @@ def check_edge_index(
         )
 
 
-def check_edge_weight(
-    edge_weight: Any, edge_index: Any, like: Tensor, name: str = 'edge_weight'
-) -> None:
+def check_edge_weight(edge_weight: Any, edge_index: Any, like: Tensor) -> None:
     """Raise unless there is a finite weight that is not negative for each edge."""
+    name = 'edge_weight'
     if edge_index is None:
         raise ValueError(f"'{name}' needs 'edge_index' (got None)")
     if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
         raise TypeError(
-            f"'{name}' must be a floating-point tensor "
-            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
+            f"'{name}' must be a floating-point tensor (got {_kind(edge_weight)})"
         )
     shape = (edge_index.size(1),)
     if edge_weight.shape != shape:
         raise ValueError(
             f"'{name}' must have shape {list(shape)} (got {list(edge_weight.shape)})"
         )
-    if edge_weight.device != like.device:
-        raise ValueError(
-            f"'{name}' is on {edge_weight.device} but 'x' is on {like.device}"
-        )
+    _check_device(edge_weight, like.device, name)
     check_finite(edge_weight, name)
-    if edge_weight.numel() > 0:
-        least = edge_weight.min()
-        check_value(least >= 0, f"'{name}' must not be negative", got=least.item)
+    is_valid = (edge_weight >= 0).all()
+    check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
+
+
+def check_graph(graph: Any) -> SampledGraph:
+    """Return a weighted graph without its gradient, whose weights are valid."""
+    if not isinstance(graph, tuple | list) or len(graph) != 2:
+        raise TypeError(
+            f"'graph' must be a SampledGraph or a pair (edge_index, edge_weight) "
+            f'(got {type(graph).__name__})'
+        )
+    edge_index, weight = graph
+    check_type(edge_index, Tensor, 'edge_index', 'a torch.Tensor')
+    check_index(edge_index, 'edge_index', '[2, num_edges]', 2, like=edge_index)
+    check_edge_weight(weight, edge_index, like=edge_index)
+    is_valid = (edge_index >= 0).all()
+    check_value(is_valid, "'edge_index' must not be negative", got=edge_index.min)
+    return SampledGraph(edge_index, weight.detach())
+
+
+def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
+    """Return labels of sources and of targets, one tensor twice for one set."""
+    y_src, y_dst = as_pair(y, 'y')
+    ends = zip((y_src, y_dst), graph.edge_index, ('source', 'target'), strict=True)
+    for labels, index, what in ends:
+        if not isinstance(labels, Tensor) or labels.is_floating_point():
+            raise TypeError(
+                f"'y' must be an integer torch.Tensor (got {_kind(labels)})"
+            )
+        size = list(labels.shape)
+        if len(size) != 1:
+            raise ValueError(f"'y' must have shape [num_nodes] (got {size})")
+        if index.numel() and int(index.max()) >= size[0]:
+            raise ValueError(
+                f"'y' must have one label per node (got {size[0]}, but 'graph' has "
+                f'{what} {int(index.max())})'
+            )
+    return y_src, y_dst
+
+
+def _kind(value: object) -> object:
+    return value.dtype if isinstance(value, Tensor) else type(value).__name__
 
 
 def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     """Raise unless :obj:`batch` is a sorted vector of graph ids, one per node."""
     check_index(batch, name, '[num_nodes]', 1, x)
-    if batch.numel() != x.size(0):
-        raise ValueError(
-            f"'{name}' must have one entry per node "
-            f'(got {batch.numel()} for {x.size(0)} nodes)'
-        )
-    if batch.numel() == 0:
-        return
-    check_value(batch.min() >= 0, f"'{name}' must not be negative", got=batch.min)
+    _check_size(batch, x.size(0), name, 'entry')
+    is_valid = (batch >= 0).all()
+    check_value(is_valid, f"'{name}' must not be negative", got=batch.min)
     falls = batch[1:] < batch[:-1]
     check_value(
         ~falls.any(),
@@ -341,7 +365,7 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
 
 def check_one_graph(edge_index: Tensor, batch: Any) -> None:
     """Raise if an edge joins two graphs of a checked batch, of nodes or of a pair."""
-    of_src, of_dst = batch if isinstance(batch, tuple | list) else (batch, batch)
+    of_src, of_dst = as_pair(batch, 'batch')
     crosses = of_src[edge_index[0]] != of_dst[edge_index[1]]
     check_value(
         ~crosses.any(),
@@ -350,12 +374,13 @@ def check_one_graph(edge_index: Tensor, batch: Any) -> None:
     )
 
 
-def check_mask(mask: Tensor, name: str = 'mask') -> None:
+def check_mask(mask: Tensor) -> None:
     """Raise if a mask, or a vector of indices, chooses nothing."""
+    message = "'mask' must choose at least one node"
     if mask.numel() == 0:
-        raise ValueError(f"'{name}' must choose at least one node (got none)")
+        raise ValueError(f'{message} (got none)')
     if mask.dtype == torch.bool:
-        check_value(mask.any(), f"'{name}' must choose at least one node (got none)")
+        check_value(mask.any(), message, got=lambda: 'none')
 
 
 def check_candidate_count(k: int, available: int, where: str = '') -> None:
@@ -380,7 +405,8 @@ def check_generator(generator: Any, device: torch.device) -> None:
 
 def check_messages(h: Any, num_sources: int, device: torch.device) -> None:
     """Raise unless there is one row of messages per source."""
-    check_type(h, Tensor, 'h', 'a torch.Tensor')
+    if not isinstance(h, Tensor):
+        raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
     if h.dim() != 2 or h.size(0) != num_sources:
         raise ValueError(
             f"'h' must have shape [{num_sources}, channels] (got {list(h.shape)})"
@@ -389,14 +415,3 @@ def check_messages(h: Any, num_sources: int, device: torch.device) -> None:
         raise TypeError(f"'h' must be floating-point (got {h.dtype})")
     if h.device != device:
         raise ValueError(f"'h' is on {h.device} but 'x' is on {device}")
-
-
-def check_num_nodes(
-    x: Tensor, num_nodes: int, what: str = 'the transition nodes', name: str = 'x'
-) -> None:
-    """Raise unless there is one row of features per node."""
-    if x.size(0) != num_nodes:
-        raise ValueError(
-            f"'{name}' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
-            f'belong to the nodes of one data set'
-        )

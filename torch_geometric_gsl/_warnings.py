@@ -47,13 +47,20 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+def _is_outside(frame: FrameType) -> bool:
+    """Return whether a person wrote what a frame runs, in a file or at a prompt."""
+    name, file = frame.f_globals.get('__name__'), frame.f_code.co_filename
+    if name is None:  # Belongs to no module: `torch.fx` makes such code.
+        return not file.startswith('<')
+    # PyG fills templates into temporary files, each named after its module.
+    is_template = os.path.basename(file).startswith(f'{name}_')
+    return name.partition('.')[0] not in _INSIDE and not is_template
+
+
 @cache
 def silence_csr_warning() -> None:
-    r"""Suppress PyTorch's beta warning for CSR, which it gives once per process.
-
-    Filters of warnings belong to all threads. Those that change them at the same time
-    leave them changed, so that only the first call does.
-    """
+    """Suppress PyTorch's beta warning for CSR, which it gives once per process."""
+    # Filters of warnings belong to all threads, which must not change them at once.
     with _LOCK:
         _make_csr()
 
@@ -66,13 +73,3 @@ def _make_csr() -> None:
         torch.sparse_csr_tensor(
             offsets, none.long(), none, (0, 0), check_invariants=False
         )
-
-
-def _is_outside(frame: FrameType) -> bool:
-    """Return whether a person wrote what a frame runs, in a file or at a prompt."""
-    name, file = frame.f_globals.get('__name__'), frame.f_code.co_filename
-    if name is None:  # Belongs to no module: `torch.fx` makes such code.
-        return not file.startswith('<')
-    # PyG fills templates into temporary files, each named after its module.
-    is_template = os.path.basename(file).startswith(f'{name}_')
-    return name.partition('.')[0] not in _INSIDE and not is_template

@@ -26,12 +26,10 @@ class SampledGraph(NamedTuple):
 
     .. warning::
         A graph that is sampled in training holds many more than :obj:`k` edges a
-        target, about 40 for :obj:`k=5` (:attr:`edges_per_target`), and most of
-        them weigh almost nothing. A layer that takes :obj:`edge_index` alone, such as
-        :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full, and gradient
-        reaches the similarity through :obj:`edge_weight` only: such a layer never
-        trains it. Where :obj:`k` distinct neighbours are enough, sample with
-        :obj:`replace=False`.
+        target (:attr:`edges_per_target`), most of almost no weight. A layer that takes
+        :obj:`edge_index` alone counts each in full, and never trains the similarity,
+        whose gradient comes through :obj:`edge_weight`. Where :obj:`k` distinct
+        neighbours are enough, sample with :obj:`replace=False`.
 
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`: row 0 holds the
@@ -54,27 +52,19 @@ class SampledGraph(NamedTuple):
 
     @property
     def edges_per_target(self) -> float:
-        r"""Return the mean number of edges of the targets that have any.
-
-        Returns:
-            float: The mean, 0 without edges.
-        """
+        """Return the mean number of edges of the targets that have any, or 0."""
         num_targets: int = self.edge_index[1].unique().numel()
         return self.edge_index.size(1) / max(num_targets, 1)
 
     def prune(self, threshold: float = 0.0) -> SampledGraph:
         r"""Keep the edges whose weight exceeds :obj:`threshold`.
 
-        The weights are not normalised again. Use it before a layer that
-        ignores edge weights, because relaxed and straight-through graphs hold
-        edges of (almost) zero weight that only carry gradient.
+        Weights are not normalised again. Use it before a layer that ignores them:
+        relaxed and straight-through graphs hold edges that only carry gradient.
 
         Args:
             threshold (float, optional): Edges at or below this weight are
                 dropped. (default: :obj:`0.0`)
-
-        Returns:
-            SampledGraph: The edges left, in their order.
 
         Example:
             >>> graph = SampledGraph(torch.tensor([[0, 1], [1, 1]]),

@@ -184,14 +184,6 @@ def test_batches_and_small_graphs(library, backend):
 
 
 @with_each
-def test_duplicates_hide_no_node_behind_itself(library, backend):
-    x = torch.ones(50, IN)
-    data = SimilarityKNNGraph(4, backend=backend)(Data(x=x))
-    assert data.num_edges == 200
-    assert not data.has_self_loops()
-
-
-@with_each
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float16, torch.bfloat16])
 def test_types(library, backend, dtype):
     x = features(200).to(dtype)
@@ -213,16 +205,6 @@ def test_nearest_neighbours(library, backend):
             float(exact.edge_weight.sum()), rel=0.02
         )
     assert nearest_neighbours(x, 90, backend=backend).edge_index.size(1) == 90 * 89
-
-
-@with_pynndescent
-def test_sparse_nearest_neighbours(library):
-    x = torch.relu(features(90) - 0.5).to_sparse_csr()
-    for similarity in ('linear', 'heat_kernel'):
-        exact = nearest_neighbours(x, 3, similarity=similarity)
-        found = nearest_neighbours(x, 3, similarity=similarity, backend='pynndescent')
-        pair = [Data(x=x, edge_index=graph.edge_index) for graph in (found, exact)]
-        assert recall(*pair) > 0.97
 
 
 @pytest.mark.parametrize('backend', BACKENDS)

@@ -356,7 +356,7 @@ def test_compared_rows_that_are_wrong(name):
 @each({n for n in CASES if 'typed' in n})
 @pytest.mark.parametrize('old', ['context', 'embedding', 'shard'])
 def test_arguments_of_old_calls(name, old):
-    with pytest.raises(TypeError, match=rf"'{old}' is no longer an argument: use"):
+    with pytest.raises(TypeError, match=rf"has no argument '{old}': since 0.2 it is"):
         CASES[name].make()(normal(N, IN), **{old: 3})
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.utils import homophily
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
-from torch_geometric_gsl._checks import as_pair, check_count, check_number, check_type
-from torch_geometric_gsl._graph_checks import (
+from torch_geometric_gsl._checks import (
+    as_pair,
+    check_count,
     check_graph,
     check_node_labels,
-    num_targets,
+    check_number,
+    check_type,
 )
 from torch_geometric_gsl.diagnostics.summaries import (
     GraphSummary,
@@ -31,7 +34,7 @@ from torch_geometric_gsl.nn.sampler.distribution import (
 )
 from torch_geometric_gsl.nn.sampler.distribution import warn_if_uniform
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.ops.graph_stats import (
@@ -89,10 +92,11 @@ def describe_graph(
     graph = check_graph(graph)
     check_number(threshold, 'threshold')
     labels = None if y is None else check_node_labels(y, graph)
+    needed = maybe_num_nodes(graph.edge_index[1])
     if num_nodes is None:
-        num_nodes = num_targets(graph) if labels is None else labels[1].numel()
+        num_nodes = needed if labels is None else labels[1].numel()
     check_count(num_nodes, 'num_nodes', minimum=0)
-    if (needed := num_targets(graph)) > num_nodes:
+    if needed > num_nodes:
         raise ValueError(
             f"'num_nodes' must be at least {needed}, the number of targets of 'graph' "
             f'(got {num_nodes})'

@@ -70,18 +70,8 @@ def search_edges(
     backend: Any,
     loop: bool,
 ) -> Tensor:
-    """Join each node to the nearest nodes of its graph, as another library finds them.
-
-    Args:
-        x (torch.Tensor): The features of the nodes of all graphs.
-        sizes (list[int]): The numbers of nodes of the graphs.
-        k (int): The number of neighbours, or fewer in a graph of fewer nodes.
-        similarity (Similarity): The similarity.
-        backend (str or KNNIndex): Who searches.
-        loop (bool): Whether a node may be its own neighbour.
-
-    Returns:
-        torch.Tensor: The edges, sorted by target.
+    """Join each node to the :obj:`k` nearest nodes of its graph, as another library
+    finds them; in a graph of fewer nodes to all. Edges are sorted by target.
     """
     pairs = similarity.exact_scores(x)
     check_is_nearest(pairs.response, pairs.comparison, similarity)

@@ -51,19 +51,14 @@ class LabelEmbedding(torch.nn.Module):
 
         Args:
             y (torch.Tensor): The labels.
-            num_rows (int, optional): The number of rows that they are to be of.
+            num_rows (int, optional): The number of labels that there must be.
                 (default: :obj:`None`)
         """
         return self.project(self.encode(y, num_rows))
 
     def encode(self, y: Tensor, num_rows: int | None = None) -> Tensor:
         r"""Return labels as rows :math:`(y_j, 1)`, classes one-hot, and zero where a
-        label is unknown.
-
-        Args:
-            y (torch.Tensor): The labels.
-            num_rows (int, optional): The number of rows that they are to be of.
-                (default: :obj:`None`)
+        label is unknown, for the arguments of :meth:`forward`.
         """
         if not isinstance(y, Tensor) or y.dtype == torch.bool or y.is_complex():
             kind = getattr(y, 'dtype', type(y).__name__)
@@ -93,11 +88,7 @@ class LabelEmbedding(torch.nn.Module):
         return code.to(self.lin.weight.dtype)
 
     def project(self, code: Tensor) -> Tensor:
-        r"""Turn rows of :meth:`encode`, or weighted sums of them, into messages.
-
-        Args:
-            code (torch.Tensor): The rows :math:`[N, F_y + 1]`.
-        """
+        r"""Turn rows of :meth:`encode`, or weighted sums of them, into messages."""
         number, is_known = code[:, :-1], code[:, -1:]
         return F.linear(number, self.lin.weight) + is_known * self.lin.bias
 

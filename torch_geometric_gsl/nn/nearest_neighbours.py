@@ -16,10 +16,10 @@ from torch_geometric_gsl._checks import (
     split_pair,
 )
 from torch_geometric_gsl.nn.knn_backends import check_backend, search_edges
-from torch_geometric_gsl.nn.sampler.budget import Budget
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+from torch_geometric_gsl.nn.similarity.distance_similarity import (
     HeatKernelSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
@@ -36,12 +36,7 @@ COSINE_COLUMNS = 3
 
 
 def nearness(num_columns: int, **kwargs: Any) -> Similarity:
-    """Return what ranks neighbours: the cosine, or the distance in few columns.
-
-    Args:
-        num_columns (int): The number of columns.
-        **kwargs (optional): Arguments of the similarity.
-    """
+    """Return what ranks neighbours: the cosine, or the distance in few columns."""
     if num_columns >= COSINE_COLUMNS:
         return LinearSimilarity(num_columns, **kwargs)
     return HeatKernelSimilarity(num_columns, normalize=False, **kwargs)
@@ -84,8 +79,7 @@ def nearest_neighbours(
     :math:`\exp(-d_{ij}^2 / \max_j d_{ij}^2)`, with the maximum over the neighbours.
 
     The search is exact, by blocks of rows, or that of another library. Sparse features
-    are neither made dense nor projected. In a batch no edge joins two graphs, and a
-    node with fewer than :obj:`k` candidates is joined to all of them.
+    stay sparse. A node with fewer than :obj:`k` candidates is joined to all of them.
 
     Args:
         x (torch.Tensor): The node features, dense or sparse CSR.
@@ -127,18 +121,8 @@ def nearest_in_context(
     similarity: str = 'linear',
     memory_budget: int = MEMORY_BUDGET,
 ) -> SampledGraph:
-    """Join each row to the nearest rows of a context, as :func:`nearest_neighbours`.
-
-    Args:
-        x (torch.Tensor): The rows, dense or sparse CSR.
-        context (torch.Tensor): The rows that they are joined to.
-        k (int): The number of neighbours.
-        batch (tuple[torch.Tensor, torch.Tensor], optional): Sorted graph ids of the
-            context and of the rows. (default: :obj:`None`)
-        similarity (str, optional): The weights, as in :func:`nearest_neighbours`.
-            (default: :obj:`"linear"`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
+    """Join each row to the nearest rows of a context, as :func:`nearest_neighbours`
+    does; a batch has ids of the context and of the rows.
     """
     check_option(similarity, WEIGHTS, 'similarity')
     metric = nearness(context.size(1))

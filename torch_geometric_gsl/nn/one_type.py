@@ -8,11 +8,12 @@ import torch
 
 from torch_geometric_gsl._checks import check_one_type
 
-#: What arguments of calls in 0.1 are now.
+# What arguments of calls of 0.1 are now.
 _RENAMED = {
-    'context': "a pair 'x': (x_src, x_dst)",
+    'context': "a pair, 'x=(x_src, x_dst)'",
     'embedding': "'z'",
-    'shard': "a 'ShardedModel' around the model",
+    'remember': "'model.index(x)'",
+    'shard': "'ShardedModel(model, shard)(x)'",
 }
 
 
@@ -25,11 +26,11 @@ class OneType(torch.nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # A module inside a traced one is called, and its `forward` never runs.
         for value in (*args, *kwargs.values()):
-            if value is not None and not isinstance(value, torch.Tensor):
+            if value is not None and not isinstance(value, torch.Tensor | bool):
                 check_one_type(value)
-        for name in kwargs:
-            if name in _RENAMED:
-                raise TypeError(
-                    f"'{name}' is no longer an argument: use {_RENAMED[name]}"
-                )
+        for name in _RENAMED.keys() & kwargs.keys():
+            raise TypeError(
+                f'{type(self).__name__} has no argument {name!r}: since 0.2 it is '
+                f'{_RENAMED[name]}'
+            )
         return super().__call__(*args, **kwargs)

@@ -130,6 +130,32 @@ def _equal_blocks(num_rows: int, bytes_per_row: int, budget: int) -> list[slice]
     return row_blocks(num_rows, 1, -(-num_rows // max(1, count)))
 
 
+def sample_sources(
+    pairs: PairScores, tau: float, num_samples: int
+) -> tuple[Tensor, PairScores]:
+    r"""Sample some of the sources, the same ones in each call.
+
+    Args:
+        pairs (PairScores): The scores.
+        tau (float): The temperature of the weights.
+        num_samples (int): The number of samples :math:`S`.
+
+    Returns:
+        tuple[torch.Tensor, PairScores]: The sources :math:`[S]` in their order, and
+        their scores; that of a null neighbour is lowered as if there were all sources.
+    """
+    generator = torch.Generator(pairs.dst.device).manual_seed(0)
+    order = torch.randperm(
+        pairs.src.size(0), device=pairs.dst.device, generator=generator
+    )
+    source = order[:num_samples].sort().values
+    sample = pairs.select(source)
+    if pairs.null is not None:
+        share = tau * math.log(num_samples / pairs.src.size(0))
+        sample = sample._replace(null=pairs.null + share)
+    return source, sample
+
+
 def sampled_noise_free_sum(
     h: Tensor,
     pairs: PairScores,
@@ -151,15 +177,8 @@ def sampled_noise_free_sum(
     the sample alone would not show that it lacks a target's few heavy sources. The root
     mean square of their errors is returned beside the sums.
     """
-    generator = torch.Generator(pairs.dst.device).manual_seed(0)
-    order = torch.randperm(
-        pairs.src.size(0), device=pairs.dst.device, generator=generator
-    )
-    source = order[:num_samples]
-    sample, some = pairs.select(source), h[source].to(pairs.dst.dtype)
-    if pairs.null is not None:  # The sample stands for all.
-        share = tau * math.log(num_samples / pairs.src.size(0))
-        sample = sample._replace(null=pairs.null + share)
+    source, sample = sample_sources(pairs, tau, num_samples)
+    some = h[source].to(pairs.dst.dtype)
     out = noise_free_sum(some, sample, tau, memory_budget=memory_budget)
     every = torch.arange(pairs.dst.size(0), device=h.device)
     looked_at = every[:: max(1, every.numel() // _ERROR_TARGETS)]

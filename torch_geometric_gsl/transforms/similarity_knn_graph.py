@@ -22,8 +22,8 @@ from torch_geometric_gsl.nn.nearest_neighbours import (
     nearest_in_context,
     nearest_neighbours,
 )
-from torch_geometric_gsl.nn.sampler.budget import Budget
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET

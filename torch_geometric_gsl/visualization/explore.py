@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl._checks import check_count, check_graph, check_type
 from torch_geometric_gsl._files import replacing
-from torch_geometric_gsl._graph_checks import check_graph
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
     agreed_count,

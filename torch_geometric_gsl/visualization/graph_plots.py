@@ -9,8 +9,12 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import subgraph
 
-from torch_geometric_gsl._checks import check_count, check_features
-from torch_geometric_gsl._graph_checks import check_graph, check_node_labels
+from torch_geometric_gsl._checks import (
+    check_count,
+    check_features,
+    check_graph,
+    check_node_labels,
+)
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.ops.listed import rank_in_group
 from torch_geometric_gsl.typing import SampledGraph

@@ -14,7 +14,7 @@ from torch_geometric_gsl._checks import check_positive, check_type
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity

@@ -127,6 +127,7 @@ def test_any_other_graph():
 
 @TRAINING
 @KINDS
+@pytest.mark.filterwarnings('ignore:each target has')
 def test_no_windows_and_one_sensor(form, training):
     conv = make(form).train(training)
     for lead in ((0,), (3, 0)):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from oracles import seeded
 from scipy.stats import chisquare
-from torch_geometric.data import Data
 
 from torch_geometric_gsl import (
     IDGL,
@@ -15,13 +14,11 @@ from torch_geometric_gsl import (
     GSLNet,
     GumbelKNNSampler,
     HeatKernelSimilarity,
-    HeteroGSLNet,
     LatentGraphConv,
     LinearSimilarity,
     MultiplexLatentGraphConv,
 )
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 N, IN = 8, 4
 DOUBLE = {'dtype': torch.double}
@@ -209,21 +206,6 @@ def test_layers_and_models(name):
     torch.testing.assert_close(model(X, edges, zeros), expected)
 
 
-def test_new_rows_have_weights_of_their_edges():
-    model = GSLNet(IN, 5, 2, 3, 'linear').double().eval()
-    new = X[:2] + 0.1
-    edges = EVERY, EVERY[:, EVERY[1] < 2]
-    weights = WEIGHT, WEIGHT[EVERY[1] < 2]
-    found = model((X, new), edges, weights)
-    assert not torch.allclose(found, model((X, new), edges))
-    alone = model(
-        (X, new[:1]),
-        (EVERY, EVERY[:, EVERY[1] < 1]),
-        (WEIGHT, WEIGHT[EVERY[1] < 1]),
-    )
-    torch.testing.assert_close(alone, found[:1])
-
-
 def test_observed_weights_are_normalised():
     conv = LatentGraphConv(IN, IN, 'linear', observed='prior', root_weight=False)
     conv = conv.double().eval()
@@ -243,28 +225,3 @@ def test_observed_weights_are_normalised():
     (grad,) = torch.autograd.grad(conv(X, edges, weight).square().sum(), weight)
     assert bool(grad.isfinite().all())
     assert bool((grad[:2] != 0).all())
-
-
-def test_types_of_nodes():
-    relations = [('word', 'in', 'doc'), ('doc', 'near', 'doc')]
-    model = HeteroGSLNet(
-        {'word': IN, 'doc': IN}, 5, 2, 3, relations, target='doc', similarity='linear'
-    )
-    model, x = model.double().eval(), {'word': X, 'doc': X.flip(0)}
-    edges = {relations[0]: EVERY}
-    plain = model(x, edges)
-    ones = {relations[0]: torch.ones_like(WEIGHT)}
-    torch.testing.assert_close(model(x, edges, ones), plain)
-    assert not torch.allclose(model(x, edges, {relations[0]: WEIGHT}), plain)
-    with pytest.raises(ValueError, match="'edge_weight' needs 'edge_index'"):
-        model(x, edges, {relations[1]: WEIGHT})
-
-
-def test_frozen_graphs_know_the_weights():
-    sampler = make().eval()
-    data = Data(x=X, edge_index=EVERY, edge_weight=WEIGHT)
-    frozen = FreezeLatentGraph(sampler, use_edge_index=True)(data.clone())
-    expected = sampler(X, EVERY, WEIGHT)
-    assert torch.equal(frozen.edge_index, expected.edge_index)
-    torch.testing.assert_close(frozen.edge_weight, expected.edge_weight)
-    assert torch.equal(frozen.observed_edge_weight, WEIGHT)

@@ -105,11 +105,10 @@ def test_no_nodes(method, training):
 
 
 @pytest.mark.parametrize('loop', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream', 'auto', 'race'])
 @pytest.mark.parametrize('eval_k', ['all', 3])
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_evaluation(name, eval_k, method, loop):
-    options = {'method': method, 'loop': loop, 'eval_k': eval_k}
+def test_evaluation(name, eval_k, loop):
+    options = {'loop': loop, 'eval_k': eval_k}
     sampler = make(name, scale=2.0, tau=0.3, **options).double().eval()
     x = features().double()
     state = torch.get_rng_state()
@@ -188,16 +187,6 @@ def test_dtypes(dtype, method, training):
 def test_bad_arguments(error, kwargs, match):
     with pytest.raises(error, match=match):
         GumbelKNNSampler(**{'similarity': NeuralGaussianSimilarity(6), **kwargs})
-
-
-def test_batch_of_one_graph_is_a_batch():
-    # The last batch of a loader must not fail where the others did not.
-    sampler = make(k=5)
-    x = features(8)
-    both = sampler(x, batch=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
-    last = sampler(x[:4], batch=torch.zeros(4, dtype=torch.long))
-    assert_graph(both, 8)
-    assert_graph(last, 4)
 
 
 def test_graph_ids_are_names_not_counts():

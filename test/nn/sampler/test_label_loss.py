@@ -53,26 +53,6 @@ def test_a_drawn_graph_is_that_of_the_sampler(name, method):
         assert parameter.abs().max() > 0
 
 
-def test_it_teaches_which_feature_tells_the_class():
-    # The class stands in one of eight features; the others are as large.
-    generator = seeded(0)
-    x = torch.randn(80, 8, generator=generator)
-    y = torch.arange(80) % 2
-    x[:, 3] = 2.0 * y - 1
-    similarity = resolve_similarity('linear', 8, feature_weights=True)
-    sampler = GumbelKNNSampler(similarity, scale=5.0, tau=1.0, loop=False)
-    optimizer = torch.optim.Adam(sampler.parameters(), lr=0.05)
-    before = float(leave_one_out_loss(sampler.eval(), x, y).detach())
-    sampler.train()
-    for _ in range(100):
-        optimizer.zero_grad()
-        leave_one_out_loss(sampler, x, y, generator=generator).backward()
-        optimizer.step()
-    assert similarity.feature_weight.abs().argmax() == 3
-    after = float(leave_one_out_loss(sampler.eval(), x, y).detach())
-    assert after < before / 4
-
-
 def test_a_lonely_label_is_a_constant():
     sampler, x = build('neural_gaussian', k=2).eval(), features(5)
     y = torch.tensor([0, 0, 0, 0, 1])
@@ -82,14 +62,6 @@ def test_a_lonely_label_is_a_constant():
     weight = (sampler.similarity(x) / 0.25).fill_diagonal_(-torch.inf).softmax(dim=1)
     others = -weight[:4, :4].sum(dim=1).log().sum() / 5
     torch.testing.assert_close(found, own + others, rtol=1e-9, atol=1e-12)
-
-
-def test_sparse_features_give_the_same():
-    x = torch.rand(10, 4, generator=seeded(3)).round()
-    x[:, 0] = 1
-    sampler = build('linear').float().eval()
-    found = leave_one_out_loss(sampler, x.to_sparse_csr(), Y)
-    torch.testing.assert_close(found, leave_one_out_loss(sampler, x, Y))
 
 
 @pytest.mark.parametrize(

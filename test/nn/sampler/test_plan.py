@@ -128,24 +128,6 @@ def test_better_bounds_are_for_long_races(options, expected):
     assert few is (expected and given.method == 'race')
 
 
-def test_a_new_method_is_one_of_the_list(monkeypatch):
-    class Free(methods.Stream):
-        name = 'free'
-
-        def cost(self, call):
-            return 0.0
-
-    monkeypatch.setattr(methods, 'METHODS', (*methods.METHODS, Free()))
-    call = make_call(GIVEN._replace(scale=20.001), *LARGE)
-    plan = methods.choose(call._replace(num_expected=9.0))
-    assert plan.method == 'free'
-    assert [part.split(':')[0] for part in plan.reason.split('; ')] == [
-        'dense',
-        'race',
-        'stream',
-    ]
-
-
 @pytest.mark.parametrize('scale', [5.0, 20.0])
 @pytest.mark.parametrize('loop', [True, False])
 def test_sharp_calls_race_where_that_is_cheaper(loop, scale):

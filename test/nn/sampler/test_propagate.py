@@ -1,9 +1,7 @@
-import math
-
 import pytest
 import torch
 from oracles import seeded, to_matrix
-from sampling import limits, make, normal
+from sampling import make, normal
 
 from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.sampler import plan as planning
@@ -13,13 +11,6 @@ BATCH = torch.tensor([0, 0, 0, 2, 2, 2, 2, 2])
 # Targets 0 and 5 have no candidates; one pair is given twice.
 GIVEN = torch.tensor([[4, 1, 2, 2, 3, 7, 5, 4], [4, 2, 2, 1, 3, 6, 7, 4]])
 CASES = {'all': {}, 'batch': {'batch': BATCH}, 'given': {'edge_index': GIVEN}}
-OPTIONS = [
-    {},
-    {'loop': False},
-    {'hard': True},
-    {'replace': False, 'k': 2},
-    {'budget': Budget(memory=1)},
-]
 
 
 def served(*methods):
@@ -47,19 +38,6 @@ def assert_sum_of_graph(sampler, x, h, leaves, **given):
     assert_equal(leaves, out, dense @ h)
 
 
-@pytest.mark.parametrize('options', OPTIONS)
-@pytest.mark.parametrize(('method', 'case'), served('dense', 'stream', 'auto'))
-def test_training(method, options, case):
-    given = CASES[case]
-    if case == 'given' and not options.get('replace', True):
-        options = {**options, 'k': 1}
-        given = {'edge_index': torch.stack([torch.arange(N), torch.arange(N)])}
-    budget = limits(method, options, arrivals=3)
-    options = {'budget': budget, **options}
-    sampler, x = make(method=method, **options), normal(N, 6)
-    assert_sum_of_graph(sampler, x, normal(N, CHANNELS, seed=4), [x], **given)
-
-
 @pytest.mark.parametrize(
     'options', [{'tail': 0}, {'tail': 10}, {'tau': 0.75}, {'replace': False}]
 )
@@ -82,38 +60,6 @@ def test_truncated_races(method, options, form):
         assert_sum_of_graph(sampler, x, h, [x], **given)
 
 
-def allowed(case, source, target, loop):
-    if not loop and source == target:
-        return False
-    if case == 'batch':
-        return bool(BATCH[source] == BATCH[target])
-    return case == 'all' or [source, target] in GIVEN.t().tolist()
-
-
-@pytest.mark.parametrize('case', CASES)
-@pytest.mark.parametrize('options', OPTIONS)
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_evaluation_sums_all_candidates(method, options, case):
-    if case == 'given':
-        options = {name: options[name] for name in options if name != 'replace'}
-    options = options | {'eval_k': 'all'}
-    sampler = make(method=method, tau=0.4, scale=2.0, **options).eval()
-    x, h = normal(N, 6), normal(N, CHANNELS, seed=4)
-    state = torch.get_rng_state()
-    out = sampler.propagate(x, h, **CASES[case]).detach()
-    assert torch.equal(state, torch.get_rng_state())
-    phi = sampler.similarity(x).tolist()
-    for i in range(N):
-        sources = [j for j in range(N) if allowed(case, j, i, sampler.loop)]
-        power = [math.exp(2.0 * phi[i][j] / 0.4) for j in sources]
-        for channel in range(CHANNELS):
-            expected = sum(
-                p / sum(power) * float(h[j, channel])
-                for p, j in zip(power, sources, strict=True)
-            )
-            assert float(out[i, channel]) == pytest.approx(expected, abs=1e-12)
-
-
 def test_evaluation_is_exact_where_a_sample_would_hold_all():
     # Fewer pairs are allowed than there are, but warnings are errors here.
     sampler = make(budget=Budget(eval_pairs=1000), tau=0.5).eval()
@@ -121,16 +67,6 @@ def test_evaluation_is_exact_where_a_sample_would_hold_all():
     out = sampler.propagate(x, h).detach()
     weight = torch.softmax(sampler.similarity(x).detach() / 0.5, dim=1)
     torch.testing.assert_close(out, weight @ h)
-
-
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_bipartite(method, training):
-    sampler = make(
-        method=method, tau=0.5, k=4, budget=limits(method, arrivals=4)
-    ).train(training)
-    pair = normal(4, 6), normal(7, 6, seed=8)  # All sources are neighbours.
-    assert_sum_of_graph(sampler, pair, normal(4, CHANNELS, seed=4), [*pair])
 
 
 @pytest.mark.parametrize('is_pair', [True, False])

@@ -100,22 +100,6 @@ def test_what_is_drawn_next_does_not_depend_on_rows(sampler):
     assert all(torch.equal(end, ends[0]) for end in ends)
 
 
-def test_calls_keep_the_bounds_of_all_targets():
-    """Bounds are renewed alike, as embeddings move, so that graphs stay the same."""
-    whole, part = (
-        GumbelKNNSampler(LinearSimilarity(8), scale=15.0, method='race')
-        for _ in range(2)
-    )
-    x = features()[0].detach().float()
-    for step in range(4):
-        one = whole(x, generator=seeded())
-        own = part(x, rows=(100, 200), generator=seeded())
-        keep = (one.edge_index[1] >= 100) & (one.edge_index[1] < 200)
-        assert torch.equal(own.edge_index, one.edge_index[:, keep])
-        noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(step))
-        x = x + 0.3 * noise
-
-
 def test_tails_that_are_proposed_by_clusters():
     generator = torch.Generator().manual_seed(3)
     centre = torch.randn(20, 8, generator=generator)

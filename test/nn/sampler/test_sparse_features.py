@@ -6,8 +6,7 @@ from oracles import seeded
 from torch_geometric.utils import erdos_renyi_graph, lexsort
 
 from torch_geometric_gsl import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler import bounds_cache
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+from torch_geometric_gsl.nn.similarity.distance_similarity import (
     HeatKernelSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
@@ -93,22 +92,6 @@ def test_similarities(name, method):
 @pytest.mark.parametrize('name', ['linear', 'neural_gaussian'])
 def test_evaluation(name, form):
     assert_same(name, *FORMS[form], is_training=False, scale=5.0, loop=False)
-
-
-def test_lists_are_found_once(monkeypatch):
-    found, own = [], bounds_cache.find_nearest
-
-    def spy(*args):
-        found.append(args)
-        return own(*args)
-
-    monkeypatch.setattr(bounds_cache, 'find_nearest', spy)
-    sampler = GumbelKNNSampler(
-        LinearSimilarity(D), k=1, scale=20.0, method='race', loop=False
-    )
-    for _ in range(2):  # Equal features are the same ones, in whatever tensor.
-        sampler(X.float().to_sparse_csr())
-    assert len(found) == 1
 
 
 def test_squared_distances_need_a_projection():

@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from torch_geometric_gsl.nn.conv import LatentGraphConv
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import (
     DifferenceSimilarity,
@@ -71,34 +70,6 @@ def test_they_begin_at_one_and_are_reset():
     similarity.reset_parameters()
     assert similarity.feature_weight.tolist() == [1, 1, 1]
     assert GaussianSimilarity(3).feature_weight is None
-
-
-def test_useless_features_lose_their_weight():
-    # Two groups differ in one feature alone, which the others drown.
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(60, 8, generator=generator)
-    y = torch.arange(60) % 2
-    x[:, 0] = 2.0 * y - 1
-    conv = LatentGraphConv(
-        8,
-        2,
-        'linear',
-        z_channels=-1,
-        root_weight=False,
-        scale=5.0,
-        tau=1.0,
-        loop=False,
-        similarity_kwargs={'feature_weights': True},
-    )
-    optimizer = torch.optim.Adam(conv.parameters(), lr=0.05)
-    for _ in range(100):
-        optimizer.zero_grad()
-        out = conv(x, generator=generator)
-        torch.nn.functional.cross_entropy(out, y).backward()
-        optimizer.step()
-    weight = conv.sampler.similarity.feature_weight.detach().abs()
-    assert weight.argmax() == 0
-    assert float(weight[0]) > 2 * float(weight[1:].max())
 
 
 def test_bad_options():

@@ -16,15 +16,6 @@ def test_by_hand():
     torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)
 
 
-def test_the_bell_belongs_to_the_target():
-    module = NeuralGaussianSimilarity(2)
-    with torch.no_grad():  # Centres sigmoid(log 4) = 0.8 and sigmoid(-log 4) = 0.2.
-        module.w_b.copy_(torch.tensor([[math.log(4), -math.log(4)]]))
-        module.w_c.zero_()
-    expected = -torch.tensor([[0.2**2, 0.8**2], [0.2**2, 0.8**2]]) / 0.05
-    torch.testing.assert_close(module(torch.eye(2)).log(), expected)
-
-
 def test_a_bias_moves_the_bell(triangle):
     x, cosine = triangle
     options = {'bias': True, 'centre': 'tanh', 'c_scale': 0.1}

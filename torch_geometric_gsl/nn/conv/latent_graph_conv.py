@@ -245,7 +245,7 @@ class LatentGraphConv(LearnedGraphConv):
         if isinstance(z, tuple | list) != is_pair:
             what = 'a pair' if is_pair else 'a tensor'
             raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
-        for rows, of in zip(as_pair(z), as_pair(x), strict=True):
+        for rows, of in zip(as_pair(z, 'z'), as_pair(x), strict=True):
             check_compared(rows, self.z_channels, of.size(0))
             check_parameter_match(rows, self.lin.weight, 'z')
         return z

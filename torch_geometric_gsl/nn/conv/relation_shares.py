@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
 

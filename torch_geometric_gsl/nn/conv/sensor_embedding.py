@@ -103,7 +103,7 @@ class SensorEmbedding(torch.nn.Module):
             what = 'a pair' if is_pair else 'a tensor'
             raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
         embed = self._reduce if self.z_channels is None else self._project
-        (x_src, x_dst), (z_src, z_dst) = as_pair(x), as_pair(z)
+        (x_src, x_dst), (z_src, z_dst) = as_pair(x), as_pair(z, 'z')
         if not is_pair:
             return embed(x_src, z_src, 'x')
         return embed(x_src, z_src, 'x_src'), embed(x_dst, z_dst, 'x_dst')

@@ -362,7 +362,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             check_absent(batch, 'batch', BESIDE)
         if batch is not None:
             check_matrix(x)
-            check_batch(as_pair(batch)[1], x)
+            check_batch(as_pair(batch, 'batch')[1], x)
 
     def _sources(self, x: Any, batch: Any, has_edges: bool) -> Tensor | None:
         """Return the rows that the rows of a call join, None for these themselves."""
@@ -385,7 +385,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         """Apply the readout."""
         if self.readout is None:
             return out
-        _, batch = as_pair(batch)
+        _, batch = as_pair(batch, 'batch')
         if batch is None:
             batch = torch.zeros(len(out), dtype=torch.long, device=out.device)
         graphs: Tensor = self.readout(out, batch)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
+from torch_geometric_gsl.ops.clusters import k_means, num_clusters
 from torch_geometric_gsl.ops.envelope import (
     Envelope,
-    Head,
     find_nearest,
     make_envelope,
     num_expected,
@@ -29,14 +29,13 @@ _HEAD = 64
 _MOST_KEPT = 4
 
 
-Kind = tuple[object, ...]
 Rows = tuple[Tensor, ...]
 
 
 class _Entry(NamedTuple):
     """What was found, for which rows."""
 
-    kind: Kind
+    kind: tuple[object, ...]
     rows: Rows
     found: Any
 
@@ -64,48 +63,33 @@ class BoundsCache:
             options (DrawOptions): How neighbours are drawn.
         """
 
-        def measure(
-            clusters: Clusters | None = None, head: Head | None = None
-        ) -> tuple[float, float, Envelope]:
-            envelope = make_envelope(pairs, clusters, head)
+        def measure(*bounds: Any) -> tuple[float, float, Envelope]:
+            envelope = make_envelope(pairs, *bounds)
             expected = num_expected(pairs, envelope, options)
             cost = options.num_races * expected + BOUND * envelope.num_kinds
             return cost, expected, envelope
 
         found = [measure()]
         if pairs.has_clusters:
-            found.append(measure(self.clusters(pairs)))
+            number = num_clusters(pairs.src.size(0))
+            find = partial(k_means, pairs.src, number)
+            found.append(measure(self._find(('clusters',), (pairs.src,), find)))
         num_sources = pairs.src.size(0)
         is_monotone = pairs.response.monotonic != 0 and num_sources > 2 * _HEAD
         accepted = options.num_races * options.num_arrivals
         least = min(cost for cost, *_ in found)
         if is_monotone and least - accepted > SEARCH * num_sources:
-            found.append(measure(None, self.head(pairs)))
+            kind = 'head', pairs.comparison, pairs.response.monotonic
+            find_head = partial(find_nearest, pairs, _HEAD)
+            found.append(measure(None, self._find(kind, _rows(pairs), find_head)))
         _, expected, envelope = min(found, key=lambda each: each[0])
         return envelope, expected
-
-    def clusters(self, pairs: PairScores) -> Clusters:
-        """Return the clusters of the sources."""
-
-        def find() -> Clusters:
-            return k_means(pairs.src, num_clusters(pairs.src.size(0)))
-
-        return cast(Clusters, self._find(('clusters',), (pairs.src,), find))
-
-    def head(self, pairs: PairScores) -> Head:
-        """Return the best sources of each target."""
-        kind = 'head', pairs.comparison, pairs.response.monotonic
-        found = self._find(kind, _rows(pairs), lambda: find_nearest(pairs, _HEAD))
-        return cast(Head, found)
 
     def compare_edges(
         self, pairs: PairScores, edge_index: Tensor, memory_budget: int
     ) -> Tensor:
         """Compare the pairs of a list of edges; of constant rows they are kept."""
-
-        def find() -> Tensor:
-            return pairs.compare_edges(edge_index, memory_budget=memory_budget)
-
+        find = partial(pairs.compare_edges, edge_index, memory_budget=memory_budget)
         is_trained = not pairs.is_sparse and (
             pairs.src.requires_grad or pairs.dst.requires_grad
         )
@@ -113,9 +97,12 @@ class BoundsCache:
         if is_trained or not (pairs.is_sparse or torch.is_grad_enabled()):
             return find()
         rows = *_rows(pairs), edge_index
-        return cast(Tensor, self._find(('edges', pairs.comparison), rows, find))
+        found: Tensor = self._find(('edges', pairs.comparison), rows, find)
+        return found
 
-    def _find(self, kind: Kind, rows: Rows, find: Callable[[], Any]) -> Any:
+    def _find(
+        self, kind: tuple[object, ...], rows: Rows, find: Callable[[], Any]
+    ) -> Any:
         entry = next((e for e in self._entries if _serves(e, kind, rows)), None)
         if entry is None and torch.is_inference_mode_enabled():
             return find()  # What is made here serves no gradient later.
@@ -131,7 +118,7 @@ def _rows(pairs: PairScores) -> Rows:
     return (pairs.src,) if pairs.dst is pairs.src else (pairs.src, pairs.dst)
 
 
-def _serves(entry: _Entry, kind: Kind, rows: Rows) -> bool:
+def _serves(entry: _Entry, kind: tuple[object, ...], rows: Rows) -> bool:
     is_alike = entry.kind == kind and len(entry.rows) == len(rows)
     return is_alike and all(map(_is_equal, entry.rows, rows))
 

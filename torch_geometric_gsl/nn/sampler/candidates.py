@@ -1,232 +1,97 @@
-"""The candidates of a call, in parts that are drawn apart."""
+"""The candidates of a call, assigned to parts that are drawn apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
-from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import lexsort, sort_edge_index
+from torch_geometric.utils import lexsort
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_batch,
     check_candidate_count,
+    check_count,
     check_edge_index,
+    check_edge_weight,
     check_one_graph,
     check_value,
 )
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
-from torch_geometric_gsl.nn.sampler.evaluation import evaluated_sum, noise_free_graph
-from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Draw, choose, plan_draw
-from torch_geometric_gsl.nn.sampler.plan import (
-    SHARE,
-    SamplingPlan,
-    Settings,
-    make_call,
-)
-from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.nn.sampler.evaluation import exclude_loops
+from torch_geometric_gsl.nn.sampler.methods import Draw, choose, plan_draw
+from torch_geometric_gsl.nn.sampler.parts import Block, Listed, Parts
+from torch_geometric_gsl.nn.sampler.plan import SHARE, Settings, make_call
 from torch_geometric_gsl.ops.candidates import (
     Candidates,
     list_candidates,
     sort_candidates,
     weighted_candidates,
 )
-from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
-from torch_geometric_gsl.ops.tail import group_size
-from torch_geometric_gsl.typing import SampledGraph
 
 # A graph of fewer pairs is listed with others rather than drawn on its own.
 _LISTED_PAIRS = 64**2
 # The graph of each source and of each target, counted from zero.
 GraphIds = tuple[Tensor, Tensor]
-Generator = torch.Generator | None
 
 
-class Block(NamedTuple):
-    """Targets that are drawn by a method: those of one graph, or of long lists."""
+def assign(
+    pairs: PairScores,
+    settings: Settings,
+    bounds: BoundsCache,
+    edge_index: Any,
+    edge_weight: Any,
+    batch: Any,
+    rows: Any = None,
+) -> Parts:
+    """Check the candidates of a call, and assign a part to each target."""
+    if edge_weight is not None:
+        check_edge_weight(edge_weight, edge_index, pairs.src)
+    num_targets = pairs.dst.size(0)
+    if rows is not None:
+        _check_rows(rows, num_targets)
+        check_absent(edge_index, 'edge_index', "with 'rows'")
+        check_absent(batch, 'batch', "with 'rows'")
+    ids = None
+    if batch is not None:
+        ids = _number_graphs(batch, pairs, settings.is_pair)
+    if edge_index is not None:
+        return _parts_of_edges(pairs, settings, edge_index, edge_weight, ids, bounds)
+    if ids is not None:
+        return _parts_of_graphs(pairs, settings, ids, bounds)
+    if num_targets == 0:
+        return Parts(pairs, settings, [])
+    available = pairs.src.size(0) - int(not settings.loop)
+    if not settings.replace:  # With replacement few candidates are drawn repeatedly.
+        check_candidate_count(settings.k, available)
+    is_training = settings.is_noisy and torch.is_grad_enabled()
+    if is_training and available < min(num_targets, 2):
+        _warn_of_no_choice(available)
+    if available <= 0:
+        return Parts(pairs, settings, [])
+    block = _whole_graph(pairs, settings, bounds)
+    return Parts(pairs, settings, [block if rows is None else block.take(*rows)])
 
-    settings: Settings
-    draw: Draw
-    num_targets: int  # Of the graph.
-    most: int  # The number of candidates of the target with the most.
-    # Where the nodes of the graph begin among all nodes, or all targets of the block.
-    first_source: int = 0
-    targets: int | Tensor = 0
-    kept: slice = slice(None)  # The targets of the block that are returned.
 
-    @property
-    def plan(self) -> SamplingPlan:
-        """Return the plan of the draw."""
-        return self.draw.plan
-
-    def graph(self, generator: Generator) -> SampledGraph:
-        """Return the graph, sorted by target."""
-        if self.settings.is_noisy:
-            graph = BY_NAME[self.plan.method].graph(self.draw, generator)
-        else:
-            graph = noise_free_graph(self.draw.scores, self.settings, self.num_targets)
-        (source, target), weight = graph
-        if self.kept != slice(None):
-            keep = (target >= self.kept.start) & (target < self.kept.stop)
-            source, target, weight = source[keep], target[keep], weight[keep]
-        if isinstance(self.targets, Tensor):
-            target = self.targets[target]
-        else:
-            source, target = source + self.first_source, target + self.targets
-        return SampledGraph(torch.stack([source, target]), weight)
-
-    def sum(self, h: Tensor, generator: Generator) -> Tensor:
-        """Sum messages over the graph."""
-        if isinstance(self.targets, Tensor):
-            return weighted_sum(h, *self.graph(generator), self.num_targets)
-        if self.settings.is_noisy:
-            out = BY_NAME[self.draw.plan.method].sum(self.draw, h, generator)
-        else:
-            out = evaluated_sum(h, self.draw.scores, self.settings, self.num_targets)
-        return out if self.kept == slice(None) else out[self.kept]
-
-    def take(self, start: int, stop: int) -> Block:
-        """Restrict the block to a range of targets without changing their draws."""
-        draw = self.draw
-        if self.settings.is_noisy and self.plan.method == 'dense':
-            # The definition draws the noise of all pairs in their order.
-            return self._replace(kept=slice(start, stop))
-        # Whole groups that share a tail, and at least one target: noise is drawn for
-        # none as well, so that what is drawn next is what it would be.
-        first = min(start, self.num_targets - 1)
-        first -= first % group_size(draw.options)
-        rows = slice(first, max(stop, first + 1))
-        envelope = draw.envelope
-        if envelope is not None and envelope.head is not None:
-            envelope = envelope._replace(head=envelope.head.take(rows))
-        return self._replace(
-            draw=draw._replace(scores=draw.scores.block(rows), envelope=envelope),
-            targets=rows.start,
-            kept=slice(start - first, stop - first),
+def _check_rows(rows: Any, num_targets: int) -> None:
+    """Raise unless a pair of numbers tells where some targets begin and end."""
+    if not isinstance(rows, tuple | list) or len(rows) != 2:
+        raise TypeError(f"'rows' must be a pair of integers (got {rows!r})")
+    for number in rows:
+        check_count(number, 'rows', 0)
+    if not rows[0] <= rows[1] <= num_targets:
+        raise ValueError(
+            f"'rows' must lie between 0 and the number of targets, {num_targets} "
+            f'(got {tuple(rows)})'
         )
 
 
-class Listed(NamedTuple):
-    """Candidates that are listed one by one, sorted by target, with their scores."""
-
-    settings: Settings
-    plan: SamplingPlan
-    options: DrawOptions
-    edge_index: Tensor
-    score: Tensor  # Negative infinity excludes.
-    rank: Tensor  # What orders candidates without noise.
-    sizes: list[int]  # The numbers of edges of blocks of whole targets.
-    num_targets: int
-    most: int
-    null: Tensor | None
-
-    def graph(self, generator: Generator) -> SampledGraph:
-        """Return the graph, sorted by target."""
-        graphs = []
-        columns = (x.split(self.sizes, -1) for x in (self.edge_index, *self[4:6]))
-        for edge_index, score, rank in zip(*columns, strict=True):
-            # Targets count from the first of the block: no tensor is one of them all.
-            first, last = edge_index[1, [0, -1]].tolist()
-            shift = edge_index.new_tensor([[0], [first]])
-            args = score, edge_index - shift, last - first + 1
-            if self.settings.is_noisy:
-                graph = candidate_graph(
-                    *args, self.options, generator=generator, null=self.null
-                )
-            else:
-                options = self.options.tau, self.null, rank
-                k = self.settings.num_nearest
-                graph = nearest_candidates(*args, k, *options)
-            graphs.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
-        return _join(graphs)
-
-    def sum(self, h: Tensor, generator: Generator) -> Tensor:
-        """Sum messages over that graph."""
-        return weighted_sum(h, *self.graph(generator), self.num_targets)
-
-
-class Parts(NamedTuple):
-    """The parts of a call; each of its targets is in one of them at the most."""
-
-    pairs: PairScores
-    settings: Settings
-    parts: list[Block | Listed]
-
-    def plan(self) -> SamplingPlan:
-        """Return the plan of the target with the most candidates."""
-        if self.parts:
-            return max(self.parts, key=lambda part: part.most).plan
-        method = 'dense' if self.settings.method == 'auto' else self.settings.method
-        return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
-
-    def graph(self, generator: Generator) -> SampledGraph:
-        """Return the graph of all parts, sorted by target."""
-        if not self.parts:
-            none = self.pairs.src.new_empty(2, 0)
-            return SampledGraph(none.long(), none[0])
-        graph = _join([part.graph(generator) for part in self.parts])
-        if len({_form(part) for part in self.parts}) == 1:
-            return graph
-        return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
-
-    def sum(self, h: Tensor, generator: Generator) -> Tensor:
-        """Sum messages over that graph."""
-        num_targets = self.pairs.dst.size(0)
-        if len(self.parts) == 1 and self.parts[0].num_targets == num_targets:
-            return self.parts[0].sum(h, generator)
-        # In the order of the graph, so that one seed gives its weights.
-        sums = [part.sum(h, generator) for part in self.parts if _form(part) != 'graph']
-        graphs = [part for part in self.parts if _form(part) == 'graph']
-        if graphs or not sums:
-            sums.append(_sum_of_graphs(graphs, h, num_targets, generator))
-        return sum(sums[1:], start=sums[0])
-
-
-def _form(part: Block | Listed) -> str:
-    if isinstance(part, Listed):
-        return 'list'
-    return 'long lists' if isinstance(part.targets, Tensor) else 'graph'
-
-
-def _sum_of_graphs(
-    parts: list[Any], h: Tensor, num_targets: int, generator: Generator
-) -> Tensor:
-    """Sum over each of several graphs, with zeros for the targets between them."""
-    source, target = [], []
-    for part in parts:
-        num_sources = part.draw.scores.src.size(0)
-        source.append((part.first_source, part.first_source + num_sources))
-        target.append((part.targets, part.targets + part.num_targets))
-    messages = _split(h, source)[1::2]
-    sums = _split(h.new_zeros(num_targets, h.size(1)), target)
-    sums[1::2] = [
-        part.sum(own, generator) for part, own in zip(parts, messages, strict=True)
-    ]
-    return torch.cat(sums)
-
-
-def _split(rows: Tensor, spans: list[tuple[int, int]]) -> list[Tensor]:
-    """Split rows into those before a span, a span, those up to the next and so on."""
-    ends = [0, *chain.from_iterable(spans), rows.size(0)]
-    # Split, not sliced: the gradient of each slice would be one of all rows.
-    return list(rows.split([stop - start for start, stop in pairwise(ends)]))
-
-
-def _join(graphs: Sequence[SampledGraph]) -> SampledGraph:
-    """Join graphs in their order."""
-    if len(graphs) == 1:
-        return graphs[0]
-    edge_index, weight = (torch.cat(x, dim=-1) for x in zip(*graphs, strict=True))
-    return SampledGraph(edge_index, weight)
-
-
-def whole_graph(
+def _whole_graph(
     pairs: PairScores,
     settings: Settings,
     bounds: BoundsCache,
@@ -242,14 +107,18 @@ def whole_graph(
     return Block(settings, draw, num_targets, num_sources, first_source, first_target)
 
 
-def exclude_loops(pairs: PairScores) -> PairScores:
-    """Return the scores of nodes that are not their own candidates."""
-    every = torch.arange(pairs.dst.size(0), device=pairs.dst.device)
-    return pairs._replace(excluded=every)
+@disable_compile
+def _warn_of_no_choice(available: int) -> None:
+    number = 'one candidate' if available > 0 else 'no candidate'
+    warn_caller(
+        f'each target has {number}, so that there is nothing to learn: did a mask or '
+        f'a pool leave too few nodes?',
+        UserWarning,
+    )
 
 
 @disable_compile
-def parts_of_edges(
+def _parts_of_edges(
     pairs: PairScores,
     settings: Settings,
     edge_index: Any,
@@ -285,18 +154,13 @@ def parts_of_edges(
         # Which pays only where candidates are many.
         gathered = max(call.num_proposals, call.options.num_tail)
         is_raced = size > (SHARE * gathered if call.is_auto else 0)
+    given = pairs, candidates, is_raced, settings, bounds, listed_by, prior
     with torch.autocast(pairs.src.device.type, enabled=False):
-        return Parts(
-            pairs,
-            settings,
-            _short_and_long(
-                pairs, candidates, is_raced, settings, bounds, listed_by, prior
-            ),
-        )
+        return Parts(pairs, settings, _short_and_long(*given))
 
 
 @disable_compile
-def parts_of_graphs(
+def _parts_of_graphs(
     pairs: PairScores, settings: Settings, ids: GraphIds, bounds: BoundsCache
 ) -> Parts:
     """Assign the graphs of a batch: small ones are listed, large ones race."""
@@ -316,11 +180,11 @@ def parts_of_graphs(
     size, owner = counts[0], ids[1]
     start, listed = size.cumsum(0) - size, size * ~is_block
     candidates = Candidates(start[owner], listed[owner])
+    apart = pairs if settings.loop else exclude_loops(pairs)
+    given = apart, candidates, is_long[owner], settings, bounds, 'batch'
     with torch.autocast(pairs.src.device.type, enabled=False):
-        apart = pairs if settings.loop else exclude_loops(pairs)
-        given = apart, candidates, is_long[owner], settings, bounds
-        parts = _short_and_long(*given, 'batch')
-        return Parts(pairs, settings, parts + _blocks(pairs, sizes, forms, settings))
+        parts = _short_and_long(*given) + _blocks(pairs, sizes, forms, settings)
+        return Parts(pairs, settings, parts)
 
 
 def _forms_of_graphs(sizes: list[tuple[int, int]], settings: Settings) -> list[str]:
@@ -351,7 +215,7 @@ def _max_pairs(settings: Settings) -> int:
     return max(1, settings.budget.memory // (64 * settings.k))
 
 
-def number_graphs(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
+def _number_graphs(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
     """Check graph ids, and number the graphs without gaps."""
     if not is_pair:
         check_batch(batch, pairs.src)
@@ -445,7 +309,7 @@ def _blocks(
         if form == 'block' and src.size(0) > int(not settings.loop):
             graph = own._replace(src=src)
             first = first_source, first_target
-            parts.append(whole_graph(graph, settings, BoundsCache(), *first))
+            parts.append(_whole_graph(graph, settings, BoundsCache(), *first))
         first_source += src.size(0)
         first_target += own.dst.size(0)
     return parts

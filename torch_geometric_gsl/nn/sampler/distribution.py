@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.candidates import Block, Parts
+from torch_geometric_gsl.nn.sampler.parts import Block, Parts
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_null_share,
     candidate_spread,
@@ -64,11 +64,8 @@ class NeighbourDistribution(NamedTuple):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> NeighbourDistribution:
         """Return what a function makes of each of the tensors."""
-        null = None if self.null is None else function(self.null)
-        candidates, entropy = function(self.candidates), function(self.entropy)
-        return NeighbourDistribution(
-            candidates, entropy, function(self.effective), null
-        )
+        parts = (None if part is None else function(part) for part in self)
+        return NeighbourDistribution(*parts)  # type: ignore[arg-type]
 
 
 def describe(found: Parts) -> NeighbourDistribution:

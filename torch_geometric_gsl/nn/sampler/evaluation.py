@@ -17,6 +17,7 @@ from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
     noise_free_weights,
+    sample_sources,
     sampled_noise_free_sum,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -41,15 +42,7 @@ def noise_free_graph(
     """
     tau, k, budget = settings.tau, settings.num_nearest, settings.budget
     if k is None:
-        num_sources = scores.src.size(0)
-        if total * num_sources > MOST_LISTED:
-            raise ValueError(
-                f"'eval_k' must be a number to list the graph of {total} x "
-                f'{num_sources} pairs in evaluation mode: more than {MOST_LISTED} '
-                f"edges (got 'all')"
-            )
-        weight = noise_free_weights(scores.rows(), tau, scores.null)
-        return dense_graph(weight, scores.excluded)
+        return _all_edges(scores, settings, total)
     graph = nearest_graph(scores, k, tau, memory_budget=budget.memory)
     if scores.null is None:
         return graph
@@ -58,6 +51,41 @@ def noise_free_graph(
     share = all_sum(ones, scores, settings, total).squeeze(1)
     weight = graph.edge_weight * share[graph.edge_index[1]]
     return SampledGraph(graph.edge_index, weight)
+
+
+def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGraph:
+    """List the pairs that :func:`all_sum` sums: all, or those of a sample."""
+    num_sources = scores.src.size(0)
+    count = _num_samples(settings, total, num_sources)
+    if total * min(count, num_sources) > MOST_LISTED:
+        raise ValueError(
+            f"'eval_k' must be a number, such as 96, to list the graph of {total} x "
+            f'{num_sources} pairs in evaluation mode: more than {MOST_LISTED} edges '
+            f"(got 'all')"
+        )
+    if count >= num_sources:
+        weight = noise_free_weights(scores.rows(), settings.tau, scores.null)
+        return dense_graph(weight, scores.excluded)
+    chosen, sample = sample_sources(scores, settings.tau, count)
+    weight = noise_free_weights(sample.rows(), settings.tau, sample.null)
+    (source, target), weight = dense_graph(weight)
+    edges = SampledGraph(torch.stack([chosen[source], target]), weight)
+    _warn(
+        f'the graph of {total} x {num_sources} pairs lists a sample of {count} '
+        f"sources, as evaluation sums them: a larger 'eval_pairs' of the budget "
+        f'lists all'
+    )
+    if scores.excluded is None:
+        return edges
+    keep = edges.edge_index[0] != scores.excluded[target]
+    return SampledGraph(edges.edge_index[:, keep], weight[keep])
+
+
+def _num_samples(settings: Settings, total: int, num_sources: int) -> int:
+    """Return the number of sources that evaluation looks at."""
+    if settings.budget.eval_tolerance is not None:
+        return num_sources
+    return max(int(min(settings.budget.eval_pairs, 2**62)) // total, LEAST_SAMPLES)
 
 
 def evaluated_sum(
@@ -77,45 +105,34 @@ def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Te
     if budget.eval_tolerance is not None:
         args = h, scores, tau, budget.eval_tolerance
         return certified_sum(*args, memory_budget=memory)
-    count = max(int(min(budget.eval_pairs, 2**62)) // total, LEAST_SAMPLES)
+    count = _num_samples(settings, total, num_sources)
     if count >= num_sources:
         return noise_free_sum(h, scores, tau, memory_budget=memory)
     out, error = sampled_noise_free_sum(h, scores, tau, count, memory_budget=memory)
-    _warn_of_estimate(total, num_sources, count, out, error)
+    _warn(
+        f'the sums over {total} x {num_sources} pairs are estimated from {count} '
+        'sources with an error of {:.2g} (root mean square of some targets; that of '
+        "the sums is {:.2g}): a larger 'eval_pairs' of the budget makes them exact",
+        error,
+        out.detach().square().mean().sqrt(),
+    )
     return out
 
 
-@disable_compile
-def _warn_of_estimate(
-    num_targets: int, num_sources: int, count: int, out: Tensor, error: Tensor
-) -> None:
-    """Warn that sums are estimated; eager because it formats tensor values."""
-    level = float(out.detach().square().mean().sqrt())
-    warn_caller(
-        f'the sums over {num_targets} x {num_sources} pairs are estimated from {count} '
-        f'sources with an error of {float(error):.2g} (root mean square of some '
-        f"targets; that of the sums is {level:.2g}): a larger 'eval_pairs' of the "
-        f'budget makes them exact',
-        SampledEvaluationWarning,
-    )
+@disable_compile  # The values of tensors are read, and frames.
+def _warn(message: str, *values: Tensor) -> None:
+    numbers = (float(value) for value in values)
+    warn_caller(message.format(*numbers), SampledEvaluationWarning)
 
 
 def exported_sum(
-    scores: PairScores, h: Tensor, settings: Settings, **absent: Any
+    scores: PairScores, settings: Settings, h: Tensor, absent: dict[str, Any]
 ) -> Tensor:
     r"""Sum messages by their definition, as :func:`torch.export.export` records it.
 
     A program has no blocks, whose number depends on that of the rows: the scores of all
-    pairs are in memory at once, as are their weights.
-
-    Args:
-        scores (PairScores): The scores.
-        h (torch.Tensor): Messages of the sources :math:`[N, m]`.
-        settings (Settings): The options of the sampler.
-        **absent (optional): What a program cannot take.
-
-    Raises:
-        ValueError: If neighbours would be drawn, or candidates or graph ids are given.
+    pairs are in memory at once, as are their weights. :obj:`absent` are arguments that
+    it cannot take.
     """
     if settings.is_noisy:
         raise ValueError(
@@ -129,12 +146,20 @@ def exported_sum(
                 f'would depend on its values (got a {type(value).__name__})'
             )
     check_messages(h, scores.src.size(0), scores.src.device)
+    if not settings.loop:
+        scores = exclude_loops(scores)
     with torch.autocast(h.device.type, enabled=False):
         weight = noise_free_weights(scores.rows(), settings.tau, scores.null)
         weight = weight.to(h.dtype)
         if settings.num_nearest is not None:
             weight = _nearest_weights(scores, weight, settings.num_nearest)
         return weight @ h
+
+
+def exclude_loops(scores: PairScores) -> PairScores:
+    """Return the scores of nodes that are not their own candidates."""
+    every = torch.arange(scores.dst.size(0), device=scores.dst.device)
+    return scores._replace(excluded=every)
 
 
 def _nearest_weights(scores: PairScores, weight: Tensor, k: int) -> Tensor:

@@ -4,7 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -12,30 +12,18 @@ from torch.utils.hooks import RemovableHandle
 
 from torch_geometric_gsl._checks import (
     check_absent,
-    check_candidate_count,
     check_count,
-    check_edge_weight,
     check_flag,
     check_generator,
     check_messages,
     check_number,
     check_option,
-    check_parameter_device,
     check_positive,
-    check_rows,
+    check_type,
 )
-from torch_geometric_gsl._warnings import one_of_each
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
-from torch_geometric_gsl.nn.sampler.budget import Budget, check_budget
-from torch_geometric_gsl.nn.sampler.candidates import (
-    Parts,
-    exclude_loops,
-    number_graphs,
-    parts_of_edges,
-    parts_of_graphs,
-    whole_graph,
-)
+from torch_geometric_gsl.nn.sampler.candidates import assign
 from torch_geometric_gsl.nn.sampler.distribution import (
     NeighbourDistribution,
     describe,
@@ -43,6 +31,8 @@ from torch_geometric_gsl.nn.sampler.distribution import (
 )
 from torch_geometric_gsl.nn.sampler.evaluation import exported_sum
 from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
+from torch_geometric_gsl.nn.sampler.options import Budget, check_budget, check_options
+from torch_geometric_gsl.nn.sampler.parts import Parts
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings, make_call
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -55,8 +45,8 @@ if TYPE_CHECKING:
 
 # The least and the largest factor of a similarity.
 _SCALES = 1e-9, 1e9
-#: How a sampler checks its options, by their names.
-CHECKS: dict[str, Callable[..., None]] = {
+# How a sampler checks its options, by their names.
+_CHECKS: dict[str, Callable[..., None]] = {
     'k': check_count,
     # Beyond, scores over the temperature leave the range of float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
@@ -86,10 +76,7 @@ class GumbelKNNSampler(OneType):
     parameters of the similarity and the features. In evaluation mode nothing is random:
     weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, among all
     candidates or the :obj:`eval_k` nearest. :meth:`propagate` sums over the graph that
-    :meth:`forward` returns.
-
-    Weights of given edges are a prior of the choice among them: their logarithm is
-    added to the scores.
+    :meth:`forward` returns, and one seed gives one graph.
 
     A null neighbour of score :math:`s_0` is one more candidate of each target, without
     a message:
@@ -102,16 +89,11 @@ class GumbelKNNSampler(OneType):
 
     Three methods give this graph: :obj:`"dense"` by its definition, over all pairs of
     nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a similarity
-    with :obj:`bounds`: it proposes candidates until it has its arrivals, mostly without
-    a look at all pairs; :obj:`"stream"` by the same arrivals, which it finds among all
-    pairs by blocks. In the last two, a few sources of each draw represent all later
-    arrivals with their mean weight, so that no mass is lost. One seed gives one graph,
-    whatever the sampler has drawn before. Beyond :math:`\tau = 1` no few arrivals carry
-    the weight of a draw: a :class:`TruncatedRaceWarning` says by how much.
-
-    Evaluation takes :obj:`tau`, :obj:`scale`, the null neighbour, :obj:`loop`,
-    :obj:`eval_k` and the :obj:`eval_` numbers of the budget; the other options are
-    those of training.
+    with :obj:`bounds`, mostly without a look at all pairs; :obj:`"stream"` by the same
+    arrivals, found among all pairs by blocks. In the last two, a few sources of each
+    draw represent all later arrivals with their mean weight, so that no mass is lost.
+    Beyond :math:`\tau = 1` no few arrivals carry the weight of a draw: a
+    :class:`TruncatedRaceWarning` gives the difference.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
@@ -119,16 +101,13 @@ class GumbelKNNSampler(OneType):
         tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6: draws
             become one-hot for :math:`\tau \to 0`. (default: :obj:`0.25`)
         scale (float, optional): The factor :math:`\lambda` of the similarity, between
-            1e-9 and 1e9: larger values sharpen. Candidates differ by a factor
-            :math:`e^{\lambda}` at the most for one in :math:`[0, 1]`.
-            (default: :obj:`1.0`)
+            1e-9 and 1e9: larger values sharpen. (default: :obj:`1.0`)
         train_scale (bool, optional): If :obj:`True`, the factor is learned, starting
             at :obj:`scale`: its logarithm is a parameter. (default: :obj:`False`)
         null_score (float, optional): If given, each target has a null neighbour, which
-            takes the weight that no neighbour deserves. Its score :math:`s_0`, one for
-            all targets, is a parameter that starts here. It is not multiplied by
-            :math:`\lambda`: for the weight of a neighbour of cosine 0.25 at
-            :obj:`scale=20`, give 5. (default: :obj:`None`)
+            takes the weight that no neighbour deserves. Its score :math:`s_0` is a
+            parameter that starts here, and is not multiplied by :math:`\lambda`.
+            (default: :obj:`None`)
         loop (bool, optional): If :obj:`False`, a node is not its own candidate. Two
             sets of nodes have no loops. (default: :obj:`True`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
@@ -136,23 +115,21 @@ class GumbelKNNSampler(OneType):
             gradient weigh exactly zero: see :meth:`SampledGraph.prune()
             <torch_geometric_gsl.typing.SampledGraph.prune>`. (default: :obj:`False`)
         replace (bool, optional): If :obj:`False`, each target draws :obj:`k` distinct
-            neighbours (Gumbel top-k), weighted by the relaxation among them. Use it
-            with layers that ignore edge weights. A null neighbour is one of the
-            :obj:`k` at the most, so that its share in training is not that of
-            evaluation. (default: :obj:`True`)
+            neighbours (Gumbel top-k), weighted by the relaxation among them, for layers
+            that ignore edge weights. A null neighbour is one of the :obj:`k` at the
+            most. (default: :obj:`True`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
             else the definition for at most :math:`2^{16}` pairs, else the cheaper one
-            of race and :obj:`"stream"`, as :meth:`plan` tells. Distinct neighbours have
-            one law, and :obj:`"dense"` finds them as :obj:`"stream"` does.
-            (default: :obj:`"auto"`)
+            of race and :obj:`"stream"`; see :meth:`plan`. (default: :obj:`"auto"`)
         eval_k (int or str, optional): The number of nearest candidates that are the
             neighbours of a target in evaluation mode, or :obj:`"all"`; if :obj:`None`,
             all of them, or :obj:`k` where draws are distinct (:obj:`replace=False`). A
-            graph of more than :math:`2^{26}` pairs is summed, but not listed.
+            graph of more than :math:`2^{26}` edges is summed, but not listed.
             (default: :obj:`None`)
         budget (Budget, optional): The numbers of arrivals, of pairs and of bytes that
             a draw and an evaluation may take. (default: :obj:`Budget()`)
+        **unknown (optional): Raise a :class:`TypeError` with the present name.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
@@ -192,12 +169,11 @@ class GumbelKNNSampler(OneType):
         method: str = 'auto',
         eval_k: int | str | None = None,
         budget: Budget = Budget(),  # noqa: B008
+        **unknown: NoReturn,
     ) -> None:
         super().__init__()
-        if not isinstance(similarity, Similarity):
-            raise TypeError(
-                f"'similarity' must be a Similarity (got {type(similarity).__name__})"
-            )
+        check_options(type(self), unknown, ())
+        check_type(similarity, Similarity, 'similarity', 'a Similarity')
         self.similarity = similarity
         self.k = k
         self.tau = tau
@@ -209,8 +185,12 @@ class GumbelKNNSampler(OneType):
         self.replace = replace
         self.method = method
         self.eval_k = eval_k
-        for name, check in CHECKS.items():
+        for name, check in _CHECKS.items():
             check(getattr(self, name), name=name)
+        if isinstance(eval_k, str) and eval_k != 'all':
+            raise ValueError(
+                f"'eval_k' must be None, 'all' or an integer (got {eval_k!r})"
+            )
         if eval_k is not None and eval_k != 'all':
             check_count(eval_k, 'eval_k')
         self.budget = check_budget(budget)
@@ -266,9 +246,9 @@ class GumbelKNNSampler(OneType):
                 candidate; weights of equal edges add up. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
                 pair for a pair: edges never join two graphs. (default: :obj:`None`)
-            rows (tuple[int, int], optional): The first of the targets that are wanted,
-                and the end of them: they get the edges of a call for all targets, whose
-                numbers they keep. (default: :obj:`None`)
+            rows (tuple[int, int], optional): The first of some targets and the end of
+                them: they get the edges of a call for all targets, whose numbers they
+                keep. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness; the global one
                 if :obj:`None`. (default: :obj:`None`)
             return_adj_t (bool, optional): If :obj:`True`, returns the transposed
@@ -285,15 +265,11 @@ class GumbelKNNSampler(OneType):
                 exceeds the candidates, or the method that is asked for cannot serve.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        parts = self._parts(x, edge_index, edge_weight, batch, rows, generator)
+        parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)
         src, dst = parts.pairs.src, parts.pairs.dst
-        with torch.autocast(src.device.type, enabled=False), one_of_each():
-            graph = parts.graph(generator)
-        dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
-        graph = SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
-        if return_adj_t:
-            return graph.to_adj_t((src.size(0), dst.size(0)))
-        return graph
+        with torch.autocast(src.device.type, enabled=False):
+            graph = _in_dtype_of(x, parts.graph(generator))
+        return graph.to_adj_t((src.size(0), dst.size(0))) if return_adj_t else graph
 
     def propagate(
         self,
@@ -307,50 +283,29 @@ class GumbelKNNSampler(OneType):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Any:
-        r"""Sum messages over the sampled neighbours, :math:`\sum_j A_{ij} h_j`.
+        r"""Sum messages over the graph of :meth:`forward`, :math:`\sum_j A_{ij} h_j`.
 
-        It sums over the graph that :meth:`forward` returns. A program
-        of :func:`torch.export.export` sums in evaluation mode, over all pairs at once:
-        its memory grows with their number, whatever the budget.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            h (torch.Tensor): The messages of the sources :math:`[N, m]`.
-            edge_index (torch.Tensor, optional): Candidates. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, a prior.
-                (default: :obj:`None`)
-            batch (torch.Tensor or tuple, optional): Graph ids. (default: :obj:`None`)
-            rows (tuple[int, int], optional): The first of the targets that are wanted,
-                and the end of them: they get the sums of a call for all targets.
-                (default: :obj:`None`)
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph of this
-                sum as well. (default: :obj:`False`)
+        It takes the messages :math:`h` of the sources :math:`[N, m]` and the arguments
+        of :meth:`forward`. With :obj:`return_graph=True` it returns the graph of this
+        sum as well. A program of :func:`torch.export.export` sums in evaluation mode,
+        over all pairs at once: its memory grows with their number, whatever the budget.
 
         Returns:
             torch.Tensor: The sums :math:`[n, m]` of the targets.
-
-        Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input is invalid, or the method asked for cannot serve.
         """
         if is_exporting():
-            settings, pairs = self._begin(x, self.training, is_exact=False)
-            pairs = pairs if settings.loop else exclude_loops(pairs)
             absent = {'edge_index': edge_index, 'batch': batch, 'rows': rows}
-            return exported_sum(pairs, h, settings, **absent)
-        parts = self._parts(x, edge_index, edge_weight, batch, rows, generator)
+            return exported_sum(*self._begin(x, self.training), h, absent)
+        parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)
         check_messages(h, parts.pairs.src.size(0), parts.pairs.src.device)
-        with torch.autocast(h.device.type, enabled=False), one_of_each():
+        with torch.autocast(h.device.type, enabled=False):
             if not return_graph:
                 return parts.sum(h, generator)
             graph = parts.graph(generator)
             first, end = rows or (0, parts.pairs.dst.size(0))
             edges = graph.edge_index - graph.edge_index.new_tensor([[0], [first]])
             out = weighted_sum(h, edges, graph.edge_weight, end - first)
-        dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
-        return out, SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
+        return out, _in_dtype_of(x, graph)
 
     def plan(
         self,
@@ -359,19 +314,13 @@ class GumbelKNNSampler(OneType):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SamplingPlan:
-        r"""Return the plan of a call of :meth:`forward` in training mode, and why.
-
-        Returns:
-            SamplingPlan: The plan of the target with the most candidates; where targets
-            have their own candidates, those with few list them all.
-
-        Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input is invalid, or the method asked for cannot serve.
+        r"""Return the plan of a call of :meth:`forward` in training mode, that of the
+        target with the most candidates. Lists of few candidates are drawn whole.
         """
         with torch.no_grad():
-            settings, pairs = self._begin(x, is_noisy=True)
-            return self._assign(pairs, settings, edge_index, edge_weight, batch).plan()
+            pairs, settings = self._begin(x, is_noisy=True)
+            given = edge_index, edge_weight, batch
+            return assign(pairs, settings, self._bounds, *given).plan()
 
     def distribution(
         self,
@@ -383,16 +332,7 @@ class GumbelKNNSampler(OneType):
         rows: tuple[int, int] | None = None,
     ) -> NeighbourDistribution:
         r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from, for
-        the inputs of :meth:`forward`.
-
-        It is exact, for all targets, and takes time :math:`O(n N)`.
-
-        Returns:
-            NeighbourDistribution: Candidates and entropy of each target.
-
-        Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input is invalid.
+        the inputs of :meth:`forward`: exactly, in time :math:`O(n N)`.
 
         Example:
             >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
@@ -401,17 +341,14 @@ class GumbelKNNSampler(OneType):
             tensor([4, 4, 4, 4, 4])
         """
         with torch.no_grad():
-            settings, pairs = self._begin(x, is_noisy=False)
+            pairs, settings = self._begin(x, is_noisy=False)
             given = edge_index, edge_weight, batch, rows
-            found = describe(self._assign(pairs, settings, *given))
-            if rows is None:
-                return found
-            return found.map(lambda value: value[slice(*rows)])
+            found = describe(assign(pairs, settings, self._bounds, *given))
+            return found.map(lambda value: value[slice(*rows or (None,))])
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
-        r"""Return whether how a target draws depends on the rows of the others.
-
-        It does so for sharp scores, where the bounds of a race serve all of them.
+        r"""Return whether how a target draws depends on the rows of the others: it does
+        so for sharp scores, where the bounds of a race serve all of them.
 
         Args:
             num_targets (int): The number of targets.
@@ -422,14 +359,8 @@ class GumbelKNNSampler(OneType):
         return self.training and needs_bounds(call)
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        r"""Register a function that sees the inputs of each draw before it is made.
-
-        Args:
-            hook (Callable): Is called by :meth:`forward` and :meth:`propagate`, as
-                :obj:`hook(sampler, x, edge_index, edge_weight, batch)`.
-
-        Returns:
-            torch.utils.hooks.RemovableHandle: Removes the hook by its :meth:`remove`.
+        r"""Register a function that :meth:`forward` and :meth:`propagate` call before
+        each draw, as :obj:`hook(sampler, x, edge_index, edge_weight, batch)`.
         """
         handle = RemovableHandle(self._draw_hooks)
         self._draw_hooks[handle.id] = hook
@@ -449,7 +380,7 @@ class GumbelKNNSampler(OneType):
             return None if self.replace else self.k
         return None if self.eval_k == 'all' else int(self.eval_k)
 
-    def _parts(
+    def _draw(
         self,
         x: Features,
         edge_index: Any,
@@ -458,19 +389,20 @@ class GumbelKNNSampler(OneType):
         rows: Any,
         generator: Any,
     ) -> Parts:
-        """Check the inputs of a call, and assign a part to each target."""
+        """Check the inputs of a draw, and assign a part to each target."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, edge_weight, batch)
         # Double precision ranks the nearest.
         is_exact = not self.training and self.num_nearest is not None
-        settings, pairs = self._begin(x, self.training, is_exact=is_exact)
+        pairs, settings = self._begin(x, self.training, is_exact=is_exact)
         if generator is not None:
             check_generator(generator, pairs.src.device)
         if self.training and edge_index is None and batch is None:
             self._num_draws += 1
             if self._num_draws == _LOOK_AFTER:
                 self._look(x, pairs.dst.size(0))
-        return self._assign(pairs, settings, edge_index, edge_weight, batch, rows)
+        given = edge_index, edge_weight, batch, rows
+        return assign(pairs, settings, self._bounds, *given)
 
     @disable_compile
     def _look(self, x: Features, num_targets: int) -> None:
@@ -480,18 +412,22 @@ class GumbelKNNSampler(OneType):
 
     def _begin(
         self, x: Features, is_noisy: bool, *, is_exact: bool = False
-    ) -> tuple[Settings, PairScores]:
-        """Return the options of a call, and the scores of all pairs on demand."""
-        factor = self.factor
-        scores = self.similarity.exact_scores if is_exact else None
-        pairs = (scores or self.similarity.pair_scores)(x, factor)
-        for parameter in (self.log_scale, self.null_score):
-            if parameter is not None:
-                check_parameter_device(pairs.src, parameter)
-        if self.null_score is not None:
-            pairs = pairs._replace(null=self.null_score.to(pairs.src.dtype))
+    ) -> tuple[PairScores, Settings]:
+        """Return the scores of all pairs on demand, and the options of a call."""
+        factor, null = self.factor, self.null_score
+        similarity = self.similarity
+        score = similarity.exact_scores if is_exact else similarity.pair_scores
+        pairs = score(x, factor)
+        for parameter in (self.log_scale, null):
+            if parameter is not None and parameter.device != pairs.src.device:
+                raise ValueError(
+                    f"'x' is on {pairs.src.device} but the parameters are on "
+                    f'{parameter.device}'
+                )
+        if null is not None:
+            pairs = pairs._replace(null=null.to(pairs.src.dtype))
         is_pair = isinstance(x, tuple | list)
-        return self._settings(factor, is_noisy, is_pair=is_pair), pairs
+        return pairs, self._settings(factor, is_noisy, is_pair=is_pair)
 
     def _settings(
         self, factor: float | Tensor, is_noisy: bool, *, is_pair: bool
@@ -514,40 +450,6 @@ class GumbelKNNSampler(OneType):
             is_pair=is_pair,
         )
 
-    def _assign(
-        self,
-        pairs: PairScores,
-        settings: Settings,
-        edge_index: Any = None,
-        edge_weight: Any = None,
-        batch: Any = None,
-        rows: tuple[int, int] | None = None,
-    ) -> Parts:
-        """Assign a part to each target."""
-        if rows is not None:
-            check_rows(rows, pairs.dst.size(0))
-            check_absent(edge_index, 'edge_index', "with 'rows'")
-            check_absent(batch, 'batch', "with 'rows'")
-        if edge_weight is not None:
-            check_edge_weight(edge_weight, edge_index, pairs.src)
-        ids = None
-        if batch is not None:
-            ids = number_graphs(batch, pairs, settings.is_pair)
-        if edge_index is not None:
-            given = edge_index, edge_weight, ids, self._bounds
-            return parts_of_edges(pairs, settings, *given)
-        if ids is not None:
-            return parts_of_graphs(pairs, settings, ids, self._bounds)
-        if pairs.dst.size(0) == 0:
-            return Parts(pairs, settings, [])
-        available = pairs.src.size(0) - int(not settings.loop)
-        if not self.replace:  # With replacement few candidates are drawn repeatedly.
-            check_candidate_count(self.k, available)
-        if available <= 0:
-            return Parts(pairs, settings, [])
-        block = whole_graph(pairs, settings, self._bounds)
-        return Parts(pairs, settings, [block if rows is None else block.take(*rows)])
-
     def __repr__(self) -> str:
         train = ', train_scale=True' if self.train_scale else ''
         null = '' if self.initial_null is None else f', null_score={self.initial_null}'
@@ -555,3 +457,8 @@ class GumbelKNNSampler(OneType):
             f'{self.__class__.__name__}({self.similarity}, k={self.k}, tau={self.tau}, '
             f'scale={self.scale}{train}{null}, method={self.method})'
         )
+
+
+def _in_dtype_of(x: Features, graph: SampledGraph) -> SampledGraph:
+    dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
+    return SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))

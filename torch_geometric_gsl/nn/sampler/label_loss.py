@@ -26,19 +26,17 @@ def leave_one_out_loss(
         \mathcal{L} = - \frac{1}{n} \sum_{i=1}^{n} \log \max \Big( \epsilon,
         \sum_{j \ne i} A_{ij} \, [y_j = y_i] \Big)
 
-    where :math:`\mathbf{A}` are the weights of the sampler among the labelled nodes: in
-    training mode those of a drawn graph, at the cost of its method, and in evaluation
-    mode the noise-free ones. :math:`\epsilon` is the precision of the numbers. It
-    teaches a similarity what neighbours are, before or beside a network that uses them:
+    where :math:`\mathbf{A}` are the weights of the sampler among the labelled nodes,
+    drawn in training mode and noise-free in evaluation mode, and :math:`\epsilon` is
+    the precision of the numbers. It teaches a similarity before or beside a network:
 
     .. code-block:: python
 
         loss = leave_one_out_loss(conv.sampler, x[train_mask], y[train_mask])
 
     Args:
-        sampler (GumbelKNNSampler): What draws the neighbours, with :obj:`loop=False`.
-        x (torch.Tensor): The features of the labelled nodes :math:`[n, F]`, or what
-            else the similarity compares.
+        sampler (GumbelKNNSampler): The sampler, with :obj:`loop=False`.
+        x (torch.Tensor): The compared rows of the labelled nodes :math:`[n, F]`.
         y (torch.Tensor): Their labels :math:`[n]`, from zero on.
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
@@ -64,15 +62,6 @@ def leave_one_out_loss(
             "'sampler' must have loop=False, or each node tells its own label "
             '(got loop=True)'
         )
-    _check_labels(y, x)
-    dtype = full_dtype(x.dtype)
-    label = F.one_hot(y).to(dtype)
-    share: Tensor = sampler.propagate(x, label, generator=generator)
-    right = share.gather(1, y.unsqueeze(1))
-    return -right.clamp(min=torch.finfo(dtype).eps).log().mean()
-
-
-def _check_labels(y: Tensor, x: Tensor) -> None:
     check_index(y, 'y', '[num_nodes]', 1, like=x)
     if not 0 < y.numel() == x.size(0):
         raise ValueError(
@@ -83,3 +72,8 @@ def _check_labels(y: Tensor, x: Tensor) -> None:
     check_value(lowest >= 0, "'y' must have no negative labels", got=lambda: lowest)
     most = y.bincount().amax()
     check_value(most > 1, "'y' must have a label of two nodes", got=lambda: 'none')
+    dtype = full_dtype(x.dtype)
+    label = F.one_hot(y).to(dtype)
+    share: Tensor = sampler.propagate(x, label, generator=generator)
+    right = share.gather(1, y.unsqueeze(1))
+    return -right.clamp(min=torch.finfo(dtype).eps).log().mean()

@@ -38,6 +38,7 @@ from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
 
 Generator = torch.Generator | None
+Drawn = tuple[Arrivals, Tail | None]
 # Costs in proposals, of which each takes about 0.1 us of one core: the rate of a
 # candidate, an arrival that is drawn from all rates, and a source of a tail that is
 # proposed by bounds.
@@ -61,19 +62,14 @@ class Method(ABC):
 
     @abstractmethod
     def obstacles(self, call: Call) -> list[str]:
-        """Return why it cannot serve; where methods also have to pay, why it is slow.
-
-        Where several have none, :meth:`cost` decides.
-        """
+        """Return why it cannot serve or, for :obj:`"auto"`, why it is slow."""
 
     @abstractmethod
     def cost(self, call: Call) -> float:
         """Return the cost of a target, in proposals."""
 
     @abstractmethod
-    def arrivals(
-        self, draw: Draw, generator: Generator
-    ) -> tuple[Arrivals, Tail | None]:
+    def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
         """Draw the first arrivals and the tail of each target."""
 
     def graph(self, draw: Draw, generator: Generator) -> SampledGraph:
@@ -86,7 +82,7 @@ class Method(ABC):
         drawn = self._draw(draw, generator)
         return drawn_sum(h, draw.scores, *drawn, draw.options, draw.memory)
 
-    def _draw(self, draw: Draw, generator: Generator) -> tuple[Arrivals, Tail | None]:
+    def _draw(self, draw: Draw, generator: Generator) -> Drawn:
         if draw.plan.caveat is not None:
             warn_caller(draw.plan.caveat, TruncatedRaceWarning)
         arrivals, tail = self.arrivals(draw, generator)
@@ -128,9 +124,7 @@ class Race(Method):
         # Slow races end with a look at all candidates.
         return race + STREAM.cost(call) * expected * SCANNED / call.num_sources
 
-    def arrivals(
-        self, draw: Draw, generator: Generator
-    ) -> tuple[Arrivals, Tail | None]:
+    def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
         plan, options, envelope = draw.plan, draw.options, draw.envelope
         first = (plan.num_proposals or 0) * (FIRST_ROUND if envelope is None else 1)
         length = math.ceil(min(first, draw.scores.most))
@@ -190,9 +184,7 @@ class Dense(Method):
             null=draw.scores.null,
         )
 
-    def arrivals(
-        self, draw: Draw, generator: Generator
-    ) -> tuple[Arrivals, Tail | None]:
+    def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
         return _all_arrivals(perturbed_arrivals, draw, generator)
 
 
@@ -214,9 +206,7 @@ class Stream(Method):
         drawn = call.options.num_races * call.options.num_arrivals
         return (SEARCH + RATE) * call.num_sources + ARRIVAL * drawn
 
-    def arrivals(
-        self, draw: Draw, generator: Generator
-    ) -> tuple[Arrivals, Tail | None]:
+    def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
         return _all_arrivals(stream_arrivals, draw, generator)
 
 
@@ -229,13 +219,7 @@ BY_NAME = {method.name: method for method in METHODS}
 def plan_draw(
     call: Call, scores: PairScores, cache: BoundsCache
 ) -> tuple[SamplingPlan, Envelope | None]:
-    """Return the plan of a draw, and the bounds of a race of sharp scores.
-
-    Args:
-        call (Call): The draw.
-        scores (PairScores): The scores of all pairs.
-        cache (BoundsCache): Bounds of equal rows.
-    """
+    """Return the plan of a draw, and the bounds of a race of sharp scores."""
     if not call.settings.is_noisy:
         return call.describe('dense', 'evaluation draws nothing'), None
     if not needs_bounds(call):
@@ -262,11 +246,7 @@ def needs_bounds(call: Call) -> bool:
 @disable_compile
 @lru_cache(maxsize=1024)
 def choose(call: Call) -> SamplingPlan:
-    """Return the plan of the cheapest method without obstacles, or of the one named.
-
-    Raises:
-        ValueError: If the method named has obstacles.
-    """
+    """Return the plan of the cheapest method without obstacles, or of the one named."""
     found = {method: method.obstacles(call) for method in METHODS}
     if not call.is_auto:
         method = BY_NAME[call.settings.method]
@@ -297,9 +277,7 @@ def _compare(method: Method, best: Method, call: Call) -> str:
     return f'{costs} ({call.num_expected:.3g} a draw of a race under {call.bounds})'
 
 
-def _all_arrivals(
-    find: Any, draw: Draw, generator: Generator
-) -> tuple[Arrivals, Tail | None]:
+def _all_arrivals(find: Any, draw: Draw, generator: Generator) -> Drawn:
     """Find arrivals among all candidates, after the tail is drawn."""
     scores, options = draw.scores, draw.options
     tail = draw_tail(scores, options, generator=generator)

@@ -1,13 +1,72 @@
-"""The options of samplers and layers, as editors and readers see them."""
+"""The options of samplers and layers: their types, their budget and their names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from inspect import signature
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-from torch_geometric_gsl.nn.sampler.budget import Budget
+from torch_geometric_gsl._checks import check_count, check_positive
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+
+#: The number of pairs up to which evaluation is exact by default.
+EVAL_PAIRS = 2**33
+
+
+class Budget(NamedTuple):
+    r"""What a :class:`GumbelKNNSampler` may spend on a draw and on an evaluation.
+
+    Args:
+        arrivals (int, optional): The number of arrivals :math:`M` that :obj:`"race"`
+            and :obj:`"stream"` keep of each draw; if :obj:`None`, :math:`16 \tau`, at
+            least 4. (default: :obj:`None`)
+        tail (int, optional): The number of sources :math:`S` that represent the later
+            arrivals of each draw, 0 for none; if :obj:`None`, as many as add 2 % to the
+            variance of a sum of neighbours, at most 4,096. (default: :obj:`None`)
+        eval_pairs (int, optional): The number of pairs of a graph up to which
+            evaluation takes all candidates. Beyond, it takes a sample of the sources,
+            at least 1,024, the same in sums and in the graph, with a
+            :class:`SampledEvaluationWarning`. Given candidates are never sampled.
+            (default: :obj:`2**33`)
+        eval_tolerance (float, optional): If given, it takes the place of
+            :obj:`eval_pairs`: the sums of an evaluation differ from those over its
+            graph by this share of their norm at the most. Pairs are left out where that
+            is certain; with gradients enabled, a null neighbour or sparse features all
+            are summed. (default: :obj:`None`)
+        memory (int, optional): The bytes of a block of rows. It changes no result.
+            (default: :obj:`2**25`)
+
+    Example:
+        >>> Budget(tail=0)._replace(memory=2**20).memory
+        1048576
+    """
+
+    arrivals: int | None = None
+    tail: int | None = None
+    eval_pairs: int = EVAL_PAIRS
+    eval_tolerance: float | None = None
+    memory: int = MEMORY_BUDGET
+
+
+def check_budget(value: Any) -> Budget:
+    """Return a valid budget; a saved model holds a plain tuple."""
+    if not isinstance(value, tuple) or len(value) != len(Budget._fields):
+        raise TypeError(f"'budget' must be a Budget (got {type(value).__name__})")
+    budget = Budget(*value)
+    for name, minimum in (('arrivals', 1), ('tail', 0)):
+        if (count := getattr(budget, name)) is not None:
+            check_count(count, name, minimum)
+    check_count(budget.eval_pairs, 'eval_pairs')
+    check_count(budget.memory, 'memory')
+    if budget.eval_tolerance is not None:
+        check_positive(budget.eval_tolerance, 'eval_tolerance')
+        if budget.eval_pairs != EVAL_PAIRS:
+            raise ValueError(
+                f"'eval_pairs' must be left out beside 'eval_tolerance', which takes "
+                f'its place (got {budget.eval_pairs})'
+            )
+    return budget
 
 
 class DrawOptions(TypedDict, total=False):
@@ -50,11 +109,13 @@ _RENAMED = {
     'null': "'null_score'",
     'num_arrivals': "'budget=Budget(arrivals=...)'",
     'num_tail': "'budget=Budget(tail=...)'",
+    'num_nearest': "'eval_k'",
     'max_eval_pairs': "'budget=Budget(eval_pairs=...)'",
     'eval_tolerance': "'budget=Budget(eval_tolerance=...)'",
     'memory_budget': "'budget=Budget(memory=...)'",
     'regularizers': "a term of your own loss, by 'return_graph=True'",
     'sample_in_eval': "'sampler.train()'",
+    'remember': "'model.index(x)'",
 }
 #: The options of the printed model.
 PAPER: dict[str, Any] = {'k': 5, 'tau': 0.25, 'scale': 1.0, 'loop': True}
@@ -62,15 +123,15 @@ PAPER: dict[str, Any] = {'k': 5, 'tau': 0.25, 'scale': 1.0, 'loop': True}
 
 def check_options(kind: type, given: Iterable[str], others: Iterable[str]) -> None:
     """Raise if a class is given an option that neither it has, nor its parts."""
-    known = {*others, *signature(kind).parameters} - {'kwargs'}
+    own = signature(kind).parameters.values()
+    known = {*others, *(p.name for p in own if p.kind is not p.VAR_KEYWORD)}
     for name in given:
         if name not in known:
-            near = get_close_matches(name, sorted(known), 1)
             hint = f', but {sorted(known)}'
             advice = _RENAMED.get(name, '')
             # A class without 'z_channels' is not to be given it.
             if advice and ('z_channels' in known or 'z_channels' not in advice):
                 hint = f': since 0.2 it is {advice}'
-            elif near:
+            elif near := get_close_matches(name, sorted(known), 1, cutoff=0.75):
                 hint = f': did you mean {near[0]!r}?'
             raise TypeError(f'{kind.__name__} has no option {name!r}{hint}')

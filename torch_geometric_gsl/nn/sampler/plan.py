@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from torch_geometric_gsl.nn.sampler.budget import Budget
+from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -27,20 +27,19 @@ LONG = 64
 
 
 class SampledEvaluationWarning(UserWarning):
-    r"""Sums in evaluation mode were estimated, because there are too many pairs."""
+    r"""Evaluation took a sample of the sources, because there are too many pairs."""
 
 
 class TruncatedRaceWarning(UserWarning):
     r"""Truncation biases the samples at this temperature.
 
-    At high temperatures no few arrivals carry the weight of a draw;
-    :obj:`SamplingPlan.caveat` tells how far the variance of a sum is off. The way out
-    is :obj:`method="dense"`, or a :obj:`tau` of at most 1.
+    :obj:`SamplingPlan.caveat` gives the error of the variance of a sum.
+    :obj:`method="dense"`, or a :obj:`tau` of at most 1, has none.
     """
 
 
 class SamplingPlan(NamedTuple):
-    r"""The way in which a sampler serves a call.
+    r"""How a sampler serves a call.
 
     Args:
         method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.
@@ -49,11 +48,9 @@ class SamplingPlan(NamedTuple):
             on 64 targets where scores are sharp, else at the most.
         num_arrivals (int or None): The number of arrivals :math:`M` that are kept of
             each draw; :obj:`None` for all.
-        num_tail (int): The number of sources :math:`S` that represent the later
-            arrivals of each draw.
-        caveat (str, optional): How far the drawn weights are from their definition,
-            if the defaults of :math:`M` or :math:`S` change the variance of a sum of
-            neighbours by more than 2 %; numbers that were given are not judged.
+        num_tail (int): The number of sources :math:`S` that represent later arrivals.
+        caveat (str, optional): How far the variance of a sum is from its definition,
+            where the defaults of :math:`M` or :math:`S` change it by more than 2 %.
             (default: :obj:`None`)
     """
 
@@ -170,8 +167,7 @@ def make_call(
     options = _draw_options(settings, num_sources)
     spread = settings.scale * (upper - lower)
     needed = num_proposals(options.num_arrivals, spread, replace=settings.replace)
-    sizes = num_targets, num_sources, listed_by
-    call = Call(settings, options, *sizes, needed, None)
+    call = Call(settings, options, num_targets, num_sources, listed_by, needed, None)
     if settings.is_noisy and settings.method != 'dense' and not call.keeps_all:
         call = call._replace(caveat=_caveat(settings, options, num_sources))
     return call
@@ -179,35 +175,32 @@ def make_call(
 
 def _draw_options(settings: Settings, num_sources: int) -> DrawOptions:
     budget, tau, k = settings.budget, settings.tau, settings.k
-    num_arrivals = budget.arrivals or default_num_arrivals(tau)
-    num_arrivals = num_arrivals if settings.replace else k
-    num_tail = budget.tail
+    num_arrivals, num_tail = k, budget.tail
+    if settings.replace:
+        num_arrivals = budget.arrivals or default_num_arrivals(tau)
     available = num_sources - int(not settings.loop)
     if not settings.replace or num_arrivals >= available:
         num_tail = 0
     elif num_tail is None:
         num_tail = tail_size(tau, num_arrivals, num_sources)
-    return DrawOptions(
-        k,
-        tau,
-        num_arrivals,
-        num_tail=min(num_tail, num_sources),
-        hard=settings.hard,
-        replace=settings.replace,
-    )
+    num_tail = min(num_tail, num_sources)
+    flags = settings.hard, settings.replace
+    return DrawOptions(k, tau, num_arrivals, num_tail, *flags)
 
 
 def _caveat(settings: Settings, options: DrawOptions, num_sources: int) -> str | None:
     """Return how far truncation takes the law of a sum from its definition."""
     num_arrivals, tau = options.num_arrivals, options.tau
+    if not options.replace:
+        return None
     found = []
-    if settings.budget.tail is None and options.replace:
+    if settings.budget.tail is None:
         added = added_variance(tau, num_arrivals, options.num_tail, num_sources)
         if added > TOLERANCE:
             found.append(
                 f'a tail of {options.num_tail} sources adds {100 * added:.3g} %'
             )
-    if settings.budget.arrivals is None and options.replace and tau > 1:
+    if settings.budget.arrivals is None and tau > 1:
         lost = lost_variance(tau, num_arrivals, num_sources)
         if lost > TOLERANCE:
             found.append(f'{num_arrivals} arrivals a draw lack {100 * lost:.3g} %')

@@ -10,8 +10,7 @@ from torch_geometric.nn.pool.select.topk import topk
 from torch_geometric.utils import coalesce, scatter
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
-from torch_geometric_gsl._checks import check_count, check_number
-from torch_geometric_gsl._graph_checks import check_graph
+from torch_geometric_gsl._checks import check_count, check_graph, check_number
 from torch_geometric_gsl.ops.edges import Edges, list_sources
 from torch_geometric_gsl.typing import SampledGraph, plain_edges
 

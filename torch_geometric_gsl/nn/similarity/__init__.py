@@ -2,18 +2,18 @@ r"""Similarities between nodes."""
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.difference_similarity import (
-    DifferenceSimilarity,
-)
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
-from torch_geometric_gsl.nn.similarity.distance_similarity import DistanceSimilarity
-from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+from torch_geometric_gsl.nn.similarity.distance_similarity import (
+    DistanceSimilarity,
     HeatKernelSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
+    GaussianSimilarity,
     NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import (
+    DifferenceSimilarity,
+    LinearSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity

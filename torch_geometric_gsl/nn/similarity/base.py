@@ -39,17 +39,14 @@ class Similarity(torch.nn.Module, ABC):
     to :meth:`encode` and :obj:`comparison`.
 
     Scores of half-precision features are computed in :obj:`torch.float32`, also
-    under autocast: a narrow bell cannot be resolved otherwise.
-
-    .. note::
-        A class with a :meth:`response`, :meth:`encode` or :obj:`comparison` of its own
-        has no :obj:`bounds` until it declares them. A race that sees a score beyond
-        them among its first proposals raises.
+    under autocast: a narrow bell cannot be resolved otherwise. A class that defines
+    :meth:`response`, :meth:`encode` or :obj:`comparison` has no :obj:`bounds` until it
+    declares them. A race that sees a score beyond them raises.
 
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
-            :math:`Z = X W` of the features, if there is one. (default: :obj:`None`)
+            :math:`Z = X W` of the features, if given. (default: :obj:`None`)
         feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
             a learnable weight, which begins at 1, before nodes are compared: few
             parameters where a projection overfits. (default: :obj:`False`)
@@ -109,8 +106,7 @@ class Similarity(torch.nn.Module, ABC):
         if feature_weights and out_channels is not None:
             raise ValueError(
                 f"'feature_weights' must be False where 'out_channels' asks for a "
-                f'projection, which weighs the features (got out_channels='
-                f'{out_channels})'
+                f'projection (got out_channels={out_channels})'
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -142,11 +138,6 @@ class Similarity(torch.nn.Module, ABC):
             edge_index (torch.Tensor, optional): If given, only these pairs are
                 scored: :obj:`edge_index[0]` are sources and :obj:`edge_index[1]`
                 targets. (default: :obj:`None`)
-
-        Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input has the wrong shape or device, or holds NaN or
-                infinite values, or :obj:`edge_index` is out of range.
         """
         pairs = self.pair_scores(x)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
@@ -176,9 +167,8 @@ class Similarity(torch.nn.Module, ABC):
         Without a projection sparse CSR features stay sparse where inner products are
         compared: :class:`~torch_geometric_gsl.ops.sparse_rows.SparseRows`.
         """
-        is_sparse = x.layout != torch.strided
         is_plain = self.lin is None and self.feature_weight is None
-        if is_sparse and is_plain and self.comparison == 'dot':
+        if is_plain and x.layout != torch.strided and self.comparison == 'dot':
             if x.requires_grad:
                 raise ValueError(
                     "'x' must not require a gradient where it is sparse and compared "
@@ -210,18 +200,40 @@ class Similarity(torch.nn.Module, ABC):
         r"""Check and embed sources and targets, to be scored on demand.
 
         Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): Features of the
-                nodes, or of sources and targets.
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
             scale (float or torch.Tensor, optional): The factor of the similarity.
                 (default: :obj:`1.0`)
-
-        Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input has the wrong shape or device, or holds NaN or
-                infinite values.
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))
+        return self._pair_scores(x_src, x_dst, scale)
+
+    def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
+        r"""Return what :meth:`pair_scores` does, embedded in double precision.
+
+        Rankings need it: single precision loses the nearest of rows that are far from
+        the origin. Gradient flows to features and parameters.
+        """
+        x_src, x_dst = check_pair(x, self.in_channels)
+        check_parameter_match(x_src, next(self.parameters(), None))
+        if x_src.dtype == torch.float64 or x_src.device.type == 'mps':
+            # Apple's GPUs have no double precision.
+            return self._pair_scores(x_src, x_dst, scale)
+        src = x_src.double()
+        dst = src if x_dst is x_src else x_dst.double()
+        whole = _PairScoresOf(self)
+        state = {
+            name: value.double() if value.is_floating_point() else value
+            for name, value in chain(whole.named_parameters(), whole.named_buffers())
+        }
+        with torch.autocast(src.device.type, enabled=False):
+            pairs: PairScores = functional_call(whole, state, (src, dst, scale))
+        return pairs
+
+    def _pair_scores(
+        self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
+    ) -> PairScores:
+        """Embed checked sources and targets."""
         src = self.encode(x_src)
         dst = src if x_dst is x_src else self.encode(x_dst)
         if isinstance(src, SparseRows) != isinstance(dst, SparseRows):
@@ -236,37 +248,8 @@ class Similarity(torch.nn.Module, ABC):
                 f"'response' of {type(self).__name__} must return a Response "
                 f'(got {type(response).__name__})'
             )
-        lower, upper = self.bounds
-        return PairScores(
-            dst,
-            src,
-            response,
-            comparison=self.comparison,
-            scale=scale,
-            lower=scale * lower,
-            upper=scale * upper,
-        )
-
-    def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
-        r"""Return what :meth:`pair_scores` does, embedded in double precision.
-
-        Rankings need it: single precision loses the nearest of rows that are far from
-        the origin. Gradient flows to features and parameters.
-        """
-        x_src, x_dst = check_pair(x, self.in_channels)
-        check_parameter_match(x_src, next(self.parameters(), None))
-        if x_src.dtype == torch.float64 or x_src.device.type == 'mps':
-            return self.pair_scores(x, scale)  # Apple's GPUs have no double precision.
-        src = x_src.double()
-        pair = src, src if x_dst is x_src else x_dst.double()
-        whole = _PairScoresOf(self)
-        state = {
-            name: value.double() if value.is_floating_point() else value
-            for name, value in chain(whole.named_parameters(), whole.named_buffers())
-        }
-        with torch.autocast(src.device.type, enabled=False):
-            pairs: PairScores = functional_call(whole, state, (pair, scale))
-        return pairs
+        bounds = scale * self.bounds[0], scale * self.bounds[1]
+        return PairScores(dst, src, response, self.comparison, scale, *bounds)
 
     def extra_repr(self) -> str:
         """Return the arguments that a subclass adds to the one-line ``repr``."""
@@ -290,5 +273,7 @@ class _PairScoresOf(torch.nn.Module):
         super().__init__()
         self.similarity = similarity
 
-    def forward(self, x: Features, scale: float | Tensor) -> PairScores:
-        return self.similarity.pair_scores(x, scale)
+    def forward(
+        self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
+    ) -> PairScores:
+        return self.similarity._pair_scores(x_src, x_dst, scale)

@@ -28,11 +28,6 @@ class CosineSimilarity(Similarity):
         out_channels (int, optional): Size of a projection. (default: :obj:`None`)
         heads (int, optional): The number of heads :math:`P`. (default: :obj:`4`)
 
-    Shapes:
-        - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
-          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
-        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
     Example:
         >>> similarity = CosineSimilarity(16, heads=2)
         >>> similarity(torch.randn(4, 16)).shape

@@ -3,11 +3,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_pair, check_type
+from torch_geometric_gsl._checks import check_type
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.typing import Features
 
 
 class DirectedSimilarity(Similarity):
@@ -69,13 +68,15 @@ class DirectedSimilarity(Similarity):
     def response(self, z: Tensor) -> scores.Response:
         return self.similarity.response(z)
 
-    def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
+    def _pair_scores(
+        self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
+    ) -> PairScores:
         half = self.similarity.in_channels
-        x_src, x_dst = check_pair(x, self.in_channels)
         for rows in (x_src, x_dst):
             if rows.layout != torch.strided:
                 raise ValueError(f"'x' must be dense (got {rows.layout})")
-        return self.similarity.pair_scores((x_src[:, :half], x_dst[:, half:]), scale)
+        pair = x_src[:, :half], x_dst[:, half:]
+        return self.similarity._pair_scores(*pair, scale)
 
     def __repr__(self) -> str:
         return f'{self.__class__.__name__}({self.similarity})'

@@ -3,11 +3,22 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
+from torch_geometric.nn.inits import glorot, zeros
 
-from torch_geometric_gsl._checks import check_number, check_positive
+from torch_geometric_gsl._checks import (
+    check_flag,
+    check_number,
+    check_option,
+    check_positive,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
+
+# The paper's factor of the widths, and that of bells that move: these begin at half of
+# it, 4, the square of the largest gap between two cosines.
+NARROW, WIDE = 0.1, 8.0
 
 
 class GaussianSimilarity(Similarity):
@@ -30,11 +41,6 @@ class GaussianSimilarity(Similarity):
         c (float, optional): Width of the bell, in squared cosines.
             (default: :obj:`0.02 * math.e`)
         **kwargs (optional): Arguments of :class:`Similarity`.
-
-    Shapes:
-        - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
-          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
-        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
 
     Example:
         >>> similarity = GaussianSimilarity(2, b=0.6, c=0.16)
@@ -66,3 +72,133 @@ class GaussianSimilarity(Similarity):
 
     def extra_repr(self) -> str:
         return f'b={self.b:.4g}, c={self.c:.4g}'
+
+
+class NeuralGaussianSimilarity(Similarity):
+    r"""The neural Gaussian similarity (NeuralGauSim) from the `"Neural Gaussian
+    Similarity Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \phi_{ij} &= \exp \left( - \frac{(z_i z_j^{\top} - b_i)^2}{c_i} \right),
+        \qquad z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
+
+        b_i &= \sigma(z_i w_b^{\top} + \beta_b), \qquad
+        c_i = \gamma \, \sigma(z_i w_c^{\top} + \beta_c)
+
+    where :math:`i` is the target and :math:`j` the candidate neighbour, the vectors
+    :math:`w_b` and :math:`w_c` are learnable and :math:`\gamma` denotes
+    :obj:`c_scale`. Each target learns the centre and the width of its own bell. It
+    lies in :math:`[0, 1]`. Widths are kept above :math:`10^{-9}`, where the bell is a
+    spike.
+
+    The paper has no biases :math:`\beta_b, \beta_c`, nor does the default: on centred
+    features the centres then stay near :math:`0.5`; :obj:`bias=True` lets them move.
+    A sigmoid reaches angles below 90 degrees only, :obj:`centre="tanh"` all. A narrow
+    bell far from the relation has no gradient towards it. With a bias all bells
+    therefore begin at one centre, :math:`w_b = 0`, and as wide as the range of cosines.
+
+    Args:
+        in_channels (int): Size of each input sample.
+        out_channels (int, optional): Size of a projection. (default: :obj:`None`)
+        c_scale (float, optional): The factor :math:`\gamma` of the widths. If
+            :obj:`None`, it is :obj:`0.1`, or :obj:`8.0` with a bias.
+            (default: :obj:`None`)
+        bias (bool, optional): If :obj:`True`, the centres and the widths learn a bias
+            :math:`\beta_b, \beta_c` each. (default: :obj:`False`)
+        centre (str, optional): The function :math:`\sigma` of the centres,
+            :obj:`"sigmoid"` for cosines in :math:`(0, 1)`, or :obj:`"tanh"` for those
+            in :math:`(-1, 1)`. (default: :obj:`"sigmoid"`)
+        **kwargs (optional): Arguments of :class:`Similarity`.
+
+    Example:
+        >>> similarity = NeuralGaussianSimilarity(16)
+        >>> similarity(torch.randn(4, 16)).shape
+        torch.Size([4, 4])
+        >>> # Bells that may move, and begin at neighbours that are opposites.
+        >>> similarity = NeuralGaussianSimilarity(16, bias=True, centre='tanh')
+        >>> similarity.begin_at(-0.9)
+    """
+
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int | None = None,
+        *,
+        c_scale: float | None = None,
+        bias: bool = False,
+        centre: str = 'sigmoid',
+        **kwargs: Any,
+    ) -> None:
+        check_flag(bias, 'bias')
+        if c_scale is None:
+            c_scale = WIDE if bias else NARROW
+        check_positive(c_scale, 'c_scale')
+        check_option(centre, scores.CENTRES, 'centre')
+        super().__init__(in_channels, out_channels, **kwargs)
+        self.c_scale = float(c_scale)
+        self.centre = centre
+        self.w_b = torch.nn.Parameter(torch.empty(1, self.embedding_channels))
+        self.w_c = torch.nn.Parameter(torch.empty(1, self.embedding_channels))
+        self.bias_b = torch.nn.Parameter(torch.empty(1)) if bias else None
+        self.bias_c = torch.nn.Parameter(torch.empty(1)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        glorot(self.w_b)
+        glorot(self.w_c)
+        if self.bias_b is not None:  # Targets that begin apart can end apart.
+            zeros(self.w_b)
+        zeros(self.bias_b)
+        zeros(self.bias_c)
+
+    def begin_at(self, centre: float) -> None:
+        r"""Let the bells of all targets begin with one centre.
+
+        The bias :math:`\beta_b` becomes that of the centre, and :math:`w_b` zero. A
+        narrow bell must begin near the relation; of several it finds the nearest.
+
+        Args:
+            centre (float): The centre, a cosine in :math:`(0, 1)`, or in
+                :math:`(-1, 1)` with :obj:`centre="tanh"`.
+
+        Raises:
+            TypeError: If :obj:`centre` is no number.
+            ValueError: If it is out of range, or the centres have no bias.
+
+        Example:
+            >>> similarity = NeuralGaussianSimilarity(2, bias=True, centre='tanh')
+            >>> similarity.begin_at(-0.5)
+            >>> similarity.response(torch.eye(2)).params[0].flatten().tolist()
+            [-0.5, -0.5]
+        """
+        if self.bias_b is None:
+            raise ValueError("'bias' must be True to choose the first centre")
+        check_number(centre, 'centre')
+        lowest = self.lowest_centre
+        if not lowest < centre < 1:
+            raise ValueError(
+                f"'centre' must lie between {lowest} and 1 with "
+                f'centre={self.centre!r} (got {centre})'
+            )
+        bias = math.log((centre - lowest) / (1 - centre))
+        zeros(self.w_b)
+        torch.nn.init.constant_(self.bias_b, bias if lowest == 0 else bias / 2)
+
+    @property
+    def lowest_centre(self) -> int:
+        r"""Return the cosine that bounds the centres from below: 0, or -1."""
+        return 0 if self.centre == 'sigmoid' else -1
+
+    def response(self, z: Tensor) -> scores.Response:
+        bells = self.w_b, self.w_c, self.c_scale, self.bias_b, self.bias_c
+        return scores.neural_gaussian(z, *bells, self.centre)
+
+    def extra_repr(self) -> str:
+        text = f'c_scale={self.c_scale:.4g}'
+        if self.bias_b is not None:
+            text += ', bias=True'
+        return text if self.centre == 'sigmoid' else f'{text}, centre={self.centre!r}'

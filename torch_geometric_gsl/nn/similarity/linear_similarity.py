@@ -20,11 +20,6 @@ class LinearSimilarity(Similarity):
     projection it is the cosine of the features, dense or sparse CSR. It lies in
     :math:`[-1, 1]`.
 
-    Shapes:
-        - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
-          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
-        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
-
     Example:
         >>> similarity = LinearSimilarity(2)
         >>> similarity(torch.tensor([[1.0, 0.0], [3.0, 4.0]]))
@@ -36,3 +31,29 @@ class LinearSimilarity(Similarity):
 
     def response(self, z: Tensor) -> scores.Response:
         return scores.Identity()
+
+
+class DifferenceSimilarity(Similarity):
+    r"""The difference similarity (DiffSim) from the `"Neural Gaussian Similarity
+    Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    .. math::
+        \phi_{ij} = z_i (z_i - z_j)^{\top} = 1 - z_i z_j^{\top}, \qquad
+        z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
+
+    where :math:`i` is the target and :math:`j` the candidate neighbour. It prefers
+    *dissimilar* nodes, against the homophily of most graphs, and lies in
+    :math:`[0, 2]`.
+
+    Example:
+        >>> similarity = DifferenceSimilarity(2)
+        >>> similarity(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        tensor([[0., 1.],
+                [1., 0.]])
+    """
+
+    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
+
+    def response(self, z: Tensor) -> scores.Response:
+        return scores.Difference()

@@ -5,17 +5,17 @@ from typing import Any
 from torch_geometric_gsl._checks import check_option
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
-from torch_geometric_gsl.nn.similarity.difference_similarity import (
-    DifferenceSimilarity,
-)
-from torch_geometric_gsl.nn.similarity.distance_similarity import DistanceSimilarity
-from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
-from torch_geometric_gsl.nn.similarity.heat_kernel_similarity import (
+from torch_geometric_gsl.nn.similarity.distance_similarity import (
+    DistanceSimilarity,
     HeatKernelSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.neural_gaussian_similarity import (
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
+    GaussianSimilarity,
     NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.nn.similarity.linear_similarity import (
+    DifferenceSimilarity,
+    LinearSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
@@ -39,16 +39,11 @@ def resolve_similarity(
     r"""Turn a name into a similarity; a module passes through unchanged.
 
     Args:
-        similarity (str or Similarity): One of :obj:`"linear"`,
-            :obj:`"difference"`, :obj:`"gaussian"`, :obj:`"neural_gaussian"`,
-            :obj:`"heat_kernel"`, :obj:`"distance"`, :obj:`"cosine"` and
-            :obj:`"uniform"`, or a module.
+        similarity (str or Similarity): :obj:`"linear"`, :obj:`"difference"`,
+            :obj:`"gaussian"`, :obj:`"neural_gaussian"`, :obj:`"heat_kernel"`,
+            :obj:`"distance"`, :obj:`"cosine"`, :obj:`"uniform"`, or a module.
         in_channels (int): Size of each input sample.
         **kwargs (optional): Arguments of the named similarity.
-
-    Raises:
-        TypeError: If :obj:`similarity` is neither a name nor a module.
-        ValueError: If the name is unknown, or a module expects another width.
 
     Example:
         >>> resolve_similarity('gaussian', 16)

@@ -22,19 +22,11 @@ class UniformSimilarity(Similarity):
     where :math:`i` is the target and :math:`j` the candidate neighbour. In training
     mode a sampler then draws neighbours uniformly at random, and in evaluation mode
     all candidates have the same weight. A model whose similarity does no better than
-    this one has not learned a graph.
-
-    .. note::
-        No node is nearer than another: the :obj:`eval_k` nearest nodes of a sampler
-        are any nodes.
+    this one has not learned a graph. No node is nearer than another: the :obj:`eval_k`
+    nearest nodes of a sampler are any nodes.
 
     Args:
         in_channels (int): Size of each input sample.
-
-    Shapes:
-        - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
-          sources and :math:`n` targets, edges :math:`(2, |\mathcal{E}|)` *(optional)*
-        - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
 
     Raises:
         TypeError: If an argument has the wrong type.
