@@ -35,13 +35,15 @@ STEPS = 150
 NO_ROOT = ', no root'
 UNITS = [*DATASETS, *(name + NO_ROOT for name in DATASETS[:2]), *ANGLES]
 HIDDEN, EPOCHS, PATIENCE = 64, 200, 40
-#: The printed model, which is the default so far.
+#: The printed model.
 PAPER: dict[str, Any] = {
     'similarity': 'neural_gaussian',
     'tau': 0.25,
     'scale': 1.0,
+    'train_scale': False,
     'loop': True,
     'act': 'elu',
+    'z_channels': None,
     'eval_k': 'all',
 }
 SHARP: dict[str, Any] = {
@@ -51,10 +53,12 @@ SHARP: dict[str, Any] = {
     'train_scale': True,
     'loop': False,
     'act': 'relu',
+    'z_channels': None,
     'eval_k': 32,
 }
 INPUT = SHARP | {'z_channels': -1}
-#: A wide bell that may move to any angle; `begin` is where it begins.
+#: A wide bell that may move to any angle; `begin` is where it begins. From 0, with a
+#: temperature of 0.5 and over all, it is the default.
 BELL = {
     'similarity': 'neural_gaussian',
     'similarity_kwargs': {'bias': True, 'centre': 'tanh'},
