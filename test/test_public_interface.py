@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from oracles import check_gradients, run_alone
-from small_baselines import BASELINES, make_baseline
+from small_baselines import CONTROLS, make_baseline
 
 import torch_geometric_gsl as gsl
 
@@ -108,7 +108,7 @@ FACTORIES = {
     ],
     **{
         name: [partial(make_baseline, name, number) for number in range(len(rows))]
-        for name, rows in BASELINES.items()
+        for name, rows in CONTROLS.items()
     },
 }
 #: Those that take features by the type of the nodes.

@@ -31,7 +31,7 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
     the arguments of :meth:`forward` and returns a list of
     :class:`~torch_geometric_gsl.typing.SampledGraph`. Others lack it, as
     :obj:`hasattr(model, "graphs")` tells:
-    :class:`~torch_geometric_gsl.baselines.NodeFormer`, which weighs all pairs of nodes
+    :class:`~reproduction.baselines.NodeFormer`, which weighs all pairs of nodes
     without forming them, and :class:`~torch_geometric_gsl.baselines.MLPClassifier`.
     """
 
