@@ -43,10 +43,12 @@ demo: $(DEMO_STAMP)  ## Learn two graphs, one that pays and one that does not
 
 test: setup  ## Run the tests and doctests but the slow ones, with coverage
 	$(PYTEST) -m 'not slow' --cov --cov-report=term \
-		--doctest-modules test torch_geometric_gsl
+		--doctest-modules $(TESTED)
 
 test-all: setup  ## Run all tests and doctests, with coverage
-	$(PYTEST) --cov --cov-report=term --doctest-modules test torch_geometric_gsl
+	$(PYTEST) --cov --cov-report=term --doctest-modules $(TESTED)
+
+TESTED := test torch_geometric_gsl paper/reproduction/baselines
 
 PYTEST = OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MPLBACKEND=Agg \
 	$(PY) -m pytest -n $(WORKERS)

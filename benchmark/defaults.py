@@ -118,9 +118,10 @@ def fit_relation(name: str, delta: int, seed: int) -> dict[str, float]:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
 
     def answer(data: Any) -> Tensor:
-        if name in CONTROLS:
-            return model(torch.cat([data.x, data.pos], dim=1))
-        return model(data.x, z=data.pos)
+        is_control = name in CONTROLS
+        x = torch.cat([data.x, data.pos], dim=1) if is_control else data.x
+        out: Tensor = model(x) if is_control else model(x, z=data.pos)
+        return out
 
     def explained(seed: int) -> float:
         graphs: list[Any] = list(HiddenRelation(20, delta=delta, seed=seed))

@@ -13,12 +13,8 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl import (
-    GSLNet,
-    GumbelKNNSampler,
-    NodeFormer,
-    resolve_similarity,
-)
+from reproduction.baselines import NodeFormer
+from torch_geometric_gsl import GSLNet, GumbelKNNSampler, resolve_similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.ops import race, race_block, scan, tail
 from torch_geometric_gsl.ops.aggregate import weighted_sum

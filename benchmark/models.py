@@ -9,7 +9,8 @@ import torch
 from plain import PlainNet
 from workloads import Workload
 
-from torch_geometric_gsl import GSLNet, NodeFormer
+from reproduction.baselines import NodeFormer
+from torch_geometric_gsl import GSLNet
 
 # The method of the sampler whose row every ratio refers to.
 OURS = 'race'

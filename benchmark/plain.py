@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GSLNet, NodeFormer
-from torch_geometric_gsl.baselines.nodeformer import (
+from reproduction.baselines import NodeFormer
+from reproduction.baselines.nodeformer import (
     NodeFormerLayer,
     orthogonal_directions,
 )
+from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.ops.noise import arrival_times
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path[:0] = [str(DOCS / '_ext'), str(ROOT)]
+sys.path[:0] = [str(DOCS / '_ext'), str(ROOT), str(ROOT / 'paper')]
 
 # Pages of the gallery are quick without compiled loops, which take a minute to compile.
 os.environ.setdefault('TORCH_COMPILE_DISABLE', '1')

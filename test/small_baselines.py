@@ -3,6 +3,7 @@
 import torch
 
 import torch_geometric_gsl as gsl
+from reproduction import baselines
 
 N, IN, OUT = 12, 6, 4
 SIZES = (IN, 8, 2, OUT)
@@ -16,8 +17,11 @@ ENCODER = {
 }
 # Graphs of a batch end the iteration together.
 ITERATIONS = {'k': 2, 'delta': 0.0, 'max_iterations': 3}
-BASELINES = {
+CONTROLS = {
     'KNNGCN': [{'k': 2, 'root_weight': True}, {'cached': True}],
+    'MLPClassifier': [{}],
+}
+PUBLISHED = {
     'KNNLINKX': [{'num_nodes': N, 'k': 2}],
     'SLAPS': [DENOISER, DENOISER | {'graph_generator': 'mlp_d'}],
     'SUBLIME': [ENCODER, ENCODER | {'graph_generator': 'mlp'}],
@@ -28,15 +32,20 @@ BASELINES = {
     'IDGL': [ITERATIONS],
     'IDGLAnchor': [ITERATIONS | {'num_anchors': 8}],
     'NodeFormer': [{'heads': 2, 'k': 2}],
-    'MLPClassifier': [{}],
 }
+BASELINES = CONTROLS | PUBLISHED
 
 
 def features():
     return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
 
 
+def find(name):
+    """The class of a control or of a published model."""
+    return getattr(gsl if name in CONTROLS else baselines, name)
+
+
 def make_baseline(name, number=0, **options):
     """Build a baseline with the options of a row, or with others."""
     sizes = dict(zip(NAMES, SIZES, strict=True))
-    return getattr(gsl, name)(**(sizes | BASELINES[name][number] | options))
+    return find(name)(**(sizes | BASELINES[name][number] | options))

@@ -19,3 +19,21 @@ __all__ = []
 __all__ += nn.__all__
 __all__ += baselines.__all__
 __all__ += ['SampledGraph', '__version__']
+
+_MOVED = (
+    'KNNLINKX',
+    'SLAPS',
+    'SUBLIME',
+    'HESGSL',
+    'IDGL',
+    'IDGLAnchor',
+    'NodeFormer',
+)
+
+
+def __getattr__(name: str) -> object:
+    """Raise an error that names the new place of what moved."""
+    hint = f": since 0.2 it is 'reproduction.baselines.{name}' of 'pip install ./paper'"
+    raise AttributeError(
+        f"module '{__name__}' has no attribute '{name}'{hint if name in _MOVED else ''}"
+    )

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.data import Batch
 
-from torch_geometric_gsl import LatentGraphConv, MLPClassifier, NodeFormer
+from reproduction.baselines import NodeFormer
+from torch_geometric_gsl import LatentGraphConv, MLPClassifier
 from torch_geometric_gsl.datasets import HiddenRelation
 
 #: Every number that results depend on.

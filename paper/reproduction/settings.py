@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import torch_geometric_gsl as gsl
+from reproduction import baselines
 from torch_geometric_gsl import NodeClassifier
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
@@ -157,7 +158,7 @@ def idgl_anchor(
 ) -> NodeClassifier:
     """Scale IDGL's factors of the loss to a graph whose weights grow like n / s."""
     share = min(1.0, num_anchors / num_nodes)
-    return gsl.IDGLAnchor(
+    return baselines.IDGLAnchor(
         *args,
         num_anchors=num_anchors,
         smoothness=smoothness * share,
@@ -180,20 +181,20 @@ METHODS = {
     'linkx_knn': Method(
         'LINKX_knn',
         'baseline',
-        gsl.KNNLINKX,
+        baselines.KNNLINKX,
         {'k': 5, 'optimizer': 'adamw', 'lr': 0.01, 'weight_decay': 1e-3},
         KNN,
         is_sized=True,
     ),
-    'slaps': Method('SLAPS', 'baseline', gsl.SLAPS, SLAPS, revision=1),
-    'idgl': Method('IDGL-Full', 'baseline', gsl.IDGL, IDGL, KNN),
+    'slaps': Method('SLAPS', 'baseline', baselines.SLAPS, SLAPS, revision=1),
+    'idgl': Method('IDGL-Full', 'baseline', baselines.IDGL, IDGL, KNN),
     'idgl_anchor': Method(
         'IDGL-Anchor', 'baseline', idgl_anchor, IDGL, KNN, is_sized=True
     ),
     'nodeformer': Method(
         'NodeFormer',
         'baseline',
-        gsl.NodeFormer,
+        baselines.NodeFormer,
         {'heads': 4, 'k': 10, 'tau': 0.25, 'weight_decay': 5e-3},
     ),
     'lin_sim': ours('LinSim', 'linear'),

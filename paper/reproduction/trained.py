@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from reproduction.baselines import IDGLAnchor
 from reproduction.experiments import CONTROLS, EXPERIMENTS, Choice, RunConfig
 from reproduction.files import (
     read_tensors,
@@ -24,7 +25,7 @@ from reproduction.settings import PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
 from reproduction.training import Run, build
-from torch_geometric_gsl import IDGLAnchor, NodeClassifier
+from torch_geometric_gsl import NodeClassifier
 
 #: The parameters of a transition graph: one row per transition node.
 THETAS = ('theta_t', 'theta_e')

@@ -19,10 +19,11 @@ from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
+from reproduction.baselines import SLAPS
 from reproduction.experiments import OPTIMIZERS, RunConfig
 from reproduction.files import CHECKPOINT, read_tensors, write_tensors, write_text
 from reproduction.settings import METHODS
-from torch_geometric_gsl import SLAPS, NodeClassifier
+from torch_geometric_gsl import NodeClassifier
 from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 

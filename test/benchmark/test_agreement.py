@@ -5,7 +5,7 @@ import torch
 from agreement import check
 from workloads import load
 
-from torch_geometric_gsl.baselines import nodeformer
+from reproduction.baselines import nodeformer
 from torch_geometric_gsl.ops import race_block
 from torch_geometric_gsl.ops.pair_scores import PairScores
 

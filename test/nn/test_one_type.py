@@ -22,13 +22,6 @@ MODULES = {
     'GSLNet': lambda: gsl.GSLNet(IN, 8, 2, OUT),
     'GumbelKNNSampler': lambda: gsl.GumbelKNNSampler(gsl.LinearSimilarity(IN)),
     'KNNGCN': lambda: gsl.KNNGCN(IN, 8, 2, OUT),
-    'KNNLINKX': lambda: gsl.KNNLINKX(IN, 8, 2, OUT, num_nodes=N),
-    'SLAPS': lambda: gsl.SLAPS(IN, 8, 2, OUT),
-    'SUBLIME': lambda: gsl.SUBLIME(IN, 8, 2, OUT),
-    'HESGSL': lambda: gsl.HESGSL(IN, 8, 2, OUT),
-    'NodeFormer': lambda: gsl.NodeFormer(IN, 8, 2, OUT),
-    'IDGL': lambda: gsl.IDGL(IN, 8, 2, OUT),
-    'IDGLAnchor': lambda: gsl.IDGLAnchor(IN, 8, 2, OUT),
     'MLPClassifier': lambda: gsl.MLPClassifier(IN, 8, 2, OUT),
 }
 

@@ -8,8 +8,7 @@ from oracles import seeded
 from torch.nn import functional as F
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GSLNet, HeteroGSLNet, NodeFormer
-from torch_geometric_gsl.baselines import IDGLAnchor
+from torch_geometric_gsl import GSLNet, HeteroGSLNet
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.local_random import DrawsFrom, dropout
 from torch_geometric_gsl.ops.noise import clone_generator
@@ -60,8 +59,6 @@ DRAWS = {
     'GSLNet': lambda: torch.cat(
         [p.flatten() for p in GSLNet(3, 4, 2, 2, num_relations=2).parameters()]
     ),
-    'NodeFormer': lambda: NodeFormer(3, 4, 2, 2).layers[0].directions,
-    'IDGLAnchor': lambda: IDGLAnchor(3, 4, 2, 2).anchor_seed,
     'HeteroGSLNet': lambda: torch.cat(
         [
             p.flatten()

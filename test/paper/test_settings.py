@@ -33,6 +33,10 @@ KNOWN = {
 }
 
 
+# The modules whose defaults are settings of the runs.
+OURS = 'torch_geometric_gsl', 'reproduction.baselines'
+
+
 def digest(method, data):
     """Of the defaults and the plain attributes of all modules, options, and rates."""
     config = make_config('wine', method, 0)
@@ -40,7 +44,7 @@ def digest(method, data):
     modules = {
         path: defaults(type(module)) | attributes(module)
         for path, module in model.named_modules()
-        if type(module).__module__.startswith('torch_geometric_gsl')
+        if type(module).__module__.startswith(OURS)
     }
     groups = [
         {name: value for name, value in group.items() if name != 'params'}

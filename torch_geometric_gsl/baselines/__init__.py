@@ -1,20 +1,6 @@
-"""The models and controls that the paper compares with."""
+"""The controls that stand beside every learned graph."""
 
-from torch_geometric_gsl.baselines.idgl import IDGL, IDGLAnchor
-from torch_geometric_gsl.baselines.knn import KNNGCN, KNNLINKX
+from torch_geometric_gsl.baselines.knn_gcn import KNNGCN
 from torch_geometric_gsl.baselines.mlp import MLPClassifier
-from torch_geometric_gsl.baselines.nodeformer import NodeFormer
-from torch_geometric_gsl.baselines.slaps import HESGSL, SLAPS
-from torch_geometric_gsl.baselines.sublime import SUBLIME
 
-__all__ = [
-    'KNNGCN',
-    'KNNLINKX',
-    'SLAPS',
-    'SUBLIME',
-    'HESGSL',
-    'IDGL',
-    'IDGLAnchor',
-    'NodeFormer',
-    'MLPClassifier',
-]
+__all__ = ['KNNGCN', 'MLPClassifier']

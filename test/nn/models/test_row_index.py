@@ -7,7 +7,8 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl import KNNGCN, GSLNet, HeteroGSLNet, NodeFormer
+from reproduction.baselines import NodeFormer
+from torch_geometric_gsl import KNNGCN, GSLNet, HeteroGSLNet
 from torch_geometric_gsl.nn.models.row_index import NewRowsWarning
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3

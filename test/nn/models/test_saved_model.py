@@ -29,13 +29,6 @@ MODELS = {
     ],
     'MLPClassifier': [{}],
     'KNNGCN': [{'k': 3}, {'k': 3, 'root_weight': True, 'cached': True}],
-    'KNNLINKX': [{'k': 3, 'num_nodes': N}],
-    'SLAPS': [{'k': 3}, {'k': 3, 'graph_generator': 'mlp_d'}],
-    'SUBLIME': [{'k': 3}, {'k': 3, 'dropout': (0.1, 0.2), 'graph_generator': 'mlp'}],
-    'HESGSL': [{'k': 3}],
-    'NodeFormer': [{'heads': 2}],
-    'IDGL': [{'k': 3}],
-    'IDGLAnchor': [{'k': 3, 'num_anchors': 5}],
 }
 CASES = [
     pytest.param(name, kwargs, id=f'{name}-{number}')

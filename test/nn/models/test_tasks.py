@@ -19,14 +19,7 @@ NAMES = {
 BASELINES = {
     'MLPClassifier': gsl.MLPClassifier,
     'KNNGCN': gsl.KNNGCN,
-    'NodeFormer': gsl.NodeFormer,
-    'IDGL': gsl.IDGL,
-    'SLAPS': gsl.SLAPS,
-    'SUBLIME': gsl.SUBLIME,
-    'HESGSL': gsl.HESGSL,
 }
-
-WITHOUT_CLASSES = {'homophily_weight': 0.0, 'binary': False}
 
 
 def draw(task):
@@ -90,8 +83,7 @@ METRICS = {
 def test_baselines_follow_the_task(name, task):
     x, y = draw(task)
     torch.manual_seed(0)
-    options = {'SLAPS': {'binary': False}, 'HESGSL': WITHOUT_CLASSES}.get(name, {})
-    net = BASELINES[name](IN, 8, 2, TASKS[task], task=task, **options)
+    net = BASELINES[name](IN, 8, 2, TASKS[task], task=task)
     net.loss(x, y, torch.arange(30)).backward()
     assert list(net.score(x, y, torch.arange(30, N))) == [NAMES[task]]
     assert net.predict(x).shape == y.shape
@@ -141,9 +133,6 @@ def test_bad_options():
     for kind in (GSLNet, gsl.MLPClassifier):
         with pytest.raises(ValueError, match=text):
             kind(IN, 8, 2, 2, task='binary')
-    text = "'homophily_weight' must be 0 with task='regression'"
-    with pytest.raises(ValueError, match=text):
-        gsl.HESGSL(IN, 8, 2, 1, task='regression')
 
 
 def test_scores_of_labels_that_do_not_vary():

@@ -8,9 +8,7 @@ from oracles import seeded
 from scipy.stats import chisquare
 
 from torch_geometric_gsl import (
-    IDGL,
     KNNGCN,
-    KNNLINKX,
     GSLNet,
     GumbelKNNSampler,
     HeatKernelSimilarity,
@@ -183,8 +181,6 @@ MODELS = {
     'net': lambda: GSLNet(IN, 5, 2, 3, 'linear', dropout=0.0),
     'input': lambda: GSLNet(IN, 5, 2, 3, 'linear', z_channels=-1, dropout=0.0),
     'knn gcn': lambda: KNNGCN(IN, 5, 2, 3, k=2, dropout=0.0),
-    'knn linkx': lambda: KNNLINKX(IN, 5, 2, 3, num_nodes=N, k=2, dropout=0.0),
-    'idgl': lambda: IDGL(IN, 5, 2, 3, k=2, dropout=0.0),
 }
 
 

@@ -17,7 +17,7 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
-from torch_geometric_gsl.baselines._base import Baseline
+from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
@@ -215,7 +215,8 @@ class NodeFormer(IndexesRows, Baseline):
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input and output:** as in :class:`KNNGCN`, without edges
+        - **input and output:** as in
+          :class:`~torch_geometric_gsl.baselines.KNNGCN`, without edges
 
     Raises:
         ValueError: If an argument is out of range.

@@ -10,8 +10,8 @@ from oracles import inner, seeded
 from scipy import stats
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines import nodeformer
-from torch_geometric_gsl.baselines.nodeformer import (
+from reproduction.baselines import nodeformer
+from reproduction.baselines.nodeformer import (
     NodeFormer,
     NodeFormerLayer,
     feature_exponents,

@@ -7,12 +7,12 @@ from unittest import mock
 
 import pytest
 import torch
-from small_baselines import BASELINES, IN, OUT, SIZES, N, features
+from small_baselines import BASELINES, IN, OUT, SIZES, N, features, find
 from torch.nn import functional as F
 
 import torch_geometric_gsl as gsl
-from torch_geometric_gsl import baselines
-from torch_geometric_gsl.baselines import _base
+from reproduction import baselines
+from torch_geometric_gsl.baselines import knn_gcn
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.transforms import FreezeLatentGraph
@@ -26,7 +26,7 @@ FACTORIES = {
         gsl.GSLNet,
         {'num_transition_nodes': 5, 'transition': 'anchors'},
     ),
-    **{name: (getattr(gsl, name), rows[0]) for name, rows in BASELINES.items()},
+    **{name: (find(name), rows[0]) for name, rows in BASELINES.items()},
 }
 EDGES_AND_BATCH = {'edge_index', 'edge_weight', 'batch'}
 CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
@@ -85,7 +85,7 @@ def calls(model, x=None):
 
 
 def test_every_model_is_covered():
-    concrete = {*baselines.__all__, 'GSLNet'}
+    concrete = {*gsl.baselines.__all__, *baselines.__all__, 'GSLNet'}
     assert {name.partition('-')[0] for name in FACTORIES} == concrete
     assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
 
@@ -184,7 +184,7 @@ def test_a_batch_is_its_graphs(name, layout):
 def test_the_cached_graph(name, layout):
     x, other = as_layout(features(), layout), as_layout(features().flip(1), layout)
     with mock.patch.object(
-        _base, 'nearest_neighbours', wraps=nearest_neighbours
+        knn_gcn, 'nearest_neighbours', wraps=nearest_neighbours
     ) as search:
         model = make(name, cached=True).eval()
         # What inference finds can be trained on.
@@ -248,7 +248,7 @@ def test_no_nodes(name, layout, training):
 
 
 @pytest.mark.parametrize(
-    'kind', [gsl.GSLNet, gsl.KNNGCN, gsl.NodeFormer, gsl.MLPClassifier]
+    'kind', [gsl.GSLNet, gsl.KNNGCN, baselines.NodeFormer, gsl.MLPClassifier]
 )
 def test_activations(kind):
     model = kind(*SIZES, act=torch.nn.PReLU())

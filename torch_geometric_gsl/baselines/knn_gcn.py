@@ -1,38 +1,170 @@
-"""Networks on the graph of nearest neighbours of the input features."""
+"""A network on the graph of nearest neighbours of the input features."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, Linear
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.nn.models import LINKX
 
 from torch_geometric_gsl._checks import (
+    check_batch,
     check_count,
+    check_edge_index,
+    check_edge_weight,
     check_flag,
     check_generator,
-    check_num_nodes,
+    check_one_graph,
     check_option,
     check_pair,
     check_probability,
+    check_value,
     split_pair,
 )
-from torch_geometric_gsl.baselines._base import (
-    NeighbourModel,
-    given_graph,
-    plain_linear,
-)
+from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models.layers import reset_activation, resolve_activation
+from torch_geometric_gsl.nn.models.layers import (
+    check_input,
+    reset_activation,
+    resolve_activation,
+)
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
-from torch_geometric_gsl.nn.nearest_neighbours import WEIGHTS, nearest_in_context
-from torch_geometric_gsl.ops.local_random import DrawsFrom, dropout
+from torch_geometric_gsl.nn.nearest_neighbours import (
+    WEIGHTS,
+    nearest_in_context,
+    nearest_neighbours,
+)
+from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.ops.sparse_rows import stack_rows
-from torch_geometric_gsl.typing import Features, SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
+
+
+class NeighbourModel(Baseline):
+    r"""Base class of the models on a given graph, or one of nearest neighbours, whose
+    weights are ones without a similarity.
+    """
+
+    def __init__(
+        self,
+        *sizes: int,
+        k: int,
+        cached: bool,
+        similarity: str | None = None,
+        task: str = 'classification',
+    ) -> None:
+        super().__init__(*sizes, task=task)
+        check_count(k, 'k')
+        check_flag(cached, 'cached')
+        self.k = k
+        self.similarity = similarity
+        self.cached = cached
+        self._cached_index: Tensor | None
+        self._cached_weight: Tensor
+        self._cached_batch: Tensor
+        # Buffers, so that it goes with the model to another device or type.
+        for name in ('index', 'weight', 'batch'):
+            self.register_buffer(f'_cached_{name}', None, persistent=False)
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module, and forget its graph."""
+        self._cached_index = None
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        # A state has no graph: the next call finds it, as in a new model.
+        self._cached_index = None
+        super()._load_from_state_dict(*args, **kwargs)
+
+    def _check_input(
+        self, x: Tensor, lin: Any, generator: torch.Generator | None
+    ) -> None:
+        """Raise unless the first projection takes the features."""
+        if is_exporting():
+            raise ValueError(
+                f"{type(self).__name__} cannot be recorded by 'torch.export': which "
+                "edges there are depends on the values of 'x'"
+            )
+        check_input(x, lin)
+        check_generator(generator, x.device)
+
+    def _graph(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> SampledGraph:
+        """Return the graph that is given, cached, or found; no weight is negative."""
+        if edge_index is not None:
+            return given_graph(x, edge_index, edge_weight, batch)
+        if edge_weight is not None:
+            raise ValueError("'edge_weight' needs 'edge_index' (got None)")
+        if self._cached_index is not None:
+            self._check_cached(x, batch)
+            return SampledGraph(self._cached_index, self._cached_weight)
+        similarity = self.similarity or 'linear'
+        found = nearest_neighbours(x, self.k, batch, similarity=similarity)
+        graph = self._weighted(found)
+        if self.cached:
+            # Cloned so: what inference made cannot be trained on.
+            with torch.inference_mode(False):
+                self._cached_index, self._cached_weight = (t.clone() for t in graph)
+                self._cached_batch = _graph_ids(x, batch).clone()
+        return graph
+
+    def _weighted(self, graph: SampledGraph) -> SampledGraph:
+        """Return a graph with weights that may be normalised."""
+        weight = graph.edge_weight.clamp(min=0)
+        weight = torch.ones_like(weight) if self.similarity is None else weight
+        return graph._replace(edge_weight=weight)
+
+    def _check_cached(self, x: Tensor, batch: Tensor | None) -> None:
+        """Raise unless the cached graph is one of such nodes."""
+        num_nodes = self._cached_batch.numel()
+        if x.size(0) != num_nodes:
+            raise ValueError(
+                f"'x' must hold the {num_nodes} nodes of the cached graph "
+                f'(got {x.size(0)} nodes)'
+            )
+        other = _graph_ids(x, batch) != self._cached_batch
+        check_value(
+            ~other.any(),
+            "'batch' must be that of the cached graph, until reset_parameters()",
+            got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
+        )
+
+
+def plain_linear(size: tuple[int, int]) -> Linear:
+    """Make a projection without a bias."""
+    return Linear(*size, bias=False, weight_initializer='glorot')
+
+
+def given_graph(
+    x: Features, edge_index: Tensor, edge_weight: Tensor | None, batch: Any
+) -> SampledGraph:
+    """Check a graph of one set of nodes, or of sources and targets."""
+    src, dst = x if isinstance(x, tuple) else (x, x)
+    check_edge_index(edge_index, src, dst)
+    edge_index = plain_edges(edge_index)
+    if batch is not None:
+        of_src, of_dst = batch if isinstance(batch, tuple | list) else (batch, batch)
+        check_batch(of_src, src)
+        check_batch(of_dst, dst)
+        check_one_graph(edge_index, batch)
+    if edge_weight is None:
+        edge_weight = torch.ones(edge_index.size(1), device=src.device)
+    check_edge_weight(edge_weight, edge_index, src)
+    return SampledGraph(edge_index, edge_weight.to(src.dtype))
+
+
+def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
+    """Return the graph of each node; all are in one without a batch."""
+    if batch is not None:
+        check_batch(batch, x)
+        return batch
+    return torch.zeros(x.size(0), dtype=torch.long, device=x.device)
 
 
 class KNNGCN(IndexesRows, NeighbourModel):
@@ -211,112 +343,3 @@ class KNNGCN(IndexesRows, NeighbourModel):
                 h = dropout(self.act(h), self.dropout, self.training, generator)
             x = h
         return x
-
-
-class KNNLINKX(NeighbourModel):
-    r"""The LINKX model from the `"Large Scale Learning on Non-Homophilous Graphs: New
-    Benchmarks and Strong Simple Methods" <https://arxiv.org/abs/2110.14446>`_ paper on
-    a graph of nearest neighbours.
-
-    .. math::
-        \mathbf{H}_{\mathbf{A}} &= \mathbf{A} \mathbf{W}_{\mathbf{A}} + \mathbf{b}
-
-        \mathbf{H}_{\mathbf{X}} &= \mathbf{X} \mathbf{W}_{\mathbf{X}} + \mathbf{c}
-
-        \mathbf{Y} &= \mathrm{MLP} \left( \mathrm{ReLU} \left( \mathbf{W}
-        [\mathbf{H}_{\mathbf{A}}, \mathbf{H}_{\mathbf{X}}] + \mathbf{H}_{\mathbf{A}} +
-        \mathbf{H}_{\mathbf{X}} \right) \right)
-
-    where :math:`A_{ij} = 1` if :math:`j` is one of the :obj:`k` nodes whose input
-    features have the largest cosine with those of node :math:`i`, and 0 else. The model
-    is :class:`torch_geometric.nn.models.LINKX`. The rows of
-    :math:`\mathbf{W}_{\mathbf{A}}` belong to the nodes of one data set: the model is
-    transductive.
-
-    Args:
-        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers of :math:`\mathrm{MLP}`.
-        out_channels (int): Size of each output sample.
-        num_nodes (int): The number of nodes.
-        k (int, optional): The number of neighbours. (default: :obj:`5`)
-        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
-        cached (bool, optional): As in :class:`KNNGCN`. (default: :obj:`False`)
-        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
-
-    Shapes:
-        - **input and output:** as in :class:`KNNGCN`
-
-    Raises:
-        ValueError: If an argument is out of range.
-
-    Example:
-        >>> model = KNNLINKX(16, 32, num_layers=2, out_channels=7, num_nodes=100)
-        >>> model(torch.randn(100, 16)).shape
-        torch.Size([100, 7])
-    """
-
-    shown = ('num_nodes', 'k')
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int,
-        *,
-        num_nodes: int,
-        k: int = 5,
-        dropout: float = 0.5,
-        cached: bool = False,
-        task: str = 'classification',
-    ) -> None:
-        sizes = in_channels, hidden_channels, num_layers, out_channels
-        super().__init__(*sizes, k=k, cached=cached, task=task)
-        check_count(num_nodes, 'num_nodes')
-        check_probability(dropout, 'dropout')
-        self.num_nodes = num_nodes
-        self.dropout = float(dropout)
-        widths = in_channels, hidden_channels, out_channels, num_layers
-        self.linkx = LINKX(num_nodes, *widths, dropout=self.dropout)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        self.linkx.reset_parameters()
-
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""Run the forward pass; the arguments are those of :meth:`KNNGCN.forward` of
-        one tensor.
-        """
-        linkx: Any = self.linkx
-        self._check_input(x, linkx.node_mlp.lins[0], generator)
-        check_num_nodes(x, self.num_nodes, 'the weights of the edges')
-        graph = self._graph(x, edge_index, edge_weight, batch)
-        # LINKX itself would multiply sparse features in half precision.
-        h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)
-        h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
-        with nullcontext() if generator is None else DrawsFrom(generator):
-            out: Tensor = linkx.final_mlp(h.relu())
-        return out
-
-    def graphs(
-        self,
-        x: Tensor,
-        *args: Any,
-        generator: torch.Generator | None = None,
-        **kwargs: Any,
-    ) -> list[SampledGraph]:
-        r"""Return the graph of the model, without normalisation; the arguments are
-        those of :meth:`forward`.
-        """
-        check_generator(generator, x.device)
-        return [self._graph(x, *args, **kwargs)]

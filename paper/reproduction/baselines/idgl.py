@@ -6,18 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reproduction.baselines._learned_graph import (
+    LearnedGraph,
+    normalized_prior,
+    source_features,
+)
 from torch_geometric_gsl._checks import (
     at_least,
     check_batch,
     check_count,
     check_probability,
 )
-from torch_geometric_gsl.baselines._base import NeighbourModel, plain_linear
-from torch_geometric_gsl.baselines._learned_graph import (
-    LearnedGraph,
-    normalized_prior,
-    source_features,
-)
+from torch_geometric_gsl.baselines.knn_gcn import NeighbourModel, plain_linear
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.local_random import dropout
@@ -90,7 +90,7 @@ class IDGL(NeighbourModel):
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input and output:** as in :class:`KNNGCN`
+        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.KNNGCN`
 
     Raises:
         ValueError: If an argument is out of range.
@@ -164,7 +164,8 @@ class IDGL(NeighbourModel):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass, and return the logits of the last iteration; the
-        arguments are those of :meth:`KNNGCN.forward` of one tensor.
+        arguments are those of
+        :meth:`~torch_geometric_gsl.baselines.KNNGCN.forward` of one tensor.
 
         A given graph takes the place of the nearest neighbours and does not limit the
         graphs that are learned; all graphs of a :obj:`batch` end together.

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import at_least, check_count
-from torch_geometric_gsl.baselines._generated_graph import (
+from reproduction.baselines._generated_graph import (
     GeneratedGraphModel,
     Probabilities,
 )
+from torch_geometric_gsl._checks import at_least, check_count
 from torch_geometric_gsl.nn.models.tasks import chosen_labels, every_node
 from torch_geometric_gsl.nn.self_supervision.networks import Denoiser
 from torch_geometric_gsl.ops.edges import Edges
@@ -75,7 +75,8 @@ class SLAPS(GeneratedGraphModel):
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input and output:** as in :class:`KNNGCN`, without edges
+        - **input and output:** as in
+          :class:`~torch_geometric_gsl.baselines.KNNGCN`, without edges
 
     Raises:
         ValueError: If an argument is out of range, or features that are

@@ -8,8 +8,8 @@ from drawn import reference
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines import HESGSL, SLAPS, SUBLIME
-from torch_geometric_gsl.baselines._generators import sparse_pair_dots
+from reproduction.baselines import HESGSL, SLAPS, SUBLIME
+from reproduction.baselines._generators import sparse_pair_dots
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.typing import is_sorted_by_target

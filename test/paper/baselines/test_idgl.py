@@ -5,7 +5,7 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
-from torch_geometric_gsl.baselines import IDGL, IDGLAnchor
+from reproduction.baselines import IDGL, IDGLAnchor
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 # Sizes of the problem and of its models.

@@ -8,18 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reproduction.baselines._generators import (
+    ACTIVATIONS,
+    GENERATORS,
+    symmetric_graph,
+)
 from torch_geometric_gsl._checks import (
     check_count,
     check_generator,
     check_option,
     pair_of_probabilities,
 )
-from torch_geometric_gsl.baselines._base import Baseline
-from torch_geometric_gsl.baselines._generators import (
-    ACTIVATIONS,
-    GENERATORS,
-    symmetric_graph,
-)
+from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.self_supervision.networks import GraphLayer
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
