@@ -99,11 +99,14 @@ def cases():
     add('typed', HeteroLatentGraphConv, (OUT, [R]))
     add('typed rows', HeteroLatentGraphConv, (OUT, [R]), {'z': Z}, z_channels=3)
     net = (8, 2, OUT)
-    add('net', GSLNet, net)
+    add('net', GSLNet, net, z_channels=None)
+    add('net auto', GSLNet, net, z_channels='auto')
     add('net input', GSLNet, net, z_channels=IN, similarity='linear', train_scale=True)
     add('net rows', GSLNet, net, {'z': Z}, z_channels=3)
-    add('net prior', GSLNet, net, observed='prior', add_self_loops=True)
-    add('net many', GSLNet, net, num_relations=2, shares='node')
+    own = {'observed': 'prior', 'add_self_loops': True}
+    add('net prior', GSLNet, net, z_channels=None, **own)
+    own = {'num_relations': 2, 'shares': 'node'}
+    add('net many', GSLNet, net, z_channels=None, **own)
     add('net projected', GSLNet, net, **PROJECTED)
     add('net free', GSLNet, net, **FREE)
     add('net anchors', GSLNet, net, **ANCHORS)
@@ -147,7 +150,7 @@ def test_gradients_reach_every_parameter(name, training):
     check_gradients(module)
 
 
-@each({'latent input', 'net input', 'node', 'net many'})
+@each({'latent input', 'net input', 'net auto', 'node', 'net many'})
 def test_channels_from_the_first_input(name):
     case, x = CASES[name], normal(N, IN).float()
     lazy = case.make(-1, torch.float32).eval()
@@ -248,7 +251,7 @@ def test_batches_keep_graphs_apart(name, training):
 @each({*ALONE, 'sensors'})
 def test_a_pair_of_sources_and_targets(name):
     case, x = CASES[name], normal(N, IN)
-    module, rows = case.make().eval(), torch.tensor([3, 3, 7])
+    module, rows = case.make(loop=True).eval(), torch.tensor([3, 3, 7])
     expected = module(x, **case.row_wise())[rows]
 
     def call(rows):
@@ -373,7 +376,7 @@ BAD_OPTIONS = [
     ({'bias': 'no'}, TypeError, r"'bias' must be a bool \(got 'no'\)"),
     ({'heads': 2}, TypeError, "has no option 'heads'"),
     ({'label_channels': 2}, TypeError, "has no option 'label_channels'"),
-    ({'similarity': 'bell'}, ValueError, r"'similarity' must be one of .* 'bell'"),
+    ({'similarity': 'l2'}, ValueError, r"'similarity' must be one of .* 'l2'"),
     ({'in_channels': 0}, ValueError, r"'in_channels\S*' must be at least 1 \(got 0"),
     ({'in_channels': -2}, ValueError, r"'in_channels\S*' must be at least 1 \(got -2"),
     ({'in_channels': 2.5}, TypeError, r"'in_channels\S*' must be an integer"),

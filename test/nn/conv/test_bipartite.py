@@ -6,6 +6,7 @@ from oracles import seeded, to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import GumbelKNNSampler, LatentGraphConv
+from torch_geometric_gsl.nn.sampler.options import PAPER
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 
 S_IN, T_IN, OUT, K, TAU = 5, 6, 4, 3, 0.4
@@ -26,7 +27,7 @@ EACH = pytest.mark.parametrize('mode', MODES)
 def make(mode='projected', **options):
     torch.manual_seed(5)
     pair = (S_IN, S_IN if mode == 'input' else T_IN)
-    options = {'k': K, 'tau': TAU, **PLAIN, **MODES[mode], **options}
+    options = {**PAPER, 'k': K, 'tau': TAU, **PLAIN, **MODES[mode], **options}
     return LatentGraphConv(pair, OUT, **options).double()
 
 

@@ -36,7 +36,8 @@ def make(form='projected', **kwargs):
 def test_repr():
     assert str(TransitionGraphConv(16, 32, num_nodes=100)) == (
         'TransitionGraphConv(16, 32, num_nodes=100, num_transition_nodes=500, '
-        'similarity=NeuralGaussianSimilarity(32, c_scale=0.1), k=5, tau=0.25)'
+        'similarity=NeuralGaussianSimilarity(32, c_scale=8, bias=True, '
+        "centre='tanh'), k=5, tau=0.5)"
     )
     assert str(TransitionGraphConv(16, 32, transition='free')).startswith(
         "TransitionGraphConv(16, 32, num_transition_nodes=500, transition='free', sim"
@@ -79,7 +80,8 @@ def test_other_number_of_nodes():
 
 def test_states_of_projections_are_as_they_were():
     names = {'bias', 'lin.weight', 'lin_root.weight', 'theta_t', 'theta_e'}
-    names |= {'sampler.similarity.w_b', 'sampler.similarity.w_c'}
+    names |= {f'sampler.similarity.{name}' for name in ('w_b', 'w_c', 'bias_b')}
+    names |= {'sampler.similarity.bias_c', 'sampler.log_scale'}
     assert set(TransitionGraphConv(IN, OUT, 7, S).state_dict()) == names
 
 

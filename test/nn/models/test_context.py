@@ -18,7 +18,7 @@ Z = torch.randn(N, 5, generator=torch.Generator().manual_seed(1))
 
 def make(**options):
     torch.manual_seed(0)
-    return GSLNet(IN, HIDDEN, 2, OUT, **options).eval()
+    return GSLNet(IN, HIDDEN, 2, OUT, **{'loop': True, **options}).eval()
 
 
 def draw_rows(number=N):

@@ -13,7 +13,8 @@ Y = torch.arange(N) % 3
 
 def make(num_relations=2, **options):
     torch.manual_seed(0)
-    options = {'k': 3, 'dropout': 0.0, 'num_relations': num_relations} | options
+    own = {'k': 3, 'loop': True, 'dropout': 0.0, 'z_channels': None}
+    options = own | {'num_relations': num_relations} | options
     return GSLNet(6, 8, 2, 3, **options)
 
 

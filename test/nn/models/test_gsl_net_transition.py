@@ -42,12 +42,12 @@ def test_layer_by_layer(form, training):
         pair = h if rows is None else (rows, h)
         if rows is not None and not is_last:
             # Anchors see each other.
-            rows = F.elu(conv((rows, rows), generator=noise))
+            rows = F.relu(conv((rows, rows), generator=noise))
         own = copy.deepcopy(conv)
         twin = noise.clone_state()
         graphs.append(own.graph(pair, generator=twin))
         h = conv(pair, generator=noise)
-        h = h if is_last else F.elu(h)
+        h = h if is_last else F.relu(h)
     torch.testing.assert_close(net(x, generator=seeded(4)), h)
     found = net.graphs(x, generator=seeded(4))
     assert len(found) == 3
@@ -60,7 +60,8 @@ def test_layer_by_layer(form, training):
 @TRAINING
 def test_anchors_are_the_sources_of_a_full_graph(training):
     net, x = make('anchors', dropout=0.0).train(training), draw_rows(9, seed=3)
-    full = GSLNet(IN, HIDDEN, 3, OUT, k=3, dropout=0.0).train(training)
+    own = {'k': 3, 'loop': True, 'dropout': 0.0, 'z_channels': None}
+    full = GSLNet(IN, HIDDEN, 3, OUT, **own).train(training)
     assert isinstance(full.convs[0], LatentGraphConv)
     full.load_state_dict({k: v for k, v in net.state_dict().items() if k != 'anchors'})
     expected = full((net.anchors, x), generator=seeded(4))

@@ -32,6 +32,7 @@ Y = torch.arange(12) % OUT
     ],
 )
 def test_one_type_and_one_relation(options, training):
+    options = {'z_channels': None, **options}
     plain = GSLNet(6, HIDDEN, 2, OUT, k=K, dropout=0.0, **options).double()
     model = HeteroGSLNet(
         6, HIDDEN, 2, OUT, [NEAR], 'doc', k=K, dropout=0.0, **options

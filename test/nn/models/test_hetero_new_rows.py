@@ -47,7 +47,7 @@ def draw_given(name):
 @pytest.mark.parametrize('name', ['plain', 'rows', 'batch', 'edges', 'mixed'])
 def test_new_rows(name, num_layers):
     rows, options, alone, joined = draw_given(name)
-    model = make_net(num_layers=num_layers, method='dense', **options).eval()
+    model = make_net(num_layers=num_layers, method='dense', loop=True, **options).eval()
     expected = model(X, **alone)[rows]
     new = {'doc': X['doc'][rows]}
     found = model((X, new), **joined)
@@ -58,7 +58,7 @@ def test_new_rows(name, num_layers):
         assert int(graph[NEAR].edge_index[1].max()) == 2
     classes = model.predict((X, new), **joined)
     assert torch.equal(classes, expected.argmax(dim=1))
-    every = make_net(None, num_layers, method='dense', **options).eval()
+    every = make_net(None, num_layers, method='dense', loop=True, **options).eval()
     if name == 'plain':
         words = {'word': X['word'][:2]}
         found = every((X, words))
@@ -68,7 +68,7 @@ def test_new_rows(name, num_layers):
 @pytest.mark.parametrize('name', ['plain', 'rows', 'mixed'])
 def test_no_answer_depends_on_another_new_row(name):
     rows, options, _, joined = draw_given(name)
-    model = make_net(num_layers=3, method='dense', **options).eval()
+    model = make_net(num_layers=3, method='dense', loop=True, **options).eval()
     new = {'doc': X['doc'][rows] + 1}
     together = model((X, new), **joined)
     for row in range(3):

@@ -38,7 +38,8 @@ def make(kind='GSLNet', **options):
     torch.manual_seed(0)
     if kind in OTHERS:
         return OTHERS[kind](IN, HIDDEN, 2, OUT).eval()
-    options = {'num_layers': 2, 'out_channels': OUT, **NETS[kind], **options}
+    sizes = {'num_layers': 2, 'out_channels': OUT, 'z_channels': None}
+    options = {**sizes, **NETS[kind], **options}
     return GSLNet(IN, HIDDEN, **options).eval()
 
 
