@@ -71,7 +71,7 @@ def made_bytes(conv, num_nodes, *args):
 @pytest.mark.parametrize('similarity', ['neural_gaussian', 'heat_kernel'])
 def test_the_largest_tensor_grows_linearly(similarity):
     proposals, channels, k, budget = 22, 64, 5, {'budget': Budget(memory=2**19)}
-    conv = LatentGraphConv(8, channels, similarity, method='race', **budget)
+    conv = LatentGraphConv.paper(8, channels, similarity, method='race', **budget)
     small, large = (made_bytes(conv, n).largest for n in (2000, 4000))
     assert 0 < large <= 2.1 * small
     # Far less than one number for each channel of each proposal, or for each pair.
@@ -87,7 +87,8 @@ def test_the_largest_tensor_grows_linearly(similarity):
 def test_what_a_step_makes_grows_linearly(similarity, candidates):
     # Also where many blocks serve it, none of which may fill a gradient of all nodes.
     channels, found = 64, []
-    conv = LatentGraphConv(8, channels, similarity, budget=Budget(memory=2**18))
+    budget = Budget(memory=2**18)
+    conv = LatentGraphConv.paper(8, channels, similarity, budget=budget)
     for n in (1000, 2000):
         count, args = {'listed': 12, 'many': 100}.get(candidates, 0), []
         if count:  # Of each node; many of them race.
