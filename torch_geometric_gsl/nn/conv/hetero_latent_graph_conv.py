@@ -81,9 +81,9 @@ class HeteroLatentGraphConv(torch.nn.Module):
             have in place of the layer's.
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves all relations, which share it then.
-            (default: :obj:`"neural_gaussian"`)
+            (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         aggr (str, optional): What becomes of several relations to one type, as in
             :class:`~torch_geometric.nn.conv.HeteroConv`: :obj:`"sum"`, :obj:`"mean"`,
             :obj:`"min"`, :obj:`"max"`, :obj:`"cat"` (side by side) or :obj:`None`
@@ -123,9 +123,9 @@ class HeteroLatentGraphConv(torch.nn.Module):
         in_channels: int | dict[NodeType, int],
         out_channels: int,
         relations: Any,
-        similarity: str | Similarity = 'neural_gaussian',
+        similarity: str | Similarity = 'bell',
         k: int = 5,
-        tau: float = 0.25,
+        tau: float = 0.5,
         *,
         aggr: str | None = 'sum',
         root_weight: bool = True,

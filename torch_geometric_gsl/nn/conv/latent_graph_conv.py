@@ -15,7 +15,7 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     LearnedGraphConv,
     check_serves_as_z,
 )
-from torch_geometric_gsl.nn.sampler.options import PAPER
+from torch_geometric_gsl.nn.sampler.options import paper_options
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: The projections of the sources, and of the targets where they are needed.
@@ -71,9 +71,9 @@ class LatentGraphConv(LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name or as a module of :obj:`out_channels` input channels, whose
             parameters are reset with those of the layer: load trained ones into it
-            afterwards. (default: :obj:`"neural_gaussian"`)
+            afterwards. (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
             name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
@@ -133,7 +133,7 @@ class LatentGraphConv(LearnedGraphConv):
         loops at :obj:`tau=0.25` and :obj:`scale=1`, and sums over all nodes in
         evaluation mode.
         """
-        return cls(*args, **{**PAPER, **kwargs})
+        return cls(*args, **paper_options(cls, args, kwargs))
 
     def forward(
         self,

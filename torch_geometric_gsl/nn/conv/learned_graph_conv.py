@@ -23,7 +23,11 @@ from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
+from torch_geometric_gsl.nn.sampler.options import (
+    DEFAULTS,
+    SamplerOptions,
+    check_options,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.typing import Features, SampledGraph
@@ -116,9 +120,9 @@ class LearnedGraphConv(RootTerm):
         self,
         in_channels: Channels,
         out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
+        similarity: str | Similarity = 'bell',
         k: int = 5,
-        tau: float = 0.25,
+        tau: float = 0.5,
         *,
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
@@ -152,7 +156,7 @@ class LearnedGraphConv(RootTerm):
             self.label = LabelEmbedding(label_channels, out_channels)
         width = z_channels or out_channels
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
-        self.sampler = GumbelKNNSampler(compared, k, tau, **kwargs)
+        self.sampler = GumbelKNNSampler(compared, k, tau, **{**DEFAULTS, **kwargs})
         # Not that of a subclass, whose own parameters are yet to come.
         LearnedGraphConv.reset_parameters(self)
 

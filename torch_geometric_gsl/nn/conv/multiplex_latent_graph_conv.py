@@ -56,10 +56,10 @@ class MultiplexLatentGraphConv(RootTerm):
         num_relations (int): The number of relations :math:`R`.
         similarity (str, Similarity or list, optional): The similarity of two nodes, by
             name, as a module, of which later relations get copies, or a list of one for
-            each relation. (default: :obj:`"neural_gaussian"`)
+            each relation. (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K` of each relation.
             (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         shares (str, optional): What the shares depend on: nothing (:obj:`"global"`), or
             the features of the target (:obj:`"node"`). (default: :obj:`"global"`)
         same_messages (bool, optional): If :obj:`False`, each relation projects its
@@ -101,9 +101,9 @@ class MultiplexLatentGraphConv(RootTerm):
         in_channels: int,
         out_channels: int,
         num_relations: int,
-        similarity: str | Similarity | Sequence[str | Similarity] = 'neural_gaussian',
+        similarity: str | Similarity | Sequence[str | Similarity] = 'bell',
         k: int = 5,
-        tau: float = 0.25,
+        tau: float = 0.5,
         *,
         shares: str = 'global',
         same_messages: bool = True,

@@ -84,9 +84,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             :math:`s`. (default: :obj:`500`)
         similarity (str or Similarity, optional): The similarity of a node and a
             transition node, by name or as a module of :obj:`out_channels` input
-            channels. (default: :obj:`"neural_gaussian"`)
+            channels. (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
             name. (default: :obj:`None`)
         root_weight (bool, optional): As in
@@ -128,9 +128,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         out_channels: int,
         num_nodes: int | None = None,
         num_transition_nodes: int = 500,
-        similarity: str | Similarity = 'neural_gaussian',
+        similarity: str | Similarity = 'bell',
         k: int = 5,
-        tau: float = 0.25,
+        tau: float = 0.5,
         *,
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,

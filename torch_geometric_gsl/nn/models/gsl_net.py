@@ -40,10 +40,10 @@ from torch_geometric_gsl.nn.models.layers import (
 from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
 from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.sampler.options import (
-    PAPER,
     LayerOptions,
     SamplerOptions,
     check_options,
+    paper_options,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -91,7 +91,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name; a module serves only where all layers are equally wide, and is
-            shared by them. (default: :obj:`"neural_gaussian"`)
+            shared by them. (default: :obj:`"bell"`)
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
         num_nodes (int, optional): The number of nodes, needed with
@@ -103,11 +103,13 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
-            (default: :obj:`"elu"`)
-        z_channels (int, optional): The width of the rows that all layers compare in
-            place of their projections: :obj:`z` of the call, or :math:`\mathbf{X}`
-            where it is not given; :obj:`-1` is that of the input.
-            (default: :obj:`None`)
+            (default: :obj:`"relu"`)
+        z_channels (int or str, optional): The width of the rows that all layers compare
+            in place of their projections: :obj:`z` of the call, or :math:`\mathbf{X}`
+            where it is not given; :obj:`-1` is that of the input, and :obj:`None`
+            compares projections. :obj:`"auto"` is :obj:`-1`, or :obj:`None` where the
+            width of the input is unknown, with transition nodes, and with a similarity
+            of another width. (default: :obj:`"auto"`)
         task (str, optional): The task of :meth:`loss`, :meth:`predict` and
             :meth:`score`: :obj:`"classification"`, :obj:`"regression"` (the squared
             error), :obj:`"binary"` (one output), or :obj:`"multilabel"` (yes or no of
@@ -154,14 +156,14 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         hidden_channels: int,
         num_layers: int,
         out_channels: int,
-        similarity: str | Similarity = 'neural_gaussian',
+        similarity: str | Similarity = 'bell',
         num_transition_nodes: int | None = None,
         num_nodes: int | None = None,
         *,
         transition: str = 'projected',
         dropout: float = 0.5,
-        act: Any = 'elu',
-        z_channels: int | None = None,
+        act: Any = 'relu',
+        z_channels: int | str | None = 'auto',
         task: str = 'classification',
         readout: Any = None,
         num_relations: int | None = None,
@@ -183,7 +185,12 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         self.task = task
         resolve_task(task, out_channels)
         self.readout = None if readout is None else aggregation_resolver(readout)
-        self.z_channels = compared_width(z_channels, in_channels)
+        if z_channels == 'auto':
+            # A module compares rows of its width; transition nodes are projections.
+            width = getattr(similarity, 'in_channels', in_channels)
+            is_input = in_channels != -1 and width == in_channels
+            z_channels = -1 if is_input and num_transition_nodes is None else None
+        self.z_channels = compared_width(z_channels, in_channels)  # type: ignore[arg-type]
         self.num_relations = num_relations
         self.convs = self._make_layers(sizes, {'similarity': similarity, **kwargs})
         self.reset_parameters()
@@ -198,7 +205,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             >>> GSLNet.paper(16, 32, 2, 7)(torch.randn(100, 16)).shape
             torch.Size([100, 7])
         """
-        return cls(*args, **{'act': 'elu', **PAPER, **kwargs})
+        return cls(*args, **paper_options(cls, args, kwargs, act='elu', z_channels=None))
 
     def _make_layers(
         self, sizes: list[tuple[int, int]], options: Arguments

@@ -87,13 +87,13 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
             (default: :obj:`None`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves only where all layers are equally wide, and
-            is shared by them and by all relations. (default: :obj:`"neural_gaussian"`)
+            is shared by them and by all relations. (default: :obj:`"bell"`)
         task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
             (default: :obj:`"classification"`)
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
-            (default: :obj:`"elu"`)
+            (default: :obj:`"relu"`)
         aggr (str, optional): What becomes of several relations to one type:
             :obj:`"sum"`, :obj:`"mean"`, :obj:`"min"` or :obj:`"max"`.
             (default: :obj:`"sum"`)
@@ -129,11 +129,11 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         out_channels: int,
         relations: Any,
         target: NodeType | None = None,
-        similarity: str | Similarity = 'neural_gaussian',
+        similarity: str | Similarity = 'bell',
         *,
         task: str = 'classification',
         dropout: float = 0.5,
-        act: Any = 'elu',
+        act: Any = 'relu',
         aggr: str = 'sum',
         **kwargs: Any,
     ) -> None:

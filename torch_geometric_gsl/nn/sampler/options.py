@@ -118,7 +118,27 @@ _RENAMED = {
     'remember': "'model.index(x)'",
 }
 #: The options of the printed model.
-PAPER: dict[str, Any] = {'k': 5, 'tau': 0.25, 'scale': 1.0, 'loop': True}
+PAPER: dict[str, Any] = {
+    'similarity': 'neural_gaussian',
+    'k': 5,
+    'tau': 0.25,
+    'scale': 1.0,
+    'train_scale': False,
+    'loop': True,
+    'eval_k': 'all',
+}
+#: Those options of layers whose defaults are not the sampler's, by validation:
+#: ``benchmark/defaults.py`` compares them.
+DEFAULTS: dict[str, Any] = {'scale': 10.0, 'train_scale': True, 'loop': False}
+
+
+def paper_options(
+    kind: type, args: tuple[Any, ...], kwargs: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Return the printed model's options where a call of a class gives no other."""
+    given = signature(kind).bind_partial(*args).arguments.keys() | kwargs.keys()
+    options = PAPER | more
+    return {name: options[name] for name in options.keys() - given} | kwargs
 
 
 def check_options(kind: type, given: Iterable[str], others: Iterable[str]) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch_geometric_gsl._checks import check_option
@@ -30,7 +32,12 @@ SIMILARITIES: dict[str, type[Similarity]] = {
     'cosine': CosineSimilarity,
 }
 # The control compares nothing: it has no projection, no gradient, no nearest nodes.
-NAMED: dict[str, type[Similarity]] = {**SIMILARITIES, 'uniform': UniformSimilarity}
+NAMED: dict[str, Callable[..., Similarity]] = {
+    **SIMILARITIES,
+    'uniform': UniformSimilarity,
+    # A neural Gaussian that begins wide, and may move to any cosine.
+    'bell': partial(NeuralGaussianSimilarity, bias=True, centre='tanh'),
+}
 
 
 def resolve_similarity(
@@ -41,7 +48,9 @@ def resolve_similarity(
     Args:
         similarity (str or Similarity): :obj:`"linear"`, :obj:`"difference"`,
             :obj:`"gaussian"`, :obj:`"neural_gaussian"`, :obj:`"heat_kernel"`,
-            :obj:`"distance"`, :obj:`"cosine"`, :obj:`"uniform"`, or a module.
+            :obj:`"distance"`, :obj:`"cosine"`, :obj:`"uniform"`, :obj:`"bell"` (a
+            neural Gaussian with :obj:`bias=True` and :obj:`centre="tanh"`), or a
+            module.
         in_channels (int): Size of each input sample.
         **kwargs (optional): Arguments of the named similarity.
 
