@@ -73,7 +73,7 @@ def measure(name: str) -> list[Call]:
     is_training = name != 'evaluation'
     torch.manual_seed(0)
     x = torch.randn(NODES, 16)
-    model = GSLNet(16, 8, 1, 3, method=name if is_training else 'auto')
+    model = GSLNet.paper(16, 8, 1, 3, method=name if is_training else 'auto')
     model.train(is_training)(x)
     return calls_of(lambda: model(x))
 

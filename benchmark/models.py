@@ -57,7 +57,7 @@ def build(implementation: str, variant: str, workload: Workload, seed: int) -> M
 def gsl_net(method: str, variant: str, workload: Workload, dropout: float) -> GSLNet:
     """Build our model with one method of the sampler."""
     is_full = variant == 'full'
-    return GSLNet(
+    return GSLNet.paper(
         workload.x.size(1),
         HIDDEN,
         LAYERS,

@@ -229,7 +229,7 @@ def build(
         for name in ('scale', 'initial_scale'):
             if name in choice:
                 options |= {name: choice[name], 'initial_null': choice[name] * null}
-        return GSLNet(*sizes, dropout=dropout, **sampler_options(options))
+        return GSLNet.paper(*sizes, dropout=dropout, **sampler_options(options))
     widths = [data.num_features, *[hidden] * (layers - 1), classes]
     return GivenGraphNet(
         CONVS[method.options['conv']],
