@@ -35,12 +35,14 @@ STEPS = 150
 NO_ROOT = ', no root'
 UNITS = [*DATASETS, *(name + NO_ROOT for name in DATASETS[:2]), *ANGLES]
 HIDDEN, EPOCHS, PATIENCE = 64, 200, 40
-#: The printed model, which is the default so far.
+#: The printed model.
 PAPER: dict[str, Any] = {
     'similarity': 'neural_gaussian',
     'tau': 0.25,
     'scale': 1.0,
+    'train_scale': False,
     'loop': True,
+    'z_channels': None,
     'act': 'elu',
     'eval_k': 'all',
 }
@@ -50,6 +52,7 @@ SHARP: dict[str, Any] = {
     'scale': 10.0,
     'train_scale': True,
     'loop': False,
+    'z_channels': None,
     'act': 'relu',
     'eval_k': 32,
 }
