@@ -134,7 +134,7 @@ def test_describe_graph_errors(args, error, match):
 @pytest.mark.parametrize('loop', [True, False])
 def test_describe_model_against_the_definition(loop):
     x = torch.randn(20, 6)
-    model = GSLNet(6, 8, num_layers=2, out_channels=3, scale=2.0, loop=loop)
+    model = GSLNet.paper(6, 8, 2, 3, scale=2.0, loop=loop)
     summary = describe_model(model, x)
     names = [layer.name for layer in summary.layers]
     assert names == ['convs.0.sampler', 'convs.1.sampler']
@@ -163,7 +163,7 @@ def test_describe_model_against_the_definition(loop):
 @pytest.mark.usefixtures('quiet')
 def test_describe_model_counts_the_candidates_given():
     x, batch = torch.randn(6, 4), torch.tensor([0, 0, 0, 0, 2, 2])
-    conv = LatentGraphConv(4, 4, similarity='linear', k=1, scale=3.0)
+    conv = LatentGraphConv.paper(4, 4, similarity='linear', k=1, scale=3.0)
     (layer,) = describe_model(conv, x, batch=batch).layers
     assert layer.candidates.tolist() == [4, 4, 4, 4, 2, 2]
     # Targets with one candidate have no choice; others without any have none.
@@ -184,7 +184,7 @@ def test_describe_model_where_nobody_has_a_choice():
 
 @pytest.mark.usefixtures('quiet')
 def test_describe_model_reports_each_call():
-    model = GSLNet(4, 4, 3, 4, similarity=NeuralGaussianSimilarity(4), k=2)
+    model = GSLNet.paper(4, 4, 3, 4, similarity=NeuralGaussianSimilarity(4), k=2)
     transition = TransitionGraphConv(4, 8, num_nodes=9, num_transition_nodes=5)
     twice = torch.nn.Sequential(*model.convs, model.convs[0], transition)
     layers = describe_model(twice, torch.randn(9, 4)).layers
@@ -224,7 +224,7 @@ def test_describe_model_reports_each_relation(shares):
 @pytest.mark.usefixtures('quiet')
 def test_describe_model_reports_gradients():
     x = torch.randn(20, 4)
-    model = GSLNet(4, 8, num_layers=2, out_channels=3)
+    model = GSLNet.paper(4, 8, num_layers=2, out_channels=3)
     norms = [layer.grad_norms for layer in describe_model(model, x).layers]
     assert norms == [{'w_b': None, 'w_c': None}] * 2
     model(x).square().sum().backward()
@@ -281,7 +281,7 @@ def test_describe_model_errors(model, error, match):
 @pytest.mark.usefixtures('fresh')
 def test_uniform_sampling_warns_once():
     x = torch.randn(30, 4)
-    flat = LatentGraphConv(4, 4)
+    flat = LatentGraphConv.paper(4, 4)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         (layer,) = describe_model(flat, x).layers

@@ -20,7 +20,7 @@ def data():
 
 @pytest.fixture
 def model():
-    return GSLNet(4, 8, num_layers=2, out_channels=3, eval_k=3)
+    return GSLNet(4, 8, 2, 3, eval_k=3, z_channels=None)  # Layers of other graphs.
 
 
 @pytest.mark.parametrize('layer', [0, 1, -1])

@@ -27,7 +27,7 @@ def make(mode='projected', **options):
     torch.manual_seed(5)
     pair = (S_IN, S_IN if mode == 'input' else T_IN)
     options = {'k': K, 'tau': TAU, **PLAIN, **MODES[mode], **options}
-    return LatentGraphConv(pair, OUT, **options).double()
+    return LatentGraphConv.paper(pair, OUT, **options).double()
 
 
 def call(mode):

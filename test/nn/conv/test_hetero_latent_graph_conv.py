@@ -60,7 +60,7 @@ def test_options_of_relations():
     conv = HeteroLatentGraphConv(IN, OUT, relations, k=4, **options)
     samplers = {relation: own.sampler for relation, own in conv.convs.items()}
     assert [samplers[r].k for r in relations] == [2, 4, 4]
-    assert [samplers[r].tau for r in relations] == [0.25, 0.1, 0.25]
+    assert [samplers[r].tau for r in relations] == [0.5, 0.1, 0.5]
     assert [samplers[r].hard for r in relations] == [True, False, False]
     assert [samplers[r].null_score is None for r in relations] == [True, False, True]
     assert {s.scale for s in samplers.values()} == {2.0}

@@ -12,6 +12,7 @@ from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import PAPER
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
@@ -32,7 +33,7 @@ def build(kind, *args, in_channels=IN, **kwargs):
 
 def make(kind, **kwargs):
     torch.manual_seed(5)
-    kwargs = {'k': K, 'tau': TAU, 'scale': SCALE, **kwargs}
+    kwargs = {**PAPER, 'k': K, 'tau': TAU, 'scale': SCALE, **kwargs}
     kwargs['budget'] = limits(kwargs.get('method'), kwargs, arrivals=N)
     conv = build(kind, **kwargs).double()
     if conv.bias is not None:
@@ -41,14 +42,15 @@ def make(kind, **kwargs):
 
 
 def test_repr():
-    assert str(LatentGraphConv(16, 32)) == (
+    assert str(LatentGraphConv.paper(16, 32)) == (
         'LatentGraphConv(16, 32, similarity=NeuralGaussianSimilarity(32, '
         'c_scale=0.1), k=5, tau=0.25)'
     )
-    assert str(LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0)) == (
+    assert str(LatentGraphConv.paper(-1, 8, 'linear', k=2, tau=1.0)) == (
         'LatentGraphConv(-1, 8, similarity=LinearSimilarity(8), k=2, tau=1.0)'
     )
-    assert str(LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior')) == (
+    conv = LatentGraphConv.paper(8, 8, 'linear', null_score=0.0, observed='prior')
+    assert str(conv) == (
         'LatentGraphConv(8, 8, similarity=LinearSimilarity(8), k=5, tau=0.25, '
         "null_score=0.0, observed='prior')"
     )

@@ -13,6 +13,7 @@ from scipy import stats
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
+from torch_geometric_gsl.nn.sampler.options import PAPER
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 N, S, IN, OUT = 7, 6, 11, 4
@@ -34,7 +35,7 @@ def make(form='projected', **kwargs):
 
 
 def test_repr():
-    assert str(TransitionGraphConv(16, 32, num_nodes=100)) == (
+    assert str(TransitionGraphConv(16, 32, num_nodes=100, **PAPER)) == (
         'TransitionGraphConv(16, 32, num_nodes=100, num_transition_nodes=500, '
         'similarity=NeuralGaussianSimilarity(32, c_scale=0.1), k=5, tau=0.25)'
     )
@@ -80,7 +81,7 @@ def test_other_number_of_nodes():
 def test_states_of_projections_are_as_they_were():
     names = {'bias', 'lin.weight', 'lin_root.weight', 'theta_t', 'theta_e'}
     names |= {'sampler.similarity.w_b', 'sampler.similarity.w_c'}
-    assert set(TransitionGraphConv(IN, OUT, 7, S).state_dict()) == names
+    assert set(TransitionGraphConv(IN, OUT, 7, S, **PAPER).state_dict()) == names
 
 
 def test_parameters_of_the_forms():
