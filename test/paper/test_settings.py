@@ -21,15 +21,15 @@ KNOWN = {
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): '10d35b1047',
-    ('lin_sim_t', 0): '09aeca29d9',
-    ('gau_sim', 0): 'deba4146b7',
-    ('gau_sim_t', 0): '6a997b6ee2',
-    ('neural_gau_sim', 0): '6fcdb19c81',
-    ('neural_gau_sim_t', 0): '32a346d8de',
+    ('lin_sim', 0): '158cee1a11',
+    ('lin_sim_t', 0): '0e65a2f757',
+    ('gau_sim', 0): '515f52be13',
+    ('gau_sim_t', 0): 'a2de5b0bfc',
+    ('neural_gau_sim', 0): '63d72b1699',
+    ('neural_gau_sim_t', 0): 'f6ccac9b67',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): 'd2d9e04c8f',
+    ('uniform', 0): '398dbfd198',
 }
 
 
