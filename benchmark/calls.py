@@ -22,7 +22,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -73,7 +73,8 @@ def measure(name: str) -> list[Call]:
     is_training = name != 'evaluation'
     torch.manual_seed(0)
     x = torch.randn(NODES, 16)
-    model = getattr(GSLNet, 'paper', GSLNet)(16, 8, 1, 3, method=name if is_training else 'auto')
+    net: Any = getattr(GSLNet, 'paper', GSLNet)
+    model = net(16, 8, 1, 3, method=name if is_training else 'auto')
     model.train(is_training)(x)
     return calls_of(lambda: model(x))
 

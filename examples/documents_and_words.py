@@ -24,8 +24,9 @@ IN, HAS = ('word', 'in', 'document'), ('document', 'has', 'word')
 NEAR = ('document', 'near', 'document')
 # Documents are compared by their features, in both models that learn a graph of them;
 # documents and words, whose features differ in kind, by projections that are learned.
-COSINE = {'similarity': 'linear', 'scale': 40.0, 'loop': False, 'z_channels': -1}
-PROJECTED = {'similarity': 'linear', 'scale': 10.0}
+FIXED = {'similarity': 'linear', 'tau': 0.25, 'train_scale': False}
+COSINE = {**FIXED, 'scale': 40.0, 'z_channels': -1}
+PROJECTED = {**FIXED, 'scale': 10.0}
 RELATIONS = {IN: PROJECTED, HAS: PROJECTED, NEAR: COSINE}
 MODELS = 'MLP', 'kNN-GCN', 'GSLNet', 'HeteroGSLNet'
 HIDDEN, WORD_CHANNELS, EVERY, WORDS = 64, 64, 5, 4
@@ -52,8 +53,8 @@ def make(name: str, data: HeteroData, num_classes: int) -> Any:
         return KNNGCN(widths['document'], *sizes, root_weight=True, cached=True)
     if name == 'GSLNet':
         options: dict[str, Any] = COSINE
-        return GSLNet(widths['document'], *sizes, **options)
-    return HeteroGSLNet(widths, *sizes, RELATIONS, 'document')
+        return GSLNet(widths['document'], *sizes, act='elu', **options)
+    return HeteroGSLNet(widths, *sizes, RELATIONS, 'document', act='elu')
 
 
 def train(model: Any, x: Any, table: Data, epochs: int, name: str) -> float:

@@ -59,7 +59,7 @@ def build(name: str, data: Data, args: argparse.Namespace) -> gsl.NodeClassifier
         return gsl.KNNGCN(**sizes, k=args.k, root_weight=True, cached=True)
     if name == 'transition':
         sizes |= {'num_transition_nodes': 500, 'num_nodes': data.num_nodes}
-    return gsl.GSLNet(
+    return gsl.GSLNet.paper(
         **sizes,
         similarity=args.similarity,
         k=args.k,

@@ -39,8 +39,8 @@ class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.lin = Linear(17, 64)
-        self.conv1 = LatentGraphConv(64, 64, k=5, scale=10.0)
-        self.conv2 = LatentGraphConv(64, 64, k=5, scale=10.0)
+        self.conv1 = LatentGraphConv(64, 64)
+        self.conv2 = LatentGraphConv(64, 64)
         self.out = Linear(64, 10)
 
     def forward(self, x: Tensor, batch: Tensor) -> Tensor:

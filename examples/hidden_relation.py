@@ -39,14 +39,10 @@ GRAPHS_PER_STEP = 4
 # A layer that compares places, and a bell that may move to any angle.
 LAYER: dict[str, Any] = {
     'z_channels': 2,
-    'k': 5,
     'tau': 1.0,
     'scale': 5.0,
-    'train_scale': True,
-    'loop': False,
     'root_weight': False,
 }
-BELL: dict[str, Any] = {'bias': True, 'centre': 'tanh'}
 # The angles of `--seeds`, and the error below which a relation is found.
 DELTAS, FOUND = (20, 40, 60, 80, 100, 120, 140, 160), 0.2
 # The nodes of the picture, in degrees, and their colours.
@@ -98,7 +94,7 @@ def nearest(sampler: gsl.GumbelKNNSampler, pos: Tensor) -> Tensor:
 
 
 def one_bell(c_scale: float | None = None) -> GraphLayer:
-    bell = BELL | {'c_scale': c_scale}
+    bell = {'c_scale': c_scale}
     return GraphLayer(gsl.LatentGraphConv(1, 1, similarity_kwargs=bell, **LAYER))
 
 

@@ -89,7 +89,7 @@ for name in ('free', 'anchors', 'mlp'):
     sizes, begin = (WIDTH, 64, 2, CLASSES), time.perf_counter()
     model: Any = gsl.MLPClassifier(*sizes, dropout=0.0)
     if name != 'mlp':
-        model = gsl.GSLNet(*sizes, dropout=0.0, transition=name, **NET)
+        model = gsl.GSLNet.paper(*sizes, dropout=0.0, transition=name, **NET)
     if name == 'anchors':
         model.choose_anchors(read_blocks(table, 0)[0])
     train(model, order.tolist(), table, table.with_name(f'{name}.pt'))

@@ -60,7 +60,7 @@ class OnLearnedGraph(torch.nn.Module):
         super().__init__()
         self.encoder = encoder.requires_grad_(tune)
         options: Any = {'z_channels': sizes[0]}
-        self.model: Any = gsl.GSLNet(*sizes, **options)
+        self.model: Any = gsl.GSLNet.paper(*sizes, **options)
         for conv in self.model.convs:
             conv.sampler = sampler.requires_grad_(tune)
 

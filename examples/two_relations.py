@@ -31,8 +31,7 @@ COLORS = ('#0072B2', '#D55E00')
 
 
 def two_bells() -> hidden.GraphLayer:
-    options = {'similarity_kwargs': hidden.BELL} | hidden.LAYER
-    conv = gsl.MultiplexLatentGraphConv(1, 1, 2, **options)
+    conv = gsl.MultiplexLatentGraphConv(1, 1, 2, **hidden.LAYER)
     return hidden.GraphLayer(conv)
 
 

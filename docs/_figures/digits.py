@@ -39,8 +39,8 @@ def train(model: torch.nn.Module) -> float:
 
 models = {
     'no graph': lambda: MLP([64, 32, 10], act='elu', dropout=[0.5, 0.0], norm=None),
-    'neural Gaussian': lambda: GSLNet(64, 32, 2, 10, similarity='neural_gaussian'),
-    'linear, scale 10': lambda: GSLNet(64, 32, 2, 10, similarity='linear', scale=10.0),
+    'neural Gaussian': lambda: GSLNet.paper(64, 32, 2, 10),
+    'linear, scale 10': lambda: GSLNet.paper(64, 32, 2, 10, 'linear', scale=10.0),
 }
 for name, make in models.items():
     seed_everything(0)

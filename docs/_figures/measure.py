@@ -72,7 +72,7 @@ def root() -> None:
 def accuracy(seed: int, root_weight: bool) -> float:
     torch.manual_seed(seed)
     data = paper_split(digits(600), seed)
-    model = GSLNet(64, 32, 2, 10, root_weight=root_weight)
+    model = GSLNet.paper(64, 32, 2, 10, root_weight=root_weight)
     train(model, data, 60, model.parameters())
     hit = model.eval()(data.x).argmax(dim=1) == data.y
     return float(hit[data.test_mask].float().mean())
@@ -100,7 +100,7 @@ def theta() -> None:
     n = data.num_nodes
     for name, factor in (('n W', 1), ('W', n)):
         torch.manual_seed(0)
-        model = GSLNet(64, 32, 2, 10, num_transition_nodes=100, num_nodes=n)
+        model = GSLNet.paper(64, 32, 2, 10, num_transition_nodes=100, num_nodes=n)
         # Adam with the rate n * lr moves n W as Adam with the rate lr moves W.
         named = list(model.named_parameters())
         own = [p for key, p in named if 'theta' in key]
@@ -163,7 +163,7 @@ def shared() -> None:
     data = digits()
     own = race_block.draw_uniform
     torch.manual_seed(0)
-    conv = LatentGraphConv(64, 32)
+    conv = LatentGraphConv.paper(64, 32)
 
     def gradients() -> Tensor:
         found = []

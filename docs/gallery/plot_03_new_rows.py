@@ -66,10 +66,8 @@ def fit(model, epochs=50):
     return model.eval()
 
 
-options = {'similarity': 'linear', 'z_channels': -1, 'tau': 0.5, 'loop': False}
-options |= {'scale': 10.0, 'train_scale': True}
 seed_everything(0)
-model = fit(GSLNet(64, 64, num_layers=2, out_channels=10, **options))
+model = fit(GSLNet(64, 64, 2, 10, similarity='linear', act='elu'))
 print(f'scale after training: {model.convs[0].sampler.log_scale.exp():.1f}')
 print(f'rows held out: {model.score(x, y, held_out)["accuracy"]:.1%} right')
 
@@ -160,7 +158,7 @@ for name, answer in answers.items():
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, 'model.pt')
     torch.save(model.state_dict(), path)
-    other = GSLNet(64, 64, num_layers=2, out_channels=10, **options).eval()
+    other = GSLNet(64, 64, 2, 10, similarity='linear', act='elu').eval()
     other.load_state_dict(torch.load(path, weights_only=True))
 assert torch.equal(other.predict(x_new), predicted)
 

@@ -72,10 +72,8 @@ def refining():
     return GSLNet(
         *(64, 32, 2, 10),
         similarity='linear',
-        z_channels=-1,
-        scale=10.0,
-        train_scale=True,
         tau=1.0,
+        act='elu',
         null_score=5.0,
     )
 

@@ -80,17 +80,15 @@ class Net(torch.nn.Module):
 class OnPlaces(torch.nn.Module):
     """Sums over neighbours that are drawn by where they lie."""
 
-    def __init__(self, similarity, **options):
+    def __init__(self, similarity):
         super().__init__()
         self.layer = LatentGraphConv(
             *(1, 8),
             similarity=similarity,
             z_channels=2,
-            k=5,
             tau=1.0,
-            loop=False,
+            scale=5.0,
             root_weight=False,
-            **options,
         )
 
     def forward(self, data):
@@ -98,12 +96,7 @@ class OnPlaces(torch.nn.Module):
 
 
 def learned():
-    return OnPlaces(
-        'neural_gaussian',
-        scale=5.0,
-        train_scale=True,
-        similarity_kwargs={'bias': True, 'centre': 'tanh'},
-    )
+    return OnPlaces('bell')
 
 
 # %%

@@ -102,8 +102,8 @@ widths = 128, 32, 2, 10
 sharp = {'similarity': 'linear', 'z_channels': -1, 'scale': 10.0, 'loop': False}
 transition = {'num_transition_nodes': 100, 'num_nodes': NUM_ROWS}
 makers = {
-    'rows to rows': lambda: GSLNet(*widths, **sharp),
-    'transition nodes': lambda: GSLNet(*widths, **transition),
+    'rows to rows': lambda: GSLNet.paper(*widths, **sharp),
+    'transition nodes': lambda: GSLNet.paper(*widths, **transition),
     'nearest rows, GCN': lambda: KNNGCN(*widths, root_weight=True, cached=True),
     'no graph, MLP': lambda: MLPClassifier(*widths),
 }

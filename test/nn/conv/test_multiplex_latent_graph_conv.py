@@ -11,6 +11,7 @@ from torch_geometric_gsl import (
     MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
 )
+from torch_geometric_gsl.nn.sampler.options import PAPER
 
 N, IN, OUT, K, R = 12, 6, 4, 3, 3
 BATCH = torch.arange(N) // 6
@@ -277,13 +278,14 @@ def test_bad_sizes_and_input():
 
 
 def test_repr():
-    assert str(MultiplexLatentGraphConv(16, 32, 2)) == (
+    assert str(MultiplexLatentGraphConv(16, 32, 2, **PAPER)) == (
         'MultiplexLatentGraphConv(16, 32, num_relations=2, '
         'similarity=NeuralGaussianSimilarity(32, c_scale=8, bias=True, '
         "centre='tanh'), k=5, tau=0.5)"
     )
+    options = {'k': 2, 'shares': 'node', 'same_messages': False}
     conv = MultiplexLatentGraphConv(
-        6, 4, 2, ['linear', 'difference'], k=2, shares='node', same_messages=False
+        6, 4, 2, **PAPER | {'similarity': ['linear', 'difference'], **options}
     )
     assert str(conv) == (
         'MultiplexLatentGraphConv(6, 4, num_relations=2, similarity=['

@@ -205,7 +205,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             >>> GSLNet.paper(16, 32, 2, 7)(torch.randn(100, 16)).shape
             torch.Size([100, 7])
         """
-        return cls(*args, **paper_options(cls, args, kwargs, act='elu', z_channels=None))
+        return cls(
+            *args, **paper_options(cls, args, kwargs, act='elu', z_channels=None)
+        )
 
     def _make_layers(
         self, sizes: list[tuple[int, int]], options: Arguments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -149,8 +150,10 @@ def exported_sum(
     if not settings.loop:
         scores = exclude_loops(scores)
     with torch.autocast(h.device.type, enabled=False):
-        weight = noise_free_weights(scores.rows(), settings.tau, scores.null)
-        weight = weight.to(h.dtype)
+        score = scores.rows()
+        weight = noise_free_weights(score, settings.tau, scores.null).to(h.dtype)
+        # A target without candidates, a single node without loops, gets no message.
+        weight = weight.masked_fill((score == -math.inf).all(dim=1, keepdim=True), 0.0)
         if settings.num_nearest is not None:
             weight = _nearest_weights(scores, weight, settings.num_nearest)
         return weight @ h
