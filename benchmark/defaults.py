@@ -44,7 +44,6 @@ PAPER: dict[str, Any] = {
     'loop': True,
     'z_channels': None,
     'act': 'elu',
-    'z_channels': None,
     'eval_k': 'all',
 }
 SHARP: dict[str, Any] = {
@@ -55,7 +54,6 @@ SHARP: dict[str, Any] = {
     'loop': False,
     'z_channels': None,
     'act': 'relu',
-    'z_channels': None,
     'eval_k': 32,
 }
 INPUT = SHARP | {'z_channels': -1}

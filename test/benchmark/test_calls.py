@@ -7,7 +7,7 @@ import pytest
 # race step, and 18,500 lines in 115 files.
 MOST_CALLS = {'race': 145, 'stream': 127, 'dense': 74, 'evaluation': 77}
 MOST_FILES_OF_A_STEP = 25
-MOST_LINES, MOST_FILES = 23_700, 140
+MOST_LINES, MOST_FILES = 23_750, 140
 
 
 @pytest.mark.parametrize('name', MOST_CALLS)

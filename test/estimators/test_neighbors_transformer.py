@@ -109,6 +109,7 @@ def test_no_distances_where_equal_rows_are_not_the_nearest(similarity):
     assert graph.nnz == 3 * len(x)
 
 
+@pytest.mark.filterwarnings('ignore:each target has one candidate')
 @pytest.mark.parametrize('mode', ['distance', 'connectivity'])
 @pytest.mark.parametrize('number', [2, 15, 16])
 def test_few_rows_are_all_neighbours(number, mode):

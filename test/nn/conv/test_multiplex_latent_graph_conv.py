@@ -278,15 +278,13 @@ def test_bad_sizes_and_input():
 
 
 def test_repr():
-    assert str(MultiplexLatentGraphConv(16, 32, 2, **PAPER)) == (
+    assert str(MultiplexLatentGraphConv(16, 32, 2)) == (
         'MultiplexLatentGraphConv(16, 32, num_relations=2, '
         'similarity=NeuralGaussianSimilarity(32, c_scale=8, bias=True, '
         "centre='tanh'), k=5, tau=0.5)"
     )
     options = {'k': 2, 'shares': 'node', 'same_messages': False}
-    conv = MultiplexLatentGraphConv(
-        6, 4, 2, **PAPER | {'similarity': ['linear', 'difference'], **options}
-    )
+    conv = MultiplexLatentGraphConv(6, 4, 2, ['linear', 'difference'], **options)
     assert str(conv) == (
         'MultiplexLatentGraphConv(6, 4, num_relations=2, similarity=['
         'LinearSimilarity(4), DifferenceSimilarity(4)], k=2, tau=0.5, '
