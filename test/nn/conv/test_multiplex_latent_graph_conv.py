@@ -11,7 +11,6 @@ from torch_geometric_gsl import (
     MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.nn.sampler.options import PAPER
 
 N, IN, OUT, K, R = 12, 6, 4, 3, 3
 BATCH = torch.arange(N) // 6
