@@ -58,9 +58,9 @@ LAYERS = {
     'anchors': (TransitionGraphConv, {'transition': 'anchors'}),
 }
 NETS = {
-    'net': {},
+    'net': {'z_channels': None},
     'net, input': {'z_channels': -1, 'method': 'race'},
-    'net, relations': {'num_relations': 2, 'shares': 'node'},
+    'net, relations': {'num_relations': 2, 'shares': 'node', 'z_channels': None},
     'net, pair': {},
     'net, pair of z': {'z_channels': 3},
     'net, sharp': {'scale': 10.0, 'method': 'race'},

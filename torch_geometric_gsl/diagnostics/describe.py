@@ -153,7 +153,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
 
     Example:
         >>> from torch_geometric_gsl.nn.models import GSLNet
-        >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, scale=50.0)
+        >>> model = GSLNet(16, 32, num_layers=2, out_channels=7, z_channels=None)
         >>> summary = describe_model(model, torch.randn(100, 16))
         >>> [layer.name for layer in summary.layers]
         ['convs.0.sampler', 'convs.1.sampler']

@@ -38,7 +38,7 @@ def test_arguments_are_passed_on_and_modules_through():
 @pytest.mark.parametrize(
     ('value', 'error', 'text'),
     [
-        ('', ValueError, r"must be one of \['linear', .*'uniform'\] \(got ''\)"),
+        ('', ValueError, r"must be one of \['linear', .*'bell'\] \(got ''\)"),
         ('Linear', ValueError, r"must be one of \['linear', .* \(got 'Linear'\)"),
         (LinearSimilarity(4), ValueError, 'expects 4 channels but it receives 5'),
         (None, TypeError, r'must be a name or a Similarity \(got NoneType\)'),
