@@ -36,7 +36,7 @@ COSINE_COLUMNS = 3
 
 
 def nearness(num_columns: int, **kwargs: Any) -> Similarity:
-    """Return what ranks neighbours: the cosine, or the distance in few columns."""
+    """Return the ranking metric: the cosine, or the distance in few columns."""
     if num_columns >= COSINE_COLUMNS:
         return LinearSimilarity(num_columns, **kwargs)
     return HeatKernelSimilarity(num_columns, normalize=False, **kwargs)
@@ -193,7 +193,7 @@ def _weighted(
 def _sparse_weights(
     weigh: Similarity, pair: tuple[Tensor, Tensor], edge_index: Tensor, cosine: Tensor
 ) -> Tensor:
-    """Return what edges weigh whose cosines are known."""
+    """Weigh edges of known cosines."""
     if weigh.comparison == 'dot':
         return cosine.to(pair[1].dtype)
     # The squared length of a unit row is 1, but that of a row of zeros is 0.

@@ -110,7 +110,7 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
 
 
 class Balls(NamedTuple):
-    """What encloses the embeddings of each cluster."""
+    """Balls that enclose the embeddings of each cluster."""
 
     # Directions of unit norm where inner products are compared, or points [C, m].
     centre: Tensor

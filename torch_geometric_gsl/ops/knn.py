@@ -106,7 +106,7 @@ def nearest_by_bounds(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    """Return what :func:`top_k` returns, up to ties, without scoring all pairs.
+    """Find the nearest of :func:`top_k`, up to ties, without scoring all pairs.
 
     The response has an interval, and clusters are found for any embeddings of the
     sources. For each cell of near targets an interval holds the scores of each source.

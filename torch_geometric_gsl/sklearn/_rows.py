@@ -94,7 +94,7 @@ class Scaling:
         return x
 
     def state(self) -> dict[str, Any]:
-        """Return what was measured in tensors."""
+        """Return the fitted scaling as tensors."""
         arrays = {'mean': self.mean, 'width': self.width, 'varied': self.varied}
         if self.quantiles is not None:
             arrays['quantiles'] = self.quantiles.quantiles_

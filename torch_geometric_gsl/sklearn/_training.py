@@ -143,7 +143,6 @@ def train(
     losses: list[float] = []
     scores: list[float] = []
     looked_at = _sampled(parts, seed)
-    mean_weight = table.weight[parts.train].mean()
     steps = -(-len(parts.train) // options.batch_size)
     bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
@@ -152,17 +151,10 @@ def train(
         most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
     for epoch in range(most):
         bar.total = steps * min(most, improved + patience + 1)
-        model.train()
         total = 0.0
-        for batch, pool in _batches(parts, options, generator):
-            weight = table.weight[batch] / mean_weight
-            out = answer(model, table, batch, pool, generator)
-            loss = (losses_of(out, table.y[batch]) * weight).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        for loss in _steps(model, table, parts, options, optimizer, generator):
             average.update_parameters(model)
-            total += float(loss.detach()) * len(batch) / len(parts.train)
+            total += loss / len(parts.train)
             bar.update()
         if not math.isfinite(total):
             raise ValueError(
@@ -185,6 +177,27 @@ def train(
     model.load_state_dict(state)
     has_converged = epoch - improved >= patience or most < options.max_iter
     return Result(graph, model.eval(), best, losses, scores, has_converged)
+
+
+def _steps(
+    model: TableNet,
+    table: Table,
+    parts: Parts,
+    options: Any,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> Iterator[float]:
+    """Take the steps of an epoch; yield the loss of each batch times its rows."""
+    model.train()
+    mean_weight = table.weight[parts.train].mean()
+    for batch, pool in _batches(parts, options, generator):
+        weight = table.weight[batch] / mean_weight
+        out = answer(model, table, batch, pool, generator)
+        loss = (losses_of(out, table.y[batch]) * weight).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield float(loss.detach()) * len(batch)
 
 
 @torch.no_grad()

@@ -156,7 +156,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([n for c, name in pairs for n in c.names(name)], dtype=object)
 
     def state(self) -> dict[str, Any]:
-        """Return what :meth:`fit` has learned in plain values."""
+        """Return the fitted state as plain values."""
         columns = [column._asdict() for column in self.columns_]
         return {'columns': columns, 'is_frame': self._is_frame}
 

@@ -95,8 +95,8 @@ class HeteroLatentGraphConv(torch.nn.Module):
         **kwargs (optional): Options of all relations:
             :obj:`similarity_kwargs`, :obj:`z_channels` and :obj:`observed` as in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and those of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`. With
-            :obj:`loop=False` a node is no neighbour of its own.
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`. By default
+            :obj:`loop=False`: a node is no neighbour of its own.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or

@@ -71,7 +71,8 @@ class LatentGraphConv(LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name or as a module of :obj:`out_channels` input channels, whose
             parameters are reset with those of the layer: load trained ones into it
-            afterwards. (default: :obj:`"bell"`)
+            afterwards. :obj:`"bell"` is a neural Gaussian that may move to any cosine.
+            (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         similarity_kwargs (dict, optional): Arguments of a similarity that is given by
@@ -97,7 +98,8 @@ class LatentGraphConv(LearnedGraphConv):
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`scale`, :obj:`hard` or :obj:`method`.
+            :obj:`hard` or :obj:`method`. The defaults of a layer are
+            :obj:`scale=10.0`, :obj:`train_scale=True` and :obj:`loop=False`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -129,9 +131,9 @@ class LatentGraphConv(LearnedGraphConv):
 
     @classmethod
     def paper(cls, *args: Any, **kwargs: Any) -> LatentGraphConv:
-        r"""Return the printed layer, given the arguments of the constructor: draws with
-        loops at :obj:`tau=0.25` and :obj:`scale=1`, and sums over all nodes in
-        evaluation mode.
+        r"""Return the printed layer, given the arguments of the constructor: neural
+        Gaussian similarities, draws with loops at :obj:`tau=0.25` and :obj:`scale=1`,
+        and sums over all nodes in evaluation mode.
         """
         return cls(*args, **paper_options(cls, args, kwargs))
 

@@ -75,7 +75,8 @@ class MultiplexLatentGraphConv(RootTerm):
         bias (bool, optional): Learn a bias. (default: :obj:`True`)
         z_channels (int, optional): The width of compared rows. (default: :obj:`None`)
         observed (str, optional): What given edges are. (default: :obj:`"candidates"`)
-        **kwargs (optional): Options of the samplers.
+        **kwargs (optional): Options of the samplers, with the defaults of
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse

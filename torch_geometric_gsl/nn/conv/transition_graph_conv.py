@@ -100,7 +100,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             (:obj:`"free"`), or as rows of the data that are kept (:obj:`"anchors"`).
             (default: :obj:`"projected"`)
         **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`.
+            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, with the
+            defaults of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
 
     Shapes:
         - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, or a pair

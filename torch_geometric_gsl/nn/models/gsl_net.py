@@ -58,12 +58,13 @@ BESIDE = 'with transition nodes'
 
 
 class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
-    r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
-    Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper: layers that
-    learn their own graph, with an activation and dropout between them.
+    r"""A network of layers that learn their own graph, after the `"Neural Gaussian
+    Similarity Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper, with an activation and dropout between
+    them. :meth:`paper` is the printed model.
 
     .. math::
-        \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(
+        \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ReLU} \left(
         \mathrm{Conv}^{(\ell)} ( \mathbf{H}^{(\ell)} ) \right) \right)
 
     where :math:`\mathrm{Conv}` is a
@@ -123,7 +124,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`,
-            :obj:`null_score` or :obj:`observed`.
+            :obj:`null_score` or :obj:`observed`, with the defaults of the layers.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -197,9 +198,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
 
     @classmethod
     def paper(cls, *args: Any, **kwargs: Any) -> GSLNet:
-        r"""Return the printed model, given the arguments of the constructor: draws with
-        loops at :obj:`tau=0.25` and :obj:`scale=1`, ELU, and sums over all nodes in
-        evaluation mode.
+        r"""Return the printed model, given the arguments of the constructor: neural
+        Gaussian similarities of projections, draws with loops at :obj:`tau=0.25` and
+        :obj:`scale=1`, ELU, and sums over all nodes in evaluation mode.
 
         Example:
             >>> GSLNet.paper(16, 32, 2, 7)(torch.randn(100, 16)).shape

@@ -51,7 +51,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     activation and dropout between the layers.
 
     .. math::
-        \mathbf{H}_t^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(
+        \mathbf{H}_t^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ReLU} \left(
         \mathrm{Conv}^{(\ell)} ( \{ \mathbf{H}_s^{(\ell)} \} )_t \right) \right)
 
     where :math:`\mathrm{Conv}` is a
@@ -98,7 +98,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
             :obj:`"sum"`, :obj:`"mean"`, :obj:`"min"` or :obj:`"max"`.
             (default: :obj:`"sum"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale`, :obj:`z_channels` or :obj:`null_score`.
+            :obj:`tau`, :obj:`scale`, :obj:`z_channels` or :obj:`null_score`, with the
+            defaults of the layers.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or
@@ -251,7 +252,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         return (out, graphs) if return_graph else out
 
     def _inputs(self, is_pair: bool, *values: Any) -> tuple[Arguments, Arguments]:
-        """Return what is given of sources and of targets, of known types."""
+        """Split the arguments of a call into those of sources and of targets."""
         types, edges = self.node_types, self.convs[0].relations
         known: Any = {'x_dict': types, 'edge_index_dict': edges}
         known |= {'edge_weight_dict': edges, 'batch_dict': types, 'z_dict': types}

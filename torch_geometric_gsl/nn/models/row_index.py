@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from typing import Any, cast
 
 import torch
@@ -195,16 +196,16 @@ class IndexesLayers(IndexesRows):
         if z is not None and self.z_channels is None:
             raise ValueError("'z' needs a model with 'z_channels' (got None)")
 
+    @abstractmethod
     def _hidden(self, conv: Any, src: Tensor, own: dict[str, Any]) -> Tensor:
         """Return the sources of the next layer."""
-        raise NotImplementedError
 
     def _keep(self, **rows: Tensor | None) -> None:
         super()._keep(**rows)
         self._hidden_rows = None
 
     def _kept_arguments(self) -> dict[str, Any]:
-        """Return what is kept of the rows beside them."""
+        """Return the indexed edges, weights and compared rows."""
         return {name: self._kept(name) for name in self._INDEXED[1:]}
 
     def _index_layers(self) -> list[Tensor]:

@@ -280,7 +280,7 @@ class TableNet(OneType, SavedModel):
         return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
-        """Return what rows tell their neighbours, before it is projected."""
+        """Return the messages of rows before their projection."""
         if y is None:
             return F.pad(h, (0, self.out_channels + 1))
         return torch.cat([h, self.label.encode(y, h.size(0)).to(h.dtype)], dim=1)

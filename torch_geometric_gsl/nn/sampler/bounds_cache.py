@@ -33,7 +33,7 @@ Rows = tuple[Tensor, ...]
 
 
 class _Entry(NamedTuple):
-    """What was found, for which rows."""
+    """Bounds or lists, and the rows they were computed for."""
 
     kind: tuple[object, ...]
     rows: Rows

@@ -63,7 +63,7 @@ class NeighbourDistribution(NamedTuple):
         return float((self.effective / self.candidates)[choice].mean())
 
     def map(self, function: Callable[[Tensor], Tensor]) -> NeighbourDistribution:
-        """Return what a function makes of each of the tensors."""
+        """Apply a function to each of the tensors."""
         parts = (None if part is None else function(part) for part in self)
         return NeighbourDistribution(*parts)  # type: ignore[arg-type]
 

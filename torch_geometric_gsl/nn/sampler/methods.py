@@ -46,7 +46,7 @@ RATE, ARRIVAL, TAIL = 0.03, 1.0, 3.0
 
 
 class Draw(NamedTuple):
-    """What a method draws the neighbours of some targets from."""
+    """The inputs of a method that draws neighbours of some targets."""
 
     scores: PairScores
     options: DrawOptions
@@ -268,7 +268,7 @@ def choose(call: Call) -> SamplingPlan:
 
 
 def _compare(method: Method, best: Method, call: Call) -> str:
-    """Return what a method costs beside the best."""
+    """Compare the cost of a method with that of the best."""
     costs = (
         f'{method.cost(call):.3g} proposals a target, {best.name} {best.cost(call):.3g}'
     )

@@ -15,7 +15,7 @@ EVAL_PAIRS = 2**33
 
 
 class Budget(NamedTuple):
-    r"""What a :class:`GumbelKNNSampler` may spend on a draw and on an evaluation.
+    r"""Limits of the work of a :class:`GumbelKNNSampler`, by draw and evaluation.
 
     Args:
         arrivals (int, optional): The number of arrivals :math:`M` that :obj:`"race"`
@@ -70,7 +70,7 @@ def check_budget(value: Any) -> Budget:
 
 
 class DrawOptions(TypedDict, total=False):
-    """Those options of a sampler that each layer leaves to it."""
+    """Options of a sampler that no layer changes."""
 
     null_score: float | None
     hard: bool

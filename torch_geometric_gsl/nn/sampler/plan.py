@@ -39,7 +39,7 @@ class TruncatedRaceWarning(UserWarning):
 
 
 class SamplingPlan(NamedTuple):
-    r"""How a sampler serves a call.
+    r"""The method that serves a call, and why.
 
     Args:
         method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.

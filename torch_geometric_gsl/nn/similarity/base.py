@@ -154,7 +154,7 @@ class Similarity(torch.nn.Module, ABC):
 
     @abstractmethod
     def response(self, z: Tensor) -> scores.Response:
-        r"""Return what maps compared values to scores.
+        r"""Return the function from compared values to scores.
 
         Args:
             z (torch.Tensor): The embeddings of the targets :math:`[n, m]`, which may
@@ -209,7 +209,7 @@ class Similarity(torch.nn.Module, ABC):
         return self._pair_scores(x_src, x_dst, scale)
 
     def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
-        r"""Return what :meth:`pair_scores` does, embedded in double precision.
+        r"""Score pairs as :meth:`pair_scores`, embedded in double precision.
 
         Rankings need it: single precision loses the nearest of rows that are far from
         the origin. Gradient flows to features and parameters.
