@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parents[2] / 'docs'
 
 def test_pages_show_the_files_there_are():
     pages = [path.read_text(encoding='utf-8') for path in sorted(DOCS.glob('*.rst'))]
-    shown = re.findall(r'^   :file: (\S+)$', '\n'.join(pages), re.M)
+    shown = re.findall(r'^ +:file: (\S+)$', '\n'.join(pages), re.M)
     files = [path.relative_to(DOCS).as_posix() for path in DOCS.glob('_tables/*')]
     assert sorted(shown) == sorted(files)
 
