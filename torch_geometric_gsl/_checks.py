@@ -21,8 +21,8 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 _HETERO_TRACER = 'torch_geometric.nn.fx'
 
 
-def check_type(value: object, kind: type, name: str, what: str) -> None:
-    """Raise unless a value is of a kind, which :obj:`what` describes."""
+def check_type(value: object, kind: Any, name: str, what: str) -> None:
+    """Raise unless a value is of a kind, or one of several, that :obj:`what` tells."""
     if not isinstance(value, kind):
         raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
 
@@ -405,13 +405,11 @@ def check_generator(generator: Any, device: torch.device) -> None:
 
 def check_messages(h: Any, num_sources: int, device: torch.device) -> None:
     """Raise unless there is one row of messages per source."""
-    if not isinstance(h, Tensor):
-        raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
+    check_type(h, Tensor, 'h', 'a torch.Tensor')
     if h.dim() != 2 or h.size(0) != num_sources:
         raise ValueError(
             f"'h' must have shape [{num_sources}, channels] (got {list(h.shape)})"
         )
     if not h.is_floating_point():
         raise TypeError(f"'h' must be floating-point (got {h.dtype})")
-    if h.device != device:
-        raise ValueError(f"'h' is on {h.device} but 'x' is on {device}")
+    _check_device(h, device, 'h')

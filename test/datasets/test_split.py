@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from torch_geometric_gsl.datasets.split import paper_split
+from torch_geometric_gsl.datasets import paper_split
 
 
 def masks(data):

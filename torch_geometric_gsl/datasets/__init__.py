@@ -14,8 +14,8 @@ from torch_geometric_gsl.datasets.registry import (
     OBSERVED,
     load_dataset,
     load_observed_edges,
+    paper_split,
 )
-from torch_geometric_gsl.datasets.split import paper_split
 from torch_geometric_gsl.datasets.synthetic import CoupledSensors, HiddenRelation
 
 __all__ = [

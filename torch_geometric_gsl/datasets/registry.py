@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,9 +10,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import remove_self_loops, to_undirected
+from torch_geometric.utils import index_to_mask, remove_self_loops, to_undirected
 
-from torch_geometric_gsl._checks import check_absent, check_flag, check_option
+from torch_geometric_gsl._checks import (
+    check_absent,
+    check_count,
+    check_flag,
+    check_number,
+    check_option,
+    check_type,
+)
 from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.datasets._raw_files import RAW_FILES, needs, read_raw
 from torch_geometric_gsl.datasets._table_file import (
@@ -88,8 +96,7 @@ def load_dataset(
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
             path of a file.
-        root (str, optional): The folder of downloads.
-            (default: :obj:`"data"`)
+        root (str, optional): The folder of downloads. (default: :obj:`"data"`)
         label (str, optional): The column or array of labels, for a file.
             (default: :obj:`None`)
         standardize (bool, optional): Whether to scale every feature to zero mean and
@@ -142,21 +149,17 @@ def load_dataset(
         Data(x=[150, 4], y=[150], class_names=[3])
     """
     for value, what in ((name, 'name'), (root, 'root')):
-        if not isinstance(value, str | Path):
-            kind = type(value).__name__
-            raise TypeError(f"'{what}' must be a str or a Path (got {kind})")
+        check_type(value, (str, Path), what, 'a str or a Path')
     check_flag(allow_pickle, 'allow_pickle')
     name, root = str(name), str(Path(root).expanduser())
-    options: dict[str, Any] = {'label': label, 'standardize': standardize}
-    options |= {'task': task, 'missing': missing, 'allow_pickle': allow_pickle or None}
+    of_files = {'label': label, 'task': task, 'missing': missing}
+    others: dict[str, Any] = {'allow_pickle': allow_pickle or None}
     if name in RAW_FILES:
-        served = ['allow_pickle']
+        others = {'standardize': standardize, **of_files}
     elif name in _TABLES:
-        served = ['standardize']
-    else:
-        served = ['label', 'standardize', 'task', 'missing']
-    for what in options.keys() - {*served}:
-        check_absent(options[what], what, f"for '{name}'")
+        others |= of_files
+    for what, value in others.items():
+        check_absent(value, what, f"for '{name}'")
     if name in _TABLES:
         return _load_table(name, standardize is None or standardize)
     if name in RAW_FILES:
@@ -230,6 +233,65 @@ def raw_folder(name: str, root: str = 'data') -> Path | None:
             if all((place / file).is_file() for file in files):
                 return place
     return None
+
+
+def paper_split(
+    data: Data, seed: int = 0, train: float = 0.5, val: float = 0.25
+) -> Data:
+    r"""Split the nodes at random into 50 % training, 25 % validation and 25 %
+    test nodes, as in the `"Neural Gaussian Similarity Modeling for Differential Graph
+    Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
+
+    Of :math:`N` nodes, :math:`\lfloor \textrm{train} \cdot N \rfloor` are for training
+    and :math:`\lfloor \textrm{val} \cdot N \rfloor` for validation; all others are test
+    nodes. The global random state is neither read nor changed, and a seed gives the
+    same split on every device.
+
+    Args:
+        data (torch_geometric.data.Data): The graph, or the bare nodes.
+        seed (int, optional): The seed of the split. (default: :obj:`0`)
+        train (float, optional): The share of training nodes. (default: :obj:`0.5`)
+        val (float, optional): The share of validation nodes. (default: :obj:`0.25`)
+
+    Returns:
+        A shallow copy of :obj:`data` with new :obj:`train_mask`, :obj:`val_mask` and
+        :obj:`test_mask`; :obj:`data` itself is untouched.
+
+    Example:
+        >>> data = paper_split(Data(x=torch.randn(10, 3)), seed=1)
+        >>> [int(mask.sum()) for mask in (data.train_mask, data.val_mask,
+        ...                               data.test_mask)]
+        [5, 2, 3]
+    """
+    check_type(data, Data, 'data', 'a Data object')
+    if data.num_nodes is None:
+        raise ValueError("'data' must have nodes (got neither 'x' nor 'num_nodes')")
+    check_count(seed, 'seed', minimum=0)
+    if seed >= 2**64:
+        raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+    for share, name in ((train, 'train'), (val, 'val')):
+        check_number(share, name)
+        if not 0 < share < 1:
+            raise ValueError(f"'{name}' must lie in (0, 1) (got {share})")
+    if train + val >= 1:
+        raise ValueError(f"'train' + 'val' must be less than 1 (got {train + val})")
+    num_nodes = int(data.num_nodes)
+    # Rounding first keeps 0.29 * 100 = 28.999... from losing a node.
+    sizes = [int(round(share * num_nodes, 6)) for share in (train, val)]
+    sizes.append(num_nodes - sum(sizes))
+    if min(sizes) < 1:
+        raise ValueError(
+            f"'data' has too few nodes for three sets (got {num_nodes}, "
+            f'which gives {sizes})'
+        )
+    generator = torch.Generator().manual_seed(int(seed))
+    order = torch.randperm(num_nodes, generator=generator)
+    values = data.to_dict().values()
+    device = next((v.device for v in values if isinstance(v, Tensor)), None)
+    out = copy.copy(data)
+    for name, nodes in zip(('train', 'val', 'test'), order.split(sizes), strict=True):
+        out[f'{name}_mask'] = index_to_mask(nodes, num_nodes).to(device)
+    return out
 
 
 def _load_table(name: str, standardize: bool) -> Data:

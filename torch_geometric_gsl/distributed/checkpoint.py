@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from torch_geometric_gsl._checks import check_count, check_flag
 from torch_geometric_gsl._files import load_tensors, write_tensors
-from torch_geometric_gsl.distributed.process_group import first_rank, is_joined
+from torch_geometric_gsl.distributed.collective import first_rank, is_joined
 
 
 def save_checkpoint(
@@ -63,13 +63,18 @@ def save_checkpoint(
     """
     check_count(step, 'step', minimum=0)
     parts = _parts(model, optimizer, others)
+    random = {'cpu': torch.get_rng_state()}
+    if torch.cuda.is_available():
+        random['cuda'] = torch.cuda.get_rng_state()
+    if generator is not None:
+        random['generator'] = generator.get_state()
 
     def write() -> None:
         content = {
             'step': int(step),
             'kinds': {name: _kind(name, part) for name, part in parts.items()},
             'state': {name: part.state_dict() for name, part in parts.items()},
-            'random': _random_state(generator),
+            'random': random,
         }
         write_tensors(content, path)
 
@@ -172,13 +177,3 @@ def _on_first(job: Callable[[], Any], group: Any) -> Any:
     if box[1] is not None:
         raise OSError(f'the first rank has failed: {box[1]}')
     return box[0]
-
-
-def _random_state(generator: torch.Generator | None) -> dict[str, torch.Tensor]:
-    """Return the states of the global generators and of another one."""
-    state = {'cpu': torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state['cuda'] = torch.cuda.get_rng_state()
-    if generator is not None:
-        state['generator'] = generator.get_state()
-    return state

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from torch_geometric_gsl._checks import check_count, check_type
-from torch_geometric_gsl.distributed.collective import all_gather_rows, all_reduce_sum
-from torch_geometric_gsl.distributed.process_group import (
+from torch_geometric_gsl.distributed.collective import (
+    all_gather_rows,
+    all_reduce_sum,
     broadcast_first,
     is_joined,
     numbers_of_ranks,

@@ -51,9 +51,8 @@ class ShardedModel(torch.nn.Module):
 
     def __init__(self, model: torch.nn.Module, shard: RowShard) -> None:
         super().__init__()
-        kinds: Any = (GSLNet, LatentGraphConv, TransitionGraphConv)
-        kinds += (MultiplexLatentGraphConv,)
-        check_type(model, kinds, 'model', 'a GSLNet or one of its layers')
+        layers = LatentGraphConv, TransitionGraphConv, MultiplexLatentGraphConv
+        check_type(model, (GSLNet, *layers), 'model', 'a GSLNet or one of its layers')
         check_type(shard, RowShard, 'shard', 'a RowShard')
         readout = getattr(model, 'readout', None)
         check_absent(readout, 'readout', 'where ranks share the rows')

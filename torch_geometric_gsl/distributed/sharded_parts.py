@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,9 +35,6 @@ from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.typing import Features, SampledGraph
 
-#: Modules, the names of their methods, and what takes the place of these.
-Replaced: TypeAlias = list[tuple[torch.nn.Module, str, Callable[..., Any]]]
-
 
 @contextmanager
 def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[None]:
@@ -49,41 +46,29 @@ def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[No
             f"'x' must have the {shard.num_rows} rows of this rank (got {rows.size(0)})"
         )
     gather = _Gather(shard)
-    replaced: Replaced = [
-        (module, name, partial(function, module, gather))
+    replaced = [
+        (module, name, function)
         for module in model.modules()
         for kind, functions in _SHARED.items()
         if isinstance(module, kind)
         for name, function in functions.items()
     ]
-    if isinstance(model, GSLNet):
-        # All ranks have the sources of a net: of these nothing is shared.
-        alone = partial(_without, replaced, model._hidden)
-        replaced.append((model, '_hidden', alone))
-    _replace(replaced)
+    for module, name, function in replaced:
+        module.__dict__[name] = partial(_call, module, name, function, gather)
     try:
         yield
     finally:
-        _restore(replaced)
+        for module, name, _ in replaced:
+            del module.__dict__[name]
 
 
-def _replace(replaced: Replaced) -> None:
-    for module, name, function in replaced:
-        module.__dict__[name] = function
-
-
-def _restore(replaced: Replaced) -> None:
-    for module, name, _ in replaced:
-        del module.__dict__[name]
-
-
-def _without(replaced: Replaced, method: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a method while nothing is replaced."""
-    _restore(replaced)
-    try:
-        return method(*args, **kwargs)
-    finally:
-        _replace(replaced)
+def _call(
+    module: Any, name: str, function: Any, gather: _Gather, *args: Any, **kwargs: Any
+) -> Any:
+    """Call what takes the place of a method, or the method where nothing is shared."""
+    if gather.is_idle:
+        return getattr(type(module), name)(module, *args, **kwargs)
+    return function(module, gather, *args, **kwargs)
 
 
 class _Gather:
@@ -93,6 +78,7 @@ class _Gather:
         self.shard = shard
         #: Whether the sources of the last sum are the same on all ranks.
         self.is_pair = False
+        self.is_idle = False
         self._found: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -104,6 +90,15 @@ class _Gather:
     def sources(self, h: Tensor) -> Tensor:
         """Return all sources; those of a pair are the same on all ranks."""
         return h if self.is_pair else self(h)
+
+
+def _hidden(model: Any, gather: _Gather, *args: Any, **kwargs: Any) -> Any:
+    """Return the sources of a net, which all ranks have: of these nothing is shared."""
+    gather.is_idle = True
+    try:
+        return type(model)._hidden(model, *args, **kwargs)
+    finally:
+        gather.is_idle = False
 
 
 def _propagate(
@@ -228,6 +223,7 @@ def _drop(
 
 #: The methods of the parts that see several rows, on the rows of all ranks.
 _SHARED: dict[type, dict[str, Callable[..., Any]]] = {
+    GSLNet: {'_hidden': _hidden},
     GumbelKNNSampler: {'propagate': _propagate},
     ObservedPrior: {'forward': _add_prior, 'graph': _mix_with_prior},
     MultiplexLatentGraphConv: {'mix': _mix},

@@ -1,10 +1,14 @@
 r"""Give :class:`torch_geometric.data.Data` another graph, or none."""
 
-from torch_geometric_gsl.transforms.drop_observed_graph import DropObservedGraph
+from torch_geometric_gsl.transforms.feature_graphs import (
+    SampledLatentGraph,
+    SimilarityKNNGraph,
+)
 from torch_geometric_gsl.transforms.freeze_latent_graph import FreezeLatentGraph
-from torch_geometric_gsl.transforms.sampled_latent_graph import SampledLatentGraph
-from torch_geometric_gsl.transforms.similarity_knn_graph import SimilarityKNNGraph
-from torch_geometric_gsl.transforms.to_sparse_features import ToSparseFeatures
+from torch_geometric_gsl.transforms.plain_transforms import (
+    DropObservedGraph,
+    ToSparseFeatures,
+)
 
 __all__ = [
     'SimilarityKNNGraph',

@@ -50,9 +50,7 @@ class FreezeLatentGraph(BaseTransform):
     :class:`~torch_geometric.data.HeteroData` object, and each of its relations becomes
     an edge type.
 
-    A graph that :obj:`data` already has is kept under names with a prefix, such as
-    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
-    such names already. A batch cannot be taken apart afterwards.
+    Batches and a former graph are treated as by :class:`SimilarityKNNGraph`.
 
     Args:
         model (torch.nn.Module): A model with a method :obj:`graphs`, such as

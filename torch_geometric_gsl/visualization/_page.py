@@ -1,4 +1,4 @@
-"""The HTML page of the explorer, and the picture of all images."""
+"""The HTML page of the explorer: classes, numbers and pictures of nodes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ import io
 import json
 import math
 import re
+from collections.abc import Sequence
 from importlib import resources
+from numbers import Integral, Number
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl._columns import find_labelled
 from torch_geometric_gsl.visualization._drawing import palette
-from torch_geometric_gsl.visualization._values import Json
 
+#: Classes as integers, numbers, or classes as texts, None where there is none.
+Values = Tensor | list[str | None]
+Json = dict[str, Any]
+_DIGITS = 4
 #: Marks of the page and the files that take their places.
 _ASSETS = {
     'style': 'page.css',
@@ -81,3 +89,154 @@ def make_page(title: str, content: Json) -> str:
     parts |= {'title': html.escape(title), 'data': text.replace('<', r'\u003c')}
     page = (assets / 'page.html').read_text(encoding='utf-8')
     return re.sub(r'\{\{(\w+)\}\}', lambda match: parts[match[1]], page)
+
+
+def read_values(given: Any, name: str) -> Values:
+    """Return the values of nodes in a tensor, an array, a list or a column."""
+    if not isinstance(given, Tensor):
+        if isinstance(given, str) or not hasattr(given, '__len__'):
+            raise TypeError(
+                f"'{name}' must be a tensor, an array or a sequence "
+                f'(got {type(given).__name__})'
+            )
+        given = given.to_numpy() if hasattr(given, 'to_numpy') else given
+        # NumPy would make a text of all that stands in a list beside one.
+        is_array = isinstance(given, np.ndarray)
+        array = given if is_array else np.array(given, dtype=object)
+        if array.dtype.kind not in 'biufc':
+            return _from_objects(array.tolist(), name)
+        given = torch.from_numpy(np.require(array, requirements=['C', 'W']))
+    value: Tensor = given.detach().cpu()
+    return value if value.is_floating_point() or value.is_complex() else value.long()
+
+
+def _from_objects(items: list[Any], name: str) -> Values:
+    """Return numbers if all items are some, else the texts of all."""
+    if any(isinstance(item, list) for item in items):
+        try:
+            return read_values(torch.tensor(items), name)
+        except (TypeError, ValueError):
+            raise ValueError(f"'{name}' must have one value per node") from None
+    found: list[Any] = [None if _is_missing(item) else item for item in items]
+    known = [item for item in found if item is not None]
+    if not all(isinstance(item, Number) for item in known):
+        return [None if item is None else str(item) for item in found]
+    if len(known) == len(found) and all(isinstance(item, Integral) for item in known):
+        return torch.tensor([int(item) for item in known], dtype=torch.long)
+    numbers = [math.nan if item is None else float(item) for item in found]
+    return torch.tensor(numbers, dtype=torch.double)
+
+
+def _is_missing(item: Any) -> bool:
+    """Return whether an item is None, NaN or the NA of pandas."""
+    return item is None or type(item).__name__ == 'NAType' or bool(item != item)
+
+
+def as_texts(value: Values) -> Values:
+    """Return classes as texts; numbers stay."""
+    if isinstance(value, list) or value.is_floating_point():
+        return value
+    known = find_labelled(value.numpy(), None)
+    return [str(i) if k else None for i, k in zip(value.tolist(), known, strict=True)]
+
+
+def as_names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
+    """Return at least this number of names as texts."""
+    if given is None:
+        return [str(i) for i in range(number)]
+    if isinstance(given, str):
+        raise TypeError(f"'{name}' must be a sequence of names (got a str)")
+    if len(given) < number:
+        raise ValueError(f"'{name}' must name all {number} (got {len(given)})")
+    return [str(one) for one in given]
+
+
+def class_colours(
+    given: dict[str, Values], class_names: Sequence[Any] | None
+) -> list[Json]:
+    """List the labels and the predictions: a class has one colour in both."""
+    names = None if class_names is None else as_names(class_names, 0, 'class_names')
+    columns, texts = _coded({k: _column(v, k) for k, v in given.items()}, names)
+    classes = [value for value in columns.values() if not value.is_floating_point()]
+    every = torch.cat([*classes, torch.empty(0, dtype=torch.long)])
+    is_known = every >= 0
+    if texts is None:
+        is_known = torch.from_numpy(find_labelled(every.numpy(), None))
+    known: list[int] = every[is_known].unique().tolist()
+    if texts is None and names is not None and known:
+        if known[0] < 0:
+            raise ValueError(
+                f"'class_names' must be absent where a class is negative "
+                f'(got {known[0]})'
+            )
+        texts = as_names(names, known[-1] + 1, 'class_names')
+    shown = [str(i) if texts is None else texts[i] for i in known]
+    place = {label: number for number, label in enumerate(known)}
+    entries = []
+    for name, value in columns.items():
+        title = 'label' if name == 'data.y' else name
+        if value.is_floating_point():
+            entries.append(number_colour(title, value))
+        else:
+            values = [place.get(label) for label in value.tolist()]
+            entry = {'name': title, 'kind': 'class', 'classes': shown, 'values': values}
+            entries.append(entry)
+    return entries
+
+
+def _column(value: Values, name: str) -> Values:
+    if isinstance(value, list):
+        return value
+    value = value.squeeze(1) if value.dim() == 2 and value.size(1) == 1 else value
+    if value.dim() != 1 or value.is_complex():
+        raise ValueError(
+            f"'{name}' must have shape [n] and hold classes or real numbers "
+            f'(got {list(value.shape)} of {value.dtype})'
+        )
+    return value
+
+
+def _coded(
+    columns: dict[str, Values], names: list[str] | None
+) -> tuple[dict[str, Tensor], list[str] | None]:
+    """Replace classes that are texts by their places among the names of classes."""
+    has_texts = any(isinstance(value, list) for value in columns.values())
+    if has_texts and names is None:
+        columns = {k: as_texts(v) for k, v in columns.items()}
+        every = {text for v in columns.values() if isinstance(v, list) for text in v}
+        names = sorted(text for text in every if text is not None)
+    place: dict[str | None, int] = {n: i for i, n in enumerate(names or [])}
+    place[None] = -1
+    coded: dict[str, Tensor] = {}
+    for name, value in columns.items():
+        if isinstance(value, Tensor):
+            coded[name] = value
+            continue
+        if other := [text for text in value if text not in place]:
+            raise ValueError(
+                f"'class_names' must hold every class of '{name}' "
+                f'(got {names}, without {other[0]!r})'
+            )
+        coded[name] = torch.tensor([place[text] for text in value])
+    return coded, names if has_texts else None
+
+
+def number_colour(name: str, value: Tensor) -> Json:
+    """Colour nodes by numbers, from the least to the largest."""
+    finite = value.double()[value.isfinite()]
+    size = float(finite.abs().amax()) if len(finite) else 0.0
+    spread = float(finite.amax() - finite.amin()) if len(finite) else 0.0
+    # Numbers far from zero need more digits to differ.
+    more = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
+    listed = rounded(value, min(17, _DIGITS + more))
+    known = [number for number in listed if number is not None]
+    ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}
+    return {'name': name, 'kind': 'number', 'values': listed, **ends}
+
+
+def rounded(value: Tensor, digits: int = _DIGITS) -> list[float | None]:
+    """Round numbers to a few digits; replace those that are not finite by None."""
+    return [
+        float(f'{number:.{digits}g}') if math.isfinite(number) else None
+        for number in value.double().tolist()
+    ]

@@ -19,11 +19,12 @@ from torch_geometric_gsl.visualization._drawing import (
     agreed_count,
     principal_components,
 )
-from torch_geometric_gsl.visualization._page import image_sprite, make_page
-from torch_geometric_gsl.visualization._values import (
+from torch_geometric_gsl.visualization._page import (
     Json,
     as_names,
     class_colours,
+    image_sprite,
+    make_page,
     number_colour,
     read_values,
     rounded,
@@ -125,14 +126,12 @@ def explore(
         raise ValueError(
             f"'graph' must hold graphs with distinct names (got {list(given)})"
         )
-    values = {'label': data.y, 'prediction': prediction}
     values = {
-        name: read_values(value, 'data.y' if name == 'label' else name)
-        for name, value in values.items()
+        name: read_values(value, name)
+        for name, value in {'data.y': data.y, 'prediction': prediction}.items()
         if value is not None
     }
-    sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images}
-    sizes |= {'data.y' if k == 'label' else k: v for k, v in values.items()}
+    sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images, **values}
     rows = max(one.shape[0] if hasattr(one, 'tocoo') else 0 for one in given.values())
     num_nodes = _count(graphs, sizes, names, rows)
     x = _features(data.x)

@@ -27,7 +27,7 @@ from torch_geometric_gsl.visualization._drawing import (
     principal_components,
     spring_layout,
 )
-from torch_geometric_gsl.visualization._values import read_values
+from torch_geometric_gsl.visualization._page import read_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
