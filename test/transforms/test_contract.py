@@ -9,6 +9,8 @@ import torch
 from torch_geometric.data import Data, HeteroData, TemporalData
 from torch_geometric.data.datapipes import DatasetAdapter
 
+from torch_geometric_gsl.nn.conv import TransitionGraphConv
+from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 from torch_geometric_gsl.transforms import (
@@ -112,3 +114,62 @@ def test_wrong_features_are_named(make, data, kind, text):
         given = {attr if name == 'v' else name: value for name, value in data.items()}
         with pytest.raises(kind, match=re.escape(f"'data.{attr}' {text}")):
             make(attr=attr)(Data(**given))
+
+
+NET = GSLNet(4, 8, num_layers=2, out_channels=3)
+TRANSITION = TransitionGraphConv(4, 8, num_nodes=9, num_transition_nodes=5)
+BAD = {
+    SimilarityKNNGraph: [
+        ({'k': 0}, ValueError, "'k' must be at least 1 (got 0)"),
+        ({'memory_budget': 0}, ValueError, "'memory_budget' must be at least 1"),
+        ({'loop': 'no'}, TypeError, "'loop' must be a bool (got 'no')"),
+        (
+            {'force_undirected': 1},
+            TypeError,
+            "'force_undirected' must be a bool (got",
+        ),
+        (
+            {'similarity': 'cosine'},
+            ValueError,
+            "cosine of the rows (got 'cosine'",
+        ),
+        ({'similarity': 'uniform'}, ValueError, "'similarity' must be one of ["),
+        ({'similarity': torch.nn.Tanh()}, TypeError, 'a Similarity (got Tanh)'),
+        ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but'),
+        ({'clamp': 'no'}, TypeError, "'clamp' must be a bool (got 'no')"),
+    ],
+    SampledLatentGraph: [
+        ({'method': 'magic'}, ValueError, "'method' must be one of ["),
+        ({'seed': -1}, ValueError, "'seed' must be at least 0 (got -1)"),
+        ({'seed': 2**70}, ValueError, "'seed' must be less than 2**64 (got 118"),
+        ({'similarity': 'neural_gaussian'}, ValueError, 'untrained: pass a (trained)'),
+        ({'k': 'linear'}, TypeError, "'k' must be an integer (got str)"),
+        ({'sharp': True}, TypeError, "has no option 'sharp'"),
+        ({'clamp': 'no'}, TypeError, "'clamp' must be a bool (got 'no')"),
+    ],
+    FreezeLatentGraph: [
+        ({'model': 3}, TypeError, "'model' must be a torch.nn.Module (got int"),
+        ({'model': torch.nn.Tanh()}, TypeError, 'or be a GumbelKNNSampler (got Tanh)'),
+        ({'model': TRANSITION}, ValueError, 'edges run from transition nodes to nodes'),
+        ({'layer': 'last'}, TypeError, "'layer' must be an integer (got str)"),
+        ({'k': 0}, ValueError, "'k' must be at least 1 (got 0)"),
+        ({'threshold': 'a'}, TypeError, "'threshold' must be a number"),
+        (
+            {'use_edge_index': 'no'},
+            TypeError,
+            "'use_edge_index' must be a bool (got",
+        ),
+        ({'layer': 2}, ValueError, "one of the model's 2 layers (got 2)"),
+        ({'model': SAMPLER, 'layer': -2}, ValueError, "model's 1 layers (got -2)"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ('cls', 'kwargs', 'error', 'text'),
+    [(cls, *case) for cls, cases in BAD.items() for case in cases],
+)
+def test_bad_arguments(cls, kwargs, error, text):
+    kwargs = {'model': NET, **kwargs} if cls is FreezeLatentGraph else kwargs
+    with pytest.raises(error, match=re.escape(text)):
+        cls(**kwargs)(Data(x=torch.randn(12, 4)))

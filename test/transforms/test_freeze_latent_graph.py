@@ -3,7 +3,7 @@ import torch
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import degree
 
-from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
+from torch_geometric_gsl.nn.conv import LatentGraphConv
 from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import LinearSimilarity, NeuralGaussianSimilarity
@@ -134,30 +134,3 @@ def test_other_models(data):
     assert out.edge_weight.tolist() == [2.0, 3.0, 1.0]
     with pytest.raises(ValueError, match=r"'edge_index' has sources outside 0..11"):
         FreezeLatentGraph(Listed([[12], [0]]))(data)
-
-
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'text'),
-    [
-        ({'model': 3}, TypeError, r"'model' must be a torch.nn.Module \(got int"),
-        (
-            {'model': torch.nn.Linear(4, 3)},
-            TypeError,
-            r"'graphs' or 'graph', or be a GumbelKNNSampler \(got Linear\)",
-        ),
-        (
-            {'model': TransitionGraphConv(4, 8, num_nodes=9, num_transition_nodes=5)},
-            ValueError,
-            r'run from transition nodes to nodes; .*\(got TransitionGraphConv\)',
-        ),
-        ({'layer': 'last'}, TypeError, r"'layer' must be an integer \(got str\)"),
-        ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
-        ({'threshold': 'a'}, TypeError, r"'threshold' must be a number"),
-        ({'use_edge_index': 'no'}, TypeError, r"'use_edge_index' must .* \(got 'no'"),
-        ({'layer': 2}, ValueError, r"one of the model's 2 layers \(got 2\)"),
-        ({'model': SAMPLER, 'layer': -2}, ValueError, r"model's 1 layers \(got -2\)"),
-    ],
-)
-def test_arguments(data, model, kwargs, error, text):
-    with pytest.raises(error, match=text):
-        FreezeLatentGraph(**{'model': model, **kwargs})(data)

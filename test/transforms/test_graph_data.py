@@ -134,8 +134,6 @@ def test_graphs_of_few_nodes_raise_without_clamp(cls):
         with pytest.raises(ValueError, match=text.format(' of graph 1', n - 1)):
             transform(Batch.from_data_list([big, data]))
     assert transform(Data(x=torch.randn(0, 4))).num_edges == 0
-    with pytest.raises(TypeError, match=r"'clamp' must be a bool \(got 'no'\)"):
-        cls(clamp='no')
 
 
 def test_batch_vectors(graph_of):

@@ -55,19 +55,3 @@ def test_seed(data):
     torch.set_rng_state(state)
     assert torch.equal(first, SampledLatentGraph(k=3)(data).edge_weight)
     assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'text'),
-    [
-        ({'method': 'magic'}, ValueError, r"'method' must be one of .*'magic'"),
-        ({'seed': -1}, ValueError, r"'seed' must be at least 0 \(got -1\)"),
-        ({'seed': 2**70}, ValueError, r"'seed' must be less than 2\*\*64 \(got 118"),
-        ({'similarity': 'neural_gaussian'}, ValueError, r'untrained: pass a'),
-        ({'k': 'linear'}, TypeError, r"'k' must be an integer \(got str\)"),
-        ({'sharp': True}, TypeError, "has no option 'sharp'"),
-    ],
-)
-def test_arguments(kwargs, error, text):
-    with pytest.raises(error, match=text):
-        SampledLatentGraph(**kwargs)

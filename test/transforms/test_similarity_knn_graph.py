@@ -100,24 +100,6 @@ def test_sparse_features():
         SimilarityKNNGraph(2, HeatKernelSimilarity(6))(sparse[0])
 
 
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'text'),
-    [
-        ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
-        ({'memory_budget': 0}, ValueError, "'memory_budget' must be at least 1"),
-        ({'loop': 'no'}, TypeError, r"'loop' must be a bool \(got 'no'\)"),
-        ({'force_undirected': 1}, TypeError, r"'force_undirected' .* bool \(got 1\)"),
-        ({'similarity': 'cosine'}, ValueError, r"pass a \(trained\) .*got 'cosine'"),
-        ({'similarity': 'uniform'}, ValueError, r"must be one of .*'uniform'"),
-        ({'similarity': torch.nn.Tanh()}, TypeError, r'a Similarity \(got Tanh\)'),
-        ({'similarity': GaussianSimilarity(3)}, ValueError, 'expects 3 channels but'),
-    ],
-)
-def test_arguments(kwargs, error, text):
-    with pytest.raises(error, match=text):
-        SimilarityKNNGraph(**kwargs)(Data(x=torch.randn(5, 2)))
-
-
 def test_angles_of_one_column_mean_nothing():
     with pytest.raises(ValueError, match=r"distances of rows with one column.*'distan"):
         SimilarityKNNGraph(3, 'gaussian')(Data(x=torch.randn(9, 1)))
