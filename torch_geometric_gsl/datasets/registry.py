@@ -51,24 +51,21 @@ def load_dataset(
     A graph that comes with them is left out (see :func:`load_observed_edges`).
 
     **Public datasets.** The words of CiteSeer, PubMed, Chameleon, Squirrel, CS and
-    Physics are normalized as by
-    :class:`~torch_geometric.transforms.NormalizeFeatures`, and stored as sparse CSR
-    where less than a tenth of them is not zero. Raw files are searched for in the
-    folder that the environment variable :obj:`GSL_DATA` names, then below :obj:`root`,
-    both laid out as in PyTorch Geometric (:obj:`CiteSeer/raw`,
-    :obj:`chameleon/geom_gcn/raw`, ...), and else downloaded below :obj:`root`. Files
-    of unknown digest are refused unless :obj:`allow_pickle` is set.
+    Physics are normalized as by :class:`~torch_geometric.transforms.NormalizeFeatures`,
+    and stored as sparse CSR where less than a tenth of them is not zero. Raw files are
+    searched for in the folder that the environment variable :obj:`GSL_DATA` names, then
+    below :obj:`root`, both laid out as in PyTorch Geometric (:obj:`CiteSeer/raw`,
+    :obj:`chameleon/geom_gcn/raw`, ...), and else downloaded below :obj:`root`. Files of
+    unknown digest are refused unless :obj:`allow_pickle` is set.
 
     * **20News**: the posts of ten newsgroups, as TF-IDF weights of the words
       (:obj:`feature_names`) that occur in at least 5 % of them. `scikit-learn
       <https://scikit-learn.org/stable/datasets/real_world.html>`_ downloads 14 MB,
-      which are kept as text in :obj:`20News/raw/posts.json`. Its own cache file,
-      :obj:`20news-bydate_py3.pkz`, may lie there instead.
-    * **MiniImageNet**: features of images, in NodeFormer's order of training,
-      validation and test. Put :obj:`mini_imagenet.pkl` from the data folder that
-      `NodeFormer's repository <https://github.com/qitianwu/NodeFormer>`_ links into
-      :obj:`MiniImageNet/raw`. Its digest is not known: it needs :obj:`allow_pickle`
-      once, and its arrays are then saved in :obj:`features.npz` below :obj:`root`.
+      which are kept as text, or its cache file is there, :obj:`20news-bydate_py3.pkz`.
+    * **MiniImageNet**: features of images. Put :obj:`mini_imagenet.pkl` from the data
+      folder that `NodeFormer's repository <https://github.com/qitianwu/NodeFormer>`_
+      links into :obj:`MiniImageNet/raw`. Its digest is not known: it needs
+      :obj:`allow_pickle` once, and its arrays are then kept below :obj:`root`.
     * **digits**, **wine** and **breast_cancer**: tables of scikit-learn.
 
     **Your own data.** A path with one of these endings is read; nothing is written,
@@ -80,18 +77,13 @@ def load_dataset(
     * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
       (:obj:`y` by default) the vector of labels, numbers or text.
     * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object written by
-      :func:`torch.save`: its :obj:`x`, :obj:`y`, :obj:`class_names` and the masks of
-      its split.
+      :func:`torch.save`: its :obj:`x`, :obj:`y`, :obj:`class_names` (one for each
+      class, or for each number from zero on) and the masks of its split.
 
-    Classes are numbered in their order, and :obj:`class_names` holds their names. In a
-    :obj:`.pt` file there is a name for each class, or for each number from zero on,
-    which then stay as they are. Numbers are compared to the last digit (:obj:`1` and
-    :obj:`1.0` are one class), unless one has leading zeros as a code has.
-
-    Numbers of more than two values are targets of a regression, stored as
-    floating-point :obj:`y`, where one of them is not whole, or where there are more
-    than 20 values, more than half of which have one row only; :obj:`task` overrules
-    this. Texts with as many values are refused: they look like the names of the rows.
+    Classes are numbered in their order. Numbers, compared to the last digit, are
+    targets of a regression, stored as floating-point :obj:`y`, where one of them is not
+    whole, or more than half of more than 20 values have one row only; :obj:`task`
+    overrules this.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the

@@ -162,8 +162,7 @@ class CoupledSensors(InMemoryDataset):
 
     Args:
         num_graphs (int, optional): The number of graphs. (default: :obj:`1`)
-        num_sensors (int, optional): The number of sensors of each.
-            (default: :obj:`20`)
+        num_sensors (int, optional): The number of sensors of each. (default: :obj:`20`)
         num_steps (int, optional): The length of the series. (default: :obj:`3000`)
         num_sources (int, optional): The number of sources of each sensor.
             (default: :obj:`2`)
@@ -247,8 +246,7 @@ class CoupledSensors(InMemoryDataset):
 
         Args:
             window (int): The number of steps of a window.
-            horizon (int, optional): The number of steps to predict.
-                (default: :obj:`1`)
+            horizon (int, optional): The number of steps to predict. (default: :obj:`1`)
             index (int, optional): The number of the graph. (default: :obj:`0`)
 
         Returns:

@@ -146,8 +146,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         does the rest. A larger :obj:`scale` sharpens :math:`\pi`.
 
     Args:
-        model (torch.nn.Module): A model or layer that contains samplers, or a
-            sampler.
+        model (torch.nn.Module): A model or layer that contains samplers, or a sampler.
         *args (optional): The arguments of its forward pass, first the features.
         **kwargs (optional): Its keyword arguments.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data
@@ -27,23 +28,8 @@ _MOST_IN_DOUBLE = 2**17
 _BLOCK = 2048
 
 
-class Answers:
+class Answers(BaseEstimator):  # type: ignore[misc]
     """Answer new rows, and those of training among each other."""
-
-    # Parameters of estimators, and what a fit leaves behind.
-    device: str
-    eval_k: int
-    graph_choice_: str
-    graph_losses_: dict[str, float]
-    _decode: Any
-    _members: list[Any]
-    _net_options: dict[str, Any]
-    _rows: Any
-    _scaling: Any
-    _table: Any
-    _targets: Any
-    _told: Tensor
-    _x: Any
 
     def _prepare(self) -> None:
         """Index all rows in the networks, in the precision of answers."""
@@ -173,8 +159,7 @@ class Answers:
 
         Args:
             row (array-like or DataFrame): One row.
-            n_neighbors (int, optional): The number of neighbours.
-                (default: :obj:`5`)
+            n_neighbors (int, optional): The number of neighbours. (default: :obj:`5`)
 
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours by

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight
@@ -46,16 +46,13 @@ _MOST_NEAREST = 200_000
 _MOST_EMBEDDED = 32
 
 
-class GSLEstimator(Answers, Saves, BaseEstimator):  # type: ignore[misc]
+class GSLEstimator(Answers, Saves):
     """Base class of the estimators that predict from a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
     """
 
     _network_class: Any = TableNet
-    _find_known: Any
-    _encode: Any
-    _num_outputs: int
 
     def __init__(
         self,

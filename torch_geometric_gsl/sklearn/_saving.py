@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -23,7 +24,7 @@ _PLAIN = (
 )
 
 
-class Saves:
+class Saves(BaseEstimator):  # type: ignore[misc]
     """Save an estimator to a file, and load it."""
 
     #: The arrays that describe the targets.
@@ -39,37 +40,36 @@ class Saves:
             TypeError: If a parameter is no plain value.
         """
         check_is_fitted(self)
-        estimator: Any = self
-        params = plain_value(estimator.get_params())  # Grids are NumPy's.
+        params = plain_value(self.get_params())  # Grids are NumPy's.
         for name, value in params.items():
             if not isinstance(value, str | int | float | bool | None):
                 raise TypeError(
                     f"'{name}' must be a plain value to be saved "
                     f'(got {type(value).__name__})'
                 )
-        table, rows = estimator._table, estimator._rows
-        members = [member.clear_index().float() for member in estimator._members]
+        table, rows = self._table, self._rows
+        members = [member.clear_index().float() for member in self._members]
         states = [member.state_dict() for member in members]
         content = {
             'estimator': type(self).__name__,
             'params': params,
             'fit': {name: getattr(self, name) for name in _PLAIN},
-            'x': _packed(estimator._x),
+            'x': _packed(self._x),
             'rows': (
                 {_plain(name): _packed(column) for name, column in rows.items()}
                 if isinstance(rows, dict)
                 else _packed(rows)
             ),
-            'told': estimator._told,
-            'scaling': estimator._scaling.state(),
+            'told': self._told,
+            'scaling': self._scaling.state(),
             'sizes': [[m.hidden_channels, m.dropout] for m in members],
             'states': [{k: v.cpu() for k, v in state.items()} for state in states],
-            'dtype': str(estimator._dtype),
+            'dtype': str(self._dtype),
             'table': None if table is None else table.state(),
             'names': getattr(self, 'feature_names_in_', np.array([])).tolist(),
             'targets': {name: _packed(getattr(self, name)) for name in self._TARGETS},
         }
-        estimator._prepare()
+        self._prepare()
         write_tensors(content, path)
 
     @classmethod

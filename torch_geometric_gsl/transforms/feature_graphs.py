@@ -44,17 +44,16 @@ class SimilarityKNNGraph(FeatureGraph):
         \mathcal{N}(i) = \mathrm{top}_k \{ \phi_{ij} : j \in \mathcal{V} \},
         \qquad w_{ij} = \phi_{ij}
 
-    where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
-    :math:`i`. The search is exact, by blocks of rows, unless another :obj:`backend`
-    is chosen; the weights are exact in any case. Known similarities are ranked by the
-    cosine or the distance itself, also where :math:`\phi_{ij}` is zero for far nodes.
-    On one or two columns, where a cosine has no meaning, :obj:`"linear"` and
-    :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and
-    :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges
-    run from neighbours to nodes, sorted by node, with the similarities in
-    :obj:`data.edge_weight`. In a batch, which cannot be taken apart afterwards, no edge
-    joins two examples. Sparse CSR features need a similarity with a projection, or the
-    default, the cosine.
+    where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node :math:`i`.
+    The search is exact, by blocks of rows, unless another :obj:`backend` is chosen; the
+    weights are exact in any case. Known similarities are ranked by the cosine or the
+    distance itself, also where :math:`\phi_{ij}` is zero for far nodes. On one or two
+    columns, where a cosine has no meaning, :obj:`"linear"` and :obj:`"heat_kernel"`
+    rank by the distance :math:`d_{ij}`, and :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j
+    \in \mathcal{N}(i)} d_{ij}^2)`. The edges run from neighbours to nodes, sorted by
+    node, with the similarities in :obj:`data.edge_weight`. In a batch, which cannot be
+    taken apart afterwards, no edge joins two examples. Sparse CSR features need a
+    similarity with a projection, or the default, the cosine.
 
     A graph that :obj:`data` already has is kept under names with a prefix, such as
     :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
@@ -193,13 +192,12 @@ class SampledLatentGraph(FeatureGraph):
         A_{ij} = \frac{1}{K} \sum_{k=1}^{K} \mathrm{softmax}_j \left(
         \frac{\lambda \phi_{ij} + g_{ij}^{(k)}}{\tau} \right)
 
-    where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node
-    :math:`i` and :math:`g_{ij}^{(k)}` is Gumbel noise. The edges run from neighbours
-    to nodes, sorted by node; the weights :obj:`data.edge_weight` of each node sum to
-    1, and edges of zero weight, which would only carry gradient, are left out. As
-    :obj:`transform` of a data set it samples a new graph at every access, as
-    :obj:`pre_transform` one for all. Batches and a former graph are treated as by
-    :class:`SimilarityKNNGraph`.
+    where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node :math:`i`
+    and :math:`g_{ij}^{(k)}` is Gumbel noise. The edges run from neighbours to nodes,
+    sorted by node; the weights :obj:`data.edge_weight` of each node sum to 1, and edges
+    of zero weight, which would only carry gradient, are left out. As :obj:`transform`
+    of a data set it samples a new graph at every access, as :obj:`pre_transform` one
+    for all. Batches and a former graph are treated as by :class:`SimilarityKNNGraph`.
 
     .. warning::
         The graph is relaxed: it holds about 40 edges a node for :obj:`k=5`, or
@@ -211,21 +209,17 @@ class SampledLatentGraph(FeatureGraph):
     Args:
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         similarity (str or Similarity, optional): As in :class:`SimilarityKNNGraph`, but
-            on one or two columns :obj:`"linear"` and :obj:`"heat_kernel"` are
-            the kernel :math:`\exp(-d^2 / 2)` of the distance.
-            (default: :obj:`"linear"`)
-        tau (float, optional): The temperature :math:`\tau`.
-            (default: :obj:`0.25`)
+            on one or two columns :obj:`"linear"` and :obj:`"heat_kernel"` are the
+            kernel :math:`\exp(-d^2 / 2)` of the distance. (default: :obj:`"linear"`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`1.0`)
-        seed (int, optional): Seed of a generator that is made anew for every graph:
-            the same features give the same graph, alone, in a data set or in a
-            batch. If :obj:`None`, noise comes from the global generator.
-            (default: :obj:`None`)
-        clamp (bool, optional): If :obj:`True`, :math:`K` is the number of candidates
-            in a graph that has fewer than :obj:`k`, and a node without candidates
-            has no edges. If :obj:`False`, such a graph raises.
-            (default: :obj:`True`)
+        seed (int, optional): Seed of a generator that is made anew for every graph: the
+            same features give the same graph, alone, in a data set or in a batch. If
+            :obj:`None`, noise comes from the global generator. (default: :obj:`None`)
+        clamp (bool, optional): If :obj:`True`, :math:`K` is the number of candidates in
+            a graph that has fewer than :obj:`k`, and a node without candidates has no
+            edges. If :obj:`False`, such a graph raises. (default: :obj:`True`)
         attr (str, optional): As in :class:`SimilarityKNNGraph`. (default: :obj:`"x"`)
         edge_types (list, optional): As in :class:`SimilarityKNNGraph`.
             (default: :obj:`None`)

@@ -55,9 +55,8 @@ class FreezeLatentGraph(BaseTransform):
     Args:
         model (torch.nn.Module): A model with a method :obj:`graphs`, such as
             :class:`~torch_geometric_gsl.nn.models.GSLNet`, one with a method
-            :obj:`graph`, such as
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, or a
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` by itself.
+            :obj:`graph`, such as :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`,
+            or a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` by itself.
             Graphs with transition nodes do not join nodes and cannot be stored.
         layer (int, optional): The layer whose graph is stored; negative numbers
             count from the last. The graph of the first layer depends on the features

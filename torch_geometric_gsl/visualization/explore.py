@@ -83,8 +83,7 @@ def explore(
             (default: :obj:`None`)
         feature_names (Sequence, optional): The names of the features.
             (default: :obj:`None`)
-        title (str, optional): The title of the page.
-            (default: :obj:`"Learned graph"`)
+        title (str, optional): The title of the page. (default: :obj:`"Learned graph"`)
         max_edges (int, optional): The number of edges of a graph to show at the most:
             the strongest. (default: :obj:`50_000`)
         max_features (int, optional): The number of features to show at the most: those
