@@ -155,77 +155,73 @@ def test_a_pair_with_a_prior():
     assert torch.equal(own.edge_index, graph.edge_index)
 
 
-CONV = LatentGraphConv(IN, OUT)
+def run(model, x):
+    return model(x)
+
+
+CONV, NET = LatentGraphConv(IN, OUT), GSLNet(IN, 8, 2, OUT)
+NO_MEANING = "ValueError: '{}' has no meaning where ranks share the rows (got a {})"
+TWO_ROWS = "ValueError: 'x' must have the 12 rows of this rank (got 2)"
+#: The model, how it is called, and what is said of it.
 BAD = {
-    'no shard': (
-        lambda _, x: ShardedModel(CONV, 3),
-        "TypeError: 'shard' must be a RowShard (got int)",
-    ),
     'model': (
-        lambda shard, x: ShardedModel(KNNGCN(IN, 8, 2, OUT), shard),
+        KNNGCN(IN, 8, 2, OUT),
+        run,
         "TypeError: 'model' must be a GSLNet or one of its layers (got KNNGCN)",
     ),
     'readout': (
-        lambda shard, x: ShardedModel(GSLNet(IN, 8, 2, OUT, readout='sum'), shard),
-        "ValueError: 'readout' has no meaning where ranks share the rows "
-        '(got a SumAggregation)',
+        GSLNet(IN, 8, 2, OUT, readout='sum'),
+        run,
+        NO_MEANING.format('readout', 'SumAggregation'),
     ),
-    'rows': (
-        lambda shard, x: ShardedModel(CONV, shard)(x[:2]),
-        "ValueError: 'x' must have the 12 rows of this rank (got 2)",
-    ),
-    'targets of a pair': (
-        lambda shard, x: ShardedModel(GSLNet(IN, 8, 2, OUT), shard)((x, x[:2])),
-        "ValueError: 'x' must have the 12 rows of this rank (got 2)",
-    ),
+    'rows': (CONV, lambda model, x: model(x[:2]), TWO_ROWS),
+    'targets of a pair': (NET, lambda model, x: model((x, x[:2])), TWO_ROWS),
     'batch': (
-        lambda shard, x: ShardedModel(CONV, shard)(x, batch=ZEROS),
-        "ValueError: 'batch' has no meaning where ranks share the rows (got a Tensor)",
+        CONV,
+        lambda model, x: model(x, batch=ZEROS),
+        NO_MEANING.format('batch', 'Tensor'),
     ),
     'candidates': (
-        lambda shard, x: ShardedModel(MultiplexLatentGraphConv(IN, OUT, 2), shard)(
-            x, torch.zeros(2, 1, dtype=torch.long)
-        ),
-        "ValueError: 'edge_index' has no meaning where ranks share the rows "
-        '(got a Tensor)',
+        MultiplexLatentGraphConv(IN, OUT, 2),
+        lambda model, x: model(x, ZEROS.view(2, 6)),
+        NO_MEANING.format('edge_index', 'Tensor'),
     ),
     'nodes': (
-        lambda shard, x: ShardedModel(TransitionGraphConv(IN, OUT, 13, 4), shard)(x),
+        TransitionGraphConv(IN, OUT, 13, 4),
+        run,
         "ValueError: 'shard' must have num_nodes=13 rows on all ranks together "
         '(got 12)',
     ),
     'edges': (
-        lambda shard, x: ShardedModel(
-            LatentGraphConv(IN, OUT, observed='prior'), shard
-        )(x, torch.tensor([[0, 0], [3, 12]])),
+        LatentGraphConv(IN, OUT, observed='prior'),
+        lambda model, x: model(x, torch.tensor([[0, 0], [3, 12]])),
         "ValueError: 'edge_index' must lead to the rows (0, 12) of this rank "
         '(got 3..12)',
     ),
     'sparse': (
-        lambda shard, x: ShardedModel(LatentGraphConv(IN, OUT, z_channels=-1), shard)(
-            x.to_sparse_csr()
-        ),
+        LatentGraphConv(IN, OUT, z_channels=-1),
+        lambda model, x: model(x.to_sparse_csr()),
         "ValueError: 'x' must be dense to be sent to other ranks "
         '(got torch.sparse_csr)',
     ),
     **{
         name: (
-            lambda shard, x, call=call: call(ShardedModel(CONV, shard), x),
+            CONV,
+            lambda model, x, name=name, rest=rest: getattr(model, name)(x, *rest),
             f"TypeError: 'model' must have a method '{name}' (got LatentGraphConv)",
         )
-        for name, call in {
-            'loss': lambda model, x: model.loss(x, ZEROS),
-            'predict': lambda model, x: model.predict(x),
-            'score': lambda model, x: model.score(x, ZEROS),
-            'graphs': lambda model, x: model.graphs(x),
-        }.items()
+        for name, rest in (
+            *(('loss', [ZEROS]), ('score', [ZEROS])),
+            *(('predict', []), ('graphs', [])),
+        )
     },
 }
 
 
-@pytest.mark.parametrize('name', BAD)
-def test_bad_input(name, tmp_path):
-    call, text = BAD[name]
+@pytest.mark.parametrize(('model', 'call', 'text'), BAD.values(), ids=BAD)
+def test_bad_input(model, call, text, tmp_path):
     with group_of_one(tmp_path), pytest.raises((TypeError, ValueError)) as info:
-        call(RowShard(12), numbers(0, 12, IN).float())
+        call(ShardedModel(model, RowShard(12)), numbers(0, 12, IN).float())
     assert f'{info.typename}: {info.value}' == text
+    with pytest.raises(TypeError, match=r"'shard' must be a RowShard \(got int\)"):
+        ShardedModel(CONV, 3)

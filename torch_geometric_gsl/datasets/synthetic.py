@@ -98,30 +98,25 @@ class HiddenRelation(InMemoryDataset):
         self.data, self.slices = self.collate(graphs)
 
     def _draw(self, num_nodes: int, generator: torch.Generator) -> Data:
-        """Draw the nodes and the function of a graph."""
+        """Draw the nodes, the function and the related pairs of a graph."""
         angle = 2 * math.pi * torch.rand(num_nodes, generator=generator)
         weight = torch.randn(2, self.num_waves, generator=generator)
         noise = self.noise * torch.randn(num_nodes, generator=generator)
         shifts = [s * math.radians(delta) for delta in self.delta for s in (-1, 1)]
         shifted = [_fourier(angle + shift, weight) for shift in shifts]
-        edge_index, edge_type = self._relation(angle)
-        return Data(
-            x=(_fourier(angle, weight) + noise).unsqueeze(1),
-            y=torch.stack(shifted).mean(dim=0).unsqueeze(1),
-            pos=torch.stack([angle.cos(), angle.sin()], dim=1),
-            true_edge_index=edge_index,
-            true_edge_type=edge_type,
-        )
-
-    def _relation(self, angle: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the related pairs of nodes, and the number of their angle."""
         gap = (angle.unsqueeze(1) - angle).rad2deg().remainder(360)
         gap = torch.minimum(gap, 360 - gap)  # Of targets (rows) and sources.
         centre = gap.new_tensor(self.delta).view(-1, 1, 1)
         is_related = (gap - centre).abs() <= self.width
         is_related.diagonal(dim1=1, dim2=2).fill_(False)
         target, source, kind = is_related.permute(1, 2, 0).nonzero().unbind(1)
-        return torch.stack([source, target]), kind
+        return Data(
+            x=(_fourier(angle, weight) + noise).unsqueeze(1),
+            y=torch.stack(shifted).mean(dim=0).unsqueeze(1),
+            pos=torch.stack([angle.cos(), angle.sin()], dim=1),
+            true_edge_index=torch.stack([source, target]),
+            true_edge_type=kind,
+        )
 
     def __repr__(self) -> str:
         angles = ', '.join(f'{angle:g}' for angle in self.delta)

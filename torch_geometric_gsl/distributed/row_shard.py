@@ -171,21 +171,17 @@ class RowShard:
             return f'{parameter.dtype} {parameter.device}'
 
         learned = [p for p in module.parameters() if p.requires_grad]
-        for _, parameters in groupby(sorted(learned, key=kind), key=kind):
-            self._sum_of_one_type(list(parameters))
-
-    def _sum_of_one_type(self, parameters: list[Parameter]) -> None:
-        """Sum gradients as one vector, whose last numbers count those that exist."""
-        zero = parameters[0].new_zeros(())
-        parts = [zero.expand(p.shape) if p.grad is None else p.grad for p in parameters]
-        flags = zero.new_tensor([float(p.grad is not None) for p in parameters])
-        total = self.sum(torch.cat([*(part.reshape(-1) for part in parts), flags]))
-        *sums, found = total.split([*(p.numel() for p in parameters), len(parameters)])
-        for parameter, value, flag in zip(
-            parameters, sums, found.tolist(), strict=True
-        ):
-            if flag:
-                parameter.grad = value.view_as(parameter).clone()
+        for _, group in groupby(sorted(learned, key=kind), key=kind):
+            alike = list(group)
+            # One vector, whose last numbers count the gradients that exist.
+            zero = alike[0].new_zeros(())
+            parts = [zero.expand(p.shape) if p.grad is None else p.grad for p in alike]
+            flags = zero.new_tensor([float(p.grad is not None) for p in alike])
+            total = self.sum(torch.cat([*(part.reshape(-1) for part in parts), flags]))
+            *sums, found = total.split([*(p.numel() for p in alike), len(alike)])
+            for parameter, value, flag in zip(alike, sums, found.tolist(), strict=True):
+                if flag:
+                    parameter.grad = value.view_as(parameter).clone()
 
     @torch.no_grad()
     def synchronize(

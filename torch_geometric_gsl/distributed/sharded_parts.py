@@ -116,10 +116,16 @@ def _propagate(
         check_absent(value, name, 'where ranks share the rows')
     shard = gather.shard
     gather.is_pair = isinstance(z, tuple | list)
-    if isinstance(z, tuple | list):
-        compared: Features = (z[0], _all_targets(sampler, shard, *z))
+    if not isinstance(z, tuple | list):
+        compared: Features = gather(z)
+    elif sampler.weighs_targets(shard.total, z[0].size(0)):
+        # How a target draws depends on the others, but no gradient does.
+        rows = shard.gather(z[1].detach()).split(shard.sizes)
+        targets = [*rows[: shard.rank], z[1], *rows[shard.rank + 1 :]]
+        compared = z[0], torch.cat(targets)
     else:
-        compared = gather(z)
+        padding = 0, 0, shard.first, shard.total - shard.rows[1]
+        compared = z[0], F.pad(z[1], padding)
     source = gather.sources(h)
     how: Any = {'generator': generator, 'return_graph': return_graph}
     found = type(sampler).propagate(sampler, compared, source, rows=shard.rows, **how)
@@ -130,15 +136,6 @@ def _propagate(
         for part in (source, *parts):
             out = out + part[:0].sum()
     return (out, graph) if return_graph else out
-
-
-def _all_targets(sampler: Any, shard: RowShard, sources: Tensor, own: Tensor) -> Tensor:
-    """Return the targets of all ranks, of which only the own ones are summed."""
-    if not sampler.weighs_targets(shard.total, sources.size(0)):
-        return F.pad(own, (0, 0, shard.first, shard.total - shard.rows[1]))
-    # How a target draws depends on the others, but no gradient does.
-    rows = shard.gather(own.detach()).split(shard.sizes)
-    return torch.cat([*rows[: shard.rank], own, *rows[shard.rank + 1 :]])
 
 
 def _add_prior(

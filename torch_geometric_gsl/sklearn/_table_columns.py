@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, timedelta, timezone
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -99,7 +99,14 @@ def _gather(items: list[Any], kind: str) -> Any:
         return np.array([_number(item) for item in items], dtype=np.float64)
     if kind == 'durations':
         return _to_float(np.array(items, dtype='timedelta64[us]'))
-    return _to_float(np.array([_without_zone(v) for v in items], 'datetime64[us]'))
+    # A time without a zone is taken to be one in UTC.
+    dates = [
+        item.astimezone(timezone.utc).replace(tzinfo=None)
+        if getattr(item, 'tzinfo', None) is not None
+        else item
+        for item in items
+    ]
+    return _to_float(np.array(dates, dtype='datetime64[us]'))
 
 
 def _number(item: Any) -> float:
@@ -109,13 +116,6 @@ def _number(item: Any) -> float:
         return float(item)
     except OverflowError:
         return np.inf
-
-
-def _without_zone(item: Any) -> Any:
-    """Return a time in UTC, as one without a zone is taken to be."""
-    if isinstance(item, datetime) and item.tzinfo is not None:
-        return item.astimezone(timezone.utc).replace(tzinfo=None)
-    return item
 
 
 def _to_float(values: Any) -> Any:

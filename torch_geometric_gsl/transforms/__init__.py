@@ -4,9 +4,9 @@ from torch_geometric_gsl.transforms.feature_graphs import (
     SampledLatentGraph,
     SimilarityKNNGraph,
 )
-from torch_geometric_gsl.transforms.freeze_latent_graph import FreezeLatentGraph
-from torch_geometric_gsl.transforms.plain_transforms import (
+from torch_geometric_gsl.transforms.stored_graphs import (
     DropObservedGraph,
+    FreezeLatentGraph,
     ToSparseFeatures,
 )
 
