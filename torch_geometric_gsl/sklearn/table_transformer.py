@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
 
 from torch_geometric_gsl._columns import measure_columns
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.sklearn._table_columns import NUMBERS, Read, read_column
+from torch_geometric_gsl.sklearn._rows import NUMBERS, Read, read_column
 
 # A column of more different texts may name the rows.
 _MOST_VALUES = 100
