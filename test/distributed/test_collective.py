@@ -8,6 +8,7 @@ from sharded import numbers
 from torch_geometric_gsl.distributed.collective import all_gather_rows, all_reduce_sum
 
 N, M = 11, 3
+DTYPES = [torch.long, torch.bool, torch.float, torch.bfloat16]
 
 
 def differentiate(out, factor, x):
@@ -20,7 +21,9 @@ def differentiate(out, factor, x):
 def gather(rank, sizes):
     x = numbers(0, N, M).split(sizes)[rank].clone().requires_grad_()
     out = all_gather_rows(x, sizes)
-    return out.detach(), *differentiate(out, numbers(1 + rank, N, M), x)
+    own = 9 * numbers(0, N).split(sizes)[rank]
+    others = [all_gather_rows(own.to(dtype), sizes) for dtype in DTYPES]
+    return [out.detach(), *others], *differentiate(out, numbers(1 + rank, N, M), x)
 
 
 @pytest.mark.parametrize('kind', ['even', 'uneven', 'empty'])
@@ -31,26 +34,14 @@ def test_gather_and_its_gradients(world_size, kind, tmp_path):
     whole = numbers(0, N, M).requires_grad_()
     factor = sum(numbers(1 + rank, N, M) for rank in range(world_size))
     expected = differentiate(whole, factor, whole)
+    every = 9 * numbers(0, N)
     for out, *_ in found:
-        assert torch.equal(out, whole.detach())
+        assert [part.dtype for part in out[1:]] == DTYPES
+        assert torch.equal(out[0], whole.detach())
+        assert all(torch.equal(part, every.to(part.dtype)) for part in out[1:])
     for order in (0, 1):
         own = torch.cat([gradients[order] for _, *gradients in found])
         torch.testing.assert_close(own, expected[order])
-
-
-def gather_types(rank, sizes):
-    found = []
-    for dtype in (torch.long, torch.bool, torch.float, torch.bfloat16):
-        own = (numbers(0, N).split(sizes)[rank] * 9).to(dtype)
-        found.append(all_gather_rows(own, sizes))
-    return found
-
-
-def test_gathered_types_and_shapes(tmp_path):
-    for found in run_ranks(gather_types, 2, tmp_path, [4, 7]):
-        for out in found:
-            assert torch.equal(out, (numbers(0, N) * 9).to(out.dtype))
-        assert [out.dtype for out in found][::3] == [torch.long, torch.bfloat16]
 
 
 def reduce(rank):

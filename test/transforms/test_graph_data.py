@@ -7,11 +7,13 @@ import pytest
 import torch
 import torch_geometric.transforms as T
 from torch_geometric.data import Batch, Data, InMemoryDataset
+from torch_geometric.loader import DataLoader
 
 from torch_geometric_gsl.transforms import (
     DropObservedGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
+    ToSparseFeatures,
 )
 
 OBSERVED = {'observed_edge_index', 'observed_edge_attr', 'observed_edge_weight'}
@@ -216,3 +218,27 @@ def test_nothing_but_the_seed_is_random(transform, examples):
         found.append(transform(Batch.from_data_list(examples)).edge_weight)
         assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(*found)
+
+
+def test_sparse_features_in_batches_and_data_sets(tmp_path):
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    data = Data(x=torch.randn(6, 5).relu(), edge_index=edge_index, y=torch.arange(6))
+    out = ToSparseFeatures()(data)
+    assert out.x.layout == torch.sparse_csr
+    assert out.x.values().numel() == int((data.x > 0).sum())
+    assert torch.equal(out.x.to_dense(), data.x)
+    assert data.x.layout == torch.strided
+    assert out.edge_index is data.edge_index
+    assert (out.num_nodes, out.num_features) == (6, 5)
+    assert torch.equal(ToSparseFeatures()(out).x.to_dense(), data.x)
+
+    other = Data(x=torch.eye(5)[:3], edge_index=data.edge_index, y=torch.arange(3))
+    dense = Batch.from_data_list([data, other])
+    sparse = [ToSparseFeatures()(one) for one in (data, other)]
+    for batch in (ToSparseFeatures()(dense), next(iter(DataLoader(sparse, 2)))):
+        assert batch.x.layout == torch.sparse_csr
+        assert torch.equal(batch.x.to_dense(), dense.x)
+        assert torch.equal(batch.edge_index, dense.edge_index)
+        assert torch.equal(batch.batch, dense.batch)
+    dataset = stored(tmp_path / 'data.pt', sparse)
+    assert torch.equal(dataset[0].x.to_dense(), data.x)

@@ -44,19 +44,6 @@ def test_against_the_similarity_of_all_pairs(similarity, module, options):
     torch.testing.assert_close(data.edge_weight, score[target, source])
 
 
-def test_duplicates():
-    x = torch.randn(4, 5).repeat_interleave(3, dim=0)
-    data = SimilarityKNNGraph(k=2)(Data(x=x))
-    same = torch.block_diag(*[torch.ones(3, 3)] * 4)
-    assert_nearest(data, same, 2, loop=False)
-    torch.testing.assert_close(data.edge_weight, torch.ones(24))
-    everyone = SimilarityKNNGraph(k=11)(Data(x=torch.ones(12, 5)))
-    assert everyone.num_edges == 12 * 11
-    assert not everyone.has_self_loops()
-    nothing = SimilarityKNNGraph(k=2)(Data(x=torch.zeros(4, 3)))
-    assert nothing.edge_weight.tolist() == [0.0] * 8
-
-
 def test_negative_weights_and_their_remedies():
     # Three directions, 120 degrees apart: every cosine is -1/2.
     angle = torch.tensor([0.0, 1.0, 2.0]) * 2 * torch.pi / 3

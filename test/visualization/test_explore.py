@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,9 @@ def test_edges(write):
     assert found['arrange'] is True
     (graph,) = write(max_edges=2)['graphs']  # The strongest.
     assert (graph['weight'], graph['total']) == ([0.4, 0.3], 4)
+    found = write({'a': GRAPH, 'b': (torch.tensor([[5], [0]]), torch.ones(1))})
+    assert [graph['name'] for graph in found['graphs']] == ['a', 'b']
+    assert len(found['nodes']['names']) == 6
 
 
 def test_a_matrix_of_scipy(write):
@@ -61,13 +65,6 @@ def test_a_matrix_of_scipy(write):
         write(matrix[:, :3])
 
 
-def test_graphs_by_name(write):
-    other = torch.tensor([[5], [0]]), torch.ones(1)
-    found = write({'a': GRAPH, 'b': other})
-    assert [graph['name'] for graph in found['graphs']] == ['a', 'b']
-    assert len(found['nodes']['names']) == 6
-
-
 def test_labels_and_predictions(write):
     data = Data(y=torch.tensor([2, -1, 0, 2]))
     prediction = torch.tensor([[0.5], [float('nan')], [1.5], [1.0]])
@@ -76,6 +73,11 @@ def test_labels_and_predictions(write):
     assert (label['classes'], label['values']) == (['a', 'c'], [1, None, 0, 1])
     assert number['values'] == [0.5, None, 1.5, 1.0]
     assert (number['kind'], number['low'], number['high']) == ('number', 0.5, 1.5)
+    # Numbers far from zero have colours of their own.
+    value = 1.7e9 + torch.arange(4, dtype=torch.double)
+    (found,) = write(prediction=value)['colours']
+    assert found['values'] == value.tolist()
+    assert (found['low'], found['high']) == (1.7e9, 1.7e9 + 3)
 
 
 def test_a_class_has_one_colour_as_label_and_as_prediction(write):
@@ -135,13 +137,6 @@ def test_classes_that_are_texts(write, make):
 def test_predictions_that_are_no_tensors(write, make, given, classes, values):
     (found,) = write(prediction=make(given))['colours']
     assert (found.get('classes'), found['values']) == (classes, values)
-
-
-def test_numbers_far_from_zero_have_colours_of_their_own(write):
-    value = 1.7e9 + torch.arange(4, dtype=torch.double)
-    (found,) = write(prediction=value)['colours']
-    assert found['values'] == value.tolist()
-    assert (found['low'], found['high']) == (1.7e9, 1.7e9 + 3)
 
 
 def test_features_that_are_not_numbers_are_absent(write):
@@ -231,13 +226,10 @@ def test_markup_stays_text(tmp_path):
     text = path.read_text(encoding='utf-8')
     assert 'alert(1)</script>' not in text
     assert text.count('<script') == text.count('</script>') == 6
-    assert content(path)['nodes']['names'][0] == bad
-
-
-def test_the_page_asks_for_nothing(tmp_path):
-    text = explore(GRAPH, path=tmp_path / 'graph.html').read_text(encoding='utf-8')
+    # Nor does the page ask for anything.
     assert "default-src 'none'" in text
     assert not re.search(r'<(script|link|img)[^>]+(src|href)=', text)
+    assert content(path)['nodes']['names'][0] == bad
 
 
 def test_the_libraries_are_told_with_versions_and_licences():
@@ -315,6 +307,9 @@ LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
         ({'title': 3}, TypeError, "'title' must be a str"),
         ({'max_edges': 0}, ValueError, "'max_edges' must be"),
         ({'max_features': -1}, ValueError, "'max_features' must be"),
+        ({'path': Path('no') / 'a.html'}, OSError, "'path' must be a file in a folder"),
+        ({'path': Path()}, OSError, "'path' must be a file in a folder that exists"),
+        ({'path': 3}, TypeError, 'PathLike'),
     ],
 )
 def test_bad_input(tmp_path, kwargs, error, message):
@@ -322,14 +317,6 @@ def test_bad_input(tmp_path, kwargs, error, message):
     with pytest.raises(error, match=message):
         explore(**{'graph': GRAPH, 'path': path} | kwargs)
     assert not path.exists()
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    for path in (tmp_path / 'no' / 'graph.html', tmp_path):
-        with pytest.raises(OSError, match="'path' must be a file in a folder that"):
-            explore(GRAPH, path=path)
-    with pytest.raises(TypeError, match='PathLike'):
-        explore(GRAPH, path=3)
 
 
 def test_images_without_pillow(monkeypatch, write):

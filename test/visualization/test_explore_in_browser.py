@@ -359,8 +359,8 @@ def test_colours(page):
 
 def test_two_graphs_side_by_side(page):
     def move(x, ratio):
-        move = f'setState({{ x: {x}, ratio: {ratio} }})'
-        js(page, f'explorer.views[0].sigma.getCamera().{move}')
+        state = f'{{ x: {x}, ratio: {ratio} }}'
+        js(page, f'explorer.views[0].sigma.getCamera().setState({state})')
 
     second = find(page, '#second')
     assert not second.is_displayed()

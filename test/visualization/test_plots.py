@@ -180,9 +180,6 @@ def test_plot_graph_says_how_much_weight_joins_classes():
     text = '3 nodes and their strongest edges'
     assert plot_graph(ring(3)).get_title() == text
     assert plot_graph(NOTHING, torch.tensor([0, 1, 1])).get_title() == text
-
-
-def test_graphs_without_edges_are_drawn():
     for plot in (plot_graph, plot_adjacency):
         plot(NOTHING, torch.tensor([0])).figure.draw_without_rendering()
 
@@ -391,30 +388,31 @@ def test_plot_gaussian_parameters():
     assert right.get_ylabel() == 'width $c$ (squared cosine)'
 
 
+SUMMARY = ModelSummary((layer(),))
+NO_COSINE = HeatKernelSimilarity(4, normalize=False)
+
+
 @pytest.mark.parametrize(
-    ('similarities', 'error', 'match'),
+    ('plot', 'args', 'error', 'match'),
     [
-        ([], ValueError, "'similarities' must not be empty"),
-        ([3], TypeError, r"'similarities' must hold .* \(got int\)"),
-        ([NeuralGaussianSimilarity(4)], ValueError, 'one bell per node: .* instead'),
-        ([layer()], ValueError, r'\(got the layer Sampler\(\)\)'),
+        ('curves', ([],), ValueError, "'similarities' must not be empty"),
+        ('curves', ([3],), TypeError, r"'similarities' must hold .* \(got int\)"),
         (
-            [HeatKernelSimilarity(4, normalize=False)],
+            'curves',
+            ([NeuralGaussianSimilarity(4)],),
             ValueError,
-            'must be functions of the cosine of two embeddings, which HeatKernelSimila',
+            'one bell per node: .* instead',
         ),
-        ([CosineSimilarity(4)], ValueError, 'which CosineSimilarity.* is not'),
+        ('curves', ([layer()],), ValueError, r'\(got the layer Sampler\(\)\)'),
+        ('curves', ([NO_COSINE],), ValueError, 'which HeatKernelSimilarity.* is not'),
+        ('curves', ([CosineSimilarity(4)],), ValueError, 'which CosineSimilarity'),
+        ('bells', ([bells()],), TypeError, r'must be a ModelSummary \(got list\)'),
+        ('bells', (SUMMARY,), ValueError, r"neural Gaussian .* \(got \['Sampler"),
     ],
 )
-def test_plot_similarity_curves_errors(similarities, error, match):
+def test_similarities_that_cannot_be_drawn(plot, args, error, match):
+    plots = {'curves': plot_similarity_curves, 'bells': plot_gaussian_parameters}
     with pytest.raises(error, match=match):
-        plot_similarity_curves(similarities)
-
-
-def test_other_errors():
+        plots[plot](*args)
     with pytest.raises(ValueError, match="'scale' must be positive"):
         plot_similarity_curves([LinearSimilarity(4)], scale=0)
-    with pytest.raises(TypeError, match=r'must be a ModelSummary \(got list\)'):
-        plot_gaussian_parameters([bells()])
-    with pytest.raises(ValueError, match=r"neural Gaussian .* \(got \['Sampler"):
-        plot_gaussian_parameters(ModelSummary((layer(),)))
