@@ -1,4 +1,4 @@
-"""Estimators in files, which are read without executing anything."""
+"""The graph of an estimator, what predictions lean on, and estimators in files."""
 
 import pickle
 
@@ -13,6 +13,138 @@ from sklearn.exceptions import NotFittedError
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+
+
+def test_neighbours_of_new_rows(regressor, places, classifier, wine):
+    x, _ = places()
+    weights, rows = regressor.kneighbors(x[200:], 7)
+    assert weights.shape == rows.shape == (40, 7)
+    assert (np.diff(weights, axis=1) <= 0).all()
+    new = torch.from_numpy(regressor._new_rows(x[200:]))
+    expected = np.zeros((40, 200))
+    for member in regressor._members:
+        (source, target), weight = member(new, return_graph=True)[1]
+        np.add.at(expected, (target.numpy(), source.numpy()), weight.detach() / 2)
+    np.testing.assert_allclose(expected.sum(axis=1), 1)
+    best = np.sort(expected, axis=1)[:, ::-1][:, :7]
+    np.testing.assert_allclose(weights, best)
+    np.testing.assert_allclose(np.take_along_axis(expected, rows, axis=1), weights)
+    with pytest.raises(ValueError, match="'n_neighbors' must be at least 1"):
+        regressor.kneighbors(x, 0)
+    with pytest.raises(ValueError, match="'kneighbors' needs a graph"):
+        classifier('none').kneighbors(wine[0])
+
+
+@pytest.mark.parametrize('graph', ['nearest', 'learned'])
+def test_neighbours_of_a_row_depend_on_no_other(graph, few, places):
+    x, y = places()
+    model = GSLRegressor(graph, **few).fit(x[:50], y[:50])
+    far = np.full((1, 3), 1e3)
+    weights, rows = model.kneighbors(np.concatenate([x[200:203], far]), 12)
+    assert rows.shape == (4, 12)
+    for number, row in enumerate((x[200:201], x[201:202], x[202:203], far)):
+        alone, found = model.kneighbors(row, 12)
+        np.testing.assert_allclose(alone[0], weights[number], rtol=1e-5, atol=1e-12)
+        assert len(set(found[0])) == 12
+        counts = alone[0] > 1e-9
+        assert np.array_equal(found[0][counts], rows[number][counts])
+
+
+def test_a_prediction_is_what_its_neighbours_tell(few, places):
+    x, y = places()
+    model = GSLRegressor('learned', **few).fit(x[:200], y[:200])
+    before = model.predict(x[200:201])
+    _, rows = model.kneighbors(x[200:201], 200)
+    far = np.setdiff1d(np.arange(200), rows)
+    assert len(far) == 200 - 96
+    for changed, moves in ((far, False), (rows[0], True)):
+        told = model._told.clone()
+        model._told[changed] += 1
+        model._prepare()
+        assert (model.predict(x[200:201]) != before).any() == moves
+        model._told = told
+
+
+@pytest.mark.parametrize('graph', ['learned', 'nearest', 'none'])
+def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
+    x, y = wine
+    some = np.where(np.arange(len(y)) % 3 == 0, y, -1)
+    model = GSLClassifier(graph, **few).fit(x, some)
+    found, edges = model.transduction_, model.graph_
+    number = {'nearest': 12, 'none': 0}.get(graph, 96)
+    assert set(np.diff(edges.indptr)) == {number}
+    np.testing.assert_allclose(edges.sum(axis=1), float(number > 0))
+    assert not edges.diagonal().any()
+    # A row's own label makes no difference to what the others tell it.
+    for row in (0, 3):
+        model._told[row] = (model._told[row] + 1) % 3
+        moved = model._run()[0, row]
+        model._told[row] = int(some[row])
+        assert torch.equal(moved, model._run()[0, row])
+    if graph == 'none':
+        assert np.array_equal(model.predict(x), found)
+
+
+def test_explain(regressor, few, places):
+    x, y = places()
+    table = regressor.explain(x[200], 3)
+    weights, rows = regressor.kneighbors(x[200:201], 3)
+    assert table.index.tolist() == ['prediction', *rows[0]]
+    assert table.columns.tolist() == ['weight', 'target', 'x0', 'x1', 'x2']
+    np.testing.assert_allclose(table['weight'][1:], weights[0])
+    np.testing.assert_allclose(table['target'][1:], y[rows[0]])
+    np.testing.assert_allclose(table.iloc[1:, 2:], x[rows[0]])
+    one = [*regressor.predict(x[200:201]), *x[200]]
+    np.testing.assert_allclose(table.iloc[0, 1:], one)
+    with pytest.raises(ValueError, match=r"'row' must be one row \(got 2\)"):
+        regressor.explain(x[:2])
+    sparse = scipy.sparse.csr_matrix(x[:60])
+    model = GSLRegressor('learned', **few).fit(sparse, np.stack([y, -y], axis=1)[:60])
+    found = model.explain(sparse[:1])
+    assert [*found][:3] == ['weight', 'target 0', 'target 1']
+    np.testing.assert_allclose(found.iloc[0, 3:].astype(float), x[0])
+
+
+def test_rows_of_no_weight_explain_nothing(few):
+    # Six rows stand at one place, and all others infinitely far, as weights round.
+    x = np.r_[np.zeros(6), 1e4 + 1e3 * np.arange(24)][:, None]
+    options = few | {'scaling': 'none', 'max_iter': 1}
+    model = GSLRegressor('nearest', **options).fit(x, np.arange(30.0))
+    model._nearest.unit = 1e-9
+    weights, _ = model.kneighbors(x[:1], 12)
+    assert (weights > 0).sum() == 6
+    assert sorted(model.explain(x[:1], 12).index[1:]) == list(range(6))
+
+
+@pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names')
+def test_explains_rows_of_any_kind(few, places):
+    x, y = places(60)
+    frame = pandas.DataFrame(x, columns=['a', 'b', 'weight'])
+    frame = frame.assign(k=['u', 'v'] * 30)
+    model = GSLRegressor('learned', **few).fit(frame, y)
+    expected = model.explain(frame[:1])
+    # Each column has one name.
+    assert [*expected.columns] == ['weight', 'target', 'a', 'b', 'weight_', 'k']
+    assert expected.notna().to_numpy()[1:].all()
+    row = frame.iloc[0]
+    for one in (row, row.tolist(), frame[['k', 'weight', 'a', 'b']][:1]):
+        found = model.explain(one).astype(expected.dtypes)
+        pandas.testing.assert_frame_equal(found, expected)
+    plain = GSLRegressor('learned', **few).fit(x, y).explain(frame.iloc[:1, :3])
+    assert [*plain.columns] == ['weight', 'target', 'x0', 'x1', 'x2']
+
+
+def test_explore(tmp_path, few, places):
+    x, y = places(60)
+    frame = pandas.DataFrame(x, columns=['aaa', 'bbb', 'ccc'])
+    model = GSLRegressor('learned', **few).fit(frame, y)
+    page = model.explore(tmp_path / 'graph.html')
+    text = page.read_text(encoding='utf-8')
+    assert page == tmp_path / 'graph.html'
+    assert all(name in text for name in frame)
+    model = GSLClassifier('learned', **few).fit(scipy.sparse.csr_matrix(x), y > 0)
+    text = model.explore(page, names=[f'place {i}' for i in range(60)]).read_text()
+    assert 'place 59' in text
 
 
 @pytest.fixture
