@@ -342,17 +342,6 @@ def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
             load_dataset('20News', 'root')
 
 
-def test_a_damaged_or_unknown_cache(tmp_path, harm):
-    folder = write_news(tmp_path, posts(), -1)
-    with pytest.raises(OSError, match=rf"'{folder}' is damaged \(20Newsgroups"):
-        load_dataset('20News', tmp_path, allow_pickle=True)
-    write_news(tmp_path, posts() | {'harm': harm})
-    text = rf"'{folder / CACHE}' must have a known digest, \w+ \(got"
-    with pytest.raises(OSError, match=text):
-        load_dataset('20News', tmp_path)
-    assert not harm.marker.exists()
-
-
 # MiniImageNet
 
 

@@ -48,28 +48,31 @@ def test_graph_of_a_layer(data, model, layer):
     assert degree(out.edge_index[1], 12).tolist() == [3.0] * 12
 
 
-@pytest.mark.parametrize('part', [LatentGraphConv(4, 8, eval_k=3), SAMPLER])
+NULL = {'z_channels': -1, 'eval_k': 2, 'scale': 5.0, 'null_score': 5.0}
+PARTS = {
+    'layer': LatentGraphConv(4, 8, eval_k=3),
+    'sampler': SAMPLER,
+    'more neighbours than nodes': GumbelKNNSampler(LinearSimilarity(4), eval_k=50),
+    'null neighbour': LatentGraphConv(4, 8, 'linear', **NULL),
+    'prior': LatentGraphConv(4, 8, eval_k=2, observed='prior'),
+}
+
+
+@pytest.mark.parametrize('name', PARTS)
 @pytest.mark.parametrize('layer', [0, -1])
-def test_graph_of_a_part(data, part, layer, graph_of):
-    part.train()
-    out = FreezeLatentGraph(part, layer)(data)
+def test_graph_of_a_part(data, name, layer, graph_of):
+    part, is_prior = PARTS[name].train(), name == 'prior'
+    out = FreezeLatentGraph(part, layer, use_edge_index=is_prior)(data)
     assert part.training
-    batch = FreezeLatentGraph(part)(Batch.from_data_list([data, data]))
+    batch = Batch.from_data_list([data, data])
+    batch = FreezeLatentGraph(part, use_edge_index=is_prior)(batch)
     assert torch.equal(graph_of(batch, 1)[0], out.edge_index)
     part.eval()
-    expected = getattr(part, 'graph', part)(data.x)
+    expected = getattr(part, 'graph', part)(data.x, *[data.edge_index][:is_prior])
     assert torch.equal(out.edge_index, expected.edge_index)
     torch.testing.assert_close(out.edge_weight, expected.edge_weight)
     assert not out.edge_weight.requires_grad
-
-
-@pytest.mark.parametrize('loop', [True, False])
-def test_a_small_graph_has_all_its_nodes_as_neighbours(loop):
-    x = torch.randn(3, 4)
-    sampler = GumbelKNNSampler(LinearSimilarity(4), eval_k=5, loop=loop)
-    graph = FreezeLatentGraph(sampler)(Data(x=x))
-    pairs = {(i, j) for i in range(3) for j in range(3) if loop or i != j}
-    assert set(zip(*graph.edge_index.tolist(), strict=True)) == pairs
+    assert torch.equal(out.observed_edge_index, data.edge_index)
 
 
 def test_k_and_threshold_prune(data):
@@ -93,35 +96,6 @@ def test_given_candidates(data, model, of):
     assert set(zip(*frozen(data).edge_index.tolist(), strict=True)) == given
     with pytest.raises(ValueError, match=r"'data\.edge_index' must hold the cand"):
         frozen(Data(x=data.x))
-
-
-def test_a_null_neighbour_has_the_share_that_the_layer_gives_it(data):
-    options = {'z_channels': -1, 'eval_k': 2, 'scale': 5.0, 'null_score': 5.0}
-    layer = LatentGraphConv(4, 8, 'linear', **options).eval()
-    frozen = FreezeLatentGraph(layer)(data.clone())
-    total = torch.zeros(data.num_nodes)
-    total = total.index_add(0, frozen.edge_index[1], frozen.edge_weight)
-    ones = torch.ones(data.num_nodes, 1)
-    expected = layer.sampler.propagate(data.x, ones).squeeze(1)
-    torch.testing.assert_close(total, expected.detach())
-    assert float(total.max()) < 0.9
-
-
-def test_a_prior_is_mixed_in(data):
-    model = GSLNet(4, 8, num_layers=1, out_channels=3, eval_k=2, observed='prior')
-    with torch.no_grad():
-        model.convs[0].prior.logit.fill_(1.0)
-    graph = FreezeLatentGraph(model, use_edge_index=True)(data.clone())
-    own = FreezeLatentGraph(model)(Data(x=data.x))
-    matrix, learned, given = torch.zeros(3, 12, 12)
-    matrix[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight
-    learned[own.edge_index[1], own.edge_index[0]] = own.edge_weight
-    given[data.edge_index[1], data.edge_index[0]] = 1
-    count = given.sum(dim=1, keepdim=True)
-    share = torch.tensor(1.0).sigmoid() * (count > 0)
-    expected = share * given / count.clamp(min=1) + (1 - share) * learned
-    torch.testing.assert_close(matrix, expected)
-    assert torch.equal(graph.observed_edge_index, data.edge_index)
 
 
 class Listed(torch.nn.Module):
