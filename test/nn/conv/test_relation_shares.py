@@ -11,7 +11,7 @@ from torch_geometric_gsl import (
     LinearSimilarity,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.nn.conv.relation_shares import (
+from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     RelationShares,
     begin_apart,
     check_apart,

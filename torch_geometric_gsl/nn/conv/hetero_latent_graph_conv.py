@@ -82,21 +82,17 @@ class HeteroLatentGraphConv(torch.nn.Module):
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves all relations, which share it then.
             (default: :obj:`"bell"`)
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
+        k, tau (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         aggr (str, optional): What becomes of several relations to one type, as in
             :class:`~torch_geometric.nn.conv.HeteroConv`: :obj:`"sum"`, :obj:`"mean"`,
             :obj:`"min"`, :obj:`"max"`, :obj:`"cat"` (side by side) or :obj:`None`
             (stacked along a second dimension). (default: :obj:`"sum"`)
-        root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X}_t \mathbf{W}_{\textrm{root}, t}`. (default: :obj:`True`)
-        bias (bool, optional): If :obj:`False`, the layer does not learn a bias of each
-            type. (default: :obj:`True`)
-        **kwargs (optional): Options of all relations:
-            :obj:`similarity_kwargs`, :obj:`z_channels` and :obj:`observed` as in
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and those of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`. By default
-            :obj:`loop=False`: a node is no neighbour of its own.
+        root_weight, bias (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, for each type.
+        **kwargs (optional): Options of all relations, as there:
+            :obj:`similarity_kwargs`, :obj:`z_channels`, :obj:`observed` and those of
+            the sampler.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or

@@ -66,8 +66,7 @@ class SensorGraphConv(LearnedGraphConv):
     unless each sensor has a vector.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample, or :obj:`-1`.
         out_channels (int): Size of each output sample.
         num_sensors (int, optional): The number of sensors :math:`n`, if each has a
             vector. (default: :obj:`None`)
@@ -77,7 +76,7 @@ class SensorGraphConv(LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name or as a module of :obj:`embedding_channels` input channels.
             (default: :obj:`"linear"`)
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
+        k (optional): As in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`1.0`)
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`5.0`)
@@ -86,19 +85,13 @@ class SensorGraphConv(LearnedGraphConv):
         z_channels (int, optional): The width of rows :obj:`z`. (default: :obj:`None`)
         directed (bool, optional): If :obj:`False`, a sensor has one embedding: scores
             are symmetric, weights are not. (default: :obj:`True`)
-        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name. (default: :obj:`None`)
-        root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X}_b \mathbf{W}_{\textrm{root}}`. (default: :obj:`True`)
-        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
-            (default: :obj:`True`)
+        similarity_kwargs, root_weight, bias (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         loop (bool, optional): If :obj:`True`, a sensor is a candidate of its own.
             (default: :obj:`False`)
         method (str, optional): How the sampler draws; :obj:`"dense"` takes time and
             memory :math:`O(n^2)`. (default: :obj:`"dense"`)
-        **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`null_score` or :obj:`hard`.
+        **kwargs (optional): Options of the sampler, as there.
 
     Shapes:
         - **input:** windows :math:`(*, n, F_{in})` with any leading dimensions, such as

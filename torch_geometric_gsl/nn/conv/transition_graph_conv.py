@@ -85,23 +85,13 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of a node and a
             transition node, by name or as a module of :obj:`out_channels` input
             channels. (default: :obj:`"bell"`)
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
-        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name. (default: :obj:`None`)
-        root_weight (bool, optional): As in
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, like the next two.
-            (default: :obj:`True`)
-        add_self_loops (bool, optional): Add a node's own message.
-            (default: :obj:`False`)
-        bias (bool, optional): Learn a bias. (default: :obj:`True`)
+        k, tau, similarity_kwargs, root_weight, add_self_loops, bias (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         transition (str, optional): How transition nodes come about: from projections
             of the :math:`n` nodes (:obj:`"projected"`, the paper), as learned vectors
             (:obj:`"free"`), or as rows of the data that are kept (:obj:`"anchors"`).
             (default: :obj:`"projected"`)
-        **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, with the
-            defaults of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+        **kwargs (optional): Options of the sampler, as there.
 
     Shapes:
         - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, or a pair

@@ -85,8 +85,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     whose hidden rows are computed once.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample, or :obj:`-1`.
         hidden_channels (int): Size of each hidden sample.
         num_layers (int): The number of layers.
         out_channels (int): Size of each output sample.
@@ -95,12 +94,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             shared by them. (default: :obj:`"bell"`)
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
-        num_nodes (int, optional): The number of nodes, needed with
-            :obj:`num_transition_nodes` that are :obj:`"projected"`.
-            (default: :obj:`None`)
-        transition (str, optional): The form of transition nodes:
-            :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`.
-            (default: :obj:`"projected"`)
+        num_nodes, transition (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv`.
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
@@ -127,12 +122,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             :obj:`null_score` or :obj:`observed`, with the defaults of the layers.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, compared rows
-          :math:`(|\mathcal{V}|, F_z)` *(optional)*; each may be a pair, of sources and
-          targets
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
+        - **input and output:** as in
+          :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, where edges may be a
+          pair as well
 
     Raises:
         TypeError: If an argument has the wrong type.

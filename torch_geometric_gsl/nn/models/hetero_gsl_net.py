@@ -74,39 +74,29 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
-            types or by type; :obj:`-1` derives it from the first input to the forward
-            method.
+            types or by type, or :obj:`-1`.
         hidden_channels (int): Size of each hidden sample.
         num_layers (int): The number of layers.
         out_channels (int): Size of each output sample.
-        relations (list or dict): The relations, edge types
-            :obj:`(source, name, target)`, or a dict from them to options of their own,
-            as in :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`.
+        relations (list or dict): As in
+            :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`.
         target (str, optional): The type of the labelled nodes; if :obj:`None`, the
             output is a dict of all types that a relation leads to.
             (default: :obj:`None`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves only where all layers are equally wide, and
             is shared by them and by all relations. (default: :obj:`"bell"`)
-        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
-            (default: :obj:`"classification"`)
-        dropout (float, optional): Dropout probability of the hidden samples.
-            (default: :obj:`0.5`)
-        act (str, Callable or None, optional): The activation, or :obj:`None` for none.
-            (default: :obj:`"relu"`)
+        task, dropout, act (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
         aggr (str, optional): What becomes of several relations to one type:
             :obj:`"sum"`, :obj:`"mean"`, :obj:`"min"` or :obj:`"max"`.
             (default: :obj:`"sum"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale`, :obj:`z_channels` or :obj:`null_score`, with the
-            defaults of the layers.
+            :obj:`tau`, :obj:`scale`, :obj:`z_channels` or :obj:`null_score`.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or
-          sparse CSR, candidate edges :math:`(2, |\mathcal{E}_r|)` of each relation
-          *(optional)*, batch vector :math:`(|\mathcal{V}_t|)` of each type *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}_t|, F_{out})` of the target
-          type, or of each type that a relation leads to
+        - **input and output:** as in
+          :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`, the output of the
+          target type alone, if there is one
 
     Raises:
         TypeError: If an argument has the wrong type.
