@@ -5,7 +5,7 @@ import torch
 from oracles import check_gradients
 from sampling import normal
 
-from torch_geometric_gsl.nn.conv.sensor_embedding import SensorEmbedding
+from torch_geometric_gsl.nn.embeddings import SensorEmbedding
 
 N, IN, C, OUT = 5, 3, 4, 6
 

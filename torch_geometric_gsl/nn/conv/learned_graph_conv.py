@@ -21,7 +21,7 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_parameter_match,
 )
-from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
+from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler

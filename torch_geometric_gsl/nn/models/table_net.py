@@ -15,7 +15,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
     check_probability,
 )
-from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
+from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
 from torch_geometric_gsl.nn.models.saved_model import SavedModel
 from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours, empty_graph
