@@ -11,11 +11,9 @@ from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    layer_sizes,
     reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.ops.local_random import dropout
 
 
@@ -35,13 +33,8 @@ class Baseline(NodeClassifier):
         task: str = 'classification',
     ) -> None:
         super().__init__()
-        self.sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
-        resolve_task(task, out_channels)
-        self.task = task
+        widths = in_channels, hidden_channels, num_layers, out_channels
+        self.sizes = self._keep_sizes(*widths, task)
 
     def __repr__(self) -> str:
         options = ''.join(f', {name}={getattr(self, name)}' for name in self.shown)

@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.baselines.knn_gcn import NeighbourModel, plain_linear
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.nn.similarity.linear_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 

@@ -8,9 +8,8 @@ import torch
 from oracles import ERROR_RATE, seeded
 from scipy.stats import norm
 
-from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
-from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours
 from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
 IN, HIDDEN, N = 4, 8, 30

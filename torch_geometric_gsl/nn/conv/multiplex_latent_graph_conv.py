@@ -288,8 +288,10 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
     if len(similarities) == 1:
         return
     for number, similarity in enumerate(map(_inner, similarities)):
-        is_bell = isinstance(similarity, NeuralGaussianSimilarity)
-        if is_bell and similarity.bias_b is not None:
+        if (
+            isinstance(similarity, NeuralGaussianSimilarity)
+            and similarity.bias_b is not None
+        ):
             lowest = similarity.lowest_centre
             step = (1 - lowest) / len(similarities)
             similarity.begin_at(lowest + (number + 0.5) * step)

@@ -33,12 +33,10 @@ from torch_geometric_gsl.nn.conv.transition_nodes import (
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
-    layer_sizes,
     reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
-from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
     SamplerOptions,
@@ -163,20 +161,15 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
-        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        widths = in_channels, hidden_channels, num_layers, out_channels
+        sizes = self._keep_sizes(*widths, task)
         check_transition(transition, num_nodes, num_transition_nodes)
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.transition = transition
         self._await_anchors()
         self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
-        self.task = task
-        resolve_task(task, out_channels)
         self.readout = None if readout is None else aggregation_resolver(readout)
         if z_channels == 'auto':
             # A module compares rows of its width; transition nodes are projections.
@@ -399,23 +392,14 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         return graphs
 
     def __repr__(self) -> str:
-        text = (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}'
+        return self._describe(
+            num_transition_nodes=None,
+            transition='projected',
+            z_channels=None,
+            task='classification',
+            readout=None,
+            num_relations=None,
         )
-        shown = {
-            'num_transition_nodes': None,
-            'transition': 'projected',
-            'z_channels': None,
-            'task': 'classification',
-            'readout': None,
-            'num_relations': None,
-        }
-        for name, default in shown.items():
-            value = getattr(self, name)
-            if value != default:
-                text += f', {name}={value!r}'
-        return f'{text})'
 
 
 def _given(args: Arguments) -> Arguments:

@@ -25,12 +25,11 @@ from torch_geometric_gsl.nn.conv.typed import (
 from torch_geometric_gsl.nn.models.base import FollowsTask
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
-    layer_sizes,
     reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
-from torch_geometric_gsl.nn.models.tasks import Task, resolve_task
+from torch_geometric_gsl.nn.models.tasks import Task
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
@@ -129,20 +128,15 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        sizes = layer_sizes(-1, hidden_channels, num_layers, out_channels)
+        sizes = self._keep_sizes(-1, hidden_channels, num_layers, out_channels, task)
         check_option(aggr, AGGREGATIONS, 'aggr')
-        resolve_task(task, out_channels)
         options = check_relations(relations)
         self.relations = list(options)
         self.node_types, self.target_types = ends_of(options)
         if target is not None:
             check_option(target, self.target_types, 'target')
         self.in_channels = check_widths(in_channels, self.node_types)
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.target = target
-        self.task = task
         self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
         check_options(type(self), kwargs, {'root_weight', 'bias', *OPTIONS})
@@ -281,14 +275,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         return list(graphs)
 
     def __repr__(self) -> str:
-        text = (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
-            f'relations={self.relations}, target={self.target!r}'
-        )
-        if self.task != 'classification':
-            text += f', task={self.task!r}'
-        return f'{text})'
+        return self._describe(relations=..., target=..., task='classification')
 
 
 def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
