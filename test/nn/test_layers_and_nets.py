@@ -1,6 +1,5 @@
 """What holds for every layer and network that learns a graph, whatever its form."""
 
-import copy
 import re
 from typing import NamedTuple
 
@@ -410,18 +409,3 @@ def test_advice_about_options_of_old_calls():
     with pytest.raises(TypeError, match="has no option 'compare', but") as error:
         TransitionGraphConv(IN, OUT, N, compare='input')
     assert not re.search('z_channels', str(error.value))
-
-
-@each()
-def test_copies_and_states(name):
-    case, x = CASES[name], normal(N, IN)
-    module = case.make().eval()
-    twin, other = copy.deepcopy(module), case.make().eval()
-    with torch.no_grad():
-        for value in other.parameters():
-            value.add_(torch.randn_like(value))
-    expected = module(x, **case.row_wise())
-    assert not torch.allclose(other(x, **case.row_wise()), expected)
-    other.load_state_dict(module.state_dict())
-    for same in (twin, other):
-        torch.testing.assert_close(same(x, **case.row_wise()), expected)

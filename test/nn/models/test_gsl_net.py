@@ -88,6 +88,14 @@ def test_forward_is_written_out(kind, act):
     assert torch.equal(model(x), model.convs[2](h))
 
 
+def test_parameters_of_an_activation_are_reset():
+    act = torch.nn.PReLU(init=0.25)
+    model = make(FULL, act=act)
+    torch.nn.init.constant_(act.weight, 7.0)
+    model.reset_parameters()
+    assert act.weight.item() == 0.25
+
+
 @KINDS
 @pytest.mark.parametrize('in_channels', [IN, -1])
 @pytest.mark.parametrize('num_layers', [1, 2, 3])
@@ -174,6 +182,8 @@ def test_graphs(kind, training):
         (ValueError, {'num_layers': 0}, r"'num_layers' must be at least 1 \(got 0\)"),
         (ValueError, {'dropout': 1.0}, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
         (ValueError, {'act': 'bell'}, 'Could not resolve'),
+        (TypeError, {'act': 3}, r"'act' must be a str, a callable or None \(got 3"),
+        (TypeError, {'act': torch.nn.ReLU}, "'act' must be a str, a callable or None"),
         (
             ValueError,
             {'num_nodes': 3},
@@ -223,14 +233,6 @@ def test_diverged_parameters_are_told_from_bad_features():
     torch.nn.init.constant_(model.convs[0].lin.weight, torch.nan)
     with pytest.raises(ValueError, match="'x @ weight' contains NaN"):
         model(torch.randn(6, 3))
-
-
-def test_bad_comparisons():
-    x, _ = problem()
-    with pytest.raises(ValueError, match="'z' must be given where 'x' has not z_chan"):
-        make(FULL, z_channels=3)(x)
-    with pytest.raises(TypeError, match="GSLNet has no option 'label_channels'"):
-        make(FULL, label_channels=2)
 
 
 @pytest.mark.parametrize('use_reentrant', [False, True])
