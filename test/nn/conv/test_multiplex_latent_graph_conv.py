@@ -6,10 +6,16 @@ from oracles import seeded, to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import (
+    CosineSimilarity,
+    DirectedSimilarity,
     LatentGraphConv,
     LinearSimilarity,
     MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
+    begin_apart,
+    check_apart,
 )
 
 N, IN, OUT, K, R = 12, 6, 4, 3, 3
@@ -146,11 +152,8 @@ def test_relations_begin_apart_and_stay_so(same_messages):
     torch.manual_seed(0)
     options = {'similarity_kwargs': BELL, 'same_messages': same_messages}
     conv = MultiplexLatentGraphConv(IN, OUT, 2, k=K, **options)
-    centres = [
-        relation.sampler.similarity.response(torch.zeros(1, OUT)).params[0]
-        for relation in conv.relations
-    ]
-    torch.testing.assert_close(torch.cat(centres).flatten(), torch.tensor([-0.5, 0.5]))
+    centres = [centre(relation.sampler.similarity) for relation in conv.relations]
+    assert centres == pytest.approx([-0.5, 0.5])
     x = normal(N, IN, dtype=torch.float32)
     conv(x).square().sum().backward()
     first, second = (r.sampler.similarity.bias_b.grad for r in conv.relations)
@@ -223,12 +226,63 @@ def test_similarities_of_several_kinds():
         IN, OUT, 2, 'gaussian', z_channels=-1, similarity_kwargs=options
     )
     assert [r.sampler.similarity.b for r in conv.relations] == [0.2, 0.8]
-    weights = MultiplexLatentGraphConv(
-        IN, OUT, 2, 'linear', similarity_kwargs={'feature_weights': True}
+
+
+def centre(similarity):
+    return float(similarity.response(torch.zeros(1, OUT)).params[0].detach())
+
+
+@pytest.mark.parametrize(
+    ('kind', 'expected'),
+    [('sigmoid', [1 / 6, 1 / 2, 5 / 6]), ('tanh', [-2 / 3, 0.0, 2 / 3])],
+)
+@pytest.mark.parametrize('is_directed', [False, True])
+def test_bells_with_a_bias_begin_at_even_steps(is_directed, kind, expected):
+    bells = [NeuralGaussianSimilarity(OUT, bias=True, centre=kind) for _ in range(3)]
+    begin_apart(
+        [bells[0], *map(DirectedSimilarity, bells[1:])] if is_directed else bells
     )
-    first, second = (r.sampler.similarity.feature_weight for r in weights.relations)
-    assert not torch.equal(first, second)
-    assert torch.allclose(first, torch.ones(OUT), atol=0.5)
+    assert [centre(bell) for bell in bells] == pytest.approx(expected, abs=1e-6)
+    assert all(bell.w_b.tolist() == [[0.0] * OUT] for bell in bells)
+
+
+def test_what_begins_at_random_or_alone_is_left_alone():
+    kinds = [NeuralGaussianSimilarity(3), CosineSimilarity(3), LinearSimilarity(3)]
+    single = NeuralGaussianSimilarity(3, bias=True, feature_weights=True)
+    both = torch.nn.ModuleList([*kinds, single])
+    before = {key: value.clone() for key, value in both.state_dict().items()}
+    begin_apart(kinds)
+    begin_apart([single])
+    for key, value in both.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_weights_of_features_begin_with_noise():
+    torch.manual_seed(0)
+    pair = [LinearSimilarity(500, feature_weights=True) for _ in range(2)]
+    begin_apart([pair[0], DirectedSimilarity(pair[1])])
+    for similarity in pair:
+        weight = similarity.feature_weight.detach()
+        assert abs(float(weight.mean()) - 1) < 5 * 0.1 / 500**0.5
+        assert 0.08 < float(weight.std()) < 0.12
+    assert not torch.equal(pair[0].feature_weight, pair[1].feature_weight)
+
+
+def test_shares_by_definition():
+    x, conv = normal(5, IN), make(shares='node')
+    power = (x @ conv.mixture.lin.weight.t() + conv.mixture.lin.bias).exp()
+    torch.testing.assert_close(conv.shares(x), power / power.sum(dim=1, keepdim=True))
+    conv = make()
+    power = conv.mixture.logits.exp()
+    torch.testing.assert_close(conv.shares(), power / power.sum())
+
+
+def test_one_module_for_two_relations():
+    similarity = LinearSimilarity(OUT, feature_weights=True)
+    directed = [DirectedSimilarity(similarity) for _ in range(2)]
+    for same in ([similarity, similarity], directed):
+        with pytest.raises(ValueError, match="'similarity' must have a module of its"):
+            check_apart(same)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +297,7 @@ def test_similarities_of_several_kinds():
             ValueError,
             (2,),
             {'similarity_kwargs': [{}]},
-            r"'similarity_kwargs' must have one entry per relation \(got 1 for 2",
+            r"'similarity_kwargs' .* 1 for",
         ),
         (ValueError, (2, 'linear'), {}, "'similarity' must tell relations apart"),
         (
@@ -252,7 +306,6 @@ def test_similarities_of_several_kinds():
             {'same_messages': False, 'z_channels': -1},
             r"apart: .*'similarity_kwargs' \(got \['GaussianSimilarity\(6, b=0.5",
         ),
-        (ValueError, (2,), {'z_channels': 0}, r"'z_channels' must be at least 1 \(got"),
     ],
 )
 def test_bad_arguments(error, args, kwargs, match):
