@@ -8,10 +8,8 @@ import torch
 from oracles import inner, noise_of, relaxed, seeded, sigmoid, softmax, to_matrix, unit
 from sampling import limits, normal
 
-from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import PAPER
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
@@ -161,28 +159,6 @@ def test_too_few_candidates(kind):
     for call in (conv, conv.graph):
         with pytest.raises(ValueError, match=r'\(got k=8 for [67] candidates\)'):
             call(features())
-
-
-@TRAINING
-@pytest.mark.parametrize('width', [-1, 3])
-def test_the_similarity_may_see_something_else(width, training):
-    x, given = features(), {}
-    if width == 3:
-        given['z'] = normal(N, 3, seed=8)
-    seen = given.get('z', x)
-    conv = make('full', z_channels=width).train(training)
-    assert conv.z_channels == seen.size(1)
-    sampler = GumbelKNNSampler(
-        conv.sampler.similarity, K, TAU, scale=SCALE, budget=Budget(arrivals=N)
-    ).train(training)
-    h = x @ conv.lin.weight.T
-    expected = sampler.propagate(seen, h, generator=seeded(2))
-    expected = expected + x @ conv.lin_root.weight.T + conv.bias
-    torch.testing.assert_close(conv(x, **given, generator=seeded(2)), expected)
-    graph = conv.graph(x, **given, generator=seeded(2))
-    other = sampler(seen, generator=seeded(2))
-    torch.testing.assert_close(graph.edge_weight, other.edge_weight)
-    assert torch.equal(graph.edge_index, other.edge_index)
 
 
 @pytest.mark.parametrize(

@@ -186,11 +186,7 @@ def test_repr():
     [
         ({'num_sensors': 2.0}, TypeError, "'num_sensors' must be an integer"),
         ({'num_sensors': 0}, ValueError, r"'num_sensors' must be at least 1 \(got 0"),
-        (
-            FORMS['free'] | FORMS['rows'],
-            ValueError,
-            "'z_channels' has no meaning be",
-        ),
+        (FORMS['free'] | FORMS['rows'], ValueError, "'z_channels' has no meaning be"),
         ({'z_channels': -1}, ValueError, r"'z_channels' must be at least 1 \(got -1"),
         ({'in_channels': (1, 2)}, TypeError, r"'in_channels' must be .* \(got tuple"),
         ({'directed': 1}, TypeError, r"'directed' must be a bool \(got 1\)"),
@@ -222,16 +218,8 @@ def test_bad_input():
         (lambda: known(x, z=(z, z)), TypeError, "'z' must be a tensor like 'x'"),
         (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
         (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
-        (
-            lambda: free(x, graph=(edge, torch.ones(2))),
-            ValueError,
-            'one weight per e',
-        ),
-        (
-            lambda: free(x, graph=graph, z=x),
-            ValueError,
-            "'z' has no meaning with a",
-        ),
+        (lambda: free(x, graph=(edge, torch.ones(2))), ValueError, 'one weight per e'),
+        (lambda: free(x, graph=graph, z=x), ValueError, "'z' has no meaning with a"),
         (lambda: make(k=N, replace=False)(x), ValueError, 'k=6 for 5 candidates'),
     ):
         with pytest.raises(error, match=match):

@@ -256,11 +256,7 @@ def test_sources_and_anchors_that_a_form_has_not():
         (TypeError, torch.ones(9, IN).long(), "'x' must be floating-point"),
         (ValueError, torch.ones(9, IN + 1), r"'x' must have 11 channels \(got 12"),
         (ValueError, torch.ones(IN), r"'x' must have shape \[num_nodes, channels\]"),
-        (
-            ValueError,
-            torch.ones(3, IN),
-            r'at least num_transition_nodes=6 rows \(got 3',
-        ),
+        (ValueError, torch.ones(3, IN), r'at least num_transition_nodes=6 rows \(got'),
         (ValueError, torch.ones(9, IN) / 0, "'x' contains NaN or infinite values"),
     ],
 )

@@ -234,11 +234,7 @@ def test_graphs_have_labels(readout):
     ('task', 'y', 'text'),
     [
         ('regression', Y.double(), r"'y' must have shape \[12, 2\] \(got \[12\]\)"),
-        (
-            'regression',
-            torch.full((N, 2), torch.nan),
-            "'y' must be finite where 'mask'",
-        ),
+        ('regression', torch.full((N, 2), torch.nan), "'y' must be finite where 'mask"),
         ('regression', [1.0] * N, r"'y' must be a torch.Tensor \(got list\)"),
         ('binary', torch.full((N,), 2), r"'y' must hold zeros and ones .*\(got 2.0\)"),
         ('multilabel', torch.ones(N), r"'y' must have shape \[12, 4\] \(got \[12\]\)"),

@@ -58,14 +58,9 @@ def test_candidates_of_sources_and_of_new_rows():
 @pytest.mark.parametrize(
     ('options', 'x', 'text'),
     [
-        ({}, torch.ones(N, IN + 1), "'x_src' must have 6 channels"),
         ({}, torch.full((N, IN), torch.nan), "'x_src' contains NaN"),
         ({}, torch.ones(N, IN).double(), "'x_src' and 'x_dst' must share one dtype"),
-        (
-            {'num_transition_nodes': 7, 'num_nodes': N},
-            torch.ones(9, IN),
-            'num_nodes=40 rows',
-        ),
+        ({'num_transition_nodes': 7, 'num_nodes': N}, torch.ones(9, IN), 'num_nodes=4'),
     ],
 )
 def test_what_are_no_sources(options, x, text):

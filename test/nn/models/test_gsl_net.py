@@ -153,28 +153,6 @@ def test_one_similarity_of_the_input_serves_all_layers():
     assert not torch.allclose(model(x, z=x.flip(0)), model(x))
 
 
-@KINDS
-@pytest.mark.parametrize('training', [True, False])
-def test_graphs(kind, training):
-    model, x = make(kind, dropout=0.0, k=3).train(training), problem()[0]
-    graphs = model.graphs(x, generator=seeded(1))
-    assert len(graphs) == 2
-    num_sources = 7 if kind else N
-    for edge_index, weight in graphs:
-        assert int(edge_index[0].max()) < num_sources
-        total = torch.zeros(N).index_add(0, edge_index[1], weight)
-        torch.testing.assert_close(total, torch.ones(N))
-    hidden = F.relu(model.convs[0](x, generator=seeded(1)))
-    generator = seeded(1)
-    assert torch.equal(F.relu(model.convs[0](x, generator=generator)), hidden)
-    for own, conv, source, graph in zip(
-        (x, hidden), model.convs, (seeded(1), generator), graphs, strict=True
-    ):
-        expected = conv.graph(own, generator=source)
-        assert torch.equal(graph.edge_index, expected.edge_index)
-        torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
-
-
 @pytest.mark.parametrize(
     ('error', 'kwargs', 'match'),
     [
