@@ -192,22 +192,20 @@ class KNNGCN(IndexesRows, NeighbourModel):
     :obj:`force_undirected=True`.
 
     Args:
-        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
+        in_channels, hidden_channels, num_layers, out_channels (int): As in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
         k (int, optional): The number of neighbours. (default: :obj:`5`)
         similarity (str, optional): The weights :math:`\phi_{ij}` of the edges,
             :obj:`"linear"` (the cosine) or :obj:`"heat_kernel"` (with :obj:`t=2.0`,
             on unit rows). (default: :obj:`"linear"`)
         root_weight (bool, optional): If :obj:`True`, the layers add
             :math:`\mathbf{H} \mathbf{W}_{\textrm{root}}`. (default: :obj:`False`)
-        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
+        dropout (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
         act (str, Callable or None, optional): Activation. (default: :obj:`"elu"`)
         cached (bool, optional): If :obj:`True`, the graph of the first input serves
             all later ones, until :meth:`reset_parameters`: for one set of nodes whose
             features and :obj:`batch` stay as they are. (default: :obj:`False`)
-        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
+        task (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -281,21 +279,27 @@ class KNNGCN(IndexesRows, NeighbourModel):
         have their neighbours among the sources, and the other arguments are pairs as
         well: edges between sources, and edges to targets.
         """
-        src, dst, own, graph = self._rows(
-            x, edge_index, edge_weight, batch, generator=generator
-        )
-        if src is None or own is None:
-            return self._logits(dst, graph, generator)
-        shift = torch.tensor([[0], [src.size(0)]], device=src.device)
-        edges = torch.cat([own.edge_index, graph.edge_index + shift], dim=1)
-        joined = SampledGraph(edges, torch.cat([own.edge_weight, graph.edge_weight]))
-        return self._logits(stack_rows(src, dst), joined, generator)[src.size(0) :]
+        given = edge_index, edge_weight, batch
+        h, joined, _, start = self._rows(x, *given, generator=generator)
+        edge_index, weight = gcn_norm(*joined, num_nodes=h.size(0), dtype=h.dtype)
+        convs: Any = self.convs
+        for number, conv in enumerate(convs):
+            # GCNConv itself would multiply sparse features less quickly.
+            out = apply_linear(conv.lin, h)
+            out = conv.propagate(edge_index, x=out, edge_weight=weight) + conv.bias
+            if self.root_weight:
+                root: Any = self.roots[number]
+                out = out + apply_linear(root, h)
+            if number < self.num_layers - 1:
+                out = dropout(self.act(out), self.dropout, self.training, generator)
+            h = out
+        return h[start:]
 
     def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
         r"""Return the graph of each layer, which is the same, before it is normalised;
         the arguments are those of :meth:`forward`.
         """
-        *_, graph = self._rows(x, *args, **kwargs)
+        _, _, graph, _ = self._rows(x, *args, **kwargs)
         return [graph] * self.num_layers
 
     def _rows(
@@ -306,8 +310,8 @@ class KNNGCN(IndexesRows, NeighbourModel):
         batch: Any = None,
         *,
         generator: torch.Generator | None = None,
-    ) -> tuple[Tensor | None, Tensor, SampledGraph | None, SampledGraph]:
-        """Return sources that are no targets, targets, and the graph of each."""
+    ) -> tuple[Tensor, SampledGraph, SampledGraph, int]:
+        """Return all rows and their graph, that of targets, and where these begin."""
         src: Tensor | None
         if isinstance(x, tuple | list):
             src, dst = check_pair(x)
@@ -317,29 +321,18 @@ class KNNGCN(IndexesRows, NeighbourModel):
         convs: Any = self.convs
         self._check_input(dst, convs[0].lin, generator)
         if src is None:
-            return None, dst, None, self._graph(dst, edge_index, edge_weight, batch)
+            graph = self._graph(dst, edge_index, edge_weight, batch)
+            return dst, graph, graph, 0
         edges, ids = split_pair(edge_index, 'edge_index'), split_pair(batch, 'batch')
         weights = split_pair(edge_weight, 'edge_weight')
         own = self._graph(src, edges[0], weights[0], ids[0])
         if edges[1] is not None:
-            return src, dst, own, given_graph((src, dst), edges[1], weights[1], batch)
-        similarity = self.similarity or 'linear'
-        new = nearest_in_context(dst, src, self.k, batch, similarity=similarity)
-        return src, dst, own, self._weighted(new)
-
-    def _logits(
-        self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None
-    ) -> Tensor:
-        edge_index, weight = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
-        convs: Any = self.convs
-        for number, conv in enumerate(convs, start=1):
-            # GCNConv itself would multiply sparse features less quickly.
-            h = apply_linear(conv.lin, x)
-            h = conv.propagate(edge_index, x=h, edge_weight=weight) + conv.bias
-            if self.root_weight:
-                root: Any = self.roots[number - 1]
-                h = h + apply_linear(root, x)
-            if number < self.num_layers:
-                h = dropout(self.act(h), self.dropout, self.training, generator)
-            x = h
-        return x
+            new = given_graph((src, dst), edges[1], weights[1], batch)
+        else:
+            similarity = self.similarity or 'linear'
+            new = nearest_in_context(dst, src, self.k, batch, similarity=similarity)
+            new = self._weighted(new)
+        shift = torch.tensor([[0], [src.size(0)]], device=src.device)
+        both = torch.cat([own.edge_index, new.edge_index + shift], dim=1)
+        joined = SampledGraph(both, torch.cat([own.edge_weight, new.edge_weight]))
+        return stack_rows(src, dst), joined, new, src.size(0)

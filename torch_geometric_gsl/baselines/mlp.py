@@ -60,13 +60,9 @@ class MLPClassifier(Baseline):
     sparse CSR features.
 
     Args:
-        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
-        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
-        act (str, Callable or None, optional): Activation. (default: :obj:`"elu"`)
-        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
+        in_channels, hidden_channels, num_layers, out_channels (int): As in
+            :class:`KNNGCN`.
+        dropout, act, task (optional): As in :class:`KNNGCN`.
 
     Shapes:
         - **input and output:** as in :class:`KNNGCN`, without edges

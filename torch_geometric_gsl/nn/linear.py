@@ -23,10 +23,6 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     copy of :math:`X`; in half precision and under autocast it is computed in
     :obj:`torch.float32`. The gradient of sparse features is that of their stored
     values, sparse as well.
-
-    Args:
-        lin (torch_geometric.nn.Linear): The projection.
-        x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
     """
     device = x.device.type
     dtype = x.dtype

@@ -75,8 +75,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         moves a transition node by :math:`n` learning rates, and training diverges.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample, or :obj:`-1`.
         out_channels (int): Size of each output sample.
         num_nodes (int, optional): The number of nodes :math:`n`, with
             :obj:`transition="projected"` only. (default: :obj:`None`)

@@ -244,12 +244,6 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
         :obj:`(x_src, x_dst)` of sources and targets in place of :obj:`x`. Parameters
         that wait for their first input are initialised by the global generator, and
         :func:`torch.utils.checkpoint.checkpoint` restores no other.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
-                dense or sparse CSR, or a pair.
-            *args (optional): Other arguments of the model.
-            **kwargs (optional): Other arguments of the model.
         """
 
 

@@ -280,7 +280,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_index = src is self._kept('x') and not isinstance(x, tuple | list)
         is_kept = src is not None and is_index and is_constant(self)
-        hidden = self._index_layers() if is_kept else None
+        hidden = self._index_layers(own) if is_kept else None
         graphs: list[tuple[Any, Features]] = []
         last = self.num_layers - 1
         how = {'generator': generator, 'return_graph': return_graph}

@@ -74,9 +74,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
             types or by type, or :obj:`-1`.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
+        hidden_channels, num_layers, out_channels (int): As in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
         relations (list or dict): As in
             :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`.
         target (str, optional): The type of the labelled nodes; if :obj:`None`, the
