@@ -136,17 +136,6 @@ def test_one_relation_is_the_layer_of_one_graph(name, training):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_one_relation_begins_as_the_layer_of_one_graph():
-    options = {'similarity_kwargs': BELL | {'feature_weights': True}}
-    conv = MultiplexLatentGraphConv(IN, OUT, 1, z_channels=-1, **options)
-    bell = conv.relations[0].sampler.similarity
-    assert bell.bias_b.tolist() == [0.0]
-    assert bell.feature_weight.tolist() == [1.0] * IN
-    given = NeuralGaussianSimilarity(OUT)
-    conv = MultiplexLatentGraphConv(IN, OUT, 1, given)
-    assert conv.relations[0].sampler.similarity is given
-
-
 @MESSAGES
 def test_relations_begin_apart_and_stay_so(same_messages):
     torch.manual_seed(0)

@@ -113,9 +113,6 @@ def test_what_has_no_meaning():
     for call in (net, net.graphs, net.predict):
         with pytest.raises(TypeError, match="with transition='free', which has no sou"):
             call((x, x))
-    for other in (net, GSLNet(IN, HIDDEN, 2, OUT)):
-        with pytest.raises(ValueError, match="'transition' must be 'anchors' for anch"):
-            other.choose_anchors(x)
     size = {'num_transition_nodes': S, 'transition': 'anchors'}
     net = GSLNet(IN, HIDDEN, 2, OUT, **size)
     for call in (net, net.graphs, net.predict):

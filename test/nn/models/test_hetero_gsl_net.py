@@ -196,20 +196,6 @@ def test_new_rows(name, num_layers):
         torch.testing.assert_close(found, {'word': every(X)['word'][:2]})
 
 
-@pytest.mark.parametrize('name', ['plain', 'rows', 'mixed'])
-def test_no_answer_depends_on_another_new_row(name):
-    rows, options, _, joined = draw_given(name)
-    model = make_net(num_layers=3, method='dense', loop=True, **options).eval()
-    new = {'doc': X['doc'][rows] + 1}
-    together = model((X, new), **joined)
-    for row in range(3):
-        some = {k: (v[0], {'doc': v[1]['doc'][[row]]}) for k, v in joined.items()}
-        alone = model((X, {'doc': new['doc'][[row]]}), **some)
-        torch.testing.assert_close(alone[0], together[row])
-    none = {k: (v[0], {'doc': v[1]['doc'][:0]}) for k, v in joined.items()}
-    assert model((X, {'doc': X['doc'][:0]}), **none).shape == (0, OUT)
-
-
 @pytest.mark.parametrize('width', [None, -1])
 def test_new_rows_whose_type_is_no_source(width):
     sizes = {'doc': 6, 'word': 6}, HIDDEN, 1, OUT

@@ -196,12 +196,6 @@ def test_a_row_alone_is_answered(training, draws):
     torch.testing.assert_close(found, out)
 
 
-def test_rows_in_another_order():
-    net, (x, y) = make(), draw_rows()
-    order = torch.randperm(N, generator=seeded(3))
-    torch.testing.assert_close(net(x[order], y[order]), net(x, y)[order])
-
-
 @pytest.mark.parametrize(
     ('args', 'error', 'text'),
     [

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -144,12 +145,17 @@ class HeteroLatentGraphConv(torch.nn.Module):
         self.convs = TypedModules(
             {own: self._make(own, common, options[own]) for own in self.relations}
         )
-        rooted = self.target_types if root_weight else []
-        biased = self.target_types if bias else []
-        self.roots = TypedModules({target: self._root(target) for target in rooted})
-        self.biases = TypedParameters(
-            {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
-        )
+        heads = dict.fromkeys(self.target_types, 1)
+        if aggr == 'cat':
+            heads = Counter(target for _, _, target in self.relations)
+        self.roots, self.biases = TypedModules({}), TypedParameters({})
+        for target, number in heads.items():
+            size = self.in_channels[target], number * out_channels
+            if root_weight:
+                root = Linear(*size, bias=False, weight_initializer='glorot')
+                self.roots[target] = root
+            if bias:
+                self.biases[target] = torch.nn.Parameter(torch.empty(size[1]))
         self.reset_parameters()
 
     def _make(
@@ -169,14 +175,6 @@ class HeteroLatentGraphConv(torch.nn.Module):
             bias=False,
             **options,
         )
-
-    def _root(self, target: NodeType) -> Linear:
-        size = self.in_channels[target], self._out_width(target)
-        return Linear(*size, bias=False, weight_initializer='glorot')
-
-    def _out_width(self, target: NodeType) -> int:
-        count = sum(relation[2] == target for relation in self.relations)
-        return self.out_channels * (count if self.aggr == 'cat' else 1)
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""

@@ -154,13 +154,15 @@ class MultiplexLatentGraphConv(RootTerm):
         self._keep_sizes(in_channels, out_channels)
         self.num_relations = num_relations
         self.same_messages = same_messages
-        shared: Any = {'add_self_loops': add_self_loops, 'z_channels': z_channels}
-        shared |= {'observed': observed, **kwargs}
+        options: Any = {'root_weight': False, 'bias': False, **kwargs}
+        options |= {'add_self_loops': add_self_loops, 'z_channels': z_channels}
+        options['observed'] = observed
         kinds = one_each(similarity, num_relations, 'similarity')
-        options = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
+        each = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
+        sizes = in_channels, out_channels
         self.relations = torch.nn.ModuleList(
-            self._make_relation(kind, k, tau, similarity_kwargs=own, **shared)
-            for kind, own in zip(kinds, options, strict=True)
+            LatentGraphConv(*sizes, kind, k, tau, similarity_kwargs=own, **options)
+            for kind, own in zip(kinds, each, strict=True)
         )
         if same_messages:
             for relation in self.relations[1:]:
@@ -170,10 +172,6 @@ class MultiplexLatentGraphConv(RootTerm):
         self.reset_parameters()
         if same_messages or z_channels is not None:
             check_apart(self._similarities)
-
-    def _make_relation(self, *args: Any, **kwargs: Any) -> LatentGraphConv:
-        sizes = self.in_channels, self.out_channels
-        return LatentGraphConv(*sizes, *args, root_weight=False, bias=False, **kwargs)
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""

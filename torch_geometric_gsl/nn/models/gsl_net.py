@@ -71,12 +71,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     :obj:`num_transition_nodes` is given (the paper's models with the suffix -T).
     The last layer has neither activation nor dropout.
 
-    Transition nodes that are :obj:`"free"` or :obj:`"anchors"` serve new rows and
-    mini-batches of any number of rows. :meth:`choose_anchors` keeps rows of the input;
-    their hidden rows are the anchors of the later layers.
-
-    With :obj:`z_channels` all layers compare the same rows by one sampler, and each
-    draws its graph anew.
+    Of :meth:`choose_anchors`, which keeps rows of the input, the hidden rows are the
+    anchors of the later layers. With :obj:`z_channels` all layers compare the same rows
+    by one sampler, and each draws its graph anew.
 
     New rows join others as a pair :obj:`(x_src, x_dst)`: in every layer the sources see
     each other, and the targets see the sources alone. :meth:`index` keeps the sources,
@@ -98,12 +95,11 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
             (default: :obj:`"relu"`)
-        z_channels (int or str, optional): The width of the rows that all layers compare
-            in place of their projections: :obj:`z` of the call, or :math:`\mathbf{X}`
-            where it is not given; :obj:`-1` is that of the input, and :obj:`None`
-            compares projections. :obj:`"auto"` is :obj:`-1`, or :obj:`None` where the
-            width of the input is unknown, with transition nodes, and with a similarity
-            of another width. (default: :obj:`"auto"`)
+        z_channels (int or str, optional): The width of the rows that all layers
+            compare, as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+            :obj:`"auto"` is :obj:`-1`, or :obj:`None` where the width of the input is
+            unknown, with transition nodes, and with a similarity of another width.
+            (default: :obj:`"auto"`)
         task (str, optional): The task of :meth:`loss`, :meth:`predict` and
             :meth:`score`: :obj:`"classification"`, :obj:`"regression"` (the squared
             error), :obj:`"binary"` (one output), or :obj:`"multilabel"` (yes or no of
@@ -330,7 +326,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         else:
             src, dst = self._sources(x, batch, edge_index is not None), x
             if src is not None and self.transition == 'projected':
-                own = self._kept_arguments()
+                own = {name: self._kept(name) for name in self._INDEXED[1:]}
                 if (own['z'] is None) != (z is None):
                     which = 'the new' if z is not None else 'the indexed'
                     raise ValueError(

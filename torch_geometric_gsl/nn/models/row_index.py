@@ -195,10 +195,6 @@ class IndexesLayers(IndexesRows):
         super()._keep(**rows)
         self._hidden_rows = None
 
-    def _kept_arguments(self) -> dict[str, Any]:
-        """Return the indexed edges, weights and compared rows."""
-        return {name: self._kept(name) for name in self._INDEXED[1:]}
-
     def _index_layers(self, own: dict[str, Any]) -> list[Tensor]:
         """Return the hidden rows of the index, computed anew after a change."""
         device = next(self.parameters()).device.type

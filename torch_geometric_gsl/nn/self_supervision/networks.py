@@ -143,12 +143,10 @@ class Denoiser(TwoLayers):
 
 
 class Anchor(torch.nn.Module):
-    r"""A running mean of graphs, :math:`\mathbf{A} \leftarrow \tau \mathbf{A} +
-    (1 - \tau) \mathbf{S}`, which begins as the identity or as given edges.
+    """A running mean of graphs, which begins as the identity or as given edges.
 
-    It is part of the state of the module, as running statistics are, and has no edges
-    before its first update. With :obj:`max_neighbours` it keeps the heaviest edges of
-    each target and rescales them to the old total.
+    Its buffers have no edges before its first update. With :obj:`max_neighbours` it
+    keeps the heaviest edges of each target.
     """
 
     edge_index: Tensor
@@ -322,9 +320,7 @@ def _merge(
     edge_index: Tensor, weight: Tensor, num_nodes: int | None = None
 ) -> SampledGraph:
     """Sort edges by target, and add up the weights of equal ones."""
-    return SampledGraph(
-        *coalesce(edge_index, weight, num_nodes=num_nodes, sort_by_row=False)
-    )
+    return SampledGraph(*coalesce(edge_index, weight, num_nodes, sort_by_row=False))
 
 
 def _heaviest(graph: SampledGraph, count: int) -> SampledGraph:

@@ -197,12 +197,8 @@ class Similarity(torch.nn.Module, ABC):
         return x
 
     def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
-        r"""Check and embed sources and targets, to be scored on demand.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            scale (float or torch.Tensor, optional): The factor of the similarity.
-                (default: :obj:`1.0`)
+        r"""Check and embed sources and targets, to be scored on demand, with a factor
+        of the similarity.
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))
