@@ -5,45 +5,19 @@ import torch
 from hetero import (
     BATCH,
     HAS,
-    IN,
     NEAR,
     OF,
     OUT,
-    RELATIONS,
     SIZE,
     make,
     rows,
 )
 from sampling import normal
 
-from torch_geometric_gsl import HeteroLatentGraphConv
-
 X = rows()
 Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
 NEW, NEW_IDS = ({t: d[t][:3] for t in ('doc', 'word')} for d in (X, BATCH))
 BOTH, IDS, WEIGHTS = (X, NEW), (BATCH, NEW_IDS), {NEAR: torch.ones(3).double()}
-
-
-BAD_OPTIONS = [
-    ({'relations': 'doc'}, TypeError, r"'relations' must be a list .* \(got str\)"),
-    ({'relations': [('a', 'b')]}, ValueError, r"edge types .* \(got \('a', 'b'\)\)"),
-    ({'relations': [NEAR] * 2}, ValueError, r"'relations' must be distinct .* twice"),
-    ({'relations': {NEAR: 'linear'}}, TypeError, r"'relations\[.* options \(got str"),
-    ({'relations': {NEAR: {'a': 2}}}, ValueError, r"'relations\[.* of .* \(got 'a'\)"),
-    ({'in_channels': {'doc': 6}}, ValueError, "'in_channels' .* entry for 'word'"),
-    ({'in_channels': IN | {'page': 2}}, ValueError, r"dict of \['word', .* 'page'\)"),
-    ({'z_channels': -1}, ValueError, r"'in_channels' must be one known .* \(5, 6\)"),
-    ({'relations': []}, ValueError, r"'relations' must hold an edge type \(got none\)"),
-    ({'add_self_loops': True}, TypeError, "has no option 'add_self_loops'"),
-    ({'aggr': 'add'}, ValueError, r"'aggr' must be one of \['sum', .*\(got 'add'\)"),
-]
-
-
-@pytest.mark.parametrize(('given', 'error', 'text'), BAD_OPTIONS)
-def test_bad_options(given, error, text):
-    given = {'in_channels': IN, 'out_channels': OUT, 'relations': RELATIONS} | given
-    with pytest.raises(error, match=text):
-        HeteroLatentGraphConv(**given)
 
 
 @pytest.mark.parametrize(

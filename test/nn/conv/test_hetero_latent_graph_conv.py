@@ -241,14 +241,6 @@ def test_options_of_relations():
     assert mixed(x, z_dict=words)['doc'].shape == (12, OUT)
 
 
-def test_repr():
-    conv = HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, [IN_DOC], aggr=None)
-    assert str(conv) == (
-        "HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, "
-        "relations=[('word', 'in', 'doc')], aggr=None)"
-    )
-
-
 NAMES = ['type', 'forward', 'a.b', 'a b', 'T', 'a%2Eb']
 
 

@@ -11,7 +11,6 @@ from sampling import limits, normal
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.sampler.options import PAPER
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
 # A graph of all nodes, or that of transition nodes in each of their forms.
@@ -37,22 +36,6 @@ def make(kind, **kwargs):
     if conv.bias is not None:
         torch.nn.init.normal_(conv.bias)
     return conv
-
-
-def test_repr():
-    assert str(LatentGraphConv(16, 32)) == (
-        'LatentGraphConv(16, 32, similarity=NeuralGaussianSimilarity(32, '
-        "c_scale=8, bias=True, centre='tanh'), k=5, tau=0.5)"
-    )
-    assert str(LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0)) == (
-        'LatentGraphConv(-1, 8, similarity=LinearSimilarity(8), k=2, tau=1.0)'
-    )
-    assert str(LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior')) == (
-        'LatentGraphConv(8, 8, similarity=LinearSimilarity(8), k=5, tau=0.5, '
-        "null_score=0.0, observed='prior')"
-    )
-    with pytest.raises(ValueError, match=r"'out_channels' must be at least 1 \(got 0"):
-        LatentGraphConv(4, 0)
 
 
 def product(a, b):
@@ -161,27 +144,7 @@ def test_too_few_candidates(kind):
             call(features())
 
 
-@pytest.mark.parametrize(
-    ('in_channels', 'z_channels', 'error', 'text'),
-    [
-        (-1, -1, ValueError, r"'in_channels' must be one known width .*\(got -1\)"),
-        ((-1, 6), -1, ValueError, r'known width with z_channels=-1 \(got \(-1, 6\)\)'),
-        ((5, 6), -1, ValueError, r'known width with z_channels=-1 \(got \(5, 6\)\)'),
-        (6, 0, ValueError, r"'z_channels' must be at least 1 \(got 0\)"),
-        (6, -2, ValueError, r"'z_channels' must be at least 1 \(got -2\)"),
-        (6, 2.0, TypeError, r"'z_channels' must be an integer \(got float\)"),
-        ((0, 6), None, ValueError, r"'in_channels' must be at least 1 \(got 0\)"),
-        ((5, -2), None, ValueError, r"'in_channels' must be at least 1 \(got -2\)"),
-    ],
-)
-def test_widths_that_are_wrong(in_channels, z_channels, error, text):
-    with pytest.raises(error, match=text):
-        LatentGraphConv(in_channels, OUT, z_channels=z_channels)
-
-
 def test_widths_of_compared_rows():
     for in_channels, given, expected in (((6, 6), -1, 6), (-1, 3, 3), ((5, 6), 3, 3)):
         conv = LatentGraphConv(in_channels, OUT, z_channels=given)
         assert conv.z_channels == expected
-    with pytest.raises(ValueError, match='expects 4 channels but it receives 11'):
-        build('full', LinearSimilarity(OUT), z_channels=-1)

@@ -6,7 +6,6 @@ from oracles import noise_of, relaxed, seeded, softmax, to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import SampledGraph, SensorGraphConv
-from torch_geometric_gsl.nn.similarity import LinearSimilarity
 
 N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
 LEADS = pytest.mark.parametrize('lead', [(), (7,), (2, 4)])
@@ -166,39 +165,6 @@ def test_no_windows_and_one_sensor(form, training):
     )
     alone.sampler.loop = False
     torch.testing.assert_close(alone(x, **known), x @ alone.lin_root.weight.t())
-
-
-def test_repr():
-    assert str(SensorGraphConv(16, 32, 20)) == (
-        'SensorGraphConv(16, 32, num_sensors=20, '
-        'similarity=DirectedSimilarity(LinearSimilarity(32)), k=5, tau=1.0)'
-    )
-    assert str(SensorGraphConv(-1, 8, None, 4, k=2, directed=False)) == (
-        'SensorGraphConv(-1, 8, similarity=LinearSimilarity(4), k=2, tau=1.0)'
-    )
-    assert str(SensorGraphConv(16, 32, z_channels=2)).startswith(
-        'SensorGraphConv(16, 32, z_channels=2, similarity=Dir'
-    )
-
-
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'match'),
-    [
-        ({'num_sensors': 2.0}, TypeError, "'num_sensors' must be an integer"),
-        ({'num_sensors': 0}, ValueError, r"'num_sensors' must be at least 1 \(got 0"),
-        (FORMS['free'] | FORMS['rows'], ValueError, "'z_channels' has no meaning be"),
-        ({'z_channels': -1}, ValueError, r"'z_channels' must be at least 1 \(got -1"),
-        ({'in_channels': (1, 2)}, TypeError, r"'in_channels' must be .* \(got tuple"),
-        ({'directed': 1}, TypeError, r"'directed' must be a bool \(got 1\)"),
-        ({'embedding_channels': 0}, ValueError, "'embedding_channels' must be at l"),
-        ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but it'),
-        ({'observed': 'prior'}, TypeError, "SensorGraphConv has no option 'observed'"),
-        ({'add_self_loops': False}, TypeError, "has no option 'add_self_loops'"),
-    ],
-)
-def test_bad_arguments(kwargs, error, match):
-    with pytest.raises(error, match=match):
-        SensorGraphConv(**{'in_channels': IN, 'out_channels': OUT, **kwargs})
 
 
 def test_bad_input():

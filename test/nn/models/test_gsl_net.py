@@ -44,23 +44,6 @@ def make(kind, **kwargs):
     return GSLNet(IN, HIDDEN, **kwargs)
 
 
-def test_repr():
-    assert str(GSLNet(16, 32, num_layers=2, out_channels=7)) == (
-        'GSLNet(16, 32, num_layers=2, out_channels=7, z_channels=16)'
-    )
-    model = GSLNet(16, 32, 3, 7, num_transition_nodes=10, num_nodes=100)
-    assert str(model) == (
-        'GSLNet(16, 32, num_layers=3, out_channels=7, num_transition_nodes=10)'
-    )
-    assert str(GSLNet(16, 32, 2, 7, **FREE)) == (
-        'GSLNet(16, 32, num_layers=2, out_channels=7, num_transition_nodes=7, '
-        "transition='free')"
-    )
-    assert str(GSLNet(16, 32, 2, 7, z_channels=None)) == (
-        'GSLNet(16, 32, num_layers=2, out_channels=7)'
-    )
-
-
 @KINDS
 @pytest.mark.parametrize('name', SIMILARITIES)
 def test_training(name, kind):
@@ -154,45 +137,6 @@ def test_one_similarity_of_the_input_serves_all_layers():
     assert not torch.allclose(model(x, z=x.flip(0)), model(x))
 
 
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (ValueError, {'hidden_channels': 0}, r"'hidden_channels' must be at least 1"),
-        (ValueError, {'num_layers': 0}, r"'num_layers' must be at least 1 \(got 0\)"),
-        (ValueError, {'dropout': 1.0}, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
-        (ValueError, {'act': 'bell'}, 'Could not resolve'),
-        (TypeError, {'act': 3}, r"'act' must be a str, a callable or None \(got 3"),
-        (TypeError, {'act': torch.nn.ReLU}, "'act' must be a str, a callable or None"),
-        (
-            ValueError,
-            {'num_nodes': 3},
-            r"'num_transition_nodes' and 'num_nodes' go together \(got None and 3\)",
-        ),
-        (ValueError, {'num_transition_nodes': 3}, r'go together \(got 3 and None\)'),
-        (ValueError, {'transition': 'none'}, "'transition' must be one of"),
-        (
-            ValueError,
-            {'transition': 'free'},
-            r"'num_transition_nodes' must be given with transition='free' \(got None\)",
-        ),
-        (
-            ValueError,
-            {'transition': 'anchors', 'num_transition_nodes': 3, 'num_nodes': 9},
-            "'num_nodes' has no meaning with transition='anchors', which serves any",
-        ),
-        (
-            ValueError,
-            {'transition': 'free', 'num_transition_nodes': 3, 'z_channels': -1},
-            "'z_channels' has no meaning with transition nodes",
-        ),
-    ],
-)
-def test_bad_arguments(error, kwargs, match):
-    sizes = {'in_channels': 4, 'hidden_channels': 4, 'num_layers': 2}
-    with pytest.raises(error, match=match):
-        GSLNet(**{**sizes, 'out_channels': 2, **kwargs})
-
-
 @pytest.mark.parametrize('similarity', ['linear', 'neural_gaussian'])
 @pytest.mark.parametrize('scale', [39.0, 40.0, 100.0])
 def test_no_scale_is_too_large_to_plan(similarity, scale):
@@ -268,8 +212,3 @@ def test_training_and_repr():
     model = make_many(shares='node')
     model.loss(X, Y, torch.arange(10)).backward()
     check_gradients(model)
-    assert str(model) == ('GSLNet(6, 8, num_layers=2, out_channels=3, num_relations=2)')
-    with pytest.raises(ValueError, match="'num_relations' has no meaning with transit"):
-        make_many(num_transition_nodes=4, num_nodes=N)
-    with pytest.raises(ValueError, match=r"'num_relations' must be at least 1 \(got 0"):
-        make_many(0)

@@ -11,7 +11,6 @@ from hetero import (
     NEAR,
     OF,
     OUT,
-    RELATIONS,
     SIZE,
     K,
     make_net,
@@ -111,34 +110,6 @@ def test_export():
     model, x = make_net().eval(), tuple(X[t] for t in ('doc', 'word', 'author'))
     program = torch.export.export(Outer(model), x).module()
     torch.testing.assert_close(program(*x), model(X))
-
-
-def test_repr():
-    assert str(HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary')) == (
-        "HeteroGSLNet({'doc': 4}, 8, num_layers=2, out_channels=1, "
-        "relations=[('doc', 'near', 'doc')], target='doc', task='binary')"
-    )
-    assert str(HeteroGSLNet(4, 8, 1, 3, [NEAR])).endswith('target=None)')
-
-
-BAD_OPTIONS = [
-    ({'target': 'author'}, ValueError, r"'target' must be one of .* \(got 'author'\)"),
-    ({'aggr': 'cat'}, ValueError, r"'aggr' must be one of .* \(got 'cat'\)"),
-    ({'aggr': None}, ValueError, r"'aggr' must be one of .* \(got None\)"),
-    ({'z_channels': -1}, ValueError, r'one known width with z_channels=-1 \(got \(3,'),
-    ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
-    ({'num_layers': 0}, ValueError, r"'num_layers' must be at least 1 \(got 0\)"),
-    ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
-    ({'width': 3}, TypeError, "HeteroGSLNet has no option 'width'"),
-]
-
-
-@pytest.mark.parametrize(('given', 'error', 'text'), BAD_OPTIONS)
-def test_bad_options(given, error, text):
-    sizes = {'in_channels': IN, 'hidden_channels': 8, 'num_layers': 2}
-    rest = {'out_channels': OUT, 'relations': RELATIONS, 'target': 'doc'}
-    with pytest.raises(error, match=text):
-        HeteroGSLNet(**(sizes | rest | given))
 
 
 def test_labels_need_a_target():
