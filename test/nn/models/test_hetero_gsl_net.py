@@ -70,27 +70,6 @@ def test_one_type_and_one_relation(options, training):
     assert model.score(x, Y, **typed) == plain.score(x['doc'], Y, **given)
 
 
-def test_it_learns_what_only_the_other_type_knows():
-    # A document tells nothing but which word it is about, and the word its class.
-    torch.manual_seed(0)
-    words, about = torch.eye(8), torch.arange(80) % 8
-    classes = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
-    x = {'word': torch.cat([words, classes.view(-1, 1)], 1), 'doc': words[about]}
-    relations = [('word', 'in', 'doc')]
-    options = {'similarity': 'linear', 'scale': 10.0, 'root_weight': False}
-    sizes = {'word': 9, 'doc': 8}
-    model = HeteroGSLNet(sizes, 16, 1, 2, relations, 'doc', k=2, **options)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    y = classes[about]
-    before = model.score(x, y)['accuracy']
-    for _ in range(60):
-        optimizer.zero_grad()
-        model.loss(x, y).backward()
-        optimizer.step()
-    assert model.score(x, y)['accuracy'] == 1.0
-    assert before < 1.0
-
-
 @pytest.mark.parametrize('training', [True, False])
 def test_types_without_nodes(training):
     model = make_net().train(training)
