@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import GCNConv, Linear
+from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from torch_geometric_gsl._checks import (
@@ -24,7 +24,7 @@ from torch_geometric_gsl._checks import (
     split_pair,
 )
 from torch_geometric_gsl.baselines.mlp import Baseline
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
     reset_activation,
@@ -134,11 +134,6 @@ class NeighbourModel(Baseline):
             "'batch' must be that of the cached graph, until reset_parameters()",
             got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
         )
-
-
-def plain_linear(size: tuple[int, int]) -> Linear:
-    """Make a projection without a bias."""
-    return Linear(*size, bias=False, weight_initializer='glorot')
 
 
 def given_graph(
@@ -253,7 +248,7 @@ class KNNGCN(IndexesRows, NeighbourModel):
             for size in self.sizes
         )
         roots = self.sizes if root_weight else []
-        self.roots = torch.nn.ModuleList(map(plain_linear, roots))
+        self.roots = torch.nn.ModuleList(plain_linear(*size) for size in roots)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

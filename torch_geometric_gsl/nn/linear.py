@@ -16,6 +16,12 @@ _ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 _LOCK = Lock()
 
 
+def plain_linear(in_channels: int, out_channels: int) -> Linear:
+    """Make a projection without a bias."""
+    size = in_channels, out_channels
+    return Linear(*size, bias=False, weight_initializer='glorot')
+
+
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     r"""Project dense or sparse CSR features, :math:`X W`.
 

@@ -19,13 +19,13 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_type,
 )
-from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.transforms._graphs import (
     check_data,
+    evaluation,
     node_features,
     set_graph,
     store_of,

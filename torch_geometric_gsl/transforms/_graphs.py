@@ -7,8 +7,11 @@ A :class:`~torch_geometric.data.Data` object has one store, and a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.storage import NodeStorage
@@ -126,3 +129,16 @@ def graph_keys(store: Any) -> list[str]:
                 found |= {key} if store.is_edge_attr(key) else set()
     # `follow_batch` adds vectors that speak about the edges, too.
     return sorted(found | ({key + '_ptr' for key in found} & own))
+
+
+@contextmanager
+def evaluation(module: torch.nn.Module) -> Iterator[None]:
+    """Set evaluation mode without gradient, and restore the mode of each part."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

@@ -33,7 +33,7 @@ from torch_geometric_gsl.nn.conv.typed import (
     ends_of,
     of_relation,
 )
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Features, SampledGraph
@@ -152,8 +152,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         for target, number in heads.items():
             size = self.in_channels[target], number * out_channels
             if root_weight:
-                root = Linear(*size, bias=False, weight_initializer='glorot')
-                self.roots[target] = root
+                self.roots[target] = plain_linear(*size)
             if bias:
                 self.biases[target] = torch.nn.Parameter(torch.empty(size[1]))
         self.reset_parameters()

@@ -22,7 +22,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
@@ -183,8 +183,7 @@ class RootTerm(OneType):
         """Return a projection of the sources, 0, or of the targets, 1."""
         width = self.in_channels
         width = width[end] if isinstance(width, tuple) else width
-        sizes = width, self.out_channels
-        return Linear(*sizes, bias=False, weight_initializer='glorot')
+        return plain_linear(width, self.out_channels)
 
     def _reset_root(self) -> None:
         if self.lin_root is not None:

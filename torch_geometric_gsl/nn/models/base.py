@@ -165,6 +165,7 @@ class FollowsTask(torch.nn.Module):
         """
         return self._task.predict(self._evaluated(x, **kwargs))
 
+    @torch.no_grad()
     def score(
         self, x: Any, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> dict[str, float]:

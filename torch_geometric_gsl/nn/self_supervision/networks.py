@@ -23,7 +23,7 @@ from torch_geometric_gsl._checks import (
     check_probability,
     pair_of_probabilities,
 )
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_by_row, list_sources
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
@@ -43,9 +43,7 @@ class GraphLayer(torch.nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.lin = Linear(
-            in_channels, out_channels, bias=False, weight_initializer='glorot'
-        )
+        self.lin = plain_linear(in_channels, out_channels)
         self.bias = torch.nn.Parameter(torch.empty(out_channels))
 
     def reset_parameters(self) -> None:
@@ -204,11 +202,6 @@ class Anchor(torch.nn.Module):
         weight = torch.cat([weight, weight.new_ones(loops.size(1))])
         return _merge(torch.cat([self.first_index, loops], dim=1), weight, num_nodes)
 
-    def edges(self, num_nodes: int, dtype: torch.dtype) -> Edges:
-        """Return the graph in the order in which layers sum along it."""
-        edge_index, weight = self.graph(num_nodes, dtype)
-        return Edges(list_sources(edge_index, num_nodes), weight)
-
     @torch.no_grad()
     def update(self, learned: Edges, num_nodes: int) -> None:
         """Move towards a learned graph."""
@@ -280,7 +273,8 @@ class Contrast(TwoLayers):
     ) -> Tensor:
         """Contrast the views along both graphs; then the anchor graph moves."""
         num_nodes, size = x.size(0), self.batch_size
-        graphs = self.anchor.edges(num_nodes, x.dtype), edges
+        edge_index, weight = self.anchor.graph(num_nodes, x.dtype)
+        graphs = Edges(list_sources(edge_index, num_nodes), weight), edges
         first, second = (
             self.embed(hide_channels(x, rate, generator), graph, generator)
             for graph, rate in zip(graphs, self.mask_rate, strict=True)

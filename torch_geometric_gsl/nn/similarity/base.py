@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
     check_pair,
     check_parameter_match,
 )
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import COMPARISONS, PairScores
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -116,9 +116,7 @@ class Similarity(torch.nn.Module, ABC):
         self.lin: Linear | None = None
         if out_channels is not None:
             check_count(out_channels, 'out_channels')
-            self.lin = Linear(
-                in_channels, out_channels, bias=False, weight_initializer='glorot'
-            )
+            self.lin = plain_linear(in_channels, out_channels)
         # A class with parameters resets them when it has them all.
         if type(self).reset_parameters is Similarity.reset_parameters:
             self.reset_parameters()
