@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -27,7 +28,6 @@ from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
@@ -253,9 +253,8 @@ class KNNGCN(IndexesRows, NeighbourModel):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        reset_activation(self.act)
-        for layer in (*self.convs, *self.roots):
-            layer.reset_parameters()
+        for part in (self.act, self.convs, self.roots):
+            reset(part)
 
     def forward(
         self,

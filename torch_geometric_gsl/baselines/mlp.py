@@ -5,13 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import check_batch, check_generator, check_probability
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.ops.local_random import dropout
@@ -98,9 +98,8 @@ class MLPClassifier(Baseline):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        reset_activation(self.act)
-        for lin in self.lins:
-            lin.reset_parameters()  # type: ignore[operator]
+        reset(self.act)
+        reset(self.lins)
 
     def forward(
         self,

@@ -138,9 +138,8 @@ class SensorEmbedding(torch.nn.Module):
     def reset_parameters(self) -> None:
         if self.weight is not None:
             torch.nn.init.normal_(self.weight)
-        for lin in (self.lin_window, self.lin):
-            if lin is not None:
-                lin.reset_parameters()
+        inits.reset(self.lin_window)
+        inits.reset(self.lin)
 
     def forward(self, x: Features | None = None, z: Features | None = None) -> Features:
         """Return the embeddings of sensors, given windows or rows; of a pair a pair."""

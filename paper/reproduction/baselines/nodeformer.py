@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -23,7 +24,6 @@ from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
@@ -297,7 +297,7 @@ class NodeFormer(IndexesRows, Baseline):
         r"""Reset all learnable parameters of the module, and draw the random
         features of evaluation mode.
         """
-        reset_activation(self.act)
+        reset(self.act)
         for module in (self.lin_in, *self.layers, *self.norms, self.lin_out):
             module.reset_parameters()
 

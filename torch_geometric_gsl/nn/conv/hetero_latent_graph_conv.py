@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.conv.hetero_conv import group
-from torch_geometric.nn.inits import zeros
+from torch_geometric.nn.inits import reset, zeros
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -177,10 +177,9 @@ class HeteroLatentGraphConv(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        for module in (*self.convs.values(), *self.roots.values()):
-            module.reset_parameters()  # type: ignore[operator]
-        for bias in self.biases.parameters():
-            zeros(bias)
+        reset(self.convs)
+        reset(self.roots)
+        zeros(self.biases)
 
     def forward(
         self,

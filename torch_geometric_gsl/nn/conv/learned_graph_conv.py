@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import zeros
+from torch_geometric.nn.inits import reset, zeros
 from torch_geometric.utils import coalesce, scatter
 
 from torch_geometric_gsl._checks import (
@@ -186,8 +186,7 @@ class RootTerm(OneType):
         return plain_linear(width, self.out_channels)
 
     def _reset_root(self) -> None:
-        if self.lin_root is not None:
-            self.lin_root.reset_parameters()
+        reset(self.lin_root)
         zeros(self.bias)
 
     def _add_root(self, x: Tensor, out: Tensor) -> Tensor:
@@ -251,8 +250,7 @@ class LearnedGraphConv(RootTerm):
         self.lin.reset_parameters()
         self._reset_root()
         for module in (self.lin_dst, self.sampler, self.prior, self.label):
-            if module is not None:
-                module.reset_parameters()
+            reset(module)
 
     def share_sampler(self, other: Any) -> None:
         r"""Use the sampler of another layer, which compares rows of one width."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import zeros
+from torch_geometric.nn.inits import reset, zeros
 
 from torch_geometric_gsl._checks import (
     as_pair,
@@ -55,8 +55,7 @@ class RelationShares(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for parameter in self.parameters():
-            zeros(parameter)
+        zeros(self)
 
     def forward(self, x: Tensor | None = None) -> Tensor:
         """Return the shares [R], or those of each row [n, R]."""
@@ -175,8 +174,7 @@ class MultiplexLatentGraphConv(RootTerm):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        for relation in self._convs:
-            relation.reset_parameters()
+        reset(self.relations)
         begin_apart(self._similarities)
         self._reset_root()
         self.mixture.reset_parameters()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
@@ -33,7 +34,6 @@ from torch_geometric_gsl.nn.conv.transition_nodes import (
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
@@ -218,11 +218,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        reset_activation(self.act)
-        if self.readout is not None:
-            self.readout.reset_parameters()
-        for conv in self.convs:
-            conv.reset_parameters()  # type: ignore[operator]
+        for part in (self.act, self.readout, self.convs):
+            reset(part)
 
     def forward(
         self,

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.inits import reset
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import check_option
@@ -25,7 +26,6 @@ from torch_geometric_gsl.nn.conv.typed import (
 from torch_geometric_gsl.nn.models.base import FollowsTask
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
@@ -175,9 +175,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        reset_activation(self.act)
-        for conv in self.convs:
-            conv.reset_parameters()  # type: ignore[operator]
+        reset(self.act)
+        reset(self.convs)
 
     def forward(
         self,

@@ -29,13 +29,6 @@ def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
     return resolved
 
 
-def reset_activation(act: Callable[[Tensor], Tensor]) -> None:
-    """Reset the parameters of an activation, if it has any."""
-    reset = getattr(act, 'reset_parameters', None)
-    if reset is not None:
-        reset()
-
-
 class Dropout(torch.nn.Dropout):
     """Drop values with a source of randomness."""
 

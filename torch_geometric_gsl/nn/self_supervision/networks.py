@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import reset
 from torch_geometric.nn.pool.select.topk import topk
 from torch_geometric.utils import coalesce, scatter
 from torch_geometric.utils.num_nodes import maybe_num_nodes
@@ -81,7 +82,7 @@ class TwoLayers(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         for module in self.children():
-            module.reset_parameters()  # type: ignore[operator]
+            reset(module)
 
     def hidden(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None

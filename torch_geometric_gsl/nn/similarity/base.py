@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import ones
+from torch_geometric.nn.inits import ones, reset
 
 from torch_geometric_gsl._checks import (
     check_count,
@@ -123,8 +123,7 @@ class Similarity(torch.nn.Module, ABC):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        if self.lin is not None:
-            self.lin.reset_parameters()
+        reset(self.lin)
         ones(self.feature_weight)
 
     def forward(self, x: Features, edge_index: Tensor | None = None) -> Tensor:
