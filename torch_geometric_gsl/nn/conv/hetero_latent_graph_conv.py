@@ -142,13 +142,13 @@ class HeteroLatentGraphConv(torch.nn.Module):
         self.out_channels = out_channels
         self.aggr = aggr
         common = {'similarity': similarity, 'k': k, 'tau': tau, **kwargs}
-        self.convs = TypedModules(
-            {own: self._make(own, common, options[own]) for own in self.relations}
-        )
+        self.convs = TypedModules()
+        for relation, own in options.items():
+            self.convs[relation] = self._make(relation, common, own)
         heads = dict.fromkeys(self.target_types, 1)
         if aggr == 'cat':
             heads = Counter(target for _, _, target in self.relations)
-        self.roots, self.biases = TypedModules({}), TypedParameters({})
+        self.roots, self.biases = TypedModules(), TypedParameters()
         for target, number in heads.items():
             size = self.in_channels[target], number * out_channels
             if root_weight:
