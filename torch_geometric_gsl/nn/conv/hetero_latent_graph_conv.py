@@ -91,9 +91,8 @@ class HeteroLatentGraphConv(torch.nn.Module):
             (stacked along a second dimension). (default: :obj:`"sum"`)
         root_weight, bias (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, for each type.
-        **kwargs (optional): Options of all relations, as there:
-            :obj:`similarity_kwargs`, :obj:`z_channels`, :obj:`observed` and those of
-            the sampler.
+        **kwargs (optional): Further options of the layers of all relations, such as
+            :obj:`z_channels`, :obj:`observed` or :obj:`scale`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or

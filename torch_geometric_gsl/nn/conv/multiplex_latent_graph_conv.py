@@ -93,7 +93,7 @@ class MultiplexLatentGraphConv(RootTerm):
     for two relations, unless projections of their own tell the relations apart.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1`.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
         num_relations (int): The number of relations :math:`R`.
         similarity (str, Similarity or list, optional): The similarity of two nodes, by
@@ -110,7 +110,7 @@ class MultiplexLatentGraphConv(RootTerm):
             a list of one dictionary for each relation. (default: :obj:`None`)
         root_weight, add_self_loops, bias, z_channels, observed (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-        **kwargs (optional): Options of the samplers, as there.
+        **kwargs (optional): Further options of the samplers, such as :obj:`scale`.
 
     Shapes:
         - **input and output:** as in

@@ -66,7 +66,7 @@ class SensorGraphConv(LearnedGraphConv):
     unless each sensor has a vector.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1`.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
         num_sensors (int, optional): The number of sensors :math:`n`, if each has a
             vector. (default: :obj:`None`)
@@ -91,7 +91,7 @@ class SensorGraphConv(LearnedGraphConv):
             (default: :obj:`False`)
         method (str, optional): How the sampler draws; :obj:`"dense"` takes time and
             memory :math:`O(n^2)`. (default: :obj:`"dense"`)
-        **kwargs (optional): Options of the sampler, as there.
+        **kwargs (optional): Further options of the sampler, such as :obj:`null_score`.
 
     Shapes:
         - **input:** windows :math:`(*, n, F_{in})` with any leading dimensions, such as

@@ -74,7 +74,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         moves a transition node by :math:`n` learning rates, and training diverges.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1`.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
         num_nodes (int, optional): The number of nodes :math:`n`, with
             :obj:`transition="projected"` only. (default: :obj:`None`)
@@ -88,7 +88,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         transition (str, optional): The form of the transition nodes,
             :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`.
             (default: :obj:`"projected"`)
-        **kwargs (optional): Options of the sampler, as there.
+        **kwargs (optional): Further options of the sampler, such as :obj:`scale`.
 
     Shapes:
         - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, or a pair

@@ -80,7 +80,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     whose hidden rows are computed once.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1`.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         hidden_channels (int): Size of each hidden sample.
         num_layers (int): The number of layers.
         out_channels (int): Size of each output sample.

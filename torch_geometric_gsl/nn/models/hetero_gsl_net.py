@@ -73,7 +73,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
-            types or by type, or :obj:`-1`.
+            types or by type; :obj:`-1` for lazy initialization.
         hidden_channels, num_layers, out_channels (int): As in
             :class:`~torch_geometric_gsl.nn.GSLNet`.
         relations (list or dict): As in
