@@ -276,18 +276,33 @@ def test_copies_are_equal_and_independent(factory, how):
 
 # What stands below "Args:", and "name (type, optional): text" in it.
 ARGS = re.compile(r'^Args:\n((?: {4}.*\n|\n)+)', re.MULTILINE)
-ENTRY = re.compile(r'(\*{0,2}\w+) \((.+?)\):')
+ENTRY = re.compile(r'(\*{0,2}\w+(?:, \w+)*) \((.+?)\):')
+# What an entry says that leaves types and defaults to another class.
+SHARED = re.compile(r':\s+As in\s+:class:`~?[\w.]*?(\w+)`')
 DEFAULT = re.compile(r'\(default:\s+:obj:`([^`]*)`\)')
 
 
 def documented(doc):
-    """Maps the names under "Args:" to whether optional, and to the default."""
+    """Maps the names under "Args:" to whether optional, and to the default.
+
+    Those that are as in another class are looked up there.
+    """
     found = {}
     entries = ARGS.search(f'{inspect.cleandoc(doc)}\n')[1]
     for entry in re.split(r'^ {4}(?=\S)', entries, flags=re.MULTILINE)[1:]:
         match, default = ENTRY.match(entry), DEFAULT.search(entry)
         assert match is not None, f'no "name (type): text" in {entry!r}'
-        found[match[1]] = (match[2].endswith('optional'), default and default[1])
+        names, is_optional = match[1].split(', '), match[2].endswith('optional')
+        shared = SHARED.search(entry)
+        if shared is not None and default is None and not names[0].startswith('*'):
+            others = documented(inspect.getdoc(getattr(gsl, shared[1])))
+            for name in names:
+                assert name in others, f'{name!r} is not documented in {shared[1]}'
+                assert others[name][0] == is_optional, f'{name!r} is optional once'
+                found[name] = others[name]
+        else:
+            assert len(names) == 1, f'{names} share a description'
+            found[names[0]] = (is_optional, default and default[1])
     return found
 
 
@@ -387,6 +402,25 @@ def test_wrong_documentation_is_found():
     for doc, text in wrong.items():
         (found,) = differences(function, doc)
         assert found.startswith(text)
+
+
+def test_documentation_elsewhere_is_looked_up():
+    def function(k=5, tau=0.5, loop=False): ...
+
+    doc = """Text.
+
+    Args:
+        k, tau (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+        loop (bool, optional): As in :class:`GumbelKNNSampler`, but another default.
+            (default: :obj:`False`)
+    """
+    assert differences(function, doc) == []
+    function.__defaults__ = 5, 0.25, False
+    assert differences(function, doc) == ["'tau' is 0.25, not 0.5"]
+    for wrong in ('k, mu (optional)', 'k, tau (int)'):
+        with pytest.raises(AssertionError):
+            documented(doc.replace('k, tau (optional)', wrong))
 
 
 @pytest.mark.parametrize('name', public_modules())

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
+from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 
 NAN = float('nan')
 

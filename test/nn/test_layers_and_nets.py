@@ -1,7 +1,5 @@
 """What holds for every layer and network that learns a graph, whatever its form."""
 
-import copy
-import re
 from typing import NamedTuple
 
 import pytest
@@ -368,60 +366,3 @@ def test_generators_that_are_wrong(name):
     case = CASES[name]
     with pytest.raises(TypeError, match=r"'generator' must be a torch.Generator"):
         case.make()(normal(N, IN), **case.row_wise(), generator=3)
-
-
-BAD_OPTIONS = [
-    ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
-    ({'root_weight': 1}, TypeError, r"'root_weight' must be a bool \(got 1\)"),
-    ({'bias': 'no'}, TypeError, r"'bias' must be a bool \(got 'no'\)"),
-    ({'heads': 2}, TypeError, "has no option 'heads'"),
-    ({'label_channels': 2}, TypeError, "has no option 'label_channels'"),
-    ({'similarity': 'l2'}, ValueError, r"'similarity' must be one of .* 'l2'"),
-    ({'in_channels': 0}, ValueError, r"'in_channels\S*' must be at least 1 \(got 0"),
-    ({'in_channels': -2}, ValueError, r"'in_channels\S*' must be at least 1 \(got -2"),
-    ({'in_channels': 2.5}, TypeError, r"'in_channels\S*' must be an integer"),
-    ({'out_channels': 0}, ValueError, r"'out_channels' must be at least 1 \(got 0\)"),
-]
-
-
-@each({'latent linear'})
-@pytest.mark.parametrize(('bad', 'error', 'text'), BAD_OPTIONS)
-def test_options_that_are_wrong(name, bad, error, text):
-    case = CASES[name]
-    is_net = case.kind in (GSLNet, HeteroGSLNet)
-    if 'label_channels' in bad and case.kind is LatentGraphConv:
-        return
-    names = ['hidden_channels', 'num_layers', 'out_channels', 'relations', 'target']
-    names = names if is_net else ['out_channels', 'relations', 'target']
-    if case.kind is MultiplexLatentGraphConv:
-        names[1:] = ['num_relations']
-    if case.kind is TransitionGraphConv:
-        names[1:] = ['num_nodes', 'num_transition_nodes']
-    sizes = dict(zip(names, case.args, strict=False))
-    with pytest.raises(error, match=text):
-        case.kind(**{'in_channels': IN, **sizes, **case.options, **bad})
-
-
-def test_advice_about_options_of_old_calls():
-    """A class is never given an option that it has not."""
-    for kind, args in ((LatentGraphConv, (OUT,)), (GSLNet, (8, 2, OUT))):
-        with pytest.raises(TypeError, match="it is 'z_channels'"):
-            kind(IN, *args, compare='input')
-    with pytest.raises(TypeError, match="has no option 'compare', but") as error:
-        TransitionGraphConv(IN, OUT, N, compare='input')
-    assert not re.search('z_channels', str(error.value))
-
-
-@each()
-def test_copies_and_states(name):
-    case, x = CASES[name], normal(N, IN)
-    module = case.make().eval()
-    twin, other = copy.deepcopy(module), case.make().eval()
-    with torch.no_grad():
-        for value in other.parameters():
-            value.add_(torch.randn_like(value))
-    expected = module(x, **case.row_wise())
-    assert not torch.allclose(other(x, **case.row_wise()), expected)
-    other.load_state_dict(module.state_dict())
-    for same in (twin, other):
-        torch.testing.assert_close(same(x, **case.row_wise()), expected)

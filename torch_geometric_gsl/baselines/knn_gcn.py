@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import GCNConv, Linear
+from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -24,10 +25,9 @@ from torch_geometric_gsl._checks import (
     split_pair,
 )
 from torch_geometric_gsl.baselines.mlp import Baseline
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
@@ -136,11 +136,6 @@ class NeighbourModel(Baseline):
         )
 
 
-def plain_linear(size: tuple[int, int]) -> Linear:
-    """Make a projection without a bias."""
-    return Linear(*size, bias=False, weight_initializer='glorot')
-
-
 def given_graph(
     x: Features, edge_index: Tensor, edge_weight: Tensor | None, batch: Any
 ) -> SampledGraph:
@@ -192,22 +187,20 @@ class KNNGCN(IndexesRows, NeighbourModel):
     :obj:`force_undirected=True`.
 
     Args:
-        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
+        in_channels, hidden_channels, num_layers, out_channels (int): As in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
         k (int, optional): The number of neighbours. (default: :obj:`5`)
         similarity (str, optional): The weights :math:`\phi_{ij}` of the edges,
             :obj:`"linear"` (the cosine) or :obj:`"heat_kernel"` (with :obj:`t=2.0`,
             on unit rows). (default: :obj:`"linear"`)
         root_weight (bool, optional): If :obj:`True`, the layers add
             :math:`\mathbf{H} \mathbf{W}_{\textrm{root}}`. (default: :obj:`False`)
-        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
+        dropout (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
         act (str, Callable or None, optional): Activation. (default: :obj:`"elu"`)
         cached (bool, optional): If :obj:`True`, the graph of the first input serves
             all later ones, until :meth:`reset_parameters`: for one set of nodes whose
             features and :obj:`batch` stay as they are. (default: :obj:`False`)
-        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
+        task (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
@@ -255,14 +248,13 @@ class KNNGCN(IndexesRows, NeighbourModel):
             for size in self.sizes
         )
         roots = self.sizes if root_weight else []
-        self.roots = torch.nn.ModuleList(map(plain_linear, roots))
+        self.roots = torch.nn.ModuleList(plain_linear(*size) for size in roots)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        reset_activation(self.act)
-        for layer in (*self.convs, *self.roots):
-            layer.reset_parameters()
+        for part in (self.act, self.convs, self.roots):
+            reset(part)
 
     def forward(
         self,
@@ -281,21 +273,27 @@ class KNNGCN(IndexesRows, NeighbourModel):
         have their neighbours among the sources, and the other arguments are pairs as
         well: edges between sources, and edges to targets.
         """
-        src, dst, own, graph = self._rows(
-            x, edge_index, edge_weight, batch, generator=generator
-        )
-        if src is None or own is None:
-            return self._logits(dst, graph, generator)
-        shift = torch.tensor([[0], [src.size(0)]], device=src.device)
-        edges = torch.cat([own.edge_index, graph.edge_index + shift], dim=1)
-        joined = SampledGraph(edges, torch.cat([own.edge_weight, graph.edge_weight]))
-        return self._logits(stack_rows(src, dst), joined, generator)[src.size(0) :]
+        given = edge_index, edge_weight, batch
+        h, joined, _, start = self._rows(x, *given, generator=generator)
+        edge_index, weight = gcn_norm(*joined, num_nodes=h.size(0), dtype=h.dtype)
+        convs: Any = self.convs
+        for number, conv in enumerate(convs):
+            # GCNConv itself would multiply sparse features less quickly.
+            out = apply_linear(conv.lin, h)
+            out = conv.propagate(edge_index, x=out, edge_weight=weight) + conv.bias
+            if self.root_weight:
+                root: Any = self.roots[number]
+                out = out + apply_linear(root, h)
+            if number < self.num_layers - 1:
+                out = dropout(self.act(out), self.dropout, self.training, generator)
+            h = out
+        return h[start:]
 
     def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
         r"""Return the graph of each layer, which is the same, before it is normalised;
         the arguments are those of :meth:`forward`.
         """
-        *_, graph = self._rows(x, *args, **kwargs)
+        _, _, graph, _ = self._rows(x, *args, **kwargs)
         return [graph] * self.num_layers
 
     def _rows(
@@ -306,8 +304,8 @@ class KNNGCN(IndexesRows, NeighbourModel):
         batch: Any = None,
         *,
         generator: torch.Generator | None = None,
-    ) -> tuple[Tensor | None, Tensor, SampledGraph | None, SampledGraph]:
-        """Return sources that are no targets, targets, and the graph of each."""
+    ) -> tuple[Tensor, SampledGraph, SampledGraph, int]:
+        """Return all rows and their graph, that of targets, and where these begin."""
         src: Tensor | None
         if isinstance(x, tuple | list):
             src, dst = check_pair(x)
@@ -317,29 +315,18 @@ class KNNGCN(IndexesRows, NeighbourModel):
         convs: Any = self.convs
         self._check_input(dst, convs[0].lin, generator)
         if src is None:
-            return None, dst, None, self._graph(dst, edge_index, edge_weight, batch)
+            graph = self._graph(dst, edge_index, edge_weight, batch)
+            return dst, graph, graph, 0
         edges, ids = split_pair(edge_index, 'edge_index'), split_pair(batch, 'batch')
         weights = split_pair(edge_weight, 'edge_weight')
         own = self._graph(src, edges[0], weights[0], ids[0])
         if edges[1] is not None:
-            return src, dst, own, given_graph((src, dst), edges[1], weights[1], batch)
-        similarity = self.similarity or 'linear'
-        new = nearest_in_context(dst, src, self.k, batch, similarity=similarity)
-        return src, dst, own, self._weighted(new)
-
-    def _logits(
-        self, x: Tensor, graph: SampledGraph, generator: torch.Generator | None
-    ) -> Tensor:
-        edge_index, weight = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
-        convs: Any = self.convs
-        for number, conv in enumerate(convs, start=1):
-            # GCNConv itself would multiply sparse features less quickly.
-            h = apply_linear(conv.lin, x)
-            h = conv.propagate(edge_index, x=h, edge_weight=weight) + conv.bias
-            if self.root_weight:
-                root: Any = self.roots[number - 1]
-                h = h + apply_linear(root, x)
-            if number < self.num_layers:
-                h = dropout(self.act(h), self.dropout, self.training, generator)
-            x = h
-        return x
+            new = given_graph((src, dst), edges[1], weights[1], batch)
+        else:
+            similarity = self.similarity or 'linear'
+            new = nearest_in_context(dst, src, self.k, batch, similarity=similarity)
+            new = self._weighted(new)
+        shift = torch.tensor([[0], [src.size(0)]], device=src.device)
+        both = torch.cat([own.edge_index, new.edge_index + shift], dim=1)
+        joined = SampledGraph(both, torch.cat([own.edge_weight, new.edge_weight]))
+        return stack_rows(src, dst), joined, new, src.size(0)

@@ -5,17 +5,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import check_batch, check_generator, check_probability
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    layer_sizes,
-    reset_activation,
     resolve_activation,
 )
-from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.ops.local_random import dropout
 
 
@@ -35,13 +33,8 @@ class Baseline(NodeClassifier):
         task: str = 'classification',
     ) -> None:
         super().__init__()
-        self.sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
-        resolve_task(task, out_channels)
-        self.task = task
+        widths = in_channels, hidden_channels, num_layers, out_channels
+        self.sizes = self._keep_sizes(*widths, task)
 
     def __repr__(self) -> str:
         options = ''.join(f', {name}={getattr(self, name)}' for name in self.shown)
@@ -67,13 +60,9 @@ class MLPClassifier(Baseline):
     sparse CSR features.
 
     Args:
-        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
-        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
-        act (str, Callable or None, optional): Activation. (default: :obj:`"elu"`)
-        task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
+        in_channels, hidden_channels, num_layers, out_channels (int): As in
+            :class:`KNNGCN`.
+        dropout, act, task (optional): As in :class:`KNNGCN`.
 
     Shapes:
         - **input and output:** as in :class:`KNNGCN`, without edges
@@ -109,9 +98,8 @@ class MLPClassifier(Baseline):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        reset_activation(self.act)
-        for lin in self.lins:
-            lin.reset_parameters()  # type: ignore[operator]
+        reset(self.act)
+        reset(self.lins)
 
     def forward(
         self,

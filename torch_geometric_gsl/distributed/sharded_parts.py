@@ -22,10 +22,10 @@ from torch_geometric_gsl._checks import (
     check_matrix,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.conv.learned_graph_conv import ObservedPrior
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
-from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
 from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.models.layers import Dropout

@@ -16,6 +16,12 @@ _ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 _LOCK = Lock()
 
 
+def plain_linear(in_channels: int, out_channels: int) -> Linear:
+    """Make a projection without a bias."""
+    size = in_channels, out_channels
+    return Linear(*size, bias=False, weight_initializer='glorot')
+
+
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     r"""Project dense or sparse CSR features, :math:`X W`.
 
@@ -23,10 +29,6 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     copy of :math:`X`; in half precision and under autocast it is computed in
     :obj:`torch.float32`. The gradient of sparse features is that of their stored
     values, sparse as well.
-
-    Args:
-        lin (torch_geometric.nn.Linear): The projection.
-        x (torch.Tensor): Node features :math:`(|\mathcal{V}|, F_{in})`.
     """
     device = x.device.type
     dtype = x.dtype

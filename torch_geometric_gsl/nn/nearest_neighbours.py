@@ -13,7 +13,6 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_features,
     check_option,
-    split_pair,
 )
 from torch_geometric_gsl.nn.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -25,7 +24,7 @@ from torch_geometric_gsl.nn.similarity.distance_similarity import (
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.typing import Batch, SampledGraph
+from torch_geometric_gsl.typing import SampledGraph
 
 #: What an edge can weigh.
 WEIGHTS = ('linear', 'heat_kernel')
@@ -138,28 +137,6 @@ def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
         return [x.size(0)] if x.size(0) > 0 else []
     check_batch(batch, x)
     sizes: list[int] = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
-    return sizes
-
-
-def context_sizes(
-    x: Tensor, context: Tensor, batch: Batch | None
-) -> list[tuple[int, int]]:
-    """Count the rows, and those of their context, in each graph of a batch."""
-    if batch is None:
-        sizes = [(x.size(0), context.size(0))]
-    else:
-        of_context, of_x = split_pair(batch, 'batch')
-        check_batch(of_context, context)
-        check_batch(of_x, x)
-        ids, number = torch.cat([of_x, of_context]).unique(return_inverse=True)
-        counts = (
-            part.bincount(minlength=ids.numel()).tolist()
-            for part in number.split([x.size(0), context.size(0)])
-        )
-        sizes = list(zip(*counts, strict=True))
-    if any(rows > 0 and sources == 0 for rows, sources in sizes):
-        where = '' if batch is None else ' in each graph of its targets'
-        raise ValueError(f"'x_src' must have at least one row{where} (got none)")
     return sizes
 
 

@@ -13,11 +13,13 @@ from torch import Tensor
 from torch_geometric_gsl._checks import check_positive, check_type
 from torch_geometric_gsl.diagnostics.summaries import LayerSummary, ModelSummary
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
+from torch_geometric_gsl.nn.similarity.linear_similarity import (
+    CosineSimilarity,
+    UniformSimilarity,
+)
 from torch_geometric_gsl.ops.graph_stats import distribution
 from torch_geometric_gsl.ops.scores import Gaussian
 from torch_geometric_gsl.visualization._drawing import COLORS, GREY, beside, make_axes

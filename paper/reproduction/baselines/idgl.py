@@ -17,9 +17,9 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_probability,
 )
-from torch_geometric_gsl.baselines.knn_gcn import NeighbourModel, plain_linear
-from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
+from torch_geometric_gsl.baselines.knn_gcn import NeighbourModel
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
+from torch_geometric_gsl.nn.similarity.linear_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -142,7 +142,7 @@ class IDGL(NeighbourModel):
             raise ValueError(
                 f"'update_weight' must lie in [0, 1] (got {update_weight})"
             )
-        self.lins = torch.nn.ModuleList(map(plain_linear, self.sizes))
+        self.lins = torch.nn.ModuleList(plain_linear(*size) for size in self.sizes)
         self.metrics = torch.nn.ModuleList(
             CosineSimilarity(width, heads=num_heads)
             for width in (in_channels, hidden_channels)

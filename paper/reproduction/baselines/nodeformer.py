@@ -9,27 +9,29 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
+    check_batch,
     check_count,
     check_generator,
     check_pair,
     check_positive,
     check_probability,
+    split_pair,
 )
 from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.layers import (
     check_input,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
-from torch_geometric_gsl.nn.nearest_neighbours import context_sizes, graph_sizes
+from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
-from torch_geometric_gsl.typing import Features
+from torch_geometric_gsl.typing import Batch, Features
 
 
 def orthogonal_directions(
@@ -172,6 +174,28 @@ class NodeFormerLayer(torch.nn.Module):
         return -time.log_() / self.tau
 
 
+def context_sizes(
+    x: Tensor, context: Tensor, batch: Batch | None
+) -> list[tuple[int, int]]:
+    """Count the rows, and those of their context, in each graph of a batch."""
+    if batch is None:
+        sizes = [(x.size(0), context.size(0))]
+    else:
+        of_context, of_x = split_pair(batch, 'batch')
+        check_batch(of_context, context)
+        check_batch(of_x, x)
+        ids, number = torch.cat([of_x, of_context]).unique(return_inverse=True)
+        counts = (
+            part.bincount(minlength=ids.numel()).tolist()
+            for part in number.split([x.size(0), context.size(0)])
+        )
+        sizes = list(zip(*counts, strict=True))
+    if any(rows > 0 and sources == 0 for rows, sources in sizes):
+        where = '' if batch is None else ' in each graph of its targets'
+        raise ValueError(f"'x_src' must have at least one row{where} (got none)")
+    return sizes
+
+
 class NodeFormer(IndexesRows, Baseline):
     r"""The network of the `"NodeFormer: A Scalable Graph Structure Learning
     Transformer for Node Classification" <https://arxiv.org/abs/2306.08385>`_ paper,
@@ -273,7 +297,7 @@ class NodeFormer(IndexesRows, Baseline):
         r"""Reset all learnable parameters of the module, and draw the random
         features of evaluation mode.
         """
-        reset_activation(self.act)
+        reset(self.act)
         for module in (self.lin_in, *self.layers, *self.norms, self.lin_out):
             module.reset_parameters()
 

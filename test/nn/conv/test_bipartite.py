@@ -153,11 +153,7 @@ def test_lazy_sizes():
         ((SOURCES, TARGETS / 0), ValueError, "'x_dst' contains NaN or infinite values"),
         ((SOURCES / 0, TARGETS), ValueError, "'x_src' contains NaN or infinite values"),
         ((SOURCES, TARGETS.float()), TypeError, "'x_dst' has torch.float32 but the"),
-        (
-            (SOURCES, None),
-            TypeError,
-            r"'x_dst' must be a torch.Tensor \(got NoneType\)",
-        ),
+        ((SOURCES, None), TypeError, r"'x_dst' must be a torch.Tensor \(got NoneType"),
         (SOURCES, TypeError, r'with in_channels=\(5, 6\) \(got a Tensor\)'),
         ((SOURCES,) * 3, ValueError, r'pair \(x_src, x_dst\) \(got 3 tensors\)'),
     ],

@@ -5,70 +5,19 @@ import torch
 from hetero import (
     BATCH,
     HAS,
-    IN,
-    IN_DOC,
     NEAR,
     OF,
     OUT,
-    RELATIONS,
     SIZE,
     make,
     rows,
-    single,
 )
 from sampling import normal
-
-from torch_geometric_gsl import HeteroLatentGraphConv
 
 X = rows()
 Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
 NEW, NEW_IDS = ({t: d[t][:3] for t in ('doc', 'word')} for d in (X, BATCH))
 BOTH, IDS, WEIGHTS = (X, NEW), (BATCH, NEW_IDS), {NEAR: torch.ones(3).double()}
-
-
-BAD_OPTIONS = [
-    ({'relations': 'doc'}, TypeError, r"'relations' must be a list .* \(got str\)"),
-    ({'relations': [('a', 'b')]}, ValueError, r"edge types .* \(got \('a', 'b'\)\)"),
-    ({'relations': [NEAR] * 2}, ValueError, r"'relations' must be distinct .* twice"),
-    (
-        {'relations': {NEAR: 'linear'}},
-        TypeError,
-        r"'relations\[\('doc', 'near', 'doc'\)\]' must be a dict of options \(got str",
-    ),
-    (
-        {'relations': {NEAR: {'k': 2, 'width': 3}}},
-        ValueError,
-        r"'relations\[\('doc', 'near', 'doc'\)\]' must be one of .* \(got 'width'\)",
-    ),
-    (
-        {'in_channels': {'doc': 6}},
-        ValueError,
-        r"'in_channels' must have an entry for 'word' \(got \['doc'\]\)",
-    ),
-    (
-        {'in_channels': IN | {'page': 2}},
-        ValueError,
-        r"'in_channels' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)",
-    ),
-    ({'in_channels': 2.5}, TypeError, r"'in_channels\['word'\]' must be an integer"),
-    ({'z_channels': -1}, ValueError, r"'in_channels' must be one known .* \(5, 6\)"),
-    ({'relations': []}, ValueError, r"'relations' must hold an edge type \(got none\)"),
-    ({'width': 3}, TypeError, "HeteroLatentGraphConv has no option 'width'"),
-    ({'add_self_loops': True}, TypeError, "has no option 'add_self_loops'"),
-    (
-        {'in_channels': IN | {'doc': 0}},
-        ValueError,
-        r"'in_channels\['doc'\]' must be at least 1 \(got 0\)",
-    ),
-    ({'aggr': 'add'}, ValueError, r"'aggr' must be one of \['sum', .*\(got 'add'\)"),
-]
-
-
-@pytest.mark.parametrize(('given', 'error', 'text'), BAD_OPTIONS)
-def test_bad_options(given, error, text):
-    given = {'in_channels': IN, 'out_channels': OUT, 'relations': RELATIONS} | given
-    with pytest.raises(error, match=text):
-        HeteroLatentGraphConv(**given)
 
 
 @pytest.mark.parametrize(
@@ -100,73 +49,31 @@ def without(values, name):
     return {t: value for t, value in values.items() if t != name}
 
 
+PAIR = {'x_dict': BOTH}
+NO_DOC = BATCH, without(NEW_IDS, 'doc')
+NO_AUTHOR = without(BATCH, 'author'), NEW_IDS
 EDGE, UNKNOWN = torch.zeros(2, 1, dtype=torch.long), ('doc', 'by', 'author')
 KNOWN = r"' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)"
 BAD_CALLS = [
     ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
     ({'x_dict': X | {'page': X['doc']}}, ValueError, r"'x_dict" + KNOWN),
-    (
-        {'x_dict': without(X, 'author')},
-        ValueError,
-        r"'x_dict' must have an entry for 'author' \(got \['doc', 'word'\]\)",
-    ),
-    ({'x_dict': X | {'word': X['doc']}}, ValueError, r"\['word'\]' must have 5 chan"),
-    ({'x_dict': X | {'word': 'rows'}}, TypeError, r"\['word'\]' must be a torch.Ten"),
+    ({'x_dict': without(X, 'author')}, ValueError, "'x_dict' .* entry for 'author'"),
     ({'x_dict': X | {'word': X['word'][0]}}, ValueError, r"word'\]' must have shape"),
-    ({'x_dict': X | {'word': X['word'] / 0}}, ValueError, r"word'\]' contains NaN or"),
-    ({'x_dict': single(X)}, TypeError, 'has torch.float32 but the parameters have'),
     ({'edge_index_dict': {UNKNOWN: EDGE}}, ValueError, r"\(got \('doc', 'by', 'autho"),
     ({'edge_index_dict': [EDGE]}, TypeError, r"'edge_index_dict' must be a dict \(got"),
-    ({'edge_index_dict': {IN_DOC: EDGE + 10}}, ValueError, r'sources outside 0\.\.8'),
     ({'edge_weight_dict': {UNKNOWN: EDGE}}, ValueError, "'edge_weight_dict' must be a"),
     ({'edge_weight_dict': WEIGHTS}, ValueError, "'edge_weight' needs 'edge_index'"),
     ({'batch_dict': BATCH | {'page': EDGE}}, ValueError, r"'batch_dict" + KNOWN),
-    (
-        {'batch_dict': without(BATCH, 'author')},
-        ValueError,
-        r"'batch_dict' must have an entry for 'author' \(got \['doc', 'word'\]\)",
-    ),
-    (
-        {'batch_dict': BATCH | {'word': BATCH['word'].flip(0)}},
-        ValueError,
-        r'must be sorted \(got 0 after 1\)',
-    ),
-    (
-        {'batch_dict': BATCH | {'word': BATCH['doc']}},
-        ValueError,
-        r'must have one entry per node \(got 12 for 9 nodes\)',
-    ),
-    (
-        {'batch_dict': IDS},
-        TypeError,
-        r"'batch_dict' must be a dict like 'x_dict' \(got",
-    ),
-    ({'z_dict': Z}, ValueError, "'z_dict' needs a relation with 'z_channels'"),
+    ({'batch_dict': without(BATCH, 'author')}, ValueError, 'for .author. .*word.]'),
+    ({'batch_dict': IDS}, TypeError, "'batch_dict' must be a dict like 'x_dict'"),
     ({'x_dict': (X, X)}, ValueError, r"a dict of \['doc', 'word'\] \(got 'author'\)"),
     ({'x_dict': (X, X['doc'])}, TypeError, r"'x_dict' must be a dict \(got Tensor\)"),
     ({'x_dict': (X, NEW, NEW)}, ValueError, r'a pair .* \(got 3 tensors\)'),
-    (
-        {'x_dict': (without(X, 'word'), NEW)},
-        ValueError,
-        r"'x_dict' must have an entry for 'word' \(got \['doc', 'author'\]\)",
-    ),
+    ({'x_dict': (without(X, 'word'), NEW)}, ValueError, "'x_dict' .* for 'word' "),
     ({'x_dict': (X, {'doc': X['word']})}, ValueError, r"\['doc'\]' must have 6 chan"),
-    ({'x_dict': (X, single(NEW))}, TypeError, 'has torch.float32 but the parameters'),
-    (
-        {'x_dict': BOTH, 'batch_dict': BATCH},
-        TypeError,
-        r"'batch_dict' must be a pair of dicts like 'x_dict' \(got a dict\)",
-    ),
-    (
-        {'x_dict': BOTH, 'batch_dict': (BATCH, without(IDS[1], 'doc'))},
-        ValueError,
-        r"'batch_dict' must have an entry for 'doc' \(got \['word'\]\)",
-    ),
-    (
-        {'x_dict': BOTH, 'batch_dict': (without(BATCH, 'author'), IDS[1])},
-        ValueError,
-        r"'batch_dict' must have an entry for 'author' \(got \['doc', 'word'\]\)",
-    ),
+    (PAIR | {'batch_dict': BATCH}, TypeError, r'be a pair of dicts .* \(got a dict\)'),
+    (PAIR | {'batch_dict': NO_DOC}, ValueError, r"entry for 'doc' \(got \['word'\]\)"),
+    (PAIR | {'batch_dict': NO_AUTHOR}, ValueError, "'batch_dict' .* for 'author'"),
 ]
 
 

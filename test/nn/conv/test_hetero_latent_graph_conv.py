@@ -1,24 +1,175 @@
-"""The layer of several types of nodes, against samplers that are called one by one."""
+"""The layer of several types of nodes, against samplers that are called one by one:
+batches, candidates, new rows, no rows.
+"""
 
 import pytest
 import torch
 from hetero import (
+    BATCH,
+    HAS,
     IN,
     IN_DOC,
     NEAR,
     OF,
     OUT,
+    RELATIONS,
     SIZE,
     make,
     rows,
     single,
 )
+from oracles import seeded
+from sampling import normal
 
 from torch_geometric_gsl import (
     CosineSimilarity,
     HeteroLatentGraphConv,
     LinearSimilarity,
 )
+
+X = rows()
+Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
+COMPARED = {'z_channels': 2}
+CHOSEN = {'doc': torch.tensor([1, 5, 11]), 'word': torch.tensor([0, 8])}
+EDGES = {NEAR: torch.tensor([[1, 4, 2], [0, 0, 1]]), HAS: torch.tensor([[3], [1]])}
+WEIGHTS = {NEAR: torch.tensor([1.0, 3.0, 2.0]).double()}
+
+
+def pick(values, chosen):
+    return {t: values[t][rows] for t, rows in chosen.items()}
+
+
+NEW = pick(X, CHOSEN)
+BOTH, IDS = (X, NEW), (BATCH, pick(BATCH, CHOSEN))
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('is_pair', [False, True])
+@pytest.mark.parametrize(
+    ('options', 'given'),
+    [
+        ({}, ()),
+        ({'loop': False}, ('batch_dict',)),
+        ({'observed': 'prior'}, ('edge_index_dict', 'edge_weight_dict')),
+        (COMPARED, ('z_dict', 'edge_index_dict', 'edge_weight_dict')),
+        (
+            {'relations': {NEAR: COMPARED, HAS: {}, IN_DOC: {}}},
+            ('z_dict', 'batch_dict'),
+        ),
+    ],
+)
+def test_each_relation_is_a_layer_of_its_own(options, given, is_pair, training):
+    conv = make(**options).train(training)
+    known = {t: value for t, value in X.items() if t in conv.node_types}
+    ends = {'x_dict': known, 'batch_dict': BATCH, 'z_dict': Z}
+    ends = {name: {t: value[t] for t in known} for name, value in ends.items()}
+    if is_pair:
+        ends = {name: (value, pick(value, CHOSEN)) for name, value in ends.items()}
+    every = ends | {'edge_index_dict': EDGES, 'edge_weight_dict': WEIGHTS}
+    args = {name: every[name] for name in ('x_dict', *given)}
+    found, graphs = conv(**args, generator=seeded(3), return_graph=True)
+    assert list(graphs) == conv.relations
+    sums, generator = {'doc': 0, 'word': 0}, seeded(3)
+    for relation in conv.relations:
+        source, _, target = relation
+        own = {name: every[name].get(relation) for name in given if 'edge' in name}
+        for name in (name for name in args if 'edge' not in name):
+            # What is of one type is a pair as well, if new rows are asked about.
+            value = args[name]
+            src, dst = value if is_pair else (value, value)
+            joint = is_pair or source != target
+            own[name] = (src[source], dst[target]) if joint else src[source]
+        layer = conv.convs[relation]
+        if layer.z_channels is None:
+            own.pop('z_dict', None)
+        own = {name.removesuffix('_dict'): value for name, value in own.items()}
+        out, graph = layer(**own, generator=generator, return_graph=True)
+        sums[target] = sums[target] + out
+        assert torch.equal(graph.edge_index, graphs[relation].edge_index)
+        assert torch.equal(graph.edge_weight, graphs[relation].edge_weight)
+    rows = BOTH[is_pair]
+    for target, out in sums.items():
+        root = rows[target] @ conv.roots[target].weight.t() + conv.biases[target]
+        torch.testing.assert_close(found[target], out + root)
+
+
+def test_new_rows_of_another_type():
+    conv = make().eval()
+    # Types that are no sources to them need not be there.
+    found = conv(({'doc': X['doc']}, {'word': X['word'][:2]}))
+    torch.testing.assert_close(found, {'word': conv(X)['word'][:2]})
+    ids = {'doc': BATCH['doc']}, {'word': BATCH['word'][:2]}
+    found = conv(({'doc': X['doc']}, {'word': X['word'][:2]}), batch_dict=ids)
+    torch.testing.assert_close(found, {'word': conv(X, batch_dict=BATCH)['word'][:2]})
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('options', [{}, {'replace': False}, {'method': 'stream'}])
+def test_types_without_nodes(options, training):
+    conv = make(**options).train(training)
+    out = conv(rows(author=0))
+    rest = make([IN_DOC, NEAR, HAS], **options).train(training)
+    rest.load_state_dict(
+        {k: v for k, v in conv.state_dict().items() if 'author' not in k}
+    )
+    if not training:
+        torch.testing.assert_close(out, rest({t: X[t] for t in ('doc', 'word')}))
+    graphs = conv.graphs(rows(author=0))
+    assert graphs[OF].edge_index.shape == (2, 0)
+    assert graphs[OF].edge_weight.shape == (0,)
+    # Nor need there be targets, or new rows of a type.
+    out = conv(rows(doc=0))
+    assert out['doc'].shape == (0, OUT)
+    root = X['word'] @ conv.roots['word'].weight.t() + conv.biases['word']
+    torch.testing.assert_close(out['word'], root)
+    assert conv.graphs(rows(doc=0))[NEAR].edge_index.shape == (2, 0)
+    assert conv((X, {'doc': X['doc'][:0]}))['doc'].shape == (0, OUT)
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_sparse_targets_of_a_type_without_nodes(dtype):
+    conv = make([OF], root_weight=False, bias=False).to(dtype)
+    x = {t: value.to(dtype) for t, value in rows(author=0).items()}
+    del x['word']
+    x['doc'] = x['doc'].to_sparse_csr()
+    out = conv(x)['doc']
+    assert out.layout == torch.strided
+    assert torch.equal(out, torch.zeros(12, OUT, dtype=dtype))
+    edge_index, weight = conv.graphs(x)[OF]
+    assert edge_index.shape == (2, 0)
+    assert torch.equal(weight, torch.empty(0, dtype=dtype))
+
+
+@pytest.mark.parametrize('empty', [None, 'author', 'doc'])
+@pytest.mark.parametrize('method', ['forward', 'graphs'])
+def test_lazy_sizes(method, empty):
+    conv, full = HeteroLatentGraphConv(-1, OUT, RELATIONS), single(X)
+    text = "HeteroLatentGraphConv({'word': -1, 'doc': -1, 'author': -1}"
+    assert str(conv).startswith(text)
+    getattr(conv, method)(single(rows(**({empty: 0} if empty else {}))))
+    for (source, _, target), own in zip(RELATIONS, conv.convs.values(), strict=True):
+        assert own.lin.weight.shape == (OUT, IN[source])
+        if source != target:
+            assert own.lin_dst.weight.shape == (OUT, IN[target])
+        assert all(bool(p.isfinite().all()) for p in own.parameters())
+    assert conv(full)['doc'].shape == (12, OUT)
+    assert conv.roots['doc'].weight.shape == (OUT, 6)
+    HeteroLatentGraphConv(IN, OUT, RELATIONS).load_state_dict(conv.state_dict())
+    mixed = HeteroLatentGraphConv(IN | {'word': -1}, OUT, RELATIONS)
+    assert mixed(full)['doc'].shape == (12, OUT)
+    # A width that a relation has found is that of later calls.
+    with pytest.raises(ValueError, match=r'must have 3 channels \(got 4\)'):
+        conv(full | {'author': torch.randn(7, 4)})
+
+
+def test_widths_of_targets_that_are_not_projected():
+    # Compared by other rows, and without a root weight, they are not read.
+    lazy = HeteroLatentGraphConv(-1, OUT, [IN_DOC], root_weight=False, **COMPARED)
+    x, z = ({t: v for t, v in single(d).items() if t != 'author'} for d in (X, Z))
+    for width in (6, 4):
+        out = lazy(x | {'doc': x['doc'][:, :width]}, z_dict=z)
+        assert out['doc'].shape == (12, OUT)
+
 
 AGGREGATIONS = {
     'sum': lambda parts: sum(parts),
@@ -88,14 +239,6 @@ def test_options_of_relations():
     x = single(rows())
     words = {t: torch.randn(SIZE[t], 2) for t in ('doc', 'word')}
     assert mixed(x, z_dict=words)['doc'].shape == (12, OUT)
-
-
-def test_repr():
-    conv = HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, [IN_DOC], aggr=None)
-    assert str(conv) == (
-        "HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, "
-        "relations=[('word', 'in', 'doc')], aggr=None)"
-    )
 
 
 NAMES = ['type', 'forward', 'a.b', 'a b', 'T', 'a%2Eb']

@@ -8,12 +8,9 @@ import torch
 from oracles import inner, noise_of, relaxed, seeded, sigmoid, softmax, to_matrix, unit
 from sampling import limits, normal
 
-from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import PAPER
-from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 
 N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
 # A graph of all nodes, or that of transition nodes in each of their forms.
@@ -39,22 +36,6 @@ def make(kind, **kwargs):
     if conv.bias is not None:
         torch.nn.init.normal_(conv.bias)
     return conv
-
-
-def test_repr():
-    assert str(LatentGraphConv(16, 32)) == (
-        'LatentGraphConv(16, 32, similarity=NeuralGaussianSimilarity(32, '
-        "c_scale=8, bias=True, centre='tanh'), k=5, tau=0.5)"
-    )
-    assert str(LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0)) == (
-        'LatentGraphConv(-1, 8, similarity=LinearSimilarity(8), k=2, tau=1.0)'
-    )
-    assert str(LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior')) == (
-        'LatentGraphConv(8, 8, similarity=LinearSimilarity(8), k=5, tau=0.5, '
-        "null_score=0.0, observed='prior')"
-    )
-    with pytest.raises(ValueError, match=r"'out_channels' must be at least 1 \(got 0"):
-        LatentGraphConv(4, 0)
 
 
 def product(a, b):
@@ -163,49 +144,7 @@ def test_too_few_candidates(kind):
             call(features())
 
 
-@TRAINING
-@pytest.mark.parametrize('width', [-1, 3])
-def test_the_similarity_may_see_something_else(width, training):
-    x, given = features(), {}
-    if width == 3:
-        given['z'] = normal(N, 3, seed=8)
-    seen = given.get('z', x)
-    conv = make('full', z_channels=width).train(training)
-    assert conv.z_channels == seen.size(1)
-    sampler = GumbelKNNSampler(
-        conv.sampler.similarity, K, TAU, scale=SCALE, budget=Budget(arrivals=N)
-    ).train(training)
-    h = x @ conv.lin.weight.T
-    expected = sampler.propagate(seen, h, generator=seeded(2))
-    expected = expected + x @ conv.lin_root.weight.T + conv.bias
-    torch.testing.assert_close(conv(x, **given, generator=seeded(2)), expected)
-    graph = conv.graph(x, **given, generator=seeded(2))
-    other = sampler(seen, generator=seeded(2))
-    torch.testing.assert_close(graph.edge_weight, other.edge_weight)
-    assert torch.equal(graph.edge_index, other.edge_index)
-
-
-@pytest.mark.parametrize(
-    ('in_channels', 'z_channels', 'error', 'text'),
-    [
-        (-1, -1, ValueError, r"'in_channels' must be one known width .*\(got -1\)"),
-        ((-1, 6), -1, ValueError, r'known width with z_channels=-1 \(got \(-1, 6\)\)'),
-        ((5, 6), -1, ValueError, r'known width with z_channels=-1 \(got \(5, 6\)\)'),
-        (6, 0, ValueError, r"'z_channels' must be at least 1 \(got 0\)"),
-        (6, -2, ValueError, r"'z_channels' must be at least 1 \(got -2\)"),
-        (6, 2.0, TypeError, r"'z_channels' must be an integer \(got float\)"),
-        ((0, 6), None, ValueError, r"'in_channels' must be at least 1 \(got 0\)"),
-        ((5, -2), None, ValueError, r"'in_channels' must be at least 1 \(got -2\)"),
-    ],
-)
-def test_widths_that_are_wrong(in_channels, z_channels, error, text):
-    with pytest.raises(error, match=text):
-        LatentGraphConv(in_channels, OUT, z_channels=z_channels)
-
-
 def test_widths_of_compared_rows():
     for in_channels, given, expected in (((6, 6), -1, 6), (-1, 3, 3), ((5, 6), 3, 3)):
         conv = LatentGraphConv(in_channels, OUT, z_channels=given)
         assert conv.z_channels == expected
-    with pytest.raises(ValueError, match='expects 4 channels but it receives 11'):
-        build('full', LinearSimilarity(OUT), z_channels=-1)

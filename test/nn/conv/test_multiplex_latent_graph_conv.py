@@ -6,10 +6,16 @@ from oracles import seeded, to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import (
+    CosineSimilarity,
+    DirectedSimilarity,
     LatentGraphConv,
     LinearSimilarity,
     MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
+)
+from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
+    begin_apart,
+    check_apart,
 )
 
 N, IN, OUT, K, R = 12, 6, 4, 3, 3
@@ -130,27 +136,13 @@ def test_one_relation_is_the_layer_of_one_graph(name, training):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_one_relation_begins_as_the_layer_of_one_graph():
-    options = {'similarity_kwargs': BELL | {'feature_weights': True}}
-    conv = MultiplexLatentGraphConv(IN, OUT, 1, z_channels=-1, **options)
-    bell = conv.relations[0].sampler.similarity
-    assert bell.bias_b.tolist() == [0.0]
-    assert bell.feature_weight.tolist() == [1.0] * IN
-    given = NeuralGaussianSimilarity(OUT)
-    conv = MultiplexLatentGraphConv(IN, OUT, 1, given)
-    assert conv.relations[0].sampler.similarity is given
-
-
 @MESSAGES
 def test_relations_begin_apart_and_stay_so(same_messages):
     torch.manual_seed(0)
     options = {'similarity_kwargs': BELL, 'same_messages': same_messages}
     conv = MultiplexLatentGraphConv(IN, OUT, 2, k=K, **options)
-    centres = [
-        relation.sampler.similarity.response(torch.zeros(1, OUT)).params[0]
-        for relation in conv.relations
-    ]
-    torch.testing.assert_close(torch.cat(centres).flatten(), torch.tensor([-0.5, 0.5]))
+    centres = [centre(relation.sampler.similarity) for relation in conv.relations]
+    assert centres == pytest.approx([-0.5, 0.5])
     x = normal(N, IN, dtype=torch.float32)
     conv(x).square().sum().backward()
     first, second = (r.sampler.similarity.bias_b.grad for r in conv.relations)
@@ -177,10 +169,12 @@ def test_shares(kind):
     fresh = MultiplexLatentGraphConv(IN, OUT, R, shares=kind).double()
     assert torch.allclose(fresh.shares(x), torch.tensor(1 / R).double())
     conv = make(shares=kind)
-    shares = conv.shares(x)
-    assert shares.shape == ((R,) if kind == 'global' else (N, R))
-    torch.testing.assert_close(shares.sum(dim=-1), torch.ones(shares.shape[:-1]).to(x))
-    assert not torch.allclose(shares, fresh.shares(x), atol=1e-2)
+    if kind == 'node':
+        power = (x @ conv.mixture.lin.weight.t() + conv.mixture.lin.bias).exp()
+        expected = power / power.sum(dim=1, keepdim=True)
+    else:
+        expected = conv.mixture.logits.exp() / conv.mixture.logits.exp().sum()
+    torch.testing.assert_close(conv.shares(x), expected)
     sparse = x.relu().to_sparse_csr()
     torch.testing.assert_close(conv.shares(sparse), conv.shares(x.relu()))
 
@@ -223,49 +217,57 @@ def test_similarities_of_several_kinds():
         IN, OUT, 2, 'gaussian', z_channels=-1, similarity_kwargs=options
     )
     assert [r.sampler.similarity.b for r in conv.relations] == [0.2, 0.8]
-    weights = MultiplexLatentGraphConv(
-        IN, OUT, 2, 'linear', similarity_kwargs={'feature_weights': True}
-    )
-    first, second = (r.sampler.similarity.feature_weight for r in weights.relations)
-    assert not torch.equal(first, second)
-    assert torch.allclose(first, torch.ones(OUT), atol=0.5)
+
+
+def centre(similarity):
+    return float(similarity.response(torch.zeros(1, OUT)).params[0].detach())
 
 
 @pytest.mark.parametrize(
-    ('error', 'args', 'kwargs', 'match'),
-    [
-        (ValueError, (0,), {}, r"'num_relations' must be at least 1 \(got 0\)"),
-        (TypeError, (2.0,), {}, r"'num_relations' must be an integer \(got float\)"),
-        (ValueError, (2,), {'shares': 'edge'}, r"'shares' must be one of .*'edge'"),
-        (TypeError, (2,), {'same_messages': 1}, "'same_messages' must be a bool"),
-        (ValueError, (3, ['linear'] * 2), {}, r"'similarity' .* \(got 2 for 3 relat"),
-        (
-            ValueError,
-            (2,),
-            {'similarity_kwargs': [{}]},
-            r"'similarity_kwargs' must have one entry per relation \(got 1 for 2",
-        ),
-        (ValueError, (2, 'linear'), {}, "'similarity' must tell relations apart"),
-        (
-            ValueError,
-            (2, 'gaussian'),
-            {'same_messages': False, 'z_channels': -1},
-            r"apart: .*'similarity_kwargs' \(got \['GaussianSimilarity\(6, b=0.5",
-        ),
-        (ValueError, (2,), {'z_channels': 0}, r"'z_channels' must be at least 1 \(got"),
-    ],
+    ('kind', 'expected'),
+    [('sigmoid', [1 / 6, 1 / 2, 5 / 6]), ('tanh', [-2 / 3, 0.0, 2 / 3])],
 )
-def test_bad_arguments(error, args, kwargs, match):
-    with pytest.raises(error, match=match):
-        MultiplexLatentGraphConv(IN, OUT, *args, **kwargs)
+@pytest.mark.parametrize('is_directed', [False, True])
+def test_bells_with_a_bias_begin_at_even_steps(is_directed, kind, expected):
+    bells = [NeuralGaussianSimilarity(OUT, bias=True, centre=kind) for _ in range(3)]
+    begin_apart(
+        [bells[0], *map(DirectedSimilarity, bells[1:])] if is_directed else bells
+    )
+    assert [centre(bell) for bell in bells] == pytest.approx(expected, abs=1e-6)
+    assert all(bell.w_b.tolist() == [[0.0] * OUT] for bell in bells)
 
 
-def test_bad_sizes_and_input():
-    with pytest.raises(TypeError, match=r"'in_channels' must be an integer \(got tup"):
-        MultiplexLatentGraphConv((IN, IN), OUT, 2)
-    text = r"'in_channels' must be known with shares='node' \(got -1\)"
-    with pytest.raises(ValueError, match=text):
-        MultiplexLatentGraphConv(-1, OUT, 2, shares='node')
+def test_what_begins_at_random_or_alone_is_left_alone():
+    kinds = [NeuralGaussianSimilarity(3), CosineSimilarity(3), LinearSimilarity(3)]
+    single = NeuralGaussianSimilarity(3, bias=True, feature_weights=True)
+    both = torch.nn.ModuleList([*kinds, single])
+    before = {key: value.clone() for key, value in both.state_dict().items()}
+    begin_apart(kinds)
+    begin_apart([single])
+    for key, value in both.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_weights_of_features_begin_with_noise():
+    torch.manual_seed(0)
+    pair = [LinearSimilarity(500, feature_weights=True) for _ in range(2)]
+    begin_apart([pair[0], DirectedSimilarity(pair[1])])
+    for similarity in pair:
+        weight = similarity.feature_weight.detach()
+        assert abs(float(weight.mean()) - 1) < 5 * 0.1 / 500**0.5
+        assert 0.08 < float(weight.std()) < 0.12
+    assert not torch.equal(pair[0].feature_weight, pair[1].feature_weight)
+
+
+def test_one_module_for_two_relations():
+    similarity = LinearSimilarity(OUT, feature_weights=True)
+    directed = [DirectedSimilarity(similarity) for _ in range(2)]
+    for same in ([similarity, similarity], directed):
+        with pytest.raises(ValueError, match="'similarity' must have a module of its"):
+            check_apart(same)
+
+
+def test_bad_input():
     # Equal similarities of projections that differ are no mistake.
     MultiplexLatentGraphConv(IN, OUT, 2, 'linear', same_messages=False)
     x = normal(N, IN)
@@ -274,18 +276,3 @@ def test_bad_sizes_and_input():
         node.shares()
     with pytest.raises(ValueError, match=r"'x' must have 6 channels \(got 5\)"):
         node.shares(x[:, 1:])
-
-
-def test_repr():
-    assert str(MultiplexLatentGraphConv(16, 32, 2)) == (
-        'MultiplexLatentGraphConv(16, 32, num_relations=2, '
-        'similarity=NeuralGaussianSimilarity(32, c_scale=8, bias=True, '
-        "centre='tanh'), k=5, tau=0.5)"
-    )
-    options = {'k': 2, 'shares': 'node', 'same_messages': False}
-    conv = MultiplexLatentGraphConv(6, 4, 2, ['linear', 'difference'], **options)
-    assert str(conv) == (
-        'MultiplexLatentGraphConv(6, 4, num_relations=2, similarity=['
-        'LinearSimilarity(4), DifferenceSimilarity(4)], k=2, tau=0.5, '
-        "shares='node', same_messages=False)"
-    )

@@ -69,13 +69,6 @@ def test_in_a_network_and_stored():
     torch.testing.assert_close(total, torch.ones(N))
 
 
-def test_bad_arguments():
-    with pytest.raises(ValueError, match=r"'observed' must be one of .* 'graph'"):
-        LatentGraphConv(6, 4, observed='graph')
-    with pytest.raises(TypeError, match="GSLNet has no option 'observed'"):
-        GSLNet(6, 4, 2, 2, observed='prior', num_nodes=8, num_transition_nodes=3)
-
-
 @pytest.mark.parametrize('name', ['forward', 'graph'])
 def test_no_edge_joins_two_graphs(name):
     x, call = normal(N, 6), getattr(layer(), name)

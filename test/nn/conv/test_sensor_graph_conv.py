@@ -6,7 +6,7 @@ from oracles import noise_of, relaxed, seeded, softmax, to_matrix
 from sampling import normal
 
 from torch_geometric_gsl import SampledGraph, SensorGraphConv
-from torch_geometric_gsl.nn.similarity import LinearSimilarity
+from torch_geometric_gsl.datasets import CoupledSensors
 
 N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
 LEADS = pytest.mark.parametrize('lead', [(), (7,), (2, 4)])
@@ -78,6 +78,30 @@ def test_a_loop_over_windows(options, form, lead, training):
     torch.testing.assert_close(conv(x, graph=graph), expected)
 
 
+@LEADS
+@KINDS
+def test_embeddings(form, lead):
+    conv, x, known = make(form, directed=False), windows(*lead), given(form)
+    embed = conv.embed
+    if form == 'free':
+        expected = embed.weight
+    elif form == 'rows':
+        expected = known['z'] @ embed.lin.weight.t() + embed.lin.bias
+    else:
+        total, flat, lin = torch.zeros(N, EMB).double(), x.view(-1, N, IN), embed.lin
+        for window in flat:
+            for sensor in range(N):
+                hidden = embed.lin_window.weight @ window[sensor]
+                total[sensor] += (hidden + embed.lin_window.bias).clamp(min=0)
+        expected = total / len(flat) @ lin.weight.t() + lin.bias
+    torch.testing.assert_close(embed(x, **known), expected)
+    if form != 'free':
+        pair = {'z': (known['z'], known['z'][:2])} if known else {}
+        src, dst = embed((x, x[..., :2, :]), **pair)
+        torch.testing.assert_close(src, expected)
+        torch.testing.assert_close(dst, expected[:2])
+
+
 @KINDS
 def test_one_draw_a_call(form):
     conv, draws = make(form), []
@@ -144,80 +168,72 @@ def test_no_windows_and_one_sensor(form, training):
     torch.testing.assert_close(alone(x, **known), x @ alone.lin_root.weight.t())
 
 
-def test_repr():
-    assert str(SensorGraphConv(16, 32, 20)) == (
-        'SensorGraphConv(16, 32, num_sensors=20, '
-        'similarity=DirectedSimilarity(LinearSimilarity(32)), k=5, tau=1.0)'
-    )
-    assert str(SensorGraphConv(-1, 8, None, 4, k=2, directed=False)) == (
-        'SensorGraphConv(-1, 8, similarity=LinearSimilarity(4), k=2, tau=1.0)'
-    )
-    assert str(SensorGraphConv(16, 32, z_channels=2)).startswith(
-        'SensorGraphConv(16, 32, z_channels=2, similarity=Dir'
-    )
-
-
-@pytest.mark.parametrize(
-    ('kwargs', 'error', 'match'),
-    [
-        ({'num_sensors': 2.0}, TypeError, "'num_sensors' must be an integer"),
-        ({'num_sensors': 0}, ValueError, r"'num_sensors' must be at least 1 \(got 0"),
-        (
-            {'num_sensors': 5, 'z_channels': 3},
-            ValueError,
-            "'z_channels' has no meaning beside 'num_sensors'",
-        ),
-        ({'z_channels': -1}, ValueError, r"'z_channels' must be at least 1 \(got -1"),
-        ({'in_channels': (1, 2)}, TypeError, r"'in_channels' must be .* \(got tuple"),
-        ({'directed': 1}, TypeError, r"'directed' must be a bool \(got 1\)"),
-        ({'embedding_channels': 0}, ValueError, "'embedding_channels' must be at l"),
-        ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but it'),
-        (
-            {'num_sensors': 5, 'observed': 'prior'},
-            TypeError,
-            "SensorGraphConv has no option 'observed'",
-        ),
-        (
-            {'num_sensors': 5, 'add_self_loops': False},
-            TypeError,
-            "SensorGraphConv has no option 'add_self_loops'",
-        ),
-    ],
-)
-def test_bad_arguments(kwargs, error, match):
-    with pytest.raises(error, match=match):
-        SensorGraphConv(**{'in_channels': IN, 'out_channels': OUT, **kwargs})
-
-
 def test_bad_input():
-    x, free, reduced = windows(7), make(), make('windows')
-    graph = SampledGraph(torch.tensor([[0], [N]]), torch.ones(1).double())
+    x, free, reduced, known = windows(7), make(), make('windows'), make('rows')
+    z = given('rows')['z']
+    edge = torch.zeros(2, 1, dtype=torch.long)
+    graph = SampledGraph(edge + torch.tensor([[0], [N]]), torch.ones(1).double())
     for call, error, match in (
         (lambda: free(x[:, 0, 0]), ValueError, r"'x' must be dense, .* \(got \[7\]"),
         (lambda: free(x[:, :4]), ValueError, r'num_sensors=6 sensors \(got 4\)'),
         (lambda: free((x, x)), TypeError, 'where each sensor has a vector'),
-        (
-            lambda: reduced((x[:3], x)),
-            ValueError,
-            r"'x_src' must hold the windows of 'x_dst' \(got \[3, 6, 3\] for \[7, 6",
-        ),
+        (lambda: reduced((x[:3], x)), ValueError, "'x_src' must hold the windows of"),
+        (lambda: reduced.graph(), TypeError, r"'x' must be a torch.Tensor \(got None"),
+        (lambda: reduced.graph((x, None)), TypeError, "'x_dst' must be a torch.Tensor"),
+        (lambda: free(x, z=z), ValueError, r"'z' needs a layer with 'z_channels' \(go"),
+        (lambda: known((x, x), z=z), TypeError, "'z' must be a pair like 'x'"),
+        (lambda: known(x, z=(z, z)), TypeError, "'z' must be a tensor like 'x'"),
         (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
         (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
-        (
-            lambda: free(x, graph=(graph[0] - graph[0], torch.ones(2))),
-            ValueError,
-            r"'graph' must have one weight per edge \(got \[2\] for 1 edges\)",
-        ),
-        (
-            lambda: free(x, graph=graph, z=x),
-            ValueError,
-            "'z' has no meaning with a 'graph'",
-        ),
-        (
-            lambda: make(k=N, replace=False)(x),
-            ValueError,
-            r'\(got k=6 for 5 candidates\)',
-        ),
+        (lambda: free(x, graph=(edge, torch.ones(2))), ValueError, 'one weight per e'),
+        (lambda: free(x, graph=graph, z=x), ValueError, "'z' has no meaning with a"),
+        (lambda: make(k=N, replace=False)(x), ValueError, 'k=6 for 5 candidates'),
     ):
         with pytest.raises(error, match=match):
             call()
+
+
+class Cell(torch.nn.Module):
+    """A gated recurrent unit whose inputs pass along a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.gates = SensorGraphConv(IN + OUT, 2 * OUT, N, EMB, k=K)
+        self.update = SensorGraphConv(IN + OUT, OUT, N, EMB, k=K)
+
+    def forward(self, x, state, graph):
+        both = torch.cat([x, state], dim=-1)
+        reset, keep = self.gates(both, graph=graph).sigmoid().chunk(2, dim=-1)
+        both = torch.cat([x, reset * state], dim=-1)
+        return keep * state + (1 - keep) * self.update(both, graph=graph).tanh()
+
+
+def test_inside_a_recurrent_cell():
+    torch.manual_seed(1)
+    cell, x, draws = Cell(), normal(7, 5, N, IN).float(), []
+    for conv in (cell.gates, cell.update):
+        conv.sampler.register_draw_hook(lambda *args: draws.append(args))
+    graph = cell.gates.graph()
+    state = torch.zeros(7, N, OUT)
+    for time in range(x.size(1)):
+        state = cell(x[:, time], state, graph)
+    assert (len(draws), state.shape) == (1, (7, N, OUT))
+    state.square().sum().backward()
+    assert float(cell.gates.embed.weight.grad.abs().min()) > 0
+    assert cell.update.embed.weight.grad is None
+
+
+def test_it_finds_the_couplings_of_a_forecast():
+    dataset = CoupledSensors(num_sensors=N, num_sources=1, num_steps=800, seed=2)
+    x, y = (part.squeeze(-1).transpose(1, 2) for part in dataset.windows(1))
+    torch.manual_seed(0)
+    conv = SensorGraphConv(1, 1, N, bias=False)
+    optimizer = torch.optim.Adam(conv.parameters(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        (conv(x.tanh()) - y).square().mean().backward()
+        optimizer.step()
+    weight = to_matrix(*conv.eval().graph(), N, N)
+    source, target = dataset[0].true_edge_index
+    # Most of the weight of each sensor lies on its one source, in the right direction.
+    assert float(weight.detach()[target, source].min()) > 0.8

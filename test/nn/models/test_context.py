@@ -35,19 +35,6 @@ def test_a_source_gets_what_it_got_there():
     torch.testing.assert_close(out, net(x, EDGES)[rows])
 
 
-def test_the_neighbours_are_sources():
-    net, x = make(), draw_rows()
-    graphs = net.graphs((x, x[:2]))
-    for graph in graphs:
-        assert graph.edge_index[0].max() < N
-        assert graph.edge_index[1].unique().tolist() == [0, 1]
-    expected = net.graphs(x)
-    for graph, other in zip(graphs, expected, strict=True):
-        chosen = other.edge_index[1] < 2
-        assert torch.equal(graph.edge_index, other.edge_index[:, chosen])
-        torch.testing.assert_close(graph.edge_weight, other.edge_weight[chosen])
-
-
 def test_a_readout_is_that_of_the_targets():
     net, x = make(readout='mean'), draw_rows()
     batch = BATCH, BATCH[15:30]
@@ -71,14 +58,9 @@ def test_candidates_of_sources_and_of_new_rows():
 @pytest.mark.parametrize(
     ('options', 'x', 'text'),
     [
-        ({}, torch.ones(N, IN + 1), "'x_src' must have 6 channels"),
         ({}, torch.full((N, IN), torch.nan), "'x_src' contains NaN"),
         ({}, torch.ones(N, IN).double(), "'x_src' and 'x_dst' must share one dtype"),
-        (
-            {'num_transition_nodes': 7, 'num_nodes': N},
-            torch.ones(9, IN),
-            'num_nodes=40 rows',
-        ),
+        ({'num_transition_nodes': 7, 'num_nodes': N}, torch.ones(9, IN), 'num_nodes=4'),
     ],
 )
 def test_what_are_no_sources(options, x, text):

@@ -1,15 +1,15 @@
 from functools import partial
-from itertools import pairwise
 
 import pytest
 import torch
-from oracles import seeded
+from oracles import check_gradients, seeded, to_matrix
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl import (
     GSLNet,
     LatentGraphConv,
+    MultiplexLatentGraphConv,
     TransitionGraphConv,
 )
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
@@ -43,23 +43,6 @@ def make(kind, **kwargs):
     return GSLNet(IN, HIDDEN, **kwargs)
 
 
-def test_repr():
-    assert str(GSLNet(16, 32, num_layers=2, out_channels=7)) == (
-        'GSLNet(16, 32, num_layers=2, out_channels=7, z_channels=16)'
-    )
-    model = GSLNet(16, 32, 3, 7, num_transition_nodes=10, num_nodes=100)
-    assert str(model) == (
-        'GSLNet(16, 32, num_layers=3, out_channels=7, num_transition_nodes=10)'
-    )
-    assert str(GSLNet(16, 32, 2, 7, **FREE)) == (
-        'GSLNet(16, 32, num_layers=2, out_channels=7, num_transition_nodes=7, '
-        "transition='free')"
-    )
-    assert str(GSLNet(16, 32, 2, 7, z_channels=None)) == (
-        'GSLNet(16, 32, num_layers=2, out_channels=7)'
-    )
-
-
 @KINDS
 @pytest.mark.parametrize('name', SIMILARITIES)
 def test_training(name, kind):
@@ -82,27 +65,22 @@ def test_training(name, kind):
 def test_forward_is_written_out(kind, act):
     x = problem()[0]
     model = make(kind, num_layers=3, **({} if act == 'relu' else {'act': act})).eval()
+    layer = TransitionGraphConv if kind else LatentGraphConv
+    assert {type(conv) for conv in model.convs} == {layer}
+    widths = [(IN, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, OUT)]
+    assert [(conv.in_channels, conv.out_channels) for conv in model.convs] == widths
     known = {'elu': F.elu, 'relu': F.relu, None: lambda h: h}
     own = known.get(act, act)
     h = own(model.convs[1](own(model.convs[0](x))))
     assert torch.equal(model(x), model.convs[2](h))
 
 
-@KINDS
-@pytest.mark.parametrize('in_channels', [IN, -1])
-@pytest.mark.parametrize('num_layers', [1, 2, 3])
-def test_layers(kind, in_channels, num_layers):
-    options = {'k': 4, 'tau': 0.5, 'root_weight': False, **kind}
-    model = GSLNet(in_channels, HIDDEN, num_layers, OUT, **options)
-    widths = [in_channels, *[HIDDEN] * (num_layers - 1), OUT]
-    found = [(conv.in_channels, conv.out_channels) for conv in model.convs]
-    assert found == list(pairwise(widths))
-    for conv in model.convs:
-        assert type(conv) is (TransitionGraphConv if kind else LatentGraphConv)
-        assert (conv.sampler.k, conv.sampler.tau) == (4, 0.5)
-        assert conv.lin_root is None
-    assert model(problem()[0]).shape == (N, OUT)
-    assert model.convs[0].lin.weight.size(1) == IN
+def test_parameters_of_an_activation_are_reset():
+    act = torch.nn.PReLU(init=0.25)
+    model = make(FULL, act=act)
+    torch.nn.init.constant_(act.weight, 7.0)
+    model.reset_parameters()
+    assert act.weight.item() == 0.25
 
 
 @KINDS
@@ -145,65 +123,6 @@ def test_one_similarity_of_the_input_serves_all_layers():
     assert not torch.allclose(model(x, z=x.flip(0)), model(x))
 
 
-@KINDS
-@pytest.mark.parametrize('training', [True, False])
-def test_graphs(kind, training):
-    model, x = make(kind, dropout=0.0, k=3).train(training), problem()[0]
-    graphs = model.graphs(x, generator=seeded(1))
-    assert len(graphs) == 2
-    num_sources = 7 if kind else N
-    for edge_index, weight in graphs:
-        assert int(edge_index[0].max()) < num_sources
-        total = torch.zeros(N).index_add(0, edge_index[1], weight)
-        torch.testing.assert_close(total, torch.ones(N))
-    hidden = F.relu(model.convs[0](x, generator=seeded(1)))
-    generator = seeded(1)
-    assert torch.equal(F.relu(model.convs[0](x, generator=generator)), hidden)
-    for own, conv, source, graph in zip(
-        (x, hidden), model.convs, (seeded(1), generator), graphs, strict=True
-    ):
-        expected = conv.graph(own, generator=source)
-        assert torch.equal(graph.edge_index, expected.edge_index)
-        torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
-
-
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (ValueError, {'hidden_channels': 0}, r"'hidden_channels' must be at least 1"),
-        (ValueError, {'num_layers': 0}, r"'num_layers' must be at least 1 \(got 0\)"),
-        (ValueError, {'dropout': 1.0}, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
-        (ValueError, {'act': 'bell'}, 'Could not resolve'),
-        (
-            ValueError,
-            {'num_nodes': 3},
-            r"'num_transition_nodes' and 'num_nodes' go together \(got None and 3\)",
-        ),
-        (ValueError, {'num_transition_nodes': 3}, r'go together \(got 3 and None\)'),
-        (ValueError, {'transition': 'none'}, "'transition' must be one of"),
-        (
-            ValueError,
-            {'transition': 'free'},
-            r"'num_transition_nodes' must be given with transition='free' \(got None\)",
-        ),
-        (
-            ValueError,
-            {'transition': 'anchors', 'num_transition_nodes': 3, 'num_nodes': 9},
-            "'num_nodes' has no meaning with transition='anchors', which serves any",
-        ),
-        (
-            ValueError,
-            {'transition': 'free', 'num_transition_nodes': 3, 'z_channels': -1},
-            "'z_channels' has no meaning with transition nodes",
-        ),
-    ],
-)
-def test_bad_arguments(error, kwargs, match):
-    sizes = {'in_channels': 4, 'hidden_channels': 4, 'num_layers': 2}
-    with pytest.raises(error, match=match):
-        GSLNet(**{**sizes, 'out_channels': 2, **kwargs})
-
-
 @pytest.mark.parametrize('similarity', ['linear', 'neural_gaussian'])
 @pytest.mark.parametrize('scale', [39.0, 40.0, 100.0])
 def test_no_scale_is_too_large_to_plan(similarity, scale):
@@ -225,14 +144,6 @@ def test_diverged_parameters_are_told_from_bad_features():
         model(torch.randn(6, 3))
 
 
-def test_bad_comparisons():
-    x, _ = problem()
-    with pytest.raises(ValueError, match="'z' must be given where 'x' has not z_chan"):
-        make(FULL, z_channels=3)(x)
-    with pytest.raises(TypeError, match="GSLNet has no option 'label_channels'"):
-        make(FULL, label_channels=2)
-
-
 @pytest.mark.parametrize('use_reentrant', [False, True])
 def test_what_is_computed_again_drops_the_same_values(use_reentrant):
     torch.manual_seed(0)
@@ -246,3 +157,44 @@ def test_what_is_computed_again_drops_the_same_values(use_reentrant):
         grads.append([p.grad for p in model.parameters()])
     for first, second in zip(*grads, strict=True):
         torch.testing.assert_close(first, second)
+
+
+# Layers that learn several graphs each.
+
+X = torch.randn(N, 6, generator=seeded(0))
+Y = torch.arange(N) % 3
+
+
+def make_many(num_relations=2, **options):
+    torch.manual_seed(0)
+    own = {'k': 3, 'loop': True, 'dropout': 0.0, 'z_channels': None}
+    options = own | {'num_relations': num_relations} | options
+    return GSLNet(6, 8, 2, 3, **options)
+
+
+@pytest.mark.parametrize('z_channels', [None, -1])
+def test_layers_and_graphs(z_channels):
+    model = make_many(z_channels=z_channels).eval()
+    assert all(isinstance(conv, MultiplexLatentGraphConv) for conv in model.convs)
+    graphs = model.graphs(X)
+    assert len(graphs) == 2
+    mixed = sum(
+        share * to_matrix(*graph, N, N)
+        for share, graph in zip(
+            model.convs[0].shares(), model.convs[0].graphs(X), strict=True
+        )
+    )
+    torch.testing.assert_close(to_matrix(*graphs[0], N, N), mixed)
+    samplers = [conv.relations[1].sampler for conv in model.convs]
+    assert (samplers[0] is samplers[1]) == (z_channels == -1)
+    torch.testing.assert_close(model((X, X[:3])), model(X)[:3])
+    mixed = model.graphs((X, X[:3]))
+    for graph, other in zip(mixed, graphs, strict=True):
+        expected = to_matrix(*other, N, N)[:3]
+        torch.testing.assert_close(to_matrix(*graph, N, N)[:3], expected)
+
+
+def test_training_and_repr():
+    model = make_many(shares='node')
+    model.loss(X, Y, torch.arange(10)).backward()
+    check_gradients(model)

@@ -7,7 +7,7 @@ import torch
 from oracles import seeded
 from torch.nn import functional as F
 
-from torch_geometric_gsl import GSLNet, LatentGraphConv
+from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 N, S, IN, HIDDEN, OUT = 40, 7, 6, 8, 3
@@ -55,20 +55,6 @@ def test_layer_by_layer(form, training):
         assert torch.equal(graph.edge_index, expected.edge_index)
         assert graph.edge_index[0].max() < S
         torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
-
-
-@TRAINING
-def test_anchors_are_the_sources_of_a_full_graph(training):
-    net, x = make('anchors', dropout=0.0).train(training), draw_rows(9, seed=3)
-    own = {'k': 3, 'loop': True, 'dropout': 0.0, 'z_channels': None}
-    full = GSLNet(IN, HIDDEN, 3, OUT, **own).train(training)
-    assert isinstance(full.convs[0], LatentGraphConv)
-    full.load_state_dict({k: v for k, v in net.state_dict().items() if k != 'anchors'})
-    expected = full((net.anchors, x), generator=seeded(4))
-    torch.testing.assert_close(net(x, generator=seeded(4)), expected)
-    other = draw_rows(11, seed=5)
-    found = net((other, x), generator=seeded(4))
-    torch.testing.assert_close(found, full((other, x), generator=seeded(4)))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +113,6 @@ def test_what_has_no_meaning():
     for call in (net, net.graphs, net.predict):
         with pytest.raises(TypeError, match="with transition='free', which has no sou"):
             call((x, x))
-    for other in (net, GSLNet(IN, HIDDEN, 2, OUT)):
-        with pytest.raises(ValueError, match="'transition' must be 'anchors' for anch"):
-            other.choose_anchors(x)
     size = {'num_transition_nodes': S, 'transition': 'anchors'}
     net = GSLNet(IN, HIDDEN, 2, OUT, **size)
     for call in (net, net.graphs, net.predict):

@@ -3,18 +3,22 @@
 import pytest
 import torch
 from hetero import (
+    BATCH,
+    EDGES,
+    HAS,
     HIDDEN,
+    IN_DOC,
     NEAR,
+    OF,
     OUT,
-    RELATIONS,
+    SIZE,
     K,
     make_net,
 )
 from hetero import NET_IN as IN
 from hetero import NET_X as X
-from oracles import check_gradients, seeded
+from oracles import seeded
 from sampling import normal
-from torch.nn import functional as F
 
 from torch_geometric_gsl import GSLNet, HeteroGSLNet
 
@@ -66,40 +70,6 @@ def test_one_type_and_one_relation(options, training):
     assert model.score(x, Y, **typed) == plain.score(x['doc'], Y, **given)
 
 
-def test_a_task():
-    model, mask = make_net(), torch.arange(12) < 7
-    model.loss(X, Y, mask).backward()
-    check_gradients(model)
-    out, prediction = model.eval()(X), model.predict(X)
-    assert torch.equal(prediction, out.argmax(dim=1))
-    torch.testing.assert_close(
-        model.loss(X, Y, mask), F.cross_entropy(out[mask], Y[mask])
-    )
-    hits = (prediction == Y)[~mask].double().mean()
-    assert model.score(X, Y, ~mask) == {'accuracy': pytest.approx(float(hits))}
-
-
-def test_it_learns_what_only_the_other_type_knows():
-    # A document tells nothing but which word it is about, and the word its class.
-    torch.manual_seed(0)
-    words, about = torch.eye(8), torch.arange(80) % 8
-    classes = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
-    x = {'word': torch.cat([words, classes.view(-1, 1)], 1), 'doc': words[about]}
-    relations = [('word', 'in', 'doc')]
-    options = {'similarity': 'linear', 'scale': 10.0, 'root_weight': False}
-    sizes = {'word': 9, 'doc': 8}
-    model = HeteroGSLNet(sizes, 16, 1, 2, relations, 'doc', k=2, **options)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    y = classes[about]
-    before = model.score(x, y)['accuracy']
-    for _ in range(60):
-        optimizer.zero_grad()
-        model.loss(x, y).backward()
-        optimizer.step()
-    assert model.score(x, y)['accuracy'] == 1.0
-    assert before < 1.0
-
-
 @pytest.mark.parametrize('training', [True, False])
 def test_types_without_nodes(training):
     model = make_net().train(training)
@@ -121,38 +91,6 @@ def test_export():
     torch.testing.assert_close(program(*x), model(X))
 
 
-def test_repr():
-    assert str(HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary')) == (
-        "HeteroGSLNet({'doc': 4}, 8, num_layers=2, out_channels=1, "
-        "relations=[('doc', 'near', 'doc')], target='doc', task='binary')"
-    )
-    assert str(HeteroGSLNet(4, 8, 1, 3, [NEAR])).endswith('target=None)')
-
-
-BAD_OPTIONS = [
-    ({'target': 'author'}, ValueError, r"'target' must be one of .* \(got 'author'\)"),
-    ({'aggr': 'cat'}, ValueError, r"'aggr' must be one of .* \(got 'cat'\)"),
-    ({'aggr': None}, ValueError, r"'aggr' must be one of .* \(got None\)"),
-    (
-        {'z_channels': -1},
-        ValueError,
-        r'one known width with z_channels=-1 \(got \(3, 6\)\)',
-    ),
-    ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
-    ({'num_layers': 0}, ValueError, r"'num_layers' must be at least 1 \(got 0\)"),
-    ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
-    ({'width': 3}, TypeError, "HeteroGSLNet has no option 'width'"),
-]
-
-
-@pytest.mark.parametrize(('given', 'error', 'text'), BAD_OPTIONS)
-def test_bad_options(given, error, text):
-    sizes = {'in_channels': IN, 'hidden_channels': 8, 'num_layers': 2}
-    rest = {'out_channels': OUT, 'relations': RELATIONS, 'target': 'doc'}
-    with pytest.raises(error, match=text):
-        HeteroGSLNet(**(sizes | rest | given))
-
-
 def test_labels_need_a_target():
     model = make_net(None)
     for call in (
@@ -163,3 +101,55 @@ def test_labels_need_a_target():
         text = r"'target' must be the type of nodes that labels belong to \(got None\)"
         with pytest.raises(ValueError, match=text):
             call()
+
+
+def draw_given(name):
+    """Options of a net, and what its call is given, of all rows and of some."""
+    rows = torch.tensor([3, 5, 11] if name == 'batch' else [3, 3, 11])
+    options, alone, edges = {}, {}, {}
+    if name == 'rows':
+        options = {'z_channels': 2}
+        alone['z_dict'] = {t: normal(SIZE[t], 2, seed=len(t)) for t in IN}
+    elif name == 'batch':
+        alone['batch_dict'] = BATCH
+    elif name == 'edges':
+        source, target = EDGES[IN_DOC]
+        own = [source[target == row] for row in rows]
+        index = [torch.full_like(s, i) for i, s in enumerate(own)]
+        new = torch.stack([torch.cat(own), torch.cat(index)])
+        edges['edge_index_dict'] = EDGES, {IN_DOC: new}
+    elif name == 'mixed':
+        options = {'relations': {IN_DOC: {'z_channels': -1}, NEAR: {}, HAS: {}, OF: {}}}
+    joined = {k: (v, {'doc': v['doc'][rows]}) for k, v in alone.items()} | edges
+    return rows, options, alone | {k: v[0] for k, v in edges.items()}, joined
+
+
+@pytest.mark.parametrize('num_layers', [1, 3])
+@pytest.mark.parametrize('name', ['plain', 'rows', 'batch', 'edges', 'mixed'])
+def test_new_rows(name, num_layers):
+    rows, options, alone, joined = draw_given(name)
+    model = make_net(num_layers=num_layers, method='dense', loop=True, **options).eval()
+    expected = model(X, **alone)[rows]
+    new = {'doc': X['doc'][rows]}
+    found = model((X, new), **joined)
+    torch.testing.assert_close(found, expected)
+    graphs = model.graphs((X, new), **joined)
+    assert len(graphs) == num_layers
+    for graph in graphs:
+        assert int(graph[NEAR].edge_index[1].max()) == 2
+    classes = model.predict((X, new), **joined)
+    assert torch.equal(classes, expected.argmax(dim=1))
+    every = make_net(None, num_layers, method='dense', loop=True, **options).eval()
+    if name == 'plain':
+        words = {'word': X['word'][:2]}
+        found = every((X, words))
+        torch.testing.assert_close(found, {'word': every(X)['word'][:2]})
+
+
+@pytest.mark.parametrize('width', [None, -1])
+def test_new_rows_whose_type_is_no_source(width):
+    sizes = {'doc': 6, 'word': 6}, HIDDEN, 1, OUT
+    model = HeteroGSLNet(*sizes, [HAS], 'word', z_channels=width, k=K).double().eval()
+    expected = model({'doc': X['doc'], 'word': X['word']})
+    found = model(({'doc': X['doc']}, {'word': X['word'][2:4]}))
+    torch.testing.assert_close(found, expected[2:4])

@@ -11,16 +11,13 @@ from hetero import (
     OUT,
     RELATIONS,
     SIZE,
-    K,
     make_net,
 )
 from hetero import NET_IN as IN
 from hetero import NET_X as X
-from oracles import check_gradients, seeded
+from oracles import seeded
 from sampling import normal
 from torch.nn import functional as F
-
-from torch_geometric_gsl import HeteroGSLNet
 
 INPUT, GIVEN = {'z_channels': -1}, {'z_channels': 2}
 Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
@@ -85,10 +82,8 @@ def pick_types(values, types):
 def test_relations_that_reach_the_target():
     model = make_net('word', num_layers=3)
     assert [conv.relations for conv in model.convs] == [RELATIONS, RELATIONS, [HAS]]
-    widths = [conv.in_channels for conv in model.convs]
-    assert widths[0] == IN
-    assert widths[1] == {'doc': HIDDEN, 'word': HIDDEN, 'author': 3}
-    assert widths[2] == {'doc': HIDDEN, 'word': HIDDEN}
+    # No relation leads to authors, who keep their width.
+    assert model.convs[1].in_channels == {'doc': HIDDEN, 'word': HIDDEN, 'author': 3}
     # Authors are too far away to be heard; their rows change nothing.
     near = make_net('word', num_layers=1).eval()
     assert near.convs[0].relations == [HAS]
@@ -113,18 +108,6 @@ def test_a_layer_has_the_relations_that_are_heard_after_it():
     assert [list(graphs) for graphs in model.graphs(X)] == heard
 
 
-def test_the_input_is_compared_in_every_layer():
-    relations = {NEAR: {}, IN_DOC: {}, HAS: {'z_channels': None}}
-    options = {'z_channels': -1, 'similarity': 'linear', 'train_scale': True}
-    sizes = {'doc': 6, 'word': 6}
-    model = HeteroGSLNet(sizes, HIDDEN, 3, OUT, relations, 'doc', k=K, **options)
-    x = {t: X[t].float() for t in sizes}
-    one, other, _ = model.eval().graphs(x)
-    assert torch.equal(one[IN_DOC].edge_index, other[IN_DOC].edge_index)
-    model.train().loss(x, torch.arange(12) % OUT).backward()
-    check_gradients(model)
-
-
 @pytest.mark.parametrize(
     ('common', 'own', 'is_shared'),
     [
@@ -145,21 +128,6 @@ def test_layers_that_compare_the_same_rows_have_one_sampler(common, own, is_shar
         assert {conv.convs[NEAR].z_channels for conv in model.convs} == {width}
     others = {conv.convs[IN_DOC].sampler for conv in model.convs}
     assert not samplers & others  # Each relation has its own.
-
-
-def test_sources_that_stay_as_they_are():
-    calls = []
-    model = make_net(num_layers=3, dropout=0.0, act=None).eval()
-    for conv in model.convs:
-        conv.register_forward_pre_hook(lambda _, args: calls.append(args[0]))
-    model(X)
-    assert len(calls) == 3
-    assert all(torch.equal(x['author'], X['author']) for x in calls)
-    assert [x['word'].shape for x in calls] == [(9, 6), (9, HIDDEN), (9, HIDDEN)]
-    # A bad row of theirs is told from the type, in any layer.
-    for target in ('doc', None):
-        with pytest.raises(ValueError, match=r"'x_dict\['author'\]' contains NaN"):
-            make_net(target)(X | {'author': X['author'] / 0})
 
 
 NEW_DOC = {'doc': NEW['doc']}

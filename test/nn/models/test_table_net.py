@@ -8,9 +8,8 @@ import torch
 from oracles import ERROR_RATE, seeded
 from scipy.stats import norm
 
-from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
-from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours
 from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
 IN, HIDDEN, N = 4, 8, 30
@@ -197,29 +196,6 @@ def test_a_row_alone_is_answered(training, draws):
     torch.testing.assert_close(found, out)
 
 
-def test_rows_in_another_order():
-    net, (x, y) = make(), draw_rows()
-    order = torch.randperm(N, generator=seeded(3))
-    torch.testing.assert_close(net(x[order], y[order]), net(x, y)[order])
-
-
-@pytest.mark.parametrize(
-    ('args', 'error', 'text'),
-    [
-        ({'in_channels': 0}, ValueError, r"'in_channels' must be at least 1 \(got 0\)"),
-        ({'eval_k': 2.5}, TypeError, "'eval_k' must be an integer"),
-        ({'draws': 0}, ValueError, "'draws' must be at least 1"),
-        ({'key_channels': 0}, ValueError, "'key_channels' must be at least 1"),
-        ({'dropout': 2.0}, ValueError, "'dropout' must lie in"),
-        ({'num_frequencies': -1}, ValueError, "'num_frequencies' must be at least 0"),
-    ],
-)
-def test_wrong_arguments(args, error, text):
-    sizes = {'in_channels': 4, 'hidden_channels': 8, 'out_channels': 1}
-    with pytest.raises(error, match=text):
-        TableNet(**{**sizes, 'num_frequencies': 0, **args})
-
-
 @pytest.mark.parametrize('training', [True, False])
 def test_given_neighbours(training):
     net = make(graph='given').train(training)
@@ -245,7 +221,6 @@ def test_without_a_graph():
     assert torch.equal(net(x, y), net(x))
     assert net.index(x, y).index_message is None
     assert net(x, return_graph=True)[1].edge_index.shape == (2, 0)
-    assert str(net) == "TableNet(4, 8, 1, graph='none')"
 
 
 @pytest.mark.parametrize('similarity', ['cosine', 'uniform', 'gaussian'])

@@ -180,11 +180,3 @@ CASES = [
 def case(request):
     """One similarity after the other."""
     return request.param
-
-
-@pytest.fixture
-def triangle():
-    """Rows of a 3-4-5 triangle and one of zeros, and their cosines."""
-    x = torch.tensor([[2.0, 0.0], [3.0, 4.0], [0.0, -1.0], [0.0, 0.0]])
-    cosine = [[1, 0.6, 0, 0], [0.6, 1, -0.8, 0], [0, -0.8, 1, 0], [0, 0, 0, 0]]
-    return x.double(), torch.tensor(cosine, dtype=torch.float64)

@@ -4,7 +4,6 @@ from typing import ClassVar
 import pytest
 import torch
 
-import torch_geometric_gsl as gsl
 from torch_geometric_gsl import (
     GaussianSimilarity,
     GumbelKNNSampler,
@@ -50,12 +49,6 @@ def test_repr_and_parameters(case):
         lin = {'lin.weight': (8, 16)} if len(args) > 1 else {}
         found = {key: tuple(value.shape) for key, value in module.named_parameters()}
         assert found == {**shapes, **lin}
-
-
-def test_permuted_nodes_have_permuted_scores(case):
-    module, x = case.build(out_channels=3).double(), torch.randn(7, 5, **DOUBLE)
-    order = torch.randperm(7)
-    torch.testing.assert_close(module(x[order]), module(x)[order][:, order])
 
 
 # A projection in half precision is rounded itself.
@@ -342,24 +335,3 @@ def test_a_response_is_a_response():
     text = r"'response' of Plain must return a Response \(got Tensor\)"
     with pytest.raises(TypeError, match=text):
         Plain(4)(torch.randn(2, 4))
-
-
-# Values by hand, of the rows of a triangle and one of zeros.
-
-
-def test_values_by_hand(triangle):
-    x, cosine = triangle
-    torch.testing.assert_close(gsl.LinearSimilarity(2)(x), cosine)
-    torch.testing.assert_close(gsl.DifferenceSimilarity(2)(x), 1 - cosine)
-    squares = -torch.tensor([0.0, 17, 5, 4]).double()
-    torch.testing.assert_close(gsl.DistanceSimilarity(2)(x)[0], squares)
-    heat = gsl.HeatKernelSimilarity(2, t=5.0, normalize=False)
-    torch.testing.assert_close(heat(x)[0].log() * 5, squares)
-    # At a cosine of b the bell is one; one root of c away it is 1 / e.
-    bell = gsl.GaussianSimilarity(2, b=0.6, c=0.16)
-    expected = torch.tensor([-1, 0, -2.25, -2.25]).double()
-    torch.testing.assert_close(bell(x)[0].log(), expected)
-    assert (gsl.GaussianSimilarity(2).b, gsl.GaussianSimilarity(2).c) == (
-        0.5,
-        0.02 * math.e,
-    )

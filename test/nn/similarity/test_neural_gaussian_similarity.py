@@ -1,39 +1,7 @@
-import math
-
 import pytest
 import torch
 
 from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
-
-
-def test_by_hand():
-    module = NeuralGaussianSimilarity(2, c_scale=0.5).double()
-    with torch.no_grad():  # Widths 0.5 * 0.75 and 0.5 * 0.25 around the centre 0.5.
-        module.w_b.zero_()
-        module.w_c.copy_(torch.tensor([[math.log(3), -math.log(3)]]))
-    expected = -torch.tensor([[0.25, 0.25]] * 2) / torch.tensor([[0.375], [0.125]])
-    found = module(torch.eye(2, dtype=torch.float64)).log()
-    torch.testing.assert_close(found, expected.double(), rtol=1e-6, atol=0)
-
-
-def test_a_bias_moves_the_bell(triangle):
-    x, cosine = triangle
-    options = {'bias': True, 'centre': 'tanh', 'c_scale': 0.1}
-    module = NeuralGaussianSimilarity(2, **options).double()
-    with torch.no_grad():  # Centre tanh(-atanh(0.8)) = -0.8, width 0.1 * 0.8.
-        module.w_c.zero_()
-        module.bias_b.fill_(-math.atanh(0.8))
-        module.bias_c.fill_(math.log(4))
-    expected = -((cosine[:2] + 0.8) ** 2) / 0.08
-    torch.testing.assert_close(module(x)[:2], expected.exp())
-    module(x)[0, 1].log().backward()
-    assert module.bias_b.grad != 0
-    assert module.bias_c.grad != 0
-    torch.nn.init.ones_(module.w_b)
-    module.reset_parameters()
-    assert module.w_b.tolist() == [[0.0, 0.0]]
-    assert module.bias_b == 0
-    assert module.bias_c == 0
 
 
 @pytest.mark.parametrize(('kind', 'angle'), [('sigmoid', 5.0), ('tanh', 175.0)])

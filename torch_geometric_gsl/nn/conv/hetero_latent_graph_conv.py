@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.conv.hetero_conv import group
-from torch_geometric.nn.inits import zeros
+from torch_geometric.nn.inits import reset, zeros
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -32,7 +33,7 @@ from torch_geometric_gsl.nn.conv.typed import (
     ends_of,
     of_relation,
 )
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Features, SampledGraph
@@ -82,21 +83,16 @@ class HeteroLatentGraphConv(torch.nn.Module):
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves all relations, which share it then.
             (default: :obj:`"bell"`)
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
+        k, tau (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         aggr (str, optional): What becomes of several relations to one type, as in
             :class:`~torch_geometric.nn.conv.HeteroConv`: :obj:`"sum"`, :obj:`"mean"`,
             :obj:`"min"`, :obj:`"max"`, :obj:`"cat"` (side by side) or :obj:`None`
             (stacked along a second dimension). (default: :obj:`"sum"`)
-        root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X}_t \mathbf{W}_{\textrm{root}, t}`. (default: :obj:`True`)
-        bias (bool, optional): If :obj:`False`, the layer does not learn a bias of each
-            type. (default: :obj:`True`)
-        **kwargs (optional): Options of all relations:
-            :obj:`similarity_kwargs`, :obj:`z_channels` and :obj:`observed` as in
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and those of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`. By default
-            :obj:`loop=False`: a node is no neighbour of its own.
+        root_weight, bias (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, for each type.
+        **kwargs (optional): Further options of the layers of all relations, such as
+            :obj:`z_channels`, :obj:`observed` or :obj:`scale`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or
@@ -145,15 +141,19 @@ class HeteroLatentGraphConv(torch.nn.Module):
         self.out_channels = out_channels
         self.aggr = aggr
         common = {'similarity': similarity, 'k': k, 'tau': tau, **kwargs}
-        self.convs = TypedModules(
-            {own: self._make(own, common, options[own]) for own in self.relations}
-        )
-        rooted = self.target_types if root_weight else []
-        biased = self.target_types if bias else []
-        self.roots = TypedModules({target: self._root(target) for target in rooted})
-        self.biases = TypedParameters(
-            {t: torch.nn.Parameter(torch.empty(self._out_width(t))) for t in biased}
-        )
+        self.convs = TypedModules()
+        for relation, own in options.items():
+            self.convs[relation] = self._make(relation, common, own)
+        heads = dict.fromkeys(self.target_types, 1)
+        if aggr == 'cat':
+            heads = Counter(target for _, _, target in self.relations)
+        self.roots, self.biases = TypedModules(), TypedParameters()
+        for target, number in heads.items():
+            size = self.in_channels[target], number * out_channels
+            if root_weight:
+                self.roots[target] = plain_linear(*size)
+            if bias:
+                self.biases[target] = torch.nn.Parameter(torch.empty(size[1]))
         self.reset_parameters()
 
     def _make(
@@ -174,20 +174,11 @@ class HeteroLatentGraphConv(torch.nn.Module):
             **options,
         )
 
-    def _root(self, target: NodeType) -> Linear:
-        size = self.in_channels[target], self._out_width(target)
-        return Linear(*size, bias=False, weight_initializer='glorot')
-
-    def _out_width(self, target: NodeType) -> int:
-        count = sum(relation[2] == target for relation in self.relations)
-        return self.out_channels * (count if self.aggr == 'cat' else 1)
-
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        for module in (*self.convs.values(), *self.roots.values()):
-            module.reset_parameters()  # type: ignore[operator]
-        for bias in self.biases.parameters():
-            zeros(bias)
+        reset(self.convs)
+        reset(self.roots)
+        zeros(self.biases)
 
     def forward(
         self,

@@ -37,11 +37,11 @@ class LatentGraphConv(LearnedGraphConv):
     the noise-free weights
     :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes, or
     the :obj:`eval_k` nearest, in evaluation mode. The rows of :math:`\mathbf{A}` sum
-    to 1, less the share of a null neighbour. With
-    :obj:`add_self_loops`, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its
-    place. With :obj:`z_channels` the similarity compares rows :obj:`z` of the call, or
-    :math:`\mathbf{X}` itself: few parameters on honest features, where a wide
-    projection overfits.
+    to 1, less the share of a null neighbour. With :obj:`add_self_loops`, which the
+    paper does not have, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its place.
+    With :obj:`z_channels` the similarity compares rows :obj:`z` of the call, or
+    :math:`\mathbf{X}` itself where they are not given: few parameters on honest
+    features, where a wide projection overfits.
 
     Given edges are the candidates, which the layer prunes and weighs, or with
     :obj:`observed="prior"` a graph :math:`\mathbf{A}^{\mathrm{obs}}` of its own that is
@@ -80,22 +80,17 @@ class LatentGraphConv(LearnedGraphConv):
         root_weight (bool, optional): If :obj:`False`, the layer does not add
             :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. On a nearly uniform graph all
             nodes get nearly the same output then. (default: :obj:`True`)
-        add_self_loops (bool, optional): If :obj:`True`, half of what a node sums is its
-            own :math:`\mathbf{x}_i \mathbf{W}`; :meth:`graph` does not return these
-            loops, which the paper does not have. (default: :obj:`False`)
+        add_self_loops (bool, optional): If :obj:`True`, the layer adds loops, which
+            :meth:`graph` does not return. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
-        z_channels (int, optional): The width of the rows that are compared in place of
-            projections: :obj:`z` of the call, or :math:`\mathbf{X}` itself where it is
-            not given; :obj:`-1` is that of the input. A similarity that is a module has
-            as many input channels. If :obj:`None`, projections are compared.
-            (default: :obj:`None`)
-        observed (str, optional): What given edges are: :obj:`"candidates"`, or a
-            :obj:`"prior"` that is mixed with a learned graph of all nodes.
-            (default: :obj:`"candidates"`)
+        z_channels (int, optional): The width of the rows that are compared, and of a
+            similarity that is a module; :obj:`-1` is that of the input. If
+            :obj:`None`, projections are compared. (default: :obj:`None`)
+        observed (str, optional): What given edges are, :obj:`"candidates"` or a
+            :obj:`"prior"`. (default: :obj:`"candidates"`)
         label_channels (int, optional): The number of classes, or of columns of numbers,
-            of labels that neighbours tell; none are told if :obj:`None`.
-            (default: :obj:`None`)
+            of labels that neighbours tell. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`hard` or :obj:`method`. The defaults of a layer are

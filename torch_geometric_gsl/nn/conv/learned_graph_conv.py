@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import zeros
+from torch_geometric.nn.inits import reset, zeros
+from torch_geometric.utils import coalesce, scatter
 
 from torch_geometric_gsl._checks import (
     as_pair,
     check_count,
+    check_edge_index,
     check_features,
     check_finite,
     check_flag,
+    check_one_graph,
     check_option,
     check_parameter_match,
 )
-from torch_geometric_gsl.nn.conv.observed_prior import ObservedPrior
-from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.embeddings import LabelEmbedding
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
@@ -30,7 +32,8 @@ from torch_geometric_gsl.nn.sampler.options import (
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.typing import Features, SampledGraph
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -66,6 +69,90 @@ def check_serves_as_z(x: Any, z_channels: int, suffix: str = '') -> None:
             )
 
 
+class ObservedPrior(torch.nn.Module):
+    r"""Mix an observed graph with a learned one, by a learned share :math:`\alpha`.
+
+    .. math::
+        \tilde{\mathbf{A}}_i = \alpha \, \mathbf{D}_i^{-1} \mathbf{A}^{\mathrm{obs}}_i +
+        (1 - \alpha) \, \mathbf{A}_i, \qquad \alpha = \sigma(\beta)
+
+    A node without observed edges has its learned ones alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit = torch.nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        zeros(self.logit)
+
+    @property
+    def share(self) -> Tensor:
+        """Return the share of the observed graph."""
+        return self.logit.sigmoid()
+
+    def forward(
+        self,
+        out: Tensor,
+        h: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Batch | None = None,
+    ) -> Tensor:
+        """Mix sums over the learned graph with those of messages over observed edges,
+        which weigh one each without weights.
+        """
+        observed, kept = self._mixed(edge_index, edge_weight, (h, out), h.dtype, batch)
+        total = weighted_sum(h, *observed, out.size(0))
+        return out * kept.unsqueeze(1) + total
+
+    def graph(
+        self,
+        graph: SampledGraph,
+        x: Features,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Batch | None = None,
+    ) -> SampledGraph:
+        """Mix both graphs of nodes with features; weights of equal edges add up."""
+        pair = as_pair(x)
+        dtype = graph.edge_weight.dtype
+        observed, kept = self._mixed(edge_index, edge_weight, pair, dtype, batch)
+        weight = graph.edge_weight * kept[graph.edge_index[1]]
+        edges = torch.cat([observed.edge_index, graph.edge_index], dim=1)
+        weight = torch.cat([observed.edge_weight, weight])
+        return SampledGraph(*coalesce(edges, weight, _most(pair), sort_by_row=False))
+
+    def _mixed(
+        self,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        pair: tuple[Tensor, Tensor],
+        dtype: torch.dtype,
+        batch: Batch | None,
+    ) -> tuple[SampledGraph, Tensor]:
+        """Return the weighted observed graph, and what each node keeps of its own."""
+        check_edge_index(edge_index, *pair)
+        if batch is not None:
+            check_one_graph(edge_index, batch)
+        most, num_targets = _most(pair), pair[1].size(0)
+        if edge_weight is None:  # Equal edges are one.
+            edges = coalesce(edge_index, num_nodes=most, sort_by_row=False)
+            weight = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
+        else:
+            given = edge_index, edge_weight.to(dtype)
+            edges, weight = coalesce(*given, num_nodes=most, sort_by_row=False)
+        size = scatter(weight, edges[1], 0, num_targets, reduce='sum')
+        share, is_joined = self.share.to(dtype), size > 0
+        weight = share * weight / size.where(is_joined, 1)[edges[1]]
+        return SampledGraph(edges, weight), 1 - share * is_joined.to(dtype)
+
+
+def _most(pair: tuple[Tensor, Tensor]) -> int:
+    return max(x.size(0) for x in pair)
+
+
 class RootTerm(OneType):
     """Base class of the layers that add a root term and a bias to their messages."""
 
@@ -96,12 +183,10 @@ class RootTerm(OneType):
         """Return a projection of the sources, 0, or of the targets, 1."""
         width = self.in_channels
         width = width[end] if isinstance(width, tuple) else width
-        sizes = width, self.out_channels
-        return Linear(*sizes, bias=False, weight_initializer='glorot')
+        return plain_linear(width, self.out_channels)
 
     def _reset_root(self) -> None:
-        if self.lin_root is not None:
-            self.lin_root.reset_parameters()
+        reset(self.lin_root)
         zeros(self.bias)
 
     def _add_root(self, x: Tensor, out: Tensor) -> Tensor:
@@ -165,8 +250,7 @@ class LearnedGraphConv(RootTerm):
         self.lin.reset_parameters()
         self._reset_root()
         for module in (self.lin_dst, self.sampler, self.prior, self.label):
-            if module is not None:
-                module.reset_parameters()
+            reset(module)
 
     def share_sampler(self, other: Any) -> None:
         r"""Use the sampler of another layer, which compares rows of one width."""

@@ -1,27 +1,70 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import reset, zeros
 
-from torch_geometric_gsl._checks import as_pair, check_count, check_flag
+from torch_geometric_gsl._checks import (
+    as_pair,
+    check_count,
+    check_features,
+    check_flag,
+    check_option,
+    check_parameter_match,
+)
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
-from torch_geometric_gsl.nn.conv.relation_shares import (
-    RelationShares,
-    begin_apart,
-    check_apart,
-    one_each,
-)
+from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
+    NeuralGaussianSimilarity,
+)
 from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+#: What the shares of the relations depend on.
+SHARES = ('global', 'node')
+
+
+class RelationShares(torch.nn.Module):
+    """Weigh relations by a softmax of parameters, or of a map of each row."""
+
+    def __init__(
+        self, in_channels: int, num_relations: int, kind: str = 'global'
+    ) -> None:
+        super().__init__()
+        check_option(kind, SHARES, 'shares')
+        if kind == 'node' and in_channels == -1:
+            raise ValueError("'in_channels' must be known with shares='node' (got -1)")
+        self.kind = kind
+        self.logits: torch.nn.Parameter | None = None
+        self.lin: Linear | None = None
+        if kind == 'node':
+            self.lin = Linear(in_channels, num_relations)
+        else:
+            self.logits = torch.nn.Parameter(torch.empty(num_relations))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        zeros(self)
+
+    def forward(self, x: Tensor | None = None) -> Tensor:
+        """Return the shares [R], or those of each row [n, R]."""
+        if self.logits is not None:
+            return self.logits.softmax(dim=0)
+        lin, rows = cast(Linear, self.lin), cast(Tensor, x)
+        check_features(rows, 'x', lin.in_channels)
+        check_parameter_match(rows, lin.weight)
+        return apply_linear(lin, rows).softmax(dim=1)
 
 
 class MultiplexLatentGraphConv(RootTerm):
@@ -50,16 +93,14 @@ class MultiplexLatentGraphConv(RootTerm):
     for two relations, unless projections of their own tell the relations apart.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
         num_relations (int): The number of relations :math:`R`.
         similarity (str, Similarity or list, optional): The similarity of two nodes, by
             name, as a module, of which later relations get copies, or a list of one for
             each relation. (default: :obj:`"bell"`)
-        k (int, optional): The number of draws :math:`K` of each relation.
-            (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
+        k, tau (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         shares (str, optional): What the shares depend on: nothing (:obj:`"global"`), or
             the features of the target (:obj:`"node"`). (default: :obj:`"global"`)
         same_messages (bool, optional): If :obj:`False`, each relation projects its
@@ -67,24 +108,13 @@ class MultiplexLatentGraphConv(RootTerm):
             (default: :obj:`True`)
         similarity_kwargs (dict or list, optional): Arguments of named similarities, or
             a list of one dictionary for each relation. (default: :obj:`None`)
-        root_weight (bool, optional): As in
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, like all that follow.
-            (default: :obj:`True`)
-        add_self_loops (bool, optional): Add a node's own message.
-            (default: :obj:`False`)
-        bias (bool, optional): Learn a bias. (default: :obj:`True`)
-        z_channels (int, optional): The width of compared rows. (default: :obj:`None`)
-        observed (str, optional): What given edges are. (default: :obj:`"candidates"`)
-        **kwargs (optional): Options of the samplers, with the defaults of
+        root_weight, add_self_loops, bias, z_channels, observed (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+        **kwargs (optional): Further options of the samplers, such as :obj:`scale`.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, compared rows
-          :math:`(|\mathcal{V}|, F_z)` *(optional)*; each but the edges may be a pair,
-          of sources and targets
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
+        - **input and output:** as in
+          :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -123,13 +153,15 @@ class MultiplexLatentGraphConv(RootTerm):
         self._keep_sizes(in_channels, out_channels)
         self.num_relations = num_relations
         self.same_messages = same_messages
-        shared: Any = {'add_self_loops': add_self_loops, 'z_channels': z_channels}
-        shared |= {'observed': observed, **kwargs}
+        options: Any = {'root_weight': False, 'bias': False, **kwargs}
+        options |= {'add_self_loops': add_self_loops, 'z_channels': z_channels}
+        options['observed'] = observed
         kinds = one_each(similarity, num_relations, 'similarity')
-        options = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
+        each = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
+        sizes = in_channels, out_channels
         self.relations = torch.nn.ModuleList(
-            self._make_relation(kind, k, tau, similarity_kwargs=own, **shared)
-            for kind, own in zip(kinds, options, strict=True)
+            LatentGraphConv(*sizes, kind, k, tau, similarity_kwargs=own, **options)
+            for kind, own in zip(kinds, each, strict=True)
         )
         if same_messages:
             for relation in self.relations[1:]:
@@ -140,14 +172,9 @@ class MultiplexLatentGraphConv(RootTerm):
         if same_messages or z_channels is not None:
             check_apart(self._similarities)
 
-    def _make_relation(self, *args: Any, **kwargs: Any) -> LatentGraphConv:
-        sizes = self.in_channels, self.out_channels
-        return LatentGraphConv(*sizes, *args, root_weight=False, bias=False, **kwargs)
-
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        for relation in self._convs:
-            relation.reset_parameters()
+        reset(self.relations)
         begin_apart(self._similarities)
         self._reset_root()
         self.mixture.reset_parameters()
@@ -238,3 +265,56 @@ class MultiplexLatentGraphConv(RootTerm):
         if not self.same_messages:
             text += ', same_messages=False'
         return f'{self.__class__.__name__}({text})'
+
+
+def one_each(value: Any, number: int, name: str) -> list[Any]:
+    """Return a value for each relation: those of a list, or one and copies of it."""
+    if not isinstance(value, tuple | list):
+        return [value, *(copy.deepcopy(value) for _ in range(number - 1))]
+    if len(value) != number:
+        raise ValueError(
+            f"'{name}' must have one entry per relation "
+            f'(got {len(value)} for {number} relations)'
+        )
+    return list(value)
+
+
+def begin_apart(similarities: Sequence[Similarity]) -> None:
+    """Let the parameters of several similarities differ that begin as constants."""
+    if len(similarities) == 1:
+        return
+    for number, similarity in enumerate(map(_inner, similarities)):
+        if (
+            isinstance(similarity, NeuralGaussianSimilarity)
+            and similarity.bias_b is not None
+        ):
+            lowest = similarity.lowest_centre
+            step = (1 - lowest) / len(similarities)
+            similarity.begin_at(lowest + (number + 0.5) * step)
+        if similarity.feature_weight is not None:
+            torch.nn.init.normal_(similarity.feature_weight, 1.0, 0.1)
+
+
+def check_apart(similarities: Sequence[Similarity]) -> None:
+    """Raise if several similarities of the same rows are one, or learn nothing."""
+    if len({id(_inner(similarity)) for similarity in similarities}) < len(similarities):
+        raise ValueError(
+            "'similarity' must have a module of its own for each relation (got one "
+            'module twice)'
+        )
+    fixed = [
+        repr(similarity)
+        for similarity in similarities
+        if next(similarity.parameters(), None) is None
+    ]
+    if len(set(fixed)) < len(fixed):
+        raise ValueError(
+            f"'similarity' must tell relations apart: equal ones without parameters "
+            f"would stay equal, so give each its own 'similarity_kwargs' (got {fixed})"
+        )
+
+
+def _inner(similarity: Similarity) -> Similarity:
+    """Return the similarity that has the parameters of a directed one."""
+    inner: Similarity = getattr(similarity, 'similarity', similarity)
+    return inner

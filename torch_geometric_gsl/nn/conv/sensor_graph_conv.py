@@ -18,7 +18,7 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
-from torch_geometric_gsl.nn.conv.sensor_embedding import SensorEmbedding, check_windows
+from torch_geometric_gsl.nn.embeddings import SensorEmbedding, check_windows
 from torch_geometric_gsl.nn.sampler.options import DrawOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
@@ -58,7 +58,7 @@ class SensorGraphConv(LearnedGraphConv):
 
     A coupling has a direction, so each sensor has one embedding as a source and another
     one as a target (:class:`~torch_geometric_gsl.nn.similarity.DirectedSimilarity`),
-    unless :obj:`directed=False`. By default no sensor is its own neighbour.
+    unless :obj:`directed=False`.
 
     To use one draw in several steps or layers, :meth:`graph` draws it and
     :obj:`layer(x, graph=graph)` takes it. New sensors come as a pair
@@ -66,8 +66,7 @@ class SensorGraphConv(LearnedGraphConv):
     unless each sensor has a vector.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
         num_sensors (int, optional): The number of sensors :math:`n`, if each has a
             vector. (default: :obj:`None`)
@@ -77,7 +76,7 @@ class SensorGraphConv(LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name or as a module of :obj:`embedding_channels` input channels.
             (default: :obj:`"linear"`)
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
+        k (optional): As in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`1.0`)
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`5.0`)
@@ -86,19 +85,13 @@ class SensorGraphConv(LearnedGraphConv):
         z_channels (int, optional): The width of rows :obj:`z`. (default: :obj:`None`)
         directed (bool, optional): If :obj:`False`, a sensor has one embedding: scores
             are symmetric, weights are not. (default: :obj:`True`)
-        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name. (default: :obj:`None`)
-        root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X}_b \mathbf{W}_{\textrm{root}}`. (default: :obj:`True`)
-        bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
-            (default: :obj:`True`)
+        similarity_kwargs, root_weight, bias (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         loop (bool, optional): If :obj:`True`, a sensor is a candidate of its own.
             (default: :obj:`False`)
         method (str, optional): How the sampler draws; :obj:`"dense"` takes time and
             memory :math:`O(n^2)`. (default: :obj:`"dense"`)
-        **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
-            :obj:`null_score` or :obj:`hard`.
+        **kwargs (optional): Further options of the sampler, such as :obj:`null_score`.
 
     Shapes:
         - **input:** windows :math:`(*, n, F_{in})` with any leading dimensions, such as
@@ -153,7 +146,6 @@ class SensorGraphConv(LearnedGraphConv):
             k,
             tau,
             root_weight=root_weight,
-            add_self_loops=False,
             bias=bias,
             z_channels=compared.in_channels,
             scale=scale,
@@ -204,8 +196,7 @@ class SensorGraphConv(LearnedGraphConv):
         """
         x_src, x_dst = as_pair(x)
         is_pair = isinstance(x, tuple | list)
-        rows, h = self._project_windows(x_dst, 'x_dst' if is_pair else 'x')
-        source = h
+        rows, source = self._project_windows(x_dst, 'x_dst' if is_pair else 'x')
         if is_pair:
             _, source = self._project_windows(x_src, 'x_src')
             if x_src.shape[:-2] != x_dst.shape[:-2]:
@@ -219,7 +210,7 @@ class SensorGraphConv(LearnedGraphConv):
         else:
             out = self.sampler.propagate(self.embed(x, z), source, generator=generator)
         size = rows.size(0), self.out_channels
-        out = self._finish(rows, h.view(size), out.view(size))
+        out = self._add_root(rows, out.view(size))
         # The sensors stay first in memory, where the next such layer wants them.
         shape = x_dst.size(-2), *x_dst.shape[:-2], self.out_channels
         return out.view(shape).movedim(0, -2)
@@ -248,11 +239,11 @@ class SensorGraphConv(LearnedGraphConv):
         return rows, h.view(x.size(-2), math.prod(x.shape[:-2]) * self.out_channels)
 
     def _sizes(self) -> str:
-        if self.num_sensors is not None:
-            return f'{super()._sizes()}, num_sensors={self.num_sensors}'
-        if self.z_channels is not None:
-            return f'{super()._sizes()}, z_channels={self.z_channels}'
-        return super()._sizes()
+        text = super()._sizes()
+        for name in ('num_sensors', 'z_channels'):
+            if (value := getattr(self, name)) is not None:
+                text += f', {name}={value}'
+        return text
 
 
 def _sum_over(graph: SampledGraph, source: Tensor, num_targets: int) -> Tensor:

@@ -39,8 +39,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     transition nodes. :math:`\mathbf{Z}` holds the rows of
     :math:`\mathbf{X} \mathbf{W}` scaled to unit norm, and the rows of
     :math:`\mathbf{R}` are scaled to unit norm, too. With fixed :math:`s`, time and
-    memory grow linearly in :math:`n`. With :obj:`add_self_loops`, the mean of
-    :math:`\mathbf{X} \mathbf{W}` and the first term takes the place of that term.
+    memory grow linearly in :math:`n`.
 
     The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}`
     belong to the nodes of one data set: the layer is transductive.
@@ -75,8 +74,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         moves a transition node by :math:`n` learning rates, and training diverges.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
         num_nodes (int, optional): The number of nodes :math:`n`, with
             :obj:`transition="projected"` only. (default: :obj:`None`)
@@ -85,23 +83,12 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of a node and a
             transition node, by name or as a module of :obj:`out_channels` input
             channels. (default: :obj:`"bell"`)
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
-        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name. (default: :obj:`None`)
-        root_weight (bool, optional): As in
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, like the next two.
-            (default: :obj:`True`)
-        add_self_loops (bool, optional): Add a node's own message.
-            (default: :obj:`False`)
-        bias (bool, optional): Learn a bias. (default: :obj:`True`)
-        transition (str, optional): How transition nodes come about: from projections
-            of the :math:`n` nodes (:obj:`"projected"`, the paper), as learned vectors
-            (:obj:`"free"`), or as rows of the data that are kept (:obj:`"anchors"`).
+        k, tau, similarity_kwargs, root_weight, add_self_loops, bias (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+        transition (str, optional): The form of the transition nodes,
+            :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`.
             (default: :obj:`"projected"`)
-        **kwargs (optional): Additional arguments of
-            :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, with the
-            defaults of :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+        **kwargs (optional): Further options of the sampler, such as :obj:`scale`.
 
     Shapes:
         - **input:** node features :math:`(n, F_{in})`, dense or sparse CSR, or a pair
@@ -201,16 +188,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, SampledGraph]:
-        r"""Run the forward pass.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
-                dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`.
-            generator (torch.Generator, optional): Source of randomness.
-                (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph from
-                transition nodes that this call summed over as well.
-                (default: :obj:`False`)
+        r"""Run the forward pass; the arguments are those of
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`. The graph leads
+        from transition nodes.
         """
         x_src, x_dst = self._sources(x)
         h = self._project(x_dst, self.lin)

@@ -51,19 +51,10 @@ def check_transition(
 class ProjectNodes(torch.nn.Module):
     r"""Sum the rows of all nodes to transition nodes,
     :math:`\frac{1}{n} \mathbf{\Theta} \mathbf{H}`.
-
-    Example:
-        >>> ProjectNodes()(torch.ones(2, 10), torch.ones(10, 3)).shape
-        torch.Size([2, 3])
     """
 
     def forward(self, theta: Tensor, h: Tensor) -> Tensor:
-        r"""Run the forward pass, in full precision: the summands are small.
-
-        Args:
-            theta (torch.Tensor): The weights :math:`[s, n]`.
-            h (torch.Tensor): The rows :math:`[n, m]`.
-        """
+        """Sum rows [n, m] by weights [s, n], in full precision: summands are small."""
         check_num_nodes(h, theta.size(1))
         with torch.autocast(h.device.type, enabled=False):
             full = full_precision(h) / theta.size(1)
@@ -71,15 +62,7 @@ class ProjectNodes(torch.nn.Module):
 
 
 class KeepsAnchors(torch.nn.Module):
-    r"""Base class of the modules whose transition nodes can be rows of the data.
-
-    Example:
-        >>> from torch_geometric_gsl import TransitionGraphConv
-        >>> options = {'num_transition_nodes': 10, 'transition': 'anchors'}
-        >>> conv = TransitionGraphConv(16, 32, **options)
-        >>> conv.choose_anchors(torch.randn(100, 16)).anchors.shape
-        torch.Size([10, 16])
-    """
+    """Base class of the modules whose transition nodes can be rows of the data."""
 
     in_channels: Any
     num_transition_nodes: int | None

@@ -122,11 +122,6 @@ class _TypedNames:
     "a#b".
     """
 
-    def __init__(self, items: dict[Any, Any]) -> None:
-        super().__init__()
-        for key, value in items.items():
-            self[key] = value  # type: ignore[index]
-
     @classmethod
     def to_internal_key(cls, key: str | tuple[str, ...]) -> str:
         parts = key if isinstance(key, tuple) else (key,)

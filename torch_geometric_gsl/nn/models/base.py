@@ -1,22 +1,136 @@
-"""Bases of models: their loss, predictions and score, by the task."""
+"""Bases of models: their files, and their loss, predictions and score by the task."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
-from torch_geometric_gsl.nn.models.saved_model import SavedModel
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task, every_node
+from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
+from torch_geometric_gsl.nn.models.layers import evaluation
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
+
+#: The plain values that a file may hold as arguments.
+_PLAIN = str, int, float, bool, type(None)
+
+
+class SavedModel(torch.nn.Module):
+    r"""Save a model to a file and load it from there.
+
+    A file holds the arguments of the constructor and the :obj:`state_dict`. Nothing in
+    it is executed: classes are found by their names among those that Python knows
+    already, the rest is read by :obj:`torch.load(..., weights_only=True)`.
+
+    Example:
+        >>> import tempfile
+        >>> from torch_geometric_gsl import GSLNet
+        >>> x, model = torch.randn(50, 16), GSLNet(16, 32, 2, 7).eval()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f'{folder}/model.pt')
+        ...     again = GSLNet.load(f'{folder}/model.pt')
+        >>> torch.equal(again(x), model(x))
+        True
+    """
+
+    _given: dict[str, Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if '__init__' in cls.__dict__:
+            # Wrapped, so that the class keeps the signature of its constructor.
+            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
+
+    def save(self, path: str | Path) -> None:
+        r"""Write the model to a file, which :meth:`load` reads.
+
+        The arguments of the constructor must be plain values, such as names. What was
+        set on a module afterwards, beside its :obj:`state_dict`, is not written.
+
+        Args:
+            path (str or pathlib.Path): The file, which is replaced as a whole.
+        """
+        if any(map(is_uninitialized_parameter, self.parameters())):
+            raise ValueError(
+                "'in_channels' must be known before a model is saved (got -1): call "
+                'the model once'
+            )
+        content = {
+            'class': type(self).__name__,
+            'arguments': {k: _plain(k, v) for k, v in self._given.items()},
+            'state': self.state_dict(),
+        }
+        write_tensors(content, path)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str | torch.device = 'cpu') -> Any:
+        r"""Return a model that :meth:`save` wrote, in evaluation mode.
+
+        Args:
+            path (str or pathlib.Path): The file.
+            device (str or torch.device, optional): The device.
+                (default: :obj:`"cpu"`)
+
+        Raises:
+            OSError: If the file holds no model, or is damaged.
+            ValueError: If it is a model of another class, or of another version.
+        """
+        content = read_tensors(path, 'saved model', device)
+        if content.keys() != {'class', 'arguments', 'state'}:
+            raise OSError(f"'{path}' holds no saved model (got {sorted(content)})")
+        known = {kind.__name__: kind for kind in _concrete(cls)}
+        kind = known.get(content['class'])
+        if kind is None:
+            raise ValueError(
+                f"'{path}' holds a {content['class']}, not one of {sorted(known)}"
+            )
+        try:
+            model = kind(**content['arguments'])
+            # Assigned, so that the types of the weights are those that were written.
+            model.to(device).load_state_dict(content['state'], assign=True)
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"'{path}' holds a {kind.__name__} of another form: {error}"
+            ) from error
+        return model.eval()
 
 
 class FollowsTask(torch.nn.Module):
     """Base class of the models with a :obj:`task`, such as classification."""
 
     task: str = 'classification'
+
+    def _keep_sizes(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        task: str,
+    ) -> list[tuple[int, int]]:
+        """Check and keep sizes and the task; return the sizes of each layer."""
+        if in_channels != -1:
+            check_count(in_channels, 'in_channels')
+        check_count(hidden_channels, 'hidden_channels')
+        check_count(num_layers, 'num_layers')
+        check_count(out_channels, 'out_channels')
+        check_task(task, out_channels)
+        self.in_channels: Any = in_channels
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.out_channels = out_channels
+        self.task = task
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        return list(pairwise(widths))
 
     @property
     def _task(self) -> Task:
@@ -37,7 +151,6 @@ class FollowsTask(torch.nn.Module):
         """
         return self._label_loss(self(x, **kwargs), y, mask)
 
-    @torch.no_grad()
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
         r"""Return the predictions of evaluation mode.
 
@@ -80,14 +193,21 @@ class FollowsTask(torch.nn.Module):
 
     def _evaluated(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return the outputs of evaluation, and leave the mode as it was."""
-        modes = [module.training for module in self.modules()]
-        self.eval()
-        try:
+        with evaluation(self):
             out: Tensor = self(*args, **kwargs)
-        finally:
-            for module, mode in zip(self.modules(), modes, strict=True):
-                module.training = mode
         return out
+
+    def _describe(self, **defaults: Any) -> str:
+        """Return the sizes, and the options that are not at their defaults."""
+        text = (
+            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
+            f'num_layers={self.num_layers}, out_channels={self.out_channels}'
+        )
+        for name, default in defaults.items():
+            value = getattr(self, name)
+            if value != default:
+                text += f', {name}={value!r}'
+        return f'{text})'
 
 
 class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
@@ -125,10 +245,56 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
         :obj:`(x_src, x_dst)` of sources and targets in place of :obj:`x`. Parameters
         that wait for their first input are initialised by the global generator, and
         :func:`torch.utils.checkpoint.checkpoint` restores no other.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
-                dense or sparse CSR, or a pair.
-            *args (optional): Other arguments of the model.
-            **kwargs (optional): Other arguments of the model.
         """
+
+
+def _noting(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that notes its arguments, unless one below it has."""
+
+    @functools.wraps(init)
+    def note_and_init(self: Any, *args: Any, **kwargs: Any) -> None:
+        self.__dict__.setdefault('_given', _arguments(init, args, kwargs))
+        init(self, *args, **kwargs)
+
+    return note_and_init
+
+
+def _arguments(init: Callable[..., None], args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return all arguments of a constructor by their names, its defaults too."""
+    signature = inspect.signature(init)
+    try:
+        bound = signature.bind(None, *args, **kwargs)
+    except TypeError:
+        return {}  # The constructor says what is wrong.
+    bound.apply_defaults()
+    _, *named = bound.arguments.items()
+    given: dict[str, Any] = {}
+    for name, value in named:
+        is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        given |= value if is_rest else {name: value}
+    return given
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value that a file may hold; raise if it may not."""
+    value = plain_value(value)
+    if isinstance(value, tuple):  # A named one would refer to its class.
+        value = tuple(value)
+    if isinstance(value, dict | tuple | list):
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        for part in parts:
+            _plain(name, part)
+    elif not isinstance(value, _PLAIN):
+        raise TypeError(
+            f"'{name}' must be a plain value to be saved: a name, a number, a tuple or "
+            f'a dict of them (got {type(value).__name__})'
+        )
+    return value
+
+
+def _concrete(cls: Any) -> Iterator[Any]:
+    """Yield a class and all below it that can be made."""
+    if not inspect.isabstract(cls):
+        yield cls
+    for below in cls.__subclasses__():
+        yield from _concrete(below)

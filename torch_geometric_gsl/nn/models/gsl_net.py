@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from torch_geometric_gsl._checks import (
@@ -33,12 +34,9 @@ from torch_geometric_gsl.nn.conv.transition_nodes import (
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
-    layer_sizes,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
-from torch_geometric_gsl.nn.models.tasks import resolve_task
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
     SamplerOptions,
@@ -73,20 +71,16 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     :obj:`num_transition_nodes` is given (the paper's models with the suffix -T).
     The last layer has neither activation nor dropout.
 
-    Transition nodes that are :obj:`"free"` or :obj:`"anchors"` serve new rows and
-    mini-batches of any number of rows. :meth:`choose_anchors` keeps rows of the input;
-    their hidden rows are the anchors of the later layers.
-
-    With :obj:`z_channels` all layers compare the same rows by one sampler, and each
-    draws its graph anew.
+    Of :meth:`choose_anchors`, which keeps rows of the input, the hidden rows are the
+    anchors of the later layers. With :obj:`z_channels` all layers compare the same rows
+    by one sampler, and each draws its graph anew.
 
     New rows join others as a pair :obj:`(x_src, x_dst)`: in every layer the sources see
     each other, and the targets see the sources alone. :meth:`index` keeps the sources,
     whose hidden rows are computed once.
 
     Args:
-        in_channels (int): Size of each input sample, or :obj:`-1` to derive the size
-            from the first input to the forward method.
+        in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         hidden_channels (int): Size of each hidden sample.
         num_layers (int): The number of layers.
         out_channels (int): Size of each output sample.
@@ -95,22 +89,17 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             shared by them. (default: :obj:`"bell"`)
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
-        num_nodes (int, optional): The number of nodes, needed with
-            :obj:`num_transition_nodes` that are :obj:`"projected"`.
-            (default: :obj:`None`)
-        transition (str, optional): The form of transition nodes:
-            :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`.
-            (default: :obj:`"projected"`)
+        num_nodes, transition (optional): As in
+            :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv`.
         dropout (float, optional): Dropout probability of the hidden samples.
             (default: :obj:`0.5`)
         act (str, Callable or None, optional): The activation, or :obj:`None` for none.
             (default: :obj:`"relu"`)
-        z_channels (int or str, optional): The width of the rows that all layers compare
-            in place of their projections: :obj:`z` of the call, or :math:`\mathbf{X}`
-            where it is not given; :obj:`-1` is that of the input, and :obj:`None`
-            compares projections. :obj:`"auto"` is :obj:`-1`, or :obj:`None` where the
-            width of the input is unknown, with transition nodes, and with a similarity
-            of another width. (default: :obj:`"auto"`)
+        z_channels (int or str, optional): The width of the rows that all layers
+            compare, as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
+            :obj:`"auto"` is :obj:`-1`, or :obj:`None` where the width of the input is
+            unknown, with transition nodes, and with a similarity of another width.
+            (default: :obj:`"auto"`)
         task (str, optional): The task of :meth:`loss`, :meth:`predict` and
             :meth:`score`: :obj:`"classification"`, :obj:`"regression"` (the squared
             error), :obj:`"binary"` (one output), or :obj:`"multilabel"` (yes or no of
@@ -127,12 +116,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             :obj:`null_score` or :obj:`observed`, with the defaults of the layers.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
-          CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
-          :math:`(|\mathcal{V}|)` *(optional)*, compared rows
-          :math:`(|\mathcal{V}|, F_z)` *(optional)*; each may be a pair, of sources and
-          targets
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
+        - **input and output:** as in
+          :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, where edges may be a
+          pair as well
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -171,20 +157,15 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
-        sizes = layer_sizes(in_channels, hidden_channels, num_layers, out_channels)
+        widths = in_channels, hidden_channels, num_layers, out_channels
+        sizes = self._keep_sizes(*widths, task)
         check_transition(transition, num_nodes, num_transition_nodes)
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.transition = transition
         self._await_anchors()
         self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
-        self.task = task
-        resolve_task(task, out_channels)
         self.readout = None if readout is None else aggregation_resolver(readout)
         if z_channels == 'auto':
             # A module compares rows of its width; transition nodes are projections.
@@ -237,11 +218,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        reset_activation(self.act)
-        if self.readout is not None:
-            self.readout.reset_parameters()
-        for conv in self.convs:
-            conv.reset_parameters()  # type: ignore[operator]
+        for part in (self.act, self.readout, self.convs):
+            reset(part)
 
     def forward(
         self,
@@ -295,7 +273,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_index = src is self._kept('x') and not isinstance(x, tuple | list)
         is_kept = src is not None and is_index and is_constant(self)
-        hidden = self._index_layers() if is_kept else None
+        hidden = self._index_layers(own) if is_kept else None
         graphs: list[tuple[Any, Features]] = []
         last = self.num_layers - 1
         how = {'generator': generator, 'return_graph': return_graph}
@@ -345,7 +323,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         else:
             src, dst = self._sources(x, batch, edge_index is not None), x
             if src is not None and self.transition == 'projected':
-                own = self._kept_arguments()
+                own = {name: self._kept(name) for name in self._INDEXED[1:]}
                 if (own['z'] is None) != (z is None):
                     which = 'the new' if z is not None else 'the indexed'
                     raise ValueError(
@@ -407,23 +385,14 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         return graphs
 
     def __repr__(self) -> str:
-        text = (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}'
+        return self._describe(
+            num_transition_nodes=None,
+            transition='projected',
+            z_channels=None,
+            task='classification',
+            readout=None,
+            num_relations=None,
         )
-        shown = {
-            'num_transition_nodes': None,
-            'transition': 'projected',
-            'z_channels': None,
-            'task': 'classification',
-            'readout': None,
-            'num_relations': None,
-        }
-        for name, default in shown.items():
-            value = getattr(self, name)
-            if value != default:
-                text += f', {name}={value!r}'
-        return f'{text})'
 
 
 def _given(args: Arguments) -> Arguments:

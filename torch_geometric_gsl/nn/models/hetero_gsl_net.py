@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.inits import reset
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import check_option
@@ -25,12 +26,10 @@ from torch_geometric_gsl.nn.conv.typed import (
 from torch_geometric_gsl.nn.models.base import FollowsTask
 from torch_geometric_gsl.nn.models.layers import (
     Dropout,
-    layer_sizes,
-    reset_activation,
     resolve_activation,
 )
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
-from torch_geometric_gsl.nn.models.tasks import Task, resolve_task
+from torch_geometric_gsl.nn.models.tasks import Task
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
@@ -74,39 +73,28 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
-            types or by type; :obj:`-1` derives it from the first input to the forward
-            method.
-        hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers.
-        out_channels (int): Size of each output sample.
-        relations (list or dict): The relations, edge types
-            :obj:`(source, name, target)`, or a dict from them to options of their own,
-            as in :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`.
+            types or by type; :obj:`-1` for lazy initialization.
+        hidden_channels, num_layers, out_channels (int): As in
+            :class:`~torch_geometric_gsl.nn.GSLNet`.
+        relations (list or dict): As in
+            :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`.
         target (str, optional): The type of the labelled nodes; if :obj:`None`, the
             output is a dict of all types that a relation leads to.
             (default: :obj:`None`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module serves only where all layers are equally wide, and
             is shared by them and by all relations. (default: :obj:`"bell"`)
-        task (str, optional): The task, as in :class:`~torch_geometric_gsl.nn.GSLNet`.
-            (default: :obj:`"classification"`)
-        dropout (float, optional): Dropout probability of the hidden samples.
-            (default: :obj:`0.5`)
-        act (str, Callable or None, optional): The activation, or :obj:`None` for none.
-            (default: :obj:`"relu"`)
+        task, dropout, act (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
         aggr (str, optional): What becomes of several relations to one type:
             :obj:`"sum"`, :obj:`"mean"`, :obj:`"min"` or :obj:`"max"`.
             (default: :obj:`"sum"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`scale`, :obj:`z_channels` or :obj:`null_score`, with the
-            defaults of the layers.
+            :obj:`tau`, :obj:`scale`, :obj:`z_channels` or :obj:`null_score`.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or
-          sparse CSR, candidate edges :math:`(2, |\mathcal{E}_r|)` of each relation
-          *(optional)*, batch vector :math:`(|\mathcal{V}_t|)` of each type *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}_t|, F_{out})` of the target
-          type, or of each type that a relation leads to
+        - **input and output:** as in
+          :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`, the output of the
+          target type alone, if there is one
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -139,20 +127,15 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        sizes = layer_sizes(-1, hidden_channels, num_layers, out_channels)
+        sizes = self._keep_sizes(-1, hidden_channels, num_layers, out_channels, task)
         check_option(aggr, AGGREGATIONS, 'aggr')
-        resolve_task(task, out_channels)
         options = check_relations(relations)
         self.relations = list(options)
         self.node_types, self.target_types = ends_of(options)
         if target is not None:
             check_option(target, self.target_types, 'target')
         self.in_channels = check_widths(in_channels, self.node_types)
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
         self.target = target
-        self.task = task
         self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
         check_options(type(self), kwargs, {'root_weight', 'bias', *OPTIONS})
@@ -192,9 +175,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        reset_activation(self.act)
-        for conv in self.convs:
-            conv.reset_parameters()  # type: ignore[operator]
+        reset(self.act)
+        reset(self.convs)
 
     def forward(
         self,
@@ -291,14 +273,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         return list(graphs)
 
     def __repr__(self) -> str:
-        text = (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}, '
-            f'relations={self.relations}, target={self.target!r}'
-        )
-        if self.task != 'classification':
-            text += f', task={self.task!r}'
-        return f'{text})'
+        return self._describe(relations=..., target=..., task='classification')
 
 
 def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:

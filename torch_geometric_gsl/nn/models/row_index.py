@@ -158,21 +158,11 @@ class IndexesLayers(IndexesRows):
         r"""Keep a copy of rows, the sources of later calls in evaluation mode.
 
         Such a call holds new rows, unless it gives a pair or graph ids; edges lead from
-        the indexed rows to new ones. The rows are part of :obj:`state_dict`, of saved
-        models and of copies; :meth:`clear_index` drops them. Their hidden rows are
-        computed once, and again after a change of the parameters; no gradient reaches
-        the parameters through them.
-
-        Args:
-            x (torch.Tensor): The rows, dense or sparse CSR.
-            edge_index (torch.Tensor, optional): Edges between them, as in
-                :meth:`forward`. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights. (default: :obj:`None`)
-            z (torch.Tensor, optional): The rows that all layers compare.
-                (default: :obj:`None`)
-
-        Returns:
-            torch.nn.Module: The model itself.
+        the indexed rows to new ones. The rows, and what is given of them as in
+        :meth:`forward`, are part of :obj:`state_dict`, of saved models and of copies;
+        :meth:`clear_index` drops them. Their hidden rows are computed once, and again
+        after a change of the parameters; no gradient reaches the parameters through
+        them. Returns the model itself.
         """
         check_features(x, width=self.in_channels)
         self._check_index(x)
@@ -189,6 +179,7 @@ class IndexesLayers(IndexesRows):
         self._keep(x=x, edge_index=edge_index, edge_weight=edge_weight, z=z)
         return self
 
+    @abstractmethod
     def _check_index(self, x: Tensor) -> None:
         """Raise unless these rows can be the sources of others."""
 
@@ -204,11 +195,7 @@ class IndexesLayers(IndexesRows):
         super()._keep(**rows)
         self._hidden_rows = None
 
-    def _kept_arguments(self) -> dict[str, Any]:
-        """Return the indexed edges, weights and compared rows."""
-        return {name: self._kept(name) for name in self._INDEXED[1:]}
-
-    def _index_layers(self) -> list[Tensor]:
+    def _index_layers(self, own: dict[str, Any]) -> list[Tensor]:
         """Return the hidden rows of the index, computed anew after a change."""
         device = next(self.parameters()).device.type
         is_autocast = torch.is_autocast_enabled(device)
@@ -222,21 +209,12 @@ class IndexesLayers(IndexesRows):
         found = self._hidden_rows
         if found is None or found[0] != key or not _are_equal(found[1], values):
             with torch.inference_mode(False), torch.no_grad():
-                hidden = self._run_index()
+                hidden = [cast(Tensor, self._kept('x'))]
+                for conv in self.convs[:-1]:
+                    hidden.append(self._hidden(conv, hidden[-1], own))
                 copies = [value.detach().clone() for value in values]
-            self._hidden_rows = found = key, copies, hidden
+            self._hidden_rows = found = key, copies, hidden[1:]
         return found[2]
-
-    def _run_index(self) -> list[Tensor]:
-        own, src = self._kept_arguments(), cast(Tensor, self._kept('x'))
-        if self.z_channels is not None and own['z'] is None:
-            own['z'] = src
-        own = {name: value for name, value in own.items() if value is not None}
-        hidden: list[Tensor] = []
-        for conv in self.convs[:-1]:
-            src = self._hidden(conv, src, own)
-            hidden.append(src)
-        return hidden
 
 
 def is_constant(model: torch.nn.Module) -> bool:

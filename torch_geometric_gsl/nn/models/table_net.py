@@ -15,10 +15,13 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
     check_probability,
 )
-from torch_geometric_gsl.nn.label_embedding import LabelEmbedding
-from torch_geometric_gsl.nn.models.column_encoder import ColumnEncoder
-from torch_geometric_gsl.nn.models.saved_model import SavedModel
-from torch_geometric_gsl.nn.models.table_neighbours import TableNeighbours, empty_graph
+from torch_geometric_gsl.nn.embeddings import LabelEmbedding
+from torch_geometric_gsl.nn.models.base import SavedModel
+from torch_geometric_gsl.nn.models.table_parts import (
+    ColumnEncoder,
+    TableNeighbours,
+    empty_graph,
+)
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.local_random import dropout

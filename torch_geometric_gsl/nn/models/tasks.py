@@ -32,14 +32,13 @@ class Task(NamedTuple):
     score: Callable[[Tensor, Tensor], Tensor]
 
 
-def resolve_task(task: str, out_channels: int) -> Task:
-    """Return the task of a name, for a model of :obj:`out_channels` outputs."""
+def check_task(task: str, out_channels: int) -> None:
+    """Raise unless a task is known, and such a number of outputs serves it."""
     check_option(task, TASKS, 'task')
     if task == 'binary' and out_channels != 1:
         raise ValueError(
             f"'out_channels' must be 1 with task='binary' (got {out_channels})"
         )
-    return TASKS[task]
 
 
 def every_node(out: Tensor) -> Tensor:

@@ -16,8 +16,7 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.nn.self_supervision.networks import Contrast, Denoiser
+from torch_geometric_gsl.nn.self_supervision.networks import Anchor, Contrast, Denoiser
 from torch_geometric_gsl.ops.edges import Edges, list_sources
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -215,8 +214,7 @@ class GraphContrast(SampledGraphLoss):
     Args:
         sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
-        hidden_channels (int, optional): Hidden size of the encoder.
-            (default: :obj:`512`)
+        hidden_channels (optional): As in :class:`GraphDenoising`.
         embedding_channels (int, optional): Size of its output. (default: :obj:`256`)
         projected_channels (int, optional): Size of what is contrasted.
             (default: :obj:`256`)
@@ -235,9 +233,7 @@ class GraphContrast(SampledGraphLoss):
             keeps. (default: :obj:`0.9999`)
         max_anchor_neighbours (int, optional): The number of heaviest edges of each
             target that the anchor graph keeps when it moves. (default: :obj:`64`)
-        dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
-        adjacency_dropout (float, optional): Dropout probability of the edges of both
-            views. (default: :obj:`0.0`)
+        dropout, adjacency_dropout (optional): As in :class:`GraphDenoising`.
 
     Shapes:
         - **input and output:** as in :class:`GraphDenoising`

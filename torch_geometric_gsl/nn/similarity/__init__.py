@@ -1,7 +1,6 @@
 r"""Similarities between nodes."""
 
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
 from torch_geometric_gsl.nn.similarity.distance_similarity import (
     DistanceSimilarity,
@@ -12,11 +11,12 @@ from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import (
+    CosineSimilarity,
     DifferenceSimilarity,
     LinearSimilarity,
+    UniformSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
 __all__ = [
     'LinearSimilarity',

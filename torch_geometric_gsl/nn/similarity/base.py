@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import ones
+from torch_geometric.nn.inits import ones, reset
 
 from torch_geometric_gsl._checks import (
     check_count,
@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
     check_pair,
     check_parameter_match,
 )
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import COMPARISONS, PairScores
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -116,17 +116,14 @@ class Similarity(torch.nn.Module, ABC):
         self.lin: Linear | None = None
         if out_channels is not None:
             check_count(out_channels, 'out_channels')
-            self.lin = Linear(
-                in_channels, out_channels, bias=False, weight_initializer='glorot'
-            )
+            self.lin = plain_linear(in_channels, out_channels)
         # A class with parameters resets them when it has them all.
         if type(self).reset_parameters is Similarity.reset_parameters:
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        if self.lin is not None:
-            self.lin.reset_parameters()
+        reset(self.lin)
         ones(self.feature_weight)
 
     def forward(self, x: Features, edge_index: Tensor | None = None) -> Tensor:
@@ -197,12 +194,8 @@ class Similarity(torch.nn.Module, ABC):
         return x
 
     def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
-        r"""Check and embed sources and targets, to be scored on demand.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features.
-            scale (float or torch.Tensor, optional): The factor of the similarity.
-                (default: :obj:`1.0`)
+        r"""Check and embed sources and targets, to be scored on demand, with a factor
+        of the similarity.
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))

@@ -16,10 +16,6 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 
-# The paper's factor of the widths, and that of bells that move: these begin at half of
-# it, 4, the square of the largest gap between two cosines.
-NARROW, WIDE = 0.1, 8.0
-
 
 class GaussianSimilarity(Similarity):
     r"""The Gaussian similarity (GauSim) from the `"Neural Gaussian Similarity
@@ -134,7 +130,8 @@ class NeuralGaussianSimilarity(Similarity):
     ) -> None:
         check_flag(bias, 'bias')
         if c_scale is None:
-            c_scale = WIDE if bias else NARROW
+            # The paper's; or bells begin as wide as the largest gap, 2, of two cosines.
+            c_scale = 8.0 if bias else 0.1
         check_positive(c_scale, 'c_scale')
         check_option(centre, scores.CENTRES, 'centre')
         super().__init__(in_channels, out_channels, **kwargs)

@@ -6,7 +6,6 @@ from typing import Any
 
 from torch_geometric_gsl._checks import check_option
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.cosine_similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.distance_similarity import (
     DistanceSimilarity,
     HeatKernelSimilarity,
@@ -16,10 +15,11 @@ from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import (
+    CosineSimilarity,
     DifferenceSimilarity,
     LinearSimilarity,
+    UniformSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.uniform_similarity import UniformSimilarity
 
 #: The similarities that compare nodes, by the names that ``similarity=`` takes.
 SIMILARITIES: dict[str, type[Similarity]] = {

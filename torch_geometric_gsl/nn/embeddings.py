@@ -1,4 +1,4 @@
-"""Embeddings of sensors."""
+"""Embeddings of labels and of sensors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import Linear
+from torch.nn import functional as F
+from torch_geometric.nn import Linear, inits
 
 from torch_geometric_gsl._checks import (
     as_pair,
@@ -17,8 +18,77 @@ from torch_geometric_gsl._checks import (
     check_one_type,
     check_parameter_match,
     check_type,
+    check_value,
 )
 from torch_geometric_gsl.typing import Features
+
+
+class LabelEmbedding(torch.nn.Module):
+    r"""Turn labels that are known into messages: :math:`y_j W_y + b`, and zero where a
+    label is unknown.
+
+    Labels are classes :math:`(N)`, of which -1 is unknown, or numbers :math:`(N, F_y)`
+    or :math:`(N)`, of which NaN is unknown.
+    """
+
+    def __init__(self, label_channels: int, out_channels: int) -> None:
+        super().__init__()
+        check_count(label_channels, 'label_channels')
+        check_count(out_channels, 'out_channels')
+        self.label_channels = label_channels
+        self.lin = Linear(label_channels, out_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        # Of order one, whatever the number of classes: a row has one of them.
+        inits.uniform(1, self.lin.weight)
+        inits.uniform(1, self.lin.bias)
+
+    def forward(self, y: Tensor, num_rows: int | None = None) -> Tensor:
+        """Return the messages of labels, of which there must be so many."""
+        return self.project(self.encode(y, num_rows))
+
+    def encode(self, y: Tensor, num_rows: int | None = None) -> Tensor:
+        """Return rows (label, 1), classes one-hot, and zero where one is unknown."""
+        if not isinstance(y, Tensor) or y.dtype == torch.bool or y.is_complex():
+            kind = getattr(y, 'dtype', type(y).__name__)
+            raise TypeError(f"'y' must hold classes or numbers (got {kind})")
+        if num_rows is not None and y.shape[:1] != (num_rows,):
+            raise ValueError(
+                f"'y' must have one label for each of the {num_rows} sources "
+                f'(got {list(y.shape)})'
+            )
+        width = self.label_channels
+        if y.is_floating_point():
+            shape = (y.size(0), width) if y.dim() == 2 or width > 1 else (y.size(0),)
+            _check_shape(y, shape)
+            number = y.view(-1, width)
+            is_known = ~number.isnan().any(dim=1, keepdim=True)
+            number = number.nan_to_num()
+        else:
+            _check_shape(y, (y.numel(),))
+            check_value(
+                ((y >= -1) & (y < width)).all(),
+                f"'y' must hold classes of 0..{width - 1}, or -1 where unknown",
+                got=lambda: '{}..{}'.format(*y.aminmax()),
+            )
+            number = F.one_hot(y.clamp(min=0).long(), width)
+            is_known = (y >= 0).unsqueeze(1)
+        code = torch.cat([number, is_known], dim=1) * is_known
+        return code.to(self.lin.weight.dtype)
+
+    def project(self, code: Tensor) -> Tensor:
+        """Turn rows of `encode`, or weighted sums of them, into messages."""
+        number, is_known = code[:, :-1], code[:, -1:]
+        return F.linear(number, self.lin.weight) + is_known * self.lin.bias
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}({self.label_channels}, {self.lin.out_channels})'
+
+
+def _check_shape(y: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(y.shape) != shape:
+        raise ValueError(f"'y' must have shape {list(shape)} (got {list(y.shape)})")
 
 
 def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
@@ -37,13 +107,7 @@ def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
 
 
 class SensorEmbedding(torch.nn.Module):
-    r"""Embed sensors by free vectors, projected rows, or reduced windows.
-
-    Example:
-        >>> embed = SensorEmbedding(1, 4, 8)
-        >>> embed(torch.randn(16, 20, 1)).shape
-        torch.Size([20, 8])
-    """
+    """Embed sensors by free vectors, projected rows, or reduced windows."""
 
     def __init__(
         self,
@@ -62,8 +126,7 @@ class SensorEmbedding(torch.nn.Module):
         if num_sensors is not None:
             check_count(num_sensors, 'num_sensors')
             check_absent(z_channels, 'z_channels', "beside 'num_sensors'")
-            size = num_sensors, out_channels
-            self.weight = torch.nn.Parameter(torch.empty(size))
+            self.weight = torch.nn.Parameter(torch.empty(num_sensors, out_channels))
         elif z_channels is not None:
             check_count(z_channels, 'z_channels')
             self.lin = Linear(z_channels, out_channels)
@@ -73,22 +136,13 @@ class SensorEmbedding(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module."""
         if self.weight is not None:
             torch.nn.init.normal_(self.weight)
-        for lin in (self.lin_window, self.lin):
-            if lin is not None:
-                lin.reset_parameters()
+        inits.reset(self.lin_window)
+        inits.reset(self.lin)
 
     def forward(self, x: Features | None = None, z: Features | None = None) -> Features:
-        r"""Return the embeddings of sensors, given windows or rows; of a pair a pair.
-
-        Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The windows
-                :math:`(*, n, F_{in})`. (default: :obj:`None`)
-            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                :math:`(n, F_z)`. (default: :obj:`None`)
-        """
+        """Return the embeddings of sensors, given windows or rows; of a pair a pair."""
         if self.z_channels is None and z is not None:
             raise ValueError("'z' needs a layer with 'z_channels' (got None)")
         if self.weight is not None:

@@ -1,0 +1,259 @@
+"""What layers and networks refuse when they are made, and how they show themselves."""
+
+import re
+
+import pytest
+import torch
+
+from torch_geometric_gsl import (
+    GSLNet,
+    HeteroGSLNet,
+    HeteroLatentGraphConv,
+    LatentGraphConv,
+    LinearSimilarity,
+    MultiplexLatentGraphConv,
+    SensorGraphConv,
+    TransitionGraphConv,
+)
+from torch_geometric_gsl.nn import TableNet
+
+IN = {'doc': 6, 'word': 5, 'author': 3}
+IN_DOC, NEAR = ('word', 'in', 'doc'), ('doc', 'near', 'doc')
+RELATIONS = [IN_DOC, NEAR, ('author', 'of', 'doc'), ('doc', 'has', 'word')]
+PLAIN, NET = {'in_channels': 6, 'out_channels': 4}, {'hidden_channels': 8}
+TYPED, NET = {'in_channels': IN, 'relations': RELATIONS}, NET | {'num_layers': 2}
+#: What each is made with, beside the options of a case.
+SIZES = {
+    LatentGraphConv: PLAIN,
+    MultiplexLatentGraphConv: PLAIN | {'num_relations': 2},
+    SensorGraphConv: PLAIN,
+    TransitionGraphConv: PLAIN,
+    HeteroLatentGraphConv: PLAIN | TYPED,
+    GSLNet: PLAIN | NET,
+    HeteroGSLNet: PLAIN | TYPED | NET | {'target': 'doc'},
+    TableNet: PLAIN | {'hidden_channels': 8, 'num_frequencies': 0},
+}
+LEARNED = [kind for kind in SIZES if kind is not TableNet]
+EVERY = [
+    ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+    ({'root_weight': 1}, TypeError, r"'root_weight' must be a bool \(got 1\)"),
+    ({'bias': 'no'}, TypeError, r"'bias' must be a bool \(got 'no'\)"),
+    ({'heads': 2}, TypeError, "has no option 'heads'"),
+    ({'label_channels': 2}, TypeError, "has no option 'label_channels'"),
+    ({'similarity': 'l2'}, ValueError, r"'similarity' must be one of .* 'l2'"),
+    ({'in_channels': 0}, ValueError, r"'in_channels\S*' must be at least 1 \(got 0"),
+    ({'in_channels': -2}, ValueError, r"'in_channels\S*' must be at least 1 \(got -2"),
+    ({'in_channels': 2.5}, TypeError, r"'in_channels\S*' must be an integer"),
+    ({'out_channels': 0}, ValueError, r"'out_channels' must be at least 1 \(got 0\)"),
+]
+FREE = {'num_transition_nodes': 3, 'transition': 'free'}
+ANCHORS = {'num_transition_nodes': 3, 'transition': 'anchors'}
+OWN = {
+    LatentGraphConv: [
+        ({'in_channels': -1, 'z_channels': -1}, ValueError, r'known width .*got -1\)'),
+        ({'in_channels': (-1, 6), 'z_channels': -1}, ValueError, r'\(got \(-1, 6\)\)'),
+        ({'in_channels': (5, 6), 'z_channels': -1}, ValueError, r'\(got \(5, 6\)\)'),
+        ({'z_channels': 0}, ValueError, r"'z_channels' must be at least 1 \(got 0\)"),
+        ({'z_channels': -2}, ValueError, r"'z_channels' must be at least 1 \(got -2"),
+        ({'z_channels': 2.0}, TypeError, "'z_channels' must be an integer"),
+        ({'in_channels': (0, 6)}, ValueError, "'in_channels' must be at least 1"),
+        ({'in_channels': (5, -2)}, ValueError, "'in_channels' must be at least 1"),
+        (
+            {'similarity': LinearSimilarity(4), 'z_channels': -1},
+            ValueError,
+            'expects 4 channels but it receives 6',
+        ),
+        ({'observed': 'graph'}, ValueError, r"'observed' must be one of .* 'graph'"),
+    ],
+    MultiplexLatentGraphConv: [
+        ({'num_relations': 0}, ValueError, r"'num_relations' must be at least 1 \(go"),
+        ({'num_relations': 2.0}, TypeError, "'num_relations' must be an integer"),
+        ({'shares': 'edge'}, ValueError, r"'shares' must be one of .*'edge'"),
+        ({'same_messages': 1}, TypeError, "'same_messages' must be a bool"),
+        ({'similarity': ['linear'] * 3}, ValueError, r"'similarity' .* \(got 3 for 2"),
+        ({'similarity_kwargs': [{}]}, ValueError, "'similarity_kwargs' .* 1 for 2"),
+        ({'similarity': 'linear'}, ValueError, "'similarity' must tell relations apar"),
+        (
+            {'similarity': 'gaussian', 'same_messages': False, 'z_channels': -1},
+            ValueError,
+            r"apart: .*'similarity_kwargs' \(got \['GaussianSimilarity\(6, b=0.5",
+        ),
+        ({'in_channels': (6, 6)}, TypeError, "'in_channels' must be an integer"),
+        (
+            {'in_channels': -1, 'shares': 'node'},
+            ValueError,
+            r"'in_channels' must be known with shares='node' \(got -1\)",
+        ),
+    ],
+    SensorGraphConv: [
+        ({'num_sensors': 2.0}, TypeError, "'num_sensors' must be an integer"),
+        ({'num_sensors': 0}, ValueError, r"'num_sensors' must be at least 1 \(got 0"),
+        ({'num_sensors': 5, 'z_channels': 3}, ValueError, "'z_channels' has no meani"),
+        ({'z_channels': -1}, ValueError, r"'z_channels' must be at least 1 \(got -1"),
+        ({'in_channels': (1, 2)}, TypeError, r"'in_channels' must be .* \(got tuple"),
+        ({'directed': 1}, TypeError, r"'directed' must be a bool \(got 1\)"),
+        ({'embedding_channels': 0}, ValueError, "'embedding_channels' must be at lea"),
+        ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but it'),
+        ({'observed': 'prior'}, TypeError, "SensorGraphConv has no option 'observed'"),
+        ({'add_self_loops': False}, TypeError, "has no option 'add_self_loops'"),
+    ],
+    TransitionGraphConv: [
+        ({'transition': 'none'}, ValueError, r"'transition' must be one of .* 'none'"),
+        ({}, ValueError, r"'num_nodes' go together \(got 500 and None\), unless 'tran"),
+        ({'num_nodes': 0}, ValueError, r"'num_nodes' must be at least 1 \(got 0\)"),
+        (FREE | {'num_nodes': 9}, ValueError, "'num_nodes' has no meaning with trans"),
+        (ANCHORS | {'num_transition_nodes': 0}, ValueError, 'n_nodes. must be at le'),
+        (FREE | {'num_transition_nodes': 0.5}, TypeError, 'nodes. must be an integer'),
+        ({'num_nodes': 9, 'observed': 'prior'}, TypeError, "no option 'observed'"),
+        ({'num_nodes': 9, 'z_channels': 3}, TypeError, "no option 'z_channels'"),
+        ({'in_channels': (4, 5), 'num_nodes': 9}, TypeError, r'integer \(got tuple'),
+    ],
+    HeteroLatentGraphConv: [
+        ({'relations': 'doc'}, TypeError, r"'relations' must be a list .* \(got str\)"),
+        ({'relations': [('a', 'b')]}, ValueError, r"edge types .* \(got \('a', 'b'\)"),
+        ({'relations': [NEAR] * 2}, ValueError, "'relations' must be distinct .* twic"),
+        ({'relations': {NEAR: 'linear'}}, TypeError, r"'relations\[.* options \(got s"),
+        ({'relations': {NEAR: {'a': 2}}}, ValueError, r"'relations\[.* one of .* 'a'"),
+        ({'relations': []}, ValueError, r"'relations' must hold an edge type \(got no"),
+        ({'in_channels': {'doc': 6}}, ValueError, "'in_channels' .* entry for 'word'"),
+        ({'in_channels': IN | {'page': 2}}, ValueError, r"dict of \['word', .* 'page'"),
+        ({'z_channels': -1}, ValueError, r"'in_channels' must be one known .* \(5, 6"),
+        ({'add_self_loops': True}, TypeError, "has no option 'add_self_loops'"),
+        ({'aggr': 'add'}, ValueError, r"'aggr' must be one of \['sum', .*\(got 'add'"),
+    ],
+    GSLNet: [
+        ({'hidden_channels': 0}, ValueError, "'hidden_channels' must be at least 1"),
+        ({'num_layers': 0}, ValueError, r"'num_layers' must be at least 1 \(got 0\)"),
+        ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
+        ({'act': 'bell'}, ValueError, 'Could not resolve'),
+        ({'act': 3}, TypeError, r"'act' must be a str, a callable or None \(got 3"),
+        ({'act': torch.nn.ReLU}, TypeError, "'act' must be a str, a callable or None"),
+        ({'num_nodes': 3}, ValueError, r"'num_nodes' go together \(got None and 3\)"),
+        ({'num_transition_nodes': 3}, ValueError, r'go together \(got 3 and None\)'),
+        ({'transition': 'none'}, ValueError, "'transition' must be one of"),
+        ({'transition': 'free'}, ValueError, "nodes' must be given with transition='f"),
+        (ANCHORS | {'num_nodes': 9}, ValueError, "'num_nodes' has no meaning with tr"),
+        (FREE | {'z_channels': -1}, ValueError, "'z_channels' has no meaning with tr"),
+        (FREE | {'num_relations': 2}, ValueError, "'num_relations' has no meaning wi"),
+        (FREE | {'observed': 'prior'}, TypeError, "GSLNet has no option 'observed'"),
+        ({'num_relations': 0}, ValueError, "'num_relations' must be at least 1"),
+        ({'task': 'ranking'}, ValueError, r"'task' must be one of .*\(got 'ranking'\)"),
+        ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
+    ],
+    HeteroGSLNet: [
+        ({'target': 'author'}, ValueError, r"'target' must be one of .* \(got 'author"),
+        ({'aggr': 'cat'}, ValueError, r"'aggr' must be one of .* \(got 'cat'\)"),
+        ({'aggr': None}, ValueError, r"'aggr' must be one of .* \(got None\)"),
+        ({'z_channels': -1}, ValueError, r'one known width with z_channels=-1 \(got'),
+        ({'dropout': 1.0}, ValueError, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
+        ({'num_layers': 0}, ValueError, r"'num_layers' must be at least 1 \(got 0\)"),
+        ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
+    ],
+    TableNet: [
+        ({'in_channels': 0}, ValueError, r"'in_channels' must be at least 1 \(got 0\)"),
+        ({'eval_k': 2.5}, TypeError, "'eval_k' must be an integer"),
+        ({'draws': 0}, ValueError, "'draws' must be at least 1"),
+        ({'key_channels': 0}, ValueError, "'key_channels' must be at least 1"),
+        ({'dropout': 2.0}, ValueError, "'dropout' must lie in"),
+        ({'num_frequencies': -1}, ValueError, "'num_frequencies' must be at least 0"),
+    ],
+}
+OWN[LatentGraphConv] += [row for row in EVERY if 'label_channels' not in row[0]]
+for kind in LEARNED[1:]:
+    more = FREE if kind is TransitionGraphConv else {}
+    OWN[kind] += [(more | options, *rest) for options, *rest in EVERY]
+
+
+@pytest.mark.parametrize(
+    ('kind', 'options', 'error', 'text'),
+    [(kind, *row) for kind, rows in OWN.items() for row in rows],
+)
+def test_options_that_are_wrong(kind, options, error, text):
+    with pytest.raises(error, match=text):
+        kind(**{**SIZES[kind], **options})
+
+
+def test_advice_about_options_of_old_calls():
+    """A class is never given an option that it has not."""
+    for kind in (LatentGraphConv, GSLNet):
+        with pytest.raises(TypeError, match="it is 'z_channels'"):
+            kind(**SIZES[kind], compare='input')
+    with pytest.raises(TypeError, match="has no option 'compare', but") as error:
+        TransitionGraphConv(**PLAIN, **FREE, compare='input')
+    assert not re.search('z_channels', str(error.value))
+
+
+BELL = "NeuralGaussianSimilarity(32, c_scale=8, bias=True, centre='tanh')"
+LINEAR = 'similarity=LinearSimilarity({}), k={}, tau={}'.format
+SHOWN = [
+    (LatentGraphConv(16, 32), f'16, 32, similarity={BELL}, k=5, tau=0.5'),
+    (LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0), f'-1, 8, {LINEAR(8, 2, 1.0)}'),
+    (
+        LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior'),
+        f"8, 8, {LINEAR(8, 5, 0.5)}, null_score=0.0, observed='prior'",
+    ),
+    (
+        MultiplexLatentGraphConv(16, 32, 2),
+        f'16, 32, num_relations=2, similarity={BELL}, k=5, tau=0.5',
+    ),
+    (
+        MultiplexLatentGraphConv(
+            6, 4, 2, ['linear', 'difference'], k=2, shares='node', same_messages=False
+        ),
+        '6, 4, num_relations=2, similarity=[LinearSimilarity(4), '
+        "DifferenceSimilarity(4)], k=2, tau=0.5, shares='node', same_messages=False",
+    ),
+    (
+        SensorGraphConv(16, 32, 20),
+        '16, 32, num_sensors=20, similarity=DirectedSimilarity(LinearSimilarity(32)), '
+        'k=5, tau=1.0',
+    ),
+    (
+        SensorGraphConv(-1, 8, None, 4, k=2, z_channels=2, directed=False),
+        f'-1, 8, z_channels=2, {LINEAR(4, 2, 1.0)}',
+    ),
+    (
+        TransitionGraphConv(16, 32, num_nodes=100),
+        f'16, 32, num_nodes=100, num_transition_nodes=500, similarity={BELL}, k=5, '
+        'tau=0.5',
+    ),
+    (
+        TransitionGraphConv(16, 8, similarity='linear', **FREE),
+        f"16, 8, num_transition_nodes=3, transition='free', {LINEAR(8, 5, 0.5)}",
+    ),
+    (
+        HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, [IN_DOC], aggr=None),
+        "{'word': 8, 'doc': 16}, 32, relations=[('word', 'in', 'doc')], aggr=None",
+    ),
+    (GSLNet(16, 32, 2, 7), '16, 32, num_layers=2, out_channels=7, z_channels=16'),
+    (GSLNet(16, 32, 2, 7, z_channels=None), '16, 32, num_layers=2, out_channels=7'),
+    (
+        GSLNet(16, 32, 2, 7, z_channels=None, num_relations=2),
+        '16, 32, num_layers=2, out_channels=7, num_relations=2',
+    ),
+    (
+        GSLNet(16, 32, 3, 7, num_transition_nodes=10, num_nodes=100),
+        '16, 32, num_layers=3, out_channels=7, num_transition_nodes=10',
+    ),
+    (
+        GSLNet(16, 32, 2, 7, **FREE),
+        '16, 32, num_layers=2, out_channels=7, num_transition_nodes=3, '
+        "transition='free'",
+    ),
+    (
+        HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary'),
+        "{'doc': 4}, 8, num_layers=2, out_channels=1, "
+        "relations=[('doc', 'near', 'doc')], target='doc', task='binary'",
+    ),
+    (
+        HeteroGSLNet(4, 8, 1, 3, [NEAR]),
+        "{'doc': 4}, 8, num_layers=1, out_channels=3, "
+        "relations=[('doc', 'near', 'doc')], target=None",
+    ),
+    (TableNet(4, 8, 1, graph='none', num_frequencies=0), "4, 8, 1, graph='none'"),
+]
+
+
+@pytest.mark.parametrize(('module', 'text'), SHOWN)
+def test_repr(module, text):
+    assert str(module) == f'{type(module).__name__}({text})'
