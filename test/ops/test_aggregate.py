@@ -7,7 +7,7 @@ from oracles import matrix_pairs, seeded, to_matrix
 from torch_geometric_gsl.ops import aggregate as module
 from torch_geometric_gsl.ops import tail as tail_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail

@@ -18,9 +18,8 @@ from torch_geometric_gsl.ops.envelope import (
     num_expected,
     proposal_rates,
 )
-from torch_geometric_gsl.ops.noise import random_words
+from torch_geometric_gsl.ops.noise import propose, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.proposals import propose
 from torch_geometric_gsl.ops.relax import DrawOptions
 
 FIVE = DrawOptions(k=1, tau=0.25, num_arrivals=5)

@@ -22,7 +22,7 @@ DOUBLE = {'dtype': torch.double}
 
 
 def make(x, src, formula, **options):
-    response = random_response(formula, x.size(0), seeded(), **DOUBLE)
+    response = random_response(formula, x.size(0), seeded(), dtype=x.dtype)
     return PairScores(x, src, response, comparison_of(formula), **options)
 
 
@@ -202,14 +202,6 @@ def test_against_sorting(num_rows, num_columns, seed, budget):
         ]
 
 
-def make_any(x, src, formula, scale=1.0, loop=True):
-    """Scores of a known response, whose parameters differ by target."""
-    comparison = comparison_of(formula)
-    own = None if loop else torch.arange(x.size(0))
-    response = random_response(formula, x.size(0), seeded(), dtype=x.dtype)
-    return PairScores(x, src, response, comparison, scale, excluded=own)
-
-
 def check_nearest(pairs, k, clusters, **options):
     found = nearest_by_bounds(pairs, k, clusters, **options)
     assert found.shape == (pairs.dst.size(0), k)
@@ -233,15 +225,15 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
     src = torch.randn(num_sources, 3, generator=generator, dtype=torch.float64)
     # The clusters are any partition, as if found for other embeddings.
     clusters = group(torch.randint(5, (num_sources,), generator=generator))
-    pairs = make_any(x, src, formula, scale)
+    pairs = make(x, src, formula, scale=scale)
     for k in (1, 3, num_sources):
         check_nearest(pairs, k, clusters, memory_budget=5000)
 
 
-@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('own', [None, torch.arange(90)], ids=['loops', 'no loops'])
 @pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('num_clusters', [1, 9, 90])
-def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, loop, monkeypatch):
+def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
     monkeypatch.setattr(module, '_FIRST', 0)
     monkeypatch.setattr(cells, '_MEAN_ROWS', 8)
     monkeypatch.setattr(cells, '_MIN_ROWS', 1)
@@ -251,7 +243,7 @@ def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, loop, monkeypatch)
         unit_rows(torch.cat([x, -x, x])),
         torch.cat([x, 1e3 + x, torch.zeros(30, 5)]),
     ):
-        pairs = make_any(rows, rows, formula, 10.0, loop)
+        pairs = make(rows, rows, formula, scale=10.0, excluded=own)
         check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 

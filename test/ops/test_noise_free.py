@@ -2,14 +2,9 @@
 
 import pytest
 import torch
-from oracles import (
-    matrix_pairs,
-    saved_tensors,
-    seeded,
-    softmax,
-    to_matrix,
-)
+from oracles import matrix_pairs, saved_tensors, seeded, softmax, to_matrix
 from responses import RESPONSES, comparison_of, random_response
+from responses import noise_free as definition
 
 from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
@@ -21,13 +16,6 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import unit_rows
 
 DOUBLE = {'dtype': torch.float64}
-
-
-def definition(h, pairs, tau):
-    """Sums number by number, in double precision."""
-    weight = [softmax([s / tau for s in row]) for row in pairs.rows().tolist()]
-    shape = pairs.dst.size(0), pairs.src.size(0)
-    return torch.tensor(weight, **DOUBLE).view(shape) @ h.double()
 
 
 @pytest.mark.parametrize('size', [(4, 7), (1, 1), (0, 4)])

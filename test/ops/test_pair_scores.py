@@ -6,7 +6,7 @@ import torch
 from responses import OF_USERS, RESPONSES
 
 from torch_geometric_gsl.ops import runtime
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 

@@ -8,8 +8,8 @@ from oracles import matrix_pairs, seeded
 from responses import Tanh
 
 from torch_geometric_gsl.ops import race_block
-from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.envelope import find_nearest, make_envelope
 from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores

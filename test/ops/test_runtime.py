@@ -10,8 +10,7 @@ from oracles import seeded
 import torch_geometric_gsl
 from torch_geometric_gsl.ops import runtime as module
 from torch_geometric_gsl.ops.neighbours import _gathered_dots
-from torch_geometric_gsl.ops.noise import STEP, race_states
-from torch_geometric_gsl.ops.proposals import draw_uniform
+from torch_geometric_gsl.ops.noise import STEP, draw_uniform, race_states
 from torch_geometric_gsl.ops.runtime import (
     MIN_NUMEL,
     full_dtype,

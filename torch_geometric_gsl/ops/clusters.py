@@ -172,11 +172,8 @@ def closeness(
 
     and with :math:`d` the distance to the centre and :math:`r` the radius, squared
     distances lie in :math:`[\max(d - r, 0)^2, (d + r)^2]`. Rounding is accounted for.
-
-    Returns:
-        tuple[Callable, tuple[torch.Tensor, ...]]: A pure function that returns the
-        ends of these intervals :math:`[n, C]`, and its arguments: the cosines or
-        distances :math:`[n, C]` first.
+    The pure function that is returned gives the ends of these intervals
+    :math:`[n, C]`; its arguments are the cosines or distances :math:`[n, C]`, and more.
     """
     error = torch.full_like(balls.radius, balls.error)
     if comparison == 'dot':

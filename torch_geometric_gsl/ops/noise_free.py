@@ -21,8 +21,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.typing import SampledGraph
 
-# Weights of e^-40 times small messages are still far from what float32 rounds to zero.
-_MAX_RANGE = 40.0
+#: Weights of e^-40 times small messages are still far from what float32 rounds to zero.
+MAX_RANGE = 40.0
 # Sources of a tile: as many as stay in a processor's cache.
 _TILE = 4096
 # Compiling a tile takes seconds, which sums over so many pairs win back.
@@ -87,9 +87,9 @@ def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
     """Sum all sources of each target, without gradient."""
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     # Weights relative to the upper bound of the scores neither overflow nor vanish.
-    is_narrow = pairs.upper - pairs.lower <= _MAX_RANGE * tau
+    is_narrow = pairs.upper - pairs.lower <= MAX_RANGE * tau
     if pairs.null is not None:
-        is_narrow &= bool(pairs.null - pairs.upper <= _MAX_RANGE * tau)
+        is_narrow &= bool(pairs.null - pairs.upper <= MAX_RANGE * tau)
     is_large = num_targets * num_sources >= _MIN_PAIRS
     if is_narrow and is_large:
         return _tiled_sum(h, pairs, tau, memory_budget)
@@ -133,16 +133,9 @@ def _equal_blocks(num_rows: int, bytes_per_row: int, budget: int) -> list[slice]
 def sample_sources(
     pairs: PairScores, tau: float, num_samples: int
 ) -> tuple[Tensor, PairScores]:
-    r"""Sample some of the sources, the same ones in each call.
+    r"""Sample :math:`S` of the sources in their order, the same ones in each call.
 
-    Args:
-        pairs (PairScores): The scores.
-        tau (float): The temperature of the weights.
-        num_samples (int): The number of samples :math:`S`.
-
-    Returns:
-        tuple[torch.Tensor, PairScores]: The sources :math:`[S]` in their order, and
-        their scores; that of a null neighbour is lowered as if there were all sources.
+    The score of a null neighbour is lowered as if there were all sources.
     """
     generator = torch.Generator(pairs.dst.device).manual_seed(0)
     order = torch.randperm(

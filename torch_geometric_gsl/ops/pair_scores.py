@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.ops import scores
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import (
     Neighbours,
     compare_listed,

@@ -133,16 +133,9 @@ def pool_sum(
     # A block that is computed again drops the same weights.
     device = h.device if generator is None else generator.device
     seeds = torch.randint(2**31, (len(rows),), generator=generator, device=device)
-    run = partial(checkpoint, _seeded_sum, use_reentrant=False)
+    run = partial(checkpoint, _block_sum, use_reentrant=False)
     blocks = zip(rows, seeds.tolist(), strict=True)
     return torch.cat([run(h, pairs, p, draws, part, seed) for part, seed in blocks])
-
-
-def _seeded_sum(
-    h: Tensor, pairs: PairScores, p: float, draws: int | None, rows: slice, seed: int
-) -> Tensor:
-    generator = torch.Generator(h.device).manual_seed(seed)
-    return _block_sum(h, pairs, p, draws, rows, generator)
 
 
 def _block_sum(
@@ -151,9 +144,11 @@ def _block_sum(
     p: float,
     draws: int | None,
     rows: slice,
-    generator: torch.Generator | None,
+    seed: torch.Generator | int | None,
 ) -> Tensor:
-    neighbours, weight = pool_weights(pairs, p, draws, rows, generator=generator)
+    if isinstance(seed, int):
+        seed = torch.Generator(h.device).manual_seed(seed)
+    neighbours, weight = pool_weights(pairs, p, draws, rows, generator=seed)
     return neighbour_sum(h.to(weight.dtype), weight, neighbours).to(h.dtype)
 
 

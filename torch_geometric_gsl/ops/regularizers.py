@@ -31,12 +31,10 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_value,
 )
-from torch_geometric_gsl.ops.neighbours import (
-    Neighbours,
-    compare_listed,
-    pair_distances,
-)
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_dtype, full_precision
+from torch_geometric_gsl.ops.scores import Identity
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import plain_edges
 
@@ -273,17 +271,17 @@ def _unit_weights(
 def _edge_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor:
     """Return the squared distances of the ends of each edge."""
     if x.layout == torch.strided:
-        x, compare = full_precision(x), pair_distances
-        return compare_listed(compare, x, x, *edge_index, memory_budget=memory_budget)
+        x = full_precision(x)
+        pairs = PairScores(x, x, Identity(), 'squared_distance')
+        return pairs.compare_edges(edge_index, memory_budget=memory_budget)
     # The square of the difference is multiplied out: in float32 near nodes would lose
     # their distance.
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     rows: Any = SparseRows(x.values().detach().double(), words)
     square = rows.new_zeros(x.size(0))
     square.index_add_(0, words.target.long(), rows.value.square())
-    product = compare_listed(
-        SparseRows.pair_dots, rows, rows, *edge_index, memory_budget=memory_budget
-    )
+    pairs = PairScores(rows, rows, Identity())
+    product = pairs.compare_edges(edge_index, memory_budget=memory_budget)
     distance: Tensor = square[edge_index].sum(dim=0) - 2 * product
     return distance.clamp_(min=0).to(full_dtype(x.dtype))
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.sparse_rows import with_values

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import silence_csr_warning
-from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 

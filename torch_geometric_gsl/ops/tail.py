@@ -10,14 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.noise import (
-    below,
-    draw_seed,
-    precise_uniform,
-    table_words,
-)
+from torch_geometric_gsl.ops.noise import below, draw_seed, precise_uniform, table_words
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
@@ -94,11 +89,9 @@ def draw_tail(
     r"""Draw the sources that stand for the later arrivals.
 
     For each draw one source is drawn from each of :math:`S` equal parts of the
-    candidates. Small groups of targets share them, unless each has candidates of its
-    own; the first target of :obj:`pairs` is the first of a group.
-
-    Returns:
-        Tail or None: :obj:`None` where nothing arrives later.
+    candidates; there is no tail where nothing arrives later. Small groups of targets
+    share them, unless each has candidates of its own; the first target of :obj:`pairs`
+    is the first of a group.
     """
     size, k = options.num_tail, options.k
     if size == 0:
