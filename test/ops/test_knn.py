@@ -108,10 +108,10 @@ def test_far_rows_of_few_columns(formula, offset, monkeypatch):
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-15)
 
 
-def count_pairs(pairs, monkeypatch):
-    """Return how many pairs a ranking compares in single and in double precision."""
-    count = {torch.float32: 0, torch.float64: 0}
-    plain = PairScores.rows
+@pytest.mark.parametrize('offset', [0.0, 1e5])
+@pytest.mark.parametrize('formula', ['identity', 'heat_kernel'])
+def test_single_precision_serves_centred_rows(formula, offset, monkeypatch):
+    n, count, plain = 1000, {torch.float32: 0, torch.float64: 0}, PairScores.rows
 
     def rows(self, block=slice(None)):
         out = plain(self, block)
@@ -119,20 +119,11 @@ def count_pairs(pairs, monkeypatch):
         return out
 
     monkeypatch.setattr(PairScores, 'rows', rows)
-    best_sources(pairs, 5)
-    return count[torch.float32], count[torch.float64]
-
-
-@pytest.mark.parametrize('offset', [0.0, 1e5])
-@pytest.mark.parametrize('formula', ['identity', 'heat_kernel'])
-def test_single_precision_serves_centred_rows(formula, offset, monkeypatch):
-    n = 1000
     x = offset + torch.randn(n, 8, generator=seeded(), **DOUBLE)
     pairs = make(unit_rows(x) if formula == 'identity' else x, x, formula)
-    pairs = pairs._replace(src=pairs.dst)
-    single, double = count_pairs(pairs, monkeypatch)
-    assert n * n <= single < 1.5 * n * n
-    assert double < 0.02 * n * n
+    best_sources(pairs._replace(src=pairs.dst), 5)
+    assert n * n <= count[torch.float32] < 1.5 * n * n
+    assert count[torch.float64] < 0.02 * n * n
 
 
 @pytest.mark.parametrize('loop', [True, False])

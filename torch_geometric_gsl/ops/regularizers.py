@@ -57,15 +57,8 @@ def smoothness(
 
     for each target :math:`i`. The sum over :math:`i` is
     :math:`\mathrm{tr}(X^{\top} L X)` with the Laplacian :math:`L` of
-    :math:`(A + A^{\top}) / 2`.
-
-    Args:
-        x (torch.Tensor): The node features :math:`[n, d]`, dense or sparse CSR; no
-            gradient flows to sparse ones.
-        edge_index (torch.Tensor): The edges.
-        edge_weight (torch.Tensor): The weights.
-        reduction (str, optional): See above. (default: :obj:`"mean"`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    :math:`(A + A^{\top}) / 2`. Features :math:`[n, d]` are dense or sparse CSR; no
+    gradient flows to sparse ones. A block of edges takes :obj:`memory_budget` bytes.
 
     Example:
         >>> x, edge_index = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1, 2],
@@ -177,16 +170,6 @@ def kl_to_prior(
     prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Weights are not
     negative, and those of zero count as in :func:`edge_entropy`; nodes without edges
     have the divergence 0.
-
-    Args:
-        edge_index (torch.Tensor): The edges.
-        edge_weight (torch.Tensor): The weights.
-        prior_edge_index (torch.Tensor): The edges of the prior graph.
-        prior_edge_weight (torch.Tensor): The weights of the prior graph.
-        num_nodes (int): The number of nodes.
-        eps (float, optional): The share :math:`\epsilon` of the prior that is spread
-            over all nodes. (default: :obj:`0.01`)
-        reduction (str, optional): See above. (default: :obj:`"mean"`)
 
     Example:
         >>> edge_index, weight = torch.tensor([[0, 1], [0, 0]]), torch.tensor([1., 3.])

@@ -212,13 +212,11 @@ def stack_rows(above: Tensor, below: Tensor) -> Tensor:
     if above.layout == torch.strided:
         return torch.cat([above, below])
     offsets = below.crow_indices()[1:] + above.values().numel()
-    size = above.size(0) + below.size(0), above.size(1)
-    return torch.sparse_csr_tensor(
+    return _csr(
         torch.cat([above.crow_indices(), offsets]),
         torch.cat([above.col_indices(), below.col_indices()]),
         torch.cat([above.values(), below.values()]),
-        size,
-        check_invariants=False,
+        above.size(1),
     )
 
 
@@ -236,19 +234,19 @@ def rows_between(x: Tensor, first: int, end: int) -> Tensor:
     if x.layout == torch.strided:
         return x[first:end]
     offsets = x.crow_indices()[first : end + 1]
-    entries = slice(int(offsets[0]), int(offsets[-1]))
-    return torch.sparse_csr_tensor(
-        offsets - offsets[0],
-        x.col_indices()[entries],
-        x.values()[entries],
-        (end - first, x.size(1)),
-        check_invariants=False,
-    )
+    own = slice(int(offsets[0]), int(offsets[-1]))
+    columns, values = x.col_indices()[own], x.values()[own]
+    return _csr(offsets - offsets[0], columns, values, x.size(1))
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
     """Return sparse CSR features with other values in the same places."""
+    return _csr(x.crow_indices(), x.col_indices(), values, x.size(1))
+
+
+def _csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
     silence_csr_warning()
+    size = offsets.numel() - 1, width
     return torch.sparse_csr_tensor(
-        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
+        offsets, columns, values, size, check_invariants=False
     )
