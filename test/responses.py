@@ -90,6 +90,14 @@ def random_response(name, n, generator=None, least=0.2, dtype=torch.float32):
     return RESPONSES[name].cls(*params)
 
 
+def bounded_pairs(name, dst, src, scale, params):
+    """Return scores of a response in the table, with its bounds."""
+    row = {**RESPONSES, **OF_USERS}[name]
+    lower, upper = (scale * bound for bound in row.bounds)
+    response = row.cls(*params)
+    return PairScores(dst, src, response, row.comparison, scale, lower, upper)
+
+
 def known_pairs(x, src, name, scale=1.0, *, spread=0.0, loop=True):
     """Return scores whose parameters differ by target as far as they spread."""
     n = x.size(0)

@@ -32,12 +32,11 @@ def group(request, monkeypatch):
     return size
 
 
-def drawn(pairs, options, misses=True):
+def drawn(pairs, options):
     """Draw arrivals, of which one race misses its last, and a tail."""
     kept = min(options.num_arrivals, pairs.available)
     arrivals = stream_arrivals(pairs, options.num_races, kept, generator=seeded())
-    if misses:
-        arrivals.noise[1, 0, -1] = -INF
+    arrivals.noise[1, 0, -1] = -INF
     return arrivals, draw_tail(pairs, options, generator=seeded(6))
 
 

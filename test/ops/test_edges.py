@@ -52,9 +52,9 @@ def test_dropout_of_edges():
     assert drop_edges(edges, 0.0, None) is edges
 
 
-def draw(seed, num_edges=14):
-    pairs = torch.randperm(N * N, generator=seeded(seed))[:num_edges]
-    weight = torch.rand(num_edges, generator=seeded(seed), dtype=torch.double)
+def draw(seed):
+    pairs = torch.randperm(N * N, generator=seeded(seed))[:14]
+    weight = torch.rand(14, generator=seeded(seed), dtype=torch.double)
     return SampledGraph(torch.stack([pairs % N, pairs // N]), weight)
 
 

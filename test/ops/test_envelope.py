@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import check_law, seeded
-from responses import OF_USERS, RESPONSES, Tanh
+from responses import OF_USERS, RESPONSES, Tanh, bounded_pairs
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.clusters import Clusters, group
@@ -28,26 +28,12 @@ FIVE = DrawOptions(k=1, tau=0.25, num_arrivals=5)
 ROWS = {**RESPONSES, **OF_USERS}
 
 
-def make_pairs(name, n=40, num_sources=30, m=4, scale=5.0, seed=0, own=False):
-    row = ROWS[name]
+def make_pairs(name, n=40, num_sources=30, m=4, scale=5.0, seed=0):
     src = scores.unit_rows(torch.randn(num_sources, m, generator=seeded(seed)))
-    dst = (
-        src if own else scores.unit_rows(torch.randn(n, m, generator=seeded(seed + 1)))
-    )
+    dst = scores.unit_rows(torch.randn(n, m, generator=seeded(seed + 1)))
     # Each target has a bell of its own.
-    params = (
-        p * (0.5 + torch.rand(dst.size(0), generator=seeded(2))) for p in row.params
-    )
-    return PairScores(
-        dst,
-        src,
-        row.cls(*params),
-        row.comparison,
-        scale,
-        scale * row.bounds[0],
-        scale * row.bounds[1],
-        excluded=torch.arange(num_sources) if own else None,
-    )
+    params = (p * (0.5 + torch.rand(n, generator=seeded(2))) for p in ROWS[name].params)
+    return bounded_pairs(name, dst, src, scale, params)
 
 
 def cluster_of(clusters: Clusters):

@@ -41,10 +41,10 @@ def lists(size):
     return Neighbours(source, num_sources)
 
 
-def ragged(rows, num_sources=5):
+def ragged(rows):
     source = torch.tensor([j for row in rows for j in row], dtype=torch.long)
     size = torch.tensor([0] + [len(row) for row in rows])
-    return Neighbours(source, num_sources, size.cumsum(0))
+    return Neighbours(source, 5, size.cumsum(0))
 
 
 def loop_pairs(neighbours):

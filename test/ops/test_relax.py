@@ -71,15 +71,15 @@ def loop_relax(score, arrivals, options, late=None, log_share=None):
     return found.split([kept, late.size(2)], dim=2)
 
 
-def race(n=3, draws=2, kept=4):
+def race(draws=2):
     """Scores of the arrivals, and arrivals of which one race misses its last two."""
     generator = seeded(3)
-    score = torch.randn(n, draws, kept, generator=generator, **DOUBLE)
-    gap = torch.rand(n, draws, kept, generator=generator, **DOUBLE)
+    score = torch.randn(3, draws, 4, generator=generator, **DOUBLE)
+    gap = torch.rand(3, draws, 4, generator=generator, **DOUBLE)
     log_time = gap.cumsum(-1).log()
     noise = -log_time - score
     noise[0, 0, -2:] = -INF
-    source = torch.arange(kept).expand(n, draws, kept)
+    source = torch.arange(4).expand(3, draws, 4)
     return score, Arrivals(source, noise, log_time[..., -1])
 
 

@@ -24,8 +24,7 @@ DOUBLE = {'dtype': torch.float64}
 
 def tail_of(pairs, k, size, seed=5):
     options = DrawOptions(k, 0.5, num_arrivals=1, num_tail=size)
-    tail = draw_tail(pairs, options, generator=seeded(seed))
-    return tail
+    return draw_tail(pairs, options, generator=seeded(seed))
 
 
 def zeros(n, num_sources):

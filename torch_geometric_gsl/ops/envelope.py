@@ -30,6 +30,10 @@ class Head(NamedTuple):
     low: Tensor  # A lower bound [n] of what is compared with all other sources.
     high: Tensor  # An upper bound of it.
 
+    def take(self, target: Tensor | slice) -> Head:
+        """Return the heads of some targets."""
+        return Head(*(x[target] for x in self))
+
 
 class Envelope(NamedTuple):
     """Upper bounds of the scores: of the candidates of a head, and of clusters."""
@@ -209,7 +213,7 @@ def num_expected(
     target = torch.arange(0, count, -(-count // num_targets), device=pairs.dst.device)
     some, head = pairs.take(target), envelope.head
     if head is not None:
-        envelope = envelope._replace(head=Head(*(x[target] for x in head)))
+        envelope = envelope._replace(head=head.take(target))
     rates = proposal_rates(some, envelope, slice(None))
     expected = []
     # Small blocks, whose memory is used again instead of fetched anew.

@@ -70,9 +70,10 @@ class PairScores(NamedTuple):
 
         Values of one dimension have one target each, those of others one a row.
         """
-        params = [param[rows] for param in self.response.params]
-        if value.dim() > 1:
-            params = [param.unsqueeze(-1) for param in params]
+        params = []
+        for param in self.response.params:
+            own = param[rows]
+            params.append(own.unsqueeze(-1) if value.dim() > 1 else own)
         score = self.response.value(value, *params)
         if isinstance(self.scale, float) and self.scale == 1:
             return score
