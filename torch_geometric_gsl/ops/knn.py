@@ -213,7 +213,10 @@ def _bound_of_others(ranks: PairScores, score: Tensor) -> Tensor:
     """Bound the scores of all sources that single precision puts behind one."""
     eps = torch.finfo(torch.float32).eps
     # The errors of that one and of the other.
-    relative = 2 * (_width(ranks.src) + 8) * eps
+    width = ranks.src.size(1)
+    if isinstance(ranks.src, SparseRows):  # Products of an inner product, at the most.
+        width = int(ranks.src.words.offsets.diff().amax())
+    relative = 2 * (width + 8) * eps
     length, longest = row_norms(ranks.dst).unsqueeze(1), row_norms(ranks.src).amax()
     if ranks.comparison == 'squared_distance':
         shift = 2 * eps * (length + longest) + 1e-18
@@ -223,10 +226,3 @@ def _bound_of_others(ranks: PairScores, score: Tensor) -> Tensor:
     for param in ranks.response.params:
         error = error + 4 * eps * param.abs().unsqueeze(1)
     return (score + error).squeeze(1)
-
-
-def _width(rows: Tensor) -> int:
-    """Return the number of products of an inner product, at the most."""
-    if isinstance(rows, SparseRows):
-        return int(rows.words.offsets.diff().amax())
-    return rows.size(1)
