@@ -48,7 +48,7 @@ def summed(monkeypatch):
 
     def sum_cell(*args, may_skip=True):
         found = plain(*args, may_skip=may_skip)
-        if found is not None and may_skip:  # Others are parts of these.
+        if found[0] is not None and may_skip:  # Others are parts of these.
             seen.append(found[1])
         return found
 

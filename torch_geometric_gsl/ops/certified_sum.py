@@ -100,14 +100,13 @@ def tree_sum(
     rest, num_pairs, num_summed = [few], 0, 0
     for number, rows in enumerate(cells):
         part = pairs.take(rows)
-        found = sum_cell(messages, part, tau, tolerance, memory_budget)
+        found, count = sum_cell(messages, part, tau, tolerance, memory_budget)
         if found is None:
             rest.append(rows)
         else:
-            out[rows] = found[0].to(out.dtype)
-        every = rows.numel() * h.size(0)
-        num_pairs += every
-        num_summed += every if found is None else found[1]
+            out[rows] = found.to(out.dtype)
+        num_pairs += rows.numel() * h.size(0)
+        num_summed += count
         if num_summed > _TRIALS.get(number + 1, math.inf) * num_pairs:
             rest += cells[number + 1 :]
             break
@@ -147,10 +146,8 @@ def _may_pay(
     for place in (0, num_targets // 2):
         distance = (pairs.dst - pairs.dst[place]).square().sum(dim=1)
         near = distance.topk(_TRIED_ROWS, largest=False).indices
-        found = sum_cell(
-            messages, pairs.take(near), tau, tolerance, memory_budget, may_skip=False
-        )
-        num_summed += _TRIED_ROWS * num_sources if found is None else found[1]
+        args = messages, pairs.take(near), tau, tolerance, memory_budget
+        num_summed += sum_cell(*args, may_skip=False)[1]
     return num_summed <= _TRIALS[2] * 2 * _TRIED_ROWS * num_sources
 
 
@@ -162,21 +159,24 @@ def sum_cell(
     memory_budget: int,
     *,
     may_skip: bool = True,
-) -> tuple[Tensor, int] | None:
-    """Return the sums of the targets of a cell, and how many pairs were summed."""
+) -> tuple[Tensor | None, int]:
+    """Return the sums of the targets of a cell, and how many pairs were summed.
+
+    Where there are no bounds all pairs are left to sum.
+    """
+    every = pairs.dst.size(0) * pairs.src.size(0)
     ranking = rank_sources(messages, pairs, tau, tolerance if may_skip else 0.0)
     if ranking is None:
-        return None
+        return None, every
     result, count, left = _refine(_Goal(ranking, tau, tolerance), pairs, memory_budget)
     if left.numel() > 0:
         # What whole clusters leave open is too much for them.
-        again = sum_cell(
-            messages, pairs.take(left), tau, tolerance, memory_budget, may_skip=False
-        )
+        args = messages, pairs.take(left), tau, tolerance, memory_budget
+        again, more = sum_cell(*args, may_skip=False)
         if again is None:
-            return None
-        result[left] = again[0]
-        count += again[1]
+            return None, every
+        result[left] = again
+        count += more
     return result, count
 
 

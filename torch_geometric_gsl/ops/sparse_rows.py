@@ -35,8 +35,7 @@ class SparseRows:
         self.value, self.words = value, words
         self.dtype, self.device = value.dtype, value.device
         self.new_empty, self.new_zeros = value.new_empty, value.new_zeros
-        self.new_full, self.new_tensor = value.new_full, value.new_tensor
-        self.element_size = value.element_size
+        self.new_full, self.element_size = value.new_full, value.element_size
 
     @classmethod
     def unit(cls, x: Tensor) -> SparseRows:
