@@ -6,7 +6,6 @@ from oracles import seeded
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
-from torch_geometric_gsl.ops.pair_scores import compare_groups
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, dense_rows
 
 BUDGETS = (1, 600, 2**25)
@@ -59,16 +58,6 @@ def test_listed_pairs(is_ragged, memory_budget):
     value = a.pair_dots(b, listed)
     assert value.shape == source.shape
     assert torch.allclose(value, pair_dots(x, y, listed), atol=1e-12)
-
-
-def test_groups_are_compared_as_dense_ones():
-    (x, a), (y, b) = make(), make(6, seed=5)
-    source = torch.randint(6, (3, 2), generator=seeded(7))
-    value = compare_groups('dot', a, b[source], 4)
-    assert torch.allclose(value, compare_groups('dot', x, y[source], 4), atol=1e-12)
-    first, last = b[source].split([1, 2])
-    assert torch.allclose(compare_groups('dot', a[:4], first, 4), value[:4])
-    assert torch.allclose(compare_groups('dot', a[4:], last, 4), value[4:])
 
 
 def test_gradient_of_a_product_flows_to_the_weight():

@@ -16,6 +16,7 @@ from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.ops.tail import Tail, mask_tail, tail_scores, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -95,8 +96,9 @@ def _relax_all(
     memory_budget: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals, and the sums over the tail, by blocks."""
-    # What stands for later arrivals is gathered once for all blocks.
-    late_h, late_src = h[tail.source], pairs.src[tail.source]
+    # What stands for later arrivals is gathered once for all blocks, but sparse rows.
+    late_h, is_sparse = h[tail.source], isinstance(pairs.src, SparseRows)
+    late_src = tail.source if is_sparse else pairs.src[tail.source]
     bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()
     # A block has whole groups.
     step = max(1, memory_budget // (tail.group * bytes_per_row)) * tail.group

@@ -67,15 +67,13 @@ class SparseRows:
         return SparseRows(self.value.clone(), words)
 
     def __getitem__(self, index: slice | Tensor) -> Any:
-        r"""Return some rows, or :class:`SparseGroups` for a matrix of indices."""
+        """Return some rows."""
         offsets = self.words.offsets
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.size(0))
             first, last = int(offsets[start]), int(offsets[max(start, stop)])
             place: slice | Tensor = slice(first, last)
             offsets = offsets[start : max(start, stop) + 1] - first
-        elif index.dim() == 2:
-            return SparseGroups(self, index)
         else:
             count = offsets.diff()[index].long()
             _, place = expand_ranges(offsets[index].long(), count)
@@ -152,22 +150,6 @@ class SparseRows:
         dense = self.new_zeros(self.shape)
         dense[self.words.target.long(), self.words.source.long()] = self.value
         return dense
-
-
-class SparseGroups:
-    """Sparse rows of groups :math:`[B, S]`: what a matrix of indices takes."""
-
-    def __init__(self, rows: SparseRows, source: Tensor) -> None:
-        self.rows, self.source = rows, source
-
-    def split(self, sizes: list[int]) -> list[SparseGroups]:
-        """Return blocks of groups."""
-        return [SparseGroups(self.rows, part) for part in self.source.split(sizes)]
-
-    def dots(self, dst: SparseRows, group: int) -> Tensor:
-        """Return the inner products of each group of targets with its rows."""
-        source = self.source.repeat_interleave(group, dim=0)[: dst.size(0)]
-        return dst.pair_dots(self.rows, Neighbours(source, self.rows.size(0)))
 
 
 def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
