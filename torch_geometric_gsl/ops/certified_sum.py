@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
-from torch_geometric_gsl.ops.noise_free import MAX_RANGE, noise_free_sum
+from torch_geometric_gsl.ops.noise_free import is_narrow, noise_free_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.ops.source_ranking import (
@@ -299,13 +299,13 @@ def _add(
     messages = goal.ranking.messages
     full, members = messages.full, messages.members
     total, peak = sums
-    is_narrow = pairs.upper - pairs.lower <= MAX_RANGE * goal.tau
+    has_bounds = is_narrow(pairs, goal.tau)
     bytes_per_source = 4 * full.element_size() * pairs.dst.size(0)
     for columns in row_blocks(some.numel(), bytes_per_source, memory_budget):
         place = some[columns]
         tile = pairs._replace(src=members.src.index_select(0, place))
         source = members.source[place]
-        if is_narrow:
+        if has_bounds:
             weight = tile.weights(slice(None), slice(None), goal.tau)
             if may_exclude and pairs.excluded is not None:
                 weight = weight.masked_fill_(source == pairs.excluded.unsqueeze(1), 0)

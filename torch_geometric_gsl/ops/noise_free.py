@@ -21,8 +21,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.typing import SampledGraph
 
-#: Weights of e^-40 times small messages are still far from what float32 rounds to zero.
-MAX_RANGE = 40.0
+# Weights of e^-40 times small messages are still far from what float32 rounds to zero.
+_MAX_RANGE = 40.0
 # Sources of a tile: as many as stay in a processor's cache.
 _TILE = 4096
 # Compiling a tile takes seconds, which sums over so many pairs win back.
@@ -67,12 +67,14 @@ def noise_free_sum(
     Without a gradient to compute, many scores are summed tile by tile.
     """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-    if not torch.is_grad_enabled():
-        return _exact_sum(h, pairs, tau, memory_budget)
+    has_gradient = torch.is_grad_enabled()
+    is_large = num_targets * num_sources >= _MIN_PAIRS
+    if is_large and not has_gradient and is_narrow(pairs, tau):
+        return _tiled_sum(h, pairs, tau, memory_budget)
     bytes_per_row = 4 * num_sources * pairs.dst.element_size()
-    rows = row_blocks(num_targets, bytes_per_row, memory_budget)
-    run = _rows_sum
-    if len(rows) > 1:
+    cut = row_blocks if has_gradient else _equal_blocks
+    rows, run = cut(num_targets, bytes_per_row, memory_budget), _rows_sum
+    if has_gradient and len(rows) > 1:
         # The weights of one of many blocks are computed again, not kept.
         run = partial(
             checkpoint, _rows_sum, use_reentrant=False, preserve_rng_state=False
@@ -81,23 +83,12 @@ def noise_free_sum(
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
 
 
-@disable_compile
-@torch.no_grad()
-def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> Tensor:
-    """Sum all sources of each target, without gradient."""
-    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-    # Weights relative to the upper bound of the scores neither overflow nor vanish.
-    is_narrow = pairs.upper - pairs.lower <= MAX_RANGE * tau
+def is_narrow(pairs: PairScores, tau: float) -> bool:
+    """Return whether weights relative to the largest neither overflow nor vanish."""
+    spread = pairs.upper - pairs.lower
     if pairs.null is not None:
-        is_narrow &= bool(pairs.null - pairs.upper <= MAX_RANGE * tau)
-    is_large = num_targets * num_sources >= _MIN_PAIRS
-    if is_narrow and is_large:
-        return _tiled_sum(h, pairs, tau, memory_budget)
-    bytes_per_row = 4 * num_sources * pairs.dst.element_size()
-    out = h.new_empty(num_targets, h.size(1))
-    for rows in _equal_blocks(num_targets, bytes_per_row, memory_budget):
-        out[rows] = _rows_sum(h, pairs, tau, rows)
-    return out
+        spread = max(spread, pairs.null - pairs.upper)
+    return bool(spread <= _MAX_RANGE * tau)
 
 
 def _rows_sum(h: Tensor, pairs: PairScores, tau: float, rows: slice) -> Tensor:
@@ -175,6 +166,8 @@ def sampled_noise_free_sum(
     out = noise_free_sum(some, sample, tau, memory_budget=memory_budget)
     every = torch.arange(pairs.dst.size(0), device=h.device)
     looked_at = every[:: max(1, every.numel() // _ERROR_TARGETS)]
-    exact = _exact_sum(h.to(pairs.dst.dtype), pairs.take(looked_at), tau, memory_budget)
+    args = h.to(pairs.dst.dtype), pairs.take(looked_at), tau
+    with torch.no_grad():
+        exact = noise_free_sum(*args, memory_budget=memory_budget)
     error = (exact - out.detach()[looked_at]).square().mean().sqrt()
     return out.to(h.dtype), error

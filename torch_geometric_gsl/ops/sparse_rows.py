@@ -3,7 +3,6 @@ r"""Embeddings that are sparse rows: constants, compared without a projection.""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,7 +65,7 @@ class SparseRows:
         words = Neighbours(source, self.size(1), offsets)
         return SparseRows(self.value.clone(), words)
 
-    def __getitem__(self, index: slice | Tensor) -> Any:
+    def __getitem__(self, index: slice | Tensor) -> SparseRows:
         """Return some rows."""
         offsets = self.words.offsets
         if isinstance(index, slice):
@@ -206,8 +205,7 @@ def dense_rows(x: Tensor, index: Tensor) -> Tensor:
     if x.layout == torch.strided:
         return x[index]
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
-    rows: SparseRows = SparseRows(x.values(), words)[index]
-    return rows._dense()
+    return SparseRows(x.values(), words)[index]._dense()
 
 
 def rows_between(x: Tensor, first: int, end: int) -> Tensor:
