@@ -3,7 +3,6 @@ r"""Noise-free sums over all sources with a certified error."""
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -168,7 +167,8 @@ def sum_cell(
     ranking = rank_sources(messages, pairs, tau, tolerance if may_skip else 0.0)
     if ranking is None:
         return None, every
-    result, count, left = _refine(_Goal(ranking, tau, tolerance), pairs, memory_budget)
+    cell = _CellSum(ranking, pairs, tau, tolerance, memory_budget)
+    result, count, left = cell.run()
     if left.numel() > 0:
         # What whole clusters leave open is too much for them.
         args = messages, pairs.take(left), tau, tolerance, memory_budget
@@ -180,31 +180,85 @@ def sum_cell(
     return result, count
 
 
-class _Sums(NamedTuple):
-    """Sums of weighted messages and of weights relative to the largest score."""
+class _CellSum:
+    """The sums of the targets of a cell, until each is done."""
 
-    # Sums of the weighted messages, and of the weights [r, m + 1], in float64.
-    total: Tensor
-    peak: Tensor  # Largest scores so far [r].
+    def __init__(
+        self,
+        ranking: Ranking,
+        pairs: PairScores,
+        tau: float,
+        tolerance: float,
+        memory_budget: int,
+    ) -> None:
+        full, count = ranking.messages.full, pairs.dst.size(0)
+        self.ranking, self.pairs, self.tau = ranking, pairs, tau
+        self.tolerance, self.memory_budget = tolerance, memory_budget
+        # Sums of the weighted messages, and of the weights [r, m + 1], in float64, all
+        # relative to the largest scores so far [r].
+        self.total = full.new_zeros(count, full.size(1)).double()
+        self.peak = full.new_full((count,), torch.finfo(full.dtype).min)
 
+    def run(self) -> tuple[Tensor, int, Tensor]:
+        """Sum sources until all targets are done, or none is left.
 
-class _Goal(NamedTuple):
-    """The tolerance of the sums of a cell, and the checks of whether they reach it."""
+        Return the sums, the number of pairs, and the targets that are not done.
+        """
+        full, ends = self.ranking.messages.full, self.ranking.ends
+        rows = torch.arange(self.peak.numel(), device=full.device)
+        result = full.new_empty(rows.numel(), full.size(1) - 1)
+        count, step, after = 0, 0, self._first_step()
+        while True:
+            some = self.ranking.source[ends[step] : ends[after]]
+            self._add(some, may_exclude=step == 0)
+            count += some.numel() * rows.numel()
+            step = after
+            is_done, out = self._check(step)
+            result[rows[is_done]] = out[is_done].to(result.dtype)
+            left = (~is_done).nonzero().squeeze(1)
+            rows = rows[left]
+            if rows.numel() == 0 or step == NUM_STEPS:
+                return result, count, rows
+            self.total, self.peak = self.total[left], self.peak[left]
+            self.pairs = self.pairs.take(left)
+            after = self._next_step(step)
 
-    ranking: Ranking
-    tau: float
-    tolerance: float
+    def _add(self, some: Tensor, *, may_exclude: bool) -> None:
+        """Add some of the sources to the sums."""
+        pairs, messages, tau = self.pairs, self.ranking.messages, self.tau
+        full, members = messages.full, messages.members
+        has_bounds = is_narrow(pairs, tau)
+        bytes_per_source = 4 * full.element_size() * pairs.dst.size(0)
+        for columns in row_blocks(some.numel(), bytes_per_source, self.memory_budget):
+            place = some[columns]
+            tile = pairs._replace(src=members.src.index_select(0, place))
+            source = members.source[place]
+            if has_bounds:
+                weight = tile.weights(slice(None), slice(None), tau)
+                if may_exclude and pairs.excluded is not None:
+                    own = source == pairs.excluded.unsqueeze(1)
+                    weight = weight.masked_fill_(own, 0)
+                self.peak = torch.zeros_like(self.peak) + pairs.upper
+            else:
+                value = compare_all(pairs.comparison, pairs.dst, tile.src)
+                score = pairs.respond(slice(None), value)
+                if may_exclude and pairs.excluded is not None:
+                    score = exclude(score, pairs.excluded, source)
+                new = torch.maximum(self.peak, score.amax(dim=1).to(self.peak.dtype))
+                self.total *= ((self.peak - new) / tau).exp().unsqueeze(1)
+                weight = ((score - new.unsqueeze(1)) / tau).exp_()
+                self.peak = new
+            self.total += long_product(weight.to(full.dtype), messages.rows(place))
 
-    def check(self, sums: _Sums, step: int) -> tuple[Tensor, Tensor]:
+    def _check(self, step: int) -> tuple[Tensor, Tensor]:
         """Return which targets are done after some steps, and their sums."""
         ranking, error = self.ranking, self.ranking.error
         last = step
         if ranking.is_flat[step]:
             is_little = error[:, 2:] <= _LITTLE * error[step, :2]
             last = max(step, int(is_little.all(dim=1).long().argmax()))
-        factor = self._factor(sums)
-        middle = factor.unsqueeze(1) * ranking.middle_sum(step, last)
-        total = sums.total + middle
+        factor = self._factor()
+        total = self.total + factor.unsqueeze(1) * ranking.middle_sum(step, last)
         part = total[:, :-1] / total[:, -1:]
         norm = torch.linalg.vector_norm(part, dim=1)
         by_sum, by_weight = ranking.error_from(step, last)
@@ -215,21 +269,20 @@ class _Goal(NamedTuple):
         is_done = (room > 0) & (bound * (1 + self.tolerance) <= allowed)
         return is_done | (step == NUM_STEPS and ranking.far is None), out
 
-    def next_step(self, sums: _Sums, step: int) -> int:
+    def _next_step(self, step: int) -> int:
         """Return the step where most targets are going to be done."""
         if step == 1:
-            return self._bulk
-        ranking, error = self.ranking, self.ranking.error
+            return self._bulk()
+        ranking, error, total = self.ranking, self.ranking.error, self.total
         skipped = torch.where(
             ranking.is_flat.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
         )
         error = error[:, :2] + skipped
         if ranking.far is not None:
             error = error + ranking.far.error
-        total = sums.total
         part = total[:, :-1] / total[:, -1:]
         norm = torch.linalg.vector_norm(part, dim=1, keepdim=True)
-        bound = self._factor(sums).unsqueeze(1) * (error[:, 0] + norm * error[:, 1])
+        bound = self._factor().unsqueeze(1) * (error[:, 0] + norm * error[:, 1])
         out = part + ranking.messages.mean
         norm = torch.linalg.vector_norm(out, dim=1, keepdim=True)
         is_good = bound <= 0.8 * self.tolerance * norm * total[:, -1:]
@@ -237,87 +290,19 @@ class _Goal(NamedTuple):
         goal = is_good.long().argmax(dim=1).sort().values
         return max(step + 1, int(goal[goal.numel() * 9 // 10]))
 
-    @property
-    def first_step(self) -> int:
+    def _first_step(self) -> int:
         """Return the first step after which targets may be done."""
         error, messages = self.ranking.error, self.ranking.messages
         largest = torch.linalg.vector_norm(messages.mean) + messages.size.amax()
         is_hopeless = error[1, 0] > self.tolerance * largest * error[1, 3]
-        return self._bulk if bool(is_hopeless) else 1
+        return self._bulk() if bool(is_hopeless) else 1
 
-    @property
     def _bulk(self) -> int:
         # The sources of most of what the weights may be.
         error = self.ranking.error
         return int((error[2:, 1] <= 0.3 * error[1, 1]).long().argmax()) + 2
 
-    def _factor(self, sums: _Sums) -> Tensor:
+    def _factor(self) -> Tensor:
         top = self.ranking.top.double()
-        peak = torch.where(sums.total[:, -1] > 0, sums.peak.double(), top)
+        peak = torch.where(self.total[:, -1] > 0, self.peak.double(), top)
         return ((top - peak) / self.tau).exp().clamp(max=1 / LEAST**2)
-
-
-def _refine(
-    goal: _Goal, pairs: PairScores, memory_budget: int
-) -> tuple[Tensor, int, Tensor]:
-    """Sum sources until all targets are done, or none is left.
-
-    Return the sums, the number of pairs, and the targets that are not done.
-    """
-    ranking = goal.ranking
-    full = ranking.messages.full
-    rows = torch.arange(pairs.dst.size(0), device=full.device)
-    result = full.new_empty(rows.numel(), full.size(1) - 1)
-    total = full.new_zeros(rows.numel(), full.size(1)).double()
-    lowest = torch.finfo(full.dtype).min
-    sums = _Sums(total, full.new_full((rows.numel(),), lowest))
-    count, step, after = 0, 0, goal.first_step
-    while True:
-        some = ranking.source[ranking.ends[step] : ranking.ends[after]]
-        sums = _add(goal, sums, pairs, some, step == 0, memory_budget)
-        count += some.numel() * rows.numel()
-        step = after
-        is_done, out = goal.check(sums, step)
-        result[rows[is_done]] = out[is_done].to(result.dtype)
-        left = (~is_done).nonzero().squeeze(1)
-        rows = rows[left]
-        if rows.numel() == 0 or step == NUM_STEPS:
-            return result, count, rows
-        sums, pairs = _Sums(*(x[left] for x in sums)), pairs.take(left)
-        after = goal.next_step(sums, step)
-
-
-def _add(
-    goal: _Goal,
-    sums: _Sums,
-    pairs: PairScores,
-    some: Tensor,
-    may_exclude: bool,
-    memory_budget: int,
-) -> _Sums:
-    """Add some of the sources to the sums of some targets."""
-    messages = goal.ranking.messages
-    full, members = messages.full, messages.members
-    total, peak = sums
-    has_bounds = is_narrow(pairs, goal.tau)
-    bytes_per_source = 4 * full.element_size() * pairs.dst.size(0)
-    for columns in row_blocks(some.numel(), bytes_per_source, memory_budget):
-        place = some[columns]
-        tile = pairs._replace(src=members.src.index_select(0, place))
-        source = members.source[place]
-        if has_bounds:
-            weight = tile.weights(slice(None), slice(None), goal.tau)
-            if may_exclude and pairs.excluded is not None:
-                weight = weight.masked_fill_(source == pairs.excluded.unsqueeze(1), 0)
-            peak = torch.zeros_like(peak) + pairs.upper
-        else:
-            value = compare_all(pairs.comparison, pairs.dst, tile.src)
-            score = pairs.respond(slice(None), value)
-            if may_exclude and pairs.excluded is not None:
-                score = exclude(score, pairs.excluded, source)
-            new = torch.maximum(peak, score.amax(dim=1).to(peak.dtype))
-            total = total * ((peak - new) / goal.tau).exp().unsqueeze(1)
-            weight = ((score - new.unsqueeze(1)) / goal.tau).exp_()
-            peak = new
-        total += long_product(weight.to(full.dtype), messages.rows(place))
-    return _Sums(total, peak)
