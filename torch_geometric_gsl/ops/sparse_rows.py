@@ -3,9 +3,11 @@ r"""Embeddings that are sparse rows: constants, compared without a projection.""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import cumsum
 
 from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.ops.edges import expand_ranges
@@ -76,17 +78,14 @@ class SparseRows:
         else:
             count = offsets.diff()[index].long()
             _, place = expand_ranges(offsets[index].long(), count)
-            offsets = torch.cat([count.new_zeros(1), count.cumsum(0)])
+            offsets = cumsum(count)
         words = Neighbours(self.words.source[place], self.size(1), offsets)
         return SparseRows(self.value[place], words)
 
     def split(self, sizes: list[int]) -> list[SparseRows]:
         """Return blocks of rows."""
-        ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
-        return [
-            self[slice(end - size, end)]
-            for end, size in zip(ends[1:], sizes, strict=True)
-        ]
+        ends = cumsum(torch.tensor(sizes)).tolist()
+        return [self[slice(*part)] for part in pairwise(ends)]
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         r"""Multiply with a vector or a matrix, to which a gradient flows."""
@@ -140,7 +139,7 @@ class SparseRows:
                 own = Neighbours(
                     begin[number] + src.words.source[place],
                     dense.size(0),
-                    torch.cat([size.new_zeros(1), size.cumsum(0)]),
+                    cumsum(size),
                 )
                 out[pairs] = own.sum(dense, src.value[place]).squeeze(1)
         return out.view(neighbours.source.shape)
