@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded, to_matrix
 
-from torch_geometric_gsl.ops import aggregate as module
+from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops import tail as tail_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.edges import Candidates
@@ -111,13 +111,13 @@ def test_drawn_sum_is_the_sum_over_the_drawn_graph(options, loop, budget):
     indirect=['group'],
 )
 def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch):
-    options, calls, plain = DrawOptions(3, 1.0, 3, 8), [], module.checkpoint
+    options, calls, plain = DrawOptions(3, 1.0, 3, 8), [], runtime.checkpoint
 
     def spy(*args, **kwargs):
         calls.append(args[1].size(0))
         return plain(*args, **kwargs)
 
-    monkeypatch.setattr(module, 'checkpoint', spy)
+    monkeypatch.setattr(runtime, 'checkpoint', spy)
     pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))
     args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options, budget
     out = drawn_sum(*args)

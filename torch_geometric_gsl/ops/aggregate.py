@@ -2,20 +2,16 @@ r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each targe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import coalesce
 
 from torch_geometric_gsl.ops.edges import Edges, list_by_row
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, recomputed
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.ops.tail import Tail, mask_tail, tail_scores, ungroup
 from torch_geometric_gsl.typing import SampledGraph
@@ -103,7 +99,7 @@ def _relax_all(
     # A block has whole groups.
     step = max(1, memory_budget // (tail.group * bytes_per_row)) * tail.group
     num_rows = value.size(0)
-    run: Callable[..., tuple[Tensor, Tensor]] = _block_scores
+    run = _block_scores
     pieces = [(value, pairs, arrivals, tail, late_src, late_h)]
     if step < num_rows:
         sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
@@ -114,9 +110,7 @@ def _relax_all(
         pieces = [*zip(*drawn, tails, *late, strict=True)]
         if torch.is_grad_enabled():
             # What leads to the scores is computed again in the backward pass.
-            run = partial(
-                checkpoint, _block_scores, use_reentrant=False, preserve_rng_state=False
-            )
+            run = recomputed(_block_scores)
     weights, sums = [], []
     for value, pairs, arrivals, tail, late_src, late_h in pieces:
         early, last = run(value, pairs, arrivals, tail, late_src)

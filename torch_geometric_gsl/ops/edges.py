@@ -87,6 +87,13 @@ def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
     return number, place.add_((start - size.cumsum(0) + size)[number])
 
 
+def find_sorted(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where wanted numbers, not negative, stand, and whether they do."""
+    index = torch.searchsorted(ascending, wanted)
+    padded = torch.cat([ascending, ascending.new_full((1,), -1)])
+    return index, padded[index] == wanted
+
+
 def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
     """List the candidates of each target as edges, by blocks of targets.
 

@@ -7,18 +7,21 @@ not linear in the noise.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.dense import with_null
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    recomputed,
+    row_blocks,
+)
 from torch_geometric_gsl.typing import SampledGraph
 
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
@@ -76,9 +79,7 @@ def noise_free_sum(
     rows, run = cut(num_targets, bytes_per_row, memory_budget), _rows_sum
     if has_gradient and len(rows) > 1:
         # The weights of one of many blocks are computed again, not kept.
-        run = partial(
-            checkpoint, _rows_sum, use_reentrant=False, preserve_rng_state=False
-        )
+        run = recomputed(_rows_sum)
     blocks = [run(h, pairs, tau, part) for part in rows]
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
 

@@ -31,6 +31,7 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_value,
 )
+from torch_geometric_gsl.ops.edges import find_sorted
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_dtype, full_precision
@@ -189,8 +190,7 @@ def kl_to_prior(
     has_prior = torch.bincount(prior_index[1], minlength=num_nodes) > 0
     # Both lists are sorted by target and then by source.
     key, known = (i[1] * num_nodes + i[0] for i in (edge_index, prior_index))
-    place = torch.searchsorted(known, key)
-    is_found = torch.cat([known, known.new_full((1,), -1)])[place] == key
+    place, is_found = find_sorted(key, known)
     mass = torch.cat([prior, prior.new_zeros(1)])[place] * is_found
     spread = 1 - (1 - eps) * has_prior[edge_index[1]].to(mass.dtype)
     log_ratio = log_share - ((1 - eps) * mass + spread / num_nodes).log()
