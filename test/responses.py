@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from oracles import seeded, softmax
 
 from torch_geometric_gsl.ops import scores
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 
 class Row(NamedTuple):
@@ -86,3 +88,29 @@ def random_response(name, n, generator=None, least=0.2, dtype=torch.float32):
     shape = len(RESPONSES[name].params), n
     params = torch.rand(shape, generator=generator, dtype=dtype) + least
     return RESPONSES[name].cls(*params)
+
+
+def bounded_pairs(name, dst, src, scale, params):
+    """Return scores of a response in the table, with its bounds."""
+    row = {**RESPONSES, **OF_USERS}[name]
+    lower, upper = (scale * bound for bound in row.bounds)
+    response = row.cls(*params)
+    return PairScores(dst, src, response, row.comparison, scale, lower, upper)
+
+
+def known_pairs(x, src, name, scale=1.0, *, spread=0.0, loop=True):
+    """Return scores whose parameters differ by target as far as they spread."""
+    n = x.size(0)
+    params = tuple(
+        base + spread * torch.rand(n, generator=seeded(3), dtype=x.dtype)
+        for base in (0.5, 0.3)[: len(RESPONSES[name].params)]
+    )
+    response, own = RESPONSES[name].cls(*params), None if loop else torch.arange(n)
+    return PairScores(x, src, response, comparison_of(name), scale, excluded=own)
+
+
+def noise_free(h, pairs, tau):
+    """Return sums of all sources number by number, in double precision."""
+    weight = [softmax([s / tau for s in row]) for row in pairs.rows().tolist()]
+    shape = pairs.dst.size(0), pairs.src.size(0)
+    return torch.tensor(weight, dtype=torch.float64).view(shape) @ h.double()

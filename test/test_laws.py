@@ -23,7 +23,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.ops import proposals, race_block, relax, tail
+from torch_geometric_gsl.ops import noise, race_block, relax, tail
 from torch_geometric_gsl.ops.aggregate import drawn_sum
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.race import race_arrivals
@@ -360,7 +360,7 @@ RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SI
         for mistake in (
             (tail, 'mask_tail', without_gradient),
             (relax, 'log_tail_mass', twice),
-            (proposals, 'below', of_the_first),
+            (noise, 'below', of_the_first),
         )
     ],
 )

@@ -14,7 +14,7 @@ import sharp
 import sharp_agreement
 from embeddings import load
 
-from torch_geometric_gsl.ops.certified import certified_sum
+from torch_geometric_gsl.ops import certified_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
 # A command of `paper` has the same name.

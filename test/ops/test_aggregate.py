@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded, to_matrix
 
-from torch_geometric_gsl.ops import aggregate as module
+from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops import tail as tail_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.tail import draw_tail
@@ -32,12 +32,11 @@ def group(request, monkeypatch):
     return size
 
 
-def drawn(pairs, options, misses=True):
+def drawn(pairs, options):
     """Draw arrivals, of which one race misses its last, and a tail."""
     kept = min(options.num_arrivals, pairs.available)
     arrivals = stream_arrivals(pairs, options.num_races, kept, generator=seeded())
-    if misses:
-        arrivals.noise[1, 0, -1] = -INF
+    arrivals.noise[1, 0, -1] = -INF
     return arrivals, draw_tail(pairs, options, generator=seeded(6))
 
 
@@ -112,13 +111,13 @@ def test_drawn_sum_is_the_sum_over_the_drawn_graph(options, loop, budget):
     indirect=['group'],
 )
 def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch):
-    options, calls, plain = DrawOptions(3, 1.0, 3, 8), [], module.checkpoint
+    options, calls, plain = DrawOptions(3, 1.0, 3, 8), [], runtime.checkpoint
 
     def spy(*args, **kwargs):
         calls.append(args[1].size(0))
         return plain(*args, **kwargs)
 
-    monkeypatch.setattr(module, 'checkpoint', spy)
+    monkeypatch.setattr(runtime, 'checkpoint', spy)
     pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))
     args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options, budget
     out = drawn_sum(*args)
@@ -145,23 +144,15 @@ def test_messages_keep_their_type(dtype, num_tail):
     assert h.grad.dtype == dtype
 
 
-def naive_sum(h, edges, weight, num_targets):
-    return to_matrix(edges, weight.double(), num_targets, len(h)) @ h.double()
-
-
-def random_edges(seed, num_sources, num_targets, size):
-    generator = seeded(seed)
-    source = torch.randint(num_sources, (size,), generator=generator)
-    target = torch.randint(num_targets, (size,), generator=generator)
-    return torch.stack([source, target.sort().values])
-
-
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 20), st.integers(0, 2**32))
 def test_weighted_sum(num_sources, num_targets, size, seed):
     # Repeated edges, targets without any edge, no edges at all.
-    edges = random_edges(seed, num_sources, num_targets, size)
     generator = seeded(seed)
+    source = torch.randint(num_sources, (size,), generator=generator)
+    target = torch.randint(num_targets, (size,), generator=generator).sort().values
+    edges = torch.stack([source, target])
     h = torch.randn(num_sources, 3, dtype=torch.float64, generator=generator)
     weight = torch.randn(size, dtype=torch.float64, generator=generator)
     out = weighted_sum(h, edges, weight, num_targets)
-    torch.testing.assert_close(out, naive_sum(h, edges, weight, num_targets))
+    expected = to_matrix(edges, weight, num_targets, num_sources) @ h
+    torch.testing.assert_close(out, expected)

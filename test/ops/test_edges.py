@@ -1,14 +1,21 @@
-"""Graphs that are ordered once, edges that are dropped, and mixtures of graphs."""
+"""Lists of candidates, edges that are dropped, and mixtures of graphs."""
+
+from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from oracles import seeded, to_matrix
 
 from torch_geometric_gsl.ops.edges import (
+    Candidates,
     Edges,
     drop_edges,
+    list_candidates,
     list_sources,
     mix_graphs,
+    sort_candidates,
 )
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.typing import SampledGraph
@@ -45,9 +52,9 @@ def test_dropout_of_edges():
     assert drop_edges(edges, 0.0, None) is edges
 
 
-def draw(seed, num_edges=14):
-    pairs = torch.randperm(N * N, generator=seeded(seed))[:num_edges]
-    weight = torch.rand(num_edges, generator=seeded(seed), dtype=torch.double)
+def draw(seed):
+    pairs = torch.randperm(N * N, generator=seeded(seed))[:14]
+    weight = torch.rand(14, generator=seeded(seed), dtype=torch.double)
     return SampledGraph(torch.stack([pairs % N, pairs // N]), weight)
 
 
@@ -74,3 +81,55 @@ def test_no_edges():
     edge = SampledGraph(torch.tensor([[1], [4]]), torch.ones(1))
     mixed = mix_graphs([nothing, edge], torch.ones(2) / 2, N)
     assert mixed.edge_weight.tolist() == [0.5]
+
+
+pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
+
+
+@given(pairs, st.booleans())
+def test_sort_candidates(rows, loop):
+    expected = sorted({(i, j) for j, i in rows if loop or i != j})
+    edges = torch.tensor(rows, dtype=torch.long).view(-1, 2).t()
+    out = sort_candidates(edges, loop=loop)
+    assert out.dtype == torch.long
+    assert [(i, j) for j, i in out.t().tolist()] == expected
+    # What is sorted stays as it is.
+    assert sort_candidates(out).data_ptr() == out.data_ptr()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5),
+    st.integers(1, 40),
+)
+def test_list_candidates_of_a_batch(graphs, max_pairs):
+    source = [g for g, (num, _) in enumerate(graphs) for _ in range(num)]
+    target = [g for g, (_, num) in enumerate(graphs) for _ in range(num)]
+    expected = [
+        [j, i] for i, g in enumerate(target) for j, f in enumerate(source) if f == g
+    ]
+    first = [sum(f < g for f in source) for g in target]
+    size = [source.count(g) for g in target]
+    sets = Candidates(
+        torch.tensor(first, dtype=torch.long), torch.tensor(size, dtype=torch.long)
+    )
+    blocks = [block.t().tolist() for block in list_candidates(sets, max_pairs)]
+    assert [edge for block in blocks for edge in block] == expected
+    for block in blocks:
+        assert block
+        # A block is cut between targets, and as late as its limit allows.
+        targets = {i for _, i in block}
+        assert len(block) <= max_pairs or len(targets) == 1
+        assert len(block) == sum(size[i] for i in targets)
+    for block, after in pairwise(blocks):
+        assert len(block) + size[after[0][1]] > max_pairs
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=6))
+def test_list_candidates_of_given_rows(rows):
+    size = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    listed = torch.tensor([j for row in rows for j in row], dtype=torch.long)
+    sets = Candidates(size.cumsum(0) - size, size, listed)
+    for max_pairs in (1, 5, 100):
+        blocks = list(list_candidates(sets, max_pairs))
+        found = [edge for block in blocks for edge in block.t().tolist()]
+        assert found == [[j, i] for i, row in enumerate(rows) for j in row]

@@ -22,7 +22,7 @@ DOUBLE = {'dtype': torch.double}
 
 
 def make(x, src, formula, **options):
-    response = random_response(formula, x.size(0), seeded(), **DOUBLE)
+    response = random_response(formula, x.size(0), seeded(), dtype=x.dtype)
     return PairScores(x, src, response, comparison_of(formula), **options)
 
 
@@ -108,10 +108,10 @@ def test_far_rows_of_few_columns(formula, offset, monkeypatch):
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-15)
 
 
-def count_pairs(pairs, monkeypatch):
-    """Return how many pairs a ranking compares in single and in double precision."""
-    count = {torch.float32: 0, torch.float64: 0}
-    plain = PairScores.rows
+@pytest.mark.parametrize('offset', [0.0, 1e5])
+@pytest.mark.parametrize('formula', ['identity', 'heat_kernel'])
+def test_single_precision_serves_centred_rows(formula, offset, monkeypatch):
+    n, count, plain = 1000, {torch.float32: 0, torch.float64: 0}, PairScores.rows
 
     def rows(self, block=slice(None)):
         out = plain(self, block)
@@ -119,20 +119,11 @@ def count_pairs(pairs, monkeypatch):
         return out
 
     monkeypatch.setattr(PairScores, 'rows', rows)
-    best_sources(pairs, 5)
-    return count[torch.float32], count[torch.float64]
-
-
-@pytest.mark.parametrize('offset', [0.0, 1e5])
-@pytest.mark.parametrize('formula', ['identity', 'heat_kernel'])
-def test_single_precision_serves_centred_rows(formula, offset, monkeypatch):
-    n = 1000
     x = offset + torch.randn(n, 8, generator=seeded(), **DOUBLE)
     pairs = make(unit_rows(x) if formula == 'identity' else x, x, formula)
-    pairs = pairs._replace(src=pairs.dst)
-    single, double = count_pairs(pairs, monkeypatch)
-    assert n * n <= single < 1.5 * n * n
-    assert double < 0.02 * n * n
+    best_sources(pairs._replace(src=pairs.dst), 5)
+    assert n * n <= count[torch.float32] < 1.5 * n * n
+    assert count[torch.float64] < 0.02 * n * n
 
 
 @pytest.mark.parametrize('loop', [True, False])
@@ -202,14 +193,6 @@ def test_against_sorting(num_rows, num_columns, seed, budget):
         ]
 
 
-def make_any(x, src, formula, scale=1.0, loop=True):
-    """Scores of a known response, whose parameters differ by target."""
-    comparison = comparison_of(formula)
-    own = None if loop else torch.arange(x.size(0))
-    response = random_response(formula, x.size(0), seeded(), dtype=x.dtype)
-    return PairScores(x, src, response, comparison, scale, excluded=own)
-
-
 def check_nearest(pairs, k, clusters, **options):
     found = nearest_by_bounds(pairs, k, clusters, **options)
     assert found.shape == (pairs.dst.size(0), k)
@@ -233,15 +216,15 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
     src = torch.randn(num_sources, 3, generator=generator, dtype=torch.float64)
     # The clusters are any partition, as if found for other embeddings.
     clusters = group(torch.randint(5, (num_sources,), generator=generator))
-    pairs = make_any(x, src, formula, scale)
+    pairs = make(x, src, formula, scale=scale)
     for k in (1, 3, num_sources):
         check_nearest(pairs, k, clusters, memory_budget=5000)
 
 
-@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('own', [None, torch.arange(90)], ids=['loops', 'no loops'])
 @pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('num_clusters', [1, 9, 90])
-def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, loop, monkeypatch):
+def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
     monkeypatch.setattr(module, '_FIRST', 0)
     monkeypatch.setattr(cells, '_MEAN_ROWS', 8)
     monkeypatch.setattr(cells, '_MIN_ROWS', 1)
@@ -251,25 +234,24 @@ def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, loop, monkeypatch)
         unit_rows(torch.cat([x, -x, x])),
         torch.cat([x, 1e3 + x, torch.zeros(30, 5)]),
     ):
-        pairs = make_any(rows, rows, formula, 10.0, loop)
+        pairs = make(rows, rows, formula, scale=10.0, excluded=own)
         check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 
 def test_nearest_by_bounds_scores_few_pairs(monkeypatch):
-    seen, plain = [], module.compare_all
+    seen, plain = [], PairScores.rows
 
-    def compare_all(comparison, dst, src):
-        seen.append(dst.size(0) * src.size(0))
-        return plain(comparison, dst, src)
+    def rows(self, block):
+        seen.append((score := plain(self, block)).numel())
+        return score
 
-    monkeypatch.setattr(module, 'compare_all', compare_all)
+    monkeypatch.setattr(PairScores, 'rows', rows)
     monkeypatch.setattr(cells, '_MEAN_ROWS', 32)
     shares = []
     for n in (1500, 6000):
         seen.clear()
         centre = torch.randn(n // 50, 16, generator=seeded())
         x = unit_rows(centre.repeat(50, 1) + 0.1 * torch.randn(n, 16))
-        pairs = PairScores(x, x, Identity())
-        check_nearest(pairs, 5, k_means(x, n // 50))
+        nearest_by_bounds(PairScores(x, x, Identity()), 5, k_means(x, n // 50))
         shares.append(sum(seen) / n**2)
     assert shares[1] < 0.6 * shares[0] < 0.2

@@ -36,8 +36,8 @@ def lazily():
     return lin.weight
 
 
-def normal_(tensor):
-    return torch.nn.init.normal_(tensor, 1.0, 0.1)
+def numbers_of(model):
+    return torch.nn.utils.parameters_to_vector(model.parameters())
 
 
 DRAWS = {
@@ -46,7 +46,9 @@ DRAWS = {
     'recurrent': lambda: torch.nn.GRU(3, 4).weight_hh_l0,
     'orthogonal': lambda: torch.nn.init.orthogonal_(torch.empty(3, 3)),
     'truncated': lambda: torch.nn.init.trunc_normal_(torch.empty(9)),
-    'normal': lambda: normal_(torch.nn.Parameter(torch.empty(9))),
+    'normal': lambda: torch.nn.init.normal_(
+        torch.nn.Parameter(torch.empty(9)), 1.0, 0.1
+    ),
     'whole numbers': lambda: torch.zeros(5, dtype=torch.long).random_(2**31),
     'orders': lambda: torch.randperm(20),
     'uniform': lambda: torch.rand(3, dtype=torch.double, generator=None),
@@ -56,14 +58,9 @@ DRAWS = {
     'loader': lambda: torch.stack(
         [*torch.utils.data.DataLoader(torch.arange(9), shuffle=True)]
     ),
-    'GSLNet': lambda: torch.cat(
-        [p.flatten() for p in GSLNet(3, 4, 2, 2, num_relations=2).parameters()]
-    ),
-    'HeteroGSLNet': lambda: torch.cat(
-        [
-            p.flatten()
-            for p in HeteroGSLNet({'a': 3}, 4, 2, 2, [('a', 'to', 'a')]).parameters()
-        ]
+    'GSLNet': lambda: numbers_of(GSLNet(3, 4, 2, 2, num_relations=2)),
+    'HeteroGSLNet': lambda: numbers_of(
+        HeteroGSLNet({'a': 3}, 4, 2, 2, [('a', 'to', 'a')])
     ),
 }
 

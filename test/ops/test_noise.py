@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from oracles import ERROR_RATE, check_law
 from scipy.stats import kstest
@@ -61,19 +61,15 @@ def test_any_seed_and_any_rows(seed, start, width):
 
 
 @given(words, st.integers(1, 2**32))
+@example(0, 1)
+@example(2**64 - 1, 2**31)
+@example(2**64 - 1, 3 * 2**30)
+@example(2**64 - 1, 2**32)
 def test_below(word, size):
     expected = ((word >> 32) * size) >> 32
     assert int(below(signed(word), size)) == expected
     assert 0 <= expected < size
     assert int(below(signed(word), torch.tensor(size))) == expected
-
-
-def test_below_covers_every_size():
-    ends = torch.stack([signed(0), signed(2**64 - 1)])
-    for size in (1, 2, 1000, 2**31, 2**31 + 1, 3 * 2**30, 2**32 - 1, 2**32):
-        assert below(ends, size).tolist() == [0, size - 1]
-    sizes = torch.tensor([[1], [5]])
-    assert below(ends.expand(2, 2), sizes).tolist() == [[0, 0], [0, 4]]
 
 
 @given(words)

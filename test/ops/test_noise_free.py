@@ -2,14 +2,9 @@
 
 import pytest
 import torch
-from oracles import (
-    matrix_pairs,
-    saved_tensors,
-    seeded,
-    softmax,
-    to_matrix,
-)
-from responses import RESPONSES, comparison_of, random_response
+from oracles import matrix_pairs, saved_tensors, seeded, softmax, to_matrix
+from responses import RESPONSES, bounded_pairs, random_response
+from responses import noise_free as definition
 
 from torch_geometric_gsl.ops import noise_free as module
 from torch_geometric_gsl.ops.noise_free import (
@@ -21,13 +16,6 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import unit_rows
 
 DOUBLE = {'dtype': torch.float64}
-
-
-def definition(h, pairs, tau):
-    """Sums number by number, in double precision."""
-    weight = [softmax([s / tau for s in row]) for row in pairs.rows().tolist()]
-    shape = pairs.dst.size(0), pairs.src.size(0)
-    return torch.tensor(weight, **DOUBLE).view(shape) @ h.double()
 
 
 @pytest.mark.parametrize('size', [(4, 7), (1, 1), (0, 4)])
@@ -135,19 +123,12 @@ def test_the_error_is_that_of_all_targets(scale, shift):
     assert 0.85 < float(error) / found < 1.15
 
 
-def make(formula, size=(9, 13), scale=1.0, excluded=None, dtype=torch.float64):
-    n, num_sources = size
-    lower, upper = RESPONSES[formula].bounds
-    return PairScores(
-        unit_rows(torch.randn(n, 4, dtype=dtype)),
-        unit_rows(torch.randn(num_sources, 4, dtype=dtype)),
-        random_response(formula, n, least=0.1, dtype=dtype),
-        comparison_of(formula),
-        scale,
-        scale * max(lower, -4.0),  # The squared distance of opposites.
-        scale * upper,
-        excluded,
-    )
+def make(formula, scale=1.0, excluded=None, dtype=torch.float64):
+    dst, src = (unit_rows(torch.randn(count, 4, dtype=dtype)) for count in (9, 13))
+    params = random_response(formula, 9, least=0.1, dtype=dtype).params
+    pairs = bounded_pairs(formula, dst, src, scale, params)
+    # Not less than the squared distance of opposites.
+    return pairs._replace(lower=max(pairs.lower, -4 * scale), excluded=excluded)
 
 
 @pytest.fixture

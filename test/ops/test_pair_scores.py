@@ -6,7 +6,7 @@ import torch
 from responses import OF_USERS, RESPONSES
 
 from torch_geometric_gsl.ops import runtime
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 
@@ -18,12 +18,12 @@ EVERY = pytest.mark.parametrize(
 )
 
 
-def make(formula='gaussian', comparison='dot', n=5, num_sources=7, loop=True):
+def make(formula='gaussian', comparison='dot', loop=True):
     """Scores of which each target has parameters of its own."""
-    dst, src = torch.randn(n, 3), torch.randn(num_sources, 3)
+    dst, src = torch.randn(5, 3), torch.randn(7, 3)
     row = ROWS[formula]
-    response = row.cls(*(torch.rand(len(row.params), n) + 0.1))
-    excluded = None if loop else torch.arange(n)
+    response = row.cls(*(torch.rand(len(row.params), 5) + 0.1))
+    excluded = None if loop else torch.arange(5)
     return PairScores(dst, src, response, comparison, scale=2.5, excluded=excluded)
 
 

@@ -8,8 +8,8 @@ from oracles import matrix_pairs, seeded
 from responses import Tanh
 
 from torch_geometric_gsl.ops import race_block
-from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.envelope import find_nearest, make_envelope
 from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -196,7 +196,9 @@ def test_any_memory_budget_gives_the_same_arrivals(name, replace):
         assert all(same(whole, part) for part in blocks)
 
 
-def test_blocks_of_rows_are_as_large_as_the_budget_allows(monkeypatch):
+@pytest.fixture
+def shapes(monkeypatch):
+    """The shapes of the blocks of proposals that are scored."""
     seen, plain = [], PairScores.compare
 
     def compare(self, rows, neighbours):
@@ -205,41 +207,38 @@ def test_blocks_of_rows_are_as_large_as_the_budget_allows(monkeypatch):
         return plain(self, rows, neighbours)
 
     monkeypatch.setattr(PairScores, 'compare', compare)
+    return seen
+
+
+def test_blocks_of_rows_are_as_large_as_the_budget_allows(shapes):
     # Every proposal is accepted: all races end with their first round.
     args = matrix_pairs(torch.zeros(9, 50)), DrawOptions(2, 0.5, 8), 20
     # 64 bytes a proposal and a bound, two draws of 20 proposals a row: four rows fit.
     race_arrivals(*args, memory_budget=4 * 64 * 41)
-    assert seen == [(4, 40), (4, 40), (1, 40)]
-    seen.clear()
+    assert shapes == [(4, 40), (4, 40), (1, 40)]
+    shapes.clear()
     # A row that is too large is cut into its races.
     race_arrivals(*args, memory_budget=64 * 20)
-    assert seen == [(1, 20)] * 18
+    assert shapes == [(1, 20)] * 18
 
 
-def test_rounds_go_on_until_all_have_arrived(monkeypatch):
-    seen, plain = [], PairScores.compare
-
-    def compare(self, rows, neighbours):
-        seen.append(tuple(neighbours.source.shape))
-        return plain(self, rows, neighbours)
-
-    monkeypatch.setattr(PairScores, 'compare', compare)
+def test_rounds_go_on_until_all_have_arrived(shapes):
     # Nothing is accepted, so rounds of 3, 6 and 12 end in a look at all 160, of which
     # they are an eighth.
     pairs = matrix_pairs(torch.zeros(2, 160))._replace(upper=60.0)
     found, _ = race_arrivals(pairs, DrawOptions(1, 0.5, 4), 3, generator=seeded())
-    assert seen == [(2, 3), (2, 6), (2, 12)]
+    assert shapes == [(2, 3), (2, 6), (2, 12)]
     assert found.source.sort().values.diff().all()
     assert (found.noise > -INF).all()
     assert found.horizon.isfinite().all()
 
 
-def test_no_round_is_a_look_at_all_candidates(monkeypatch):
-    monkeypatch.setattr(PairScores, 'compare', None)  # No candidate is proposed.
+def test_no_round_is_a_look_at_all_candidates(shapes):
     pairs, options = matrix_pairs(scores(9, 50)), DrawOptions(2, 0.5, 4)
     found, _ = race_arrivals(pairs, options, 0, generator=seeded())
     plain = stream_arrivals(pairs, 2, 4, generator=seeded())
     assert all(map(torch.equal, found[:3], plain[:3]))
+    assert not shapes  # No candidate is proposed.
 
 
 def test_the_seed_alone_decides():

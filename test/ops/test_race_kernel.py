@@ -21,8 +21,8 @@ from responses import RESPONSES, comparison_of
 from torch import Tensor
 
 from torch_geometric_gsl.ops import race, race_block
-from torch_geometric_gsl.ops.candidates import Candidates
 from torch_geometric_gsl.ops.clusters import group
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.envelope import Envelope, Head, find_nearest, make_envelope
 from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores

@@ -50,94 +50,64 @@ def test_log_tail_mass_far_out(tau):
     torch.testing.assert_close(quick, torch.zeros(3), rtol=0, atol=0.003 / tau)
 
 
-def loop_relax(score, arrivals, options, late=None, log_share=0.0):
+def loop_relax(score, arrivals, options, late=None, log_share=None):
     """Relaxed weights number by number; the tail by quadrature."""
     n, draws, kept = score.shape
-    num_late = 0 if late is None else late.size(2)
-    first = torch.zeros(n, draws, kept, **DOUBLE)
-    last = torch.zeros(n, draws, num_late, **DOUBLE)
+    late = torch.empty(n, draws, 0) if late is None else late
+    shares = [0.0] * n if log_share is None else log_share.expand(n, 1, 1).flatten()
+    found = torch.zeros(n, draws, kept + late.size(2), **DOUBLE)
     for i in range(n):
         for k in range(draws):
             value = (score[i, k] + arrivals.noise[i, k]).tolist()
             weight = [math.exp(v / options.tau) for v in value]
             horizon = float(arrivals.horizon[i, k])
-            for s in [] if late is None else late[i, k].tolist():
+            for s in late[i, k].tolist():
                 mass = -INF if s == -INF else log_mass(s + horizon, options.tau)
-                weight.append(math.exp(mass - horizon / options.tau + log_share))
-            total = sum(weight)
+                weight.append(math.exp(mass - horizon / options.tau + shares[i]))
             if options.hard:
                 winners = 1 if options.replace else kept
-                weight = [total / winners] * winners + [0.0] * (len(weight) - winners)
-            share = [w / total / draws for w in weight]
-            first[i, k] += torch.tensor(share[:kept], **DOUBLE)
-            last[i, k] += torch.tensor(share[kept:], **DOUBLE)
-    return first, last
+                weight = [1.0] * winners + [0.0] * (len(weight) - winners)
+            found[i, k] = torch.tensor([w / sum(weight) / draws for w in weight])
+    return found.split([kept, late.size(2)], dim=2)
 
 
-def race(n=3, draws=2, kept=4):
+def race(draws=2):
     """Scores of the arrivals, and arrivals of which one race misses its last two."""
     generator = seeded(3)
-    score = torch.randn(n, draws, kept, generator=generator, **DOUBLE)
-    gap = torch.rand(n, draws, kept, generator=generator, **DOUBLE)
+    score = torch.randn(3, draws, 4, generator=generator, **DOUBLE)
+    gap = torch.rand(3, draws, 4, generator=generator, **DOUBLE)
     log_time = gap.cumsum(-1).log()
     noise = -log_time - score
     noise[0, 0, -2:] = -INF
-    source = torch.arange(kept).expand(n, draws, kept)
+    source = torch.arange(4).expand(3, draws, 4)
     return score, Arrivals(source, noise, log_time[..., -1])
 
 
 @pytest.mark.parametrize('hard', [False, True])
-@pytest.mark.parametrize('tau', [0.25, 1.0])
-def test_relax_without_a_tail(tau, hard):
-    score, arrivals = race()
-    options = DrawOptions(2, tau, 4, hard=hard)
-    weight, late = relax(score, arrivals, options)
-    assert late.shape == (3, 2, 0)
-    torch.testing.assert_close(weight, loop_relax(score, arrivals, options)[0])
-    assert not weight[0, 0, -2:].any()
-    torch.testing.assert_close(weight.sum((1, 2)), torch.ones(3, **DOUBLE))
-
-
-@pytest.mark.parametrize('hard', [False, True])
 @pytest.mark.parametrize('tau', [0.25, 1.0, 2.0])
-def test_relax_with_a_tail(tau, hard):
-    score, arrivals = race()
-    late_score = torch.randn(3, 2, 5, **DOUBLE)
-    # Excluded: a target's own loop.
-    late_score[1, 0, 2] = late_score[2, 1, 0] = -INF
-    options, share = DrawOptions(2, tau, 4, 5, hard), math.log(7.0)
-    log_share = torch.tensor(share, **DOUBLE)
-    found = relax(score, arrivals, options, late_score, log_share)
-    expected = loop_relax(score, arrivals, options, late_score, share)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-    weight, late = found
-    assert float(late[1, 0, 2]) == float(late[2, 1, 0]) == 0
-    total = weight.sum((1, 2)) + late.sum((1, 2))
+@pytest.mark.parametrize('form', ['no tail', 'a tail', 'own shares', 'distinct'])
+def test_relax_against_loops(form, tau, hard):
+    is_distinct, args = form == 'distinct', []
+    score, arrivals = race(draws=1 if is_distinct else 2)
+    if is_distinct:
+        arrivals.noise[0, 0, -2:] = 0.1  # All k of them are found.
+    if form in ('a tail', 'own shares'):
+        late = torch.randn(3, 2, 5, **DOUBLE)
+        # Excluded: a target's own loop.
+        late[1, 0, 2] = late[2, 1, 0] = -INF
+        args = [late, torch.rand(3 if form == 'own shares' else 1, 1, 1, **DOUBLE)]
+    k, size = 4 if is_distinct else 2, 5 if args else 0
+    options = DrawOptions(k, tau, 4, size, hard, replace=not is_distinct)
+    found = relax(score, arrivals, options, *args)
+    expected = loop_relax(score, arrivals, options, *args)
+    limits = {'rtol': 1e-4, 'atol': 1e-6} if args else {}
+    torch.testing.assert_close(found, expected, **limits)
+    # What is excluded or has not come has no weight at all.
+    assert all(
+        map(torch.equal, *((x == 0 for x in part) for part in (found, expected)))
+    )
+    total = sum(part.sum((1, 2)) for part in found)
     torch.testing.assert_close(total, torch.ones(3, **DOUBLE))
-
-
-def test_each_target_may_have_shares_of_its_own():
-    score, arrivals = race()
-    late, share = torch.randn(3, 2, 5, **DOUBLE), torch.rand(3, 1, 1, **DOUBLE)
-    options = DrawOptions(2, 0.5, 4, 5)
-    whole = relax(score, arrivals, options, late, share)
-    for i in range(3):
-        own = Arrivals(*(part[i : i + 1] for part in arrivals[:3]))
-        value = float(share[i])
-        one = loop_relax(score[i : i + 1], own, options, late[i : i + 1], value)
-        for a, b in zip(whole, one, strict=True):
-            torch.testing.assert_close(a[i : i + 1], b, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize('hard', [False, True])
-def test_relax_of_distinct_neighbours(hard):
-    score, arrivals = race(draws=1)
-    arrivals.noise[0, 0, -2:] = 0.1  # All k of them are found.
-    options = DrawOptions(4, 0.5, 4, hard=hard, replace=False)
-    weight, _ = relax(score, arrivals, options)
-    torch.testing.assert_close(weight, loop_relax(score, arrivals, options)[0])
-    if hard:
-        assert weight.tolist() == [[[0.25] * 4]] * 3
 
 
 @pytest.mark.parametrize('hard', [False, True])

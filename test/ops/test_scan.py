@@ -12,7 +12,7 @@ from scipy.integrate import quad
 
 from torch_geometric_gsl.ops import scan as scan_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.noise import STEP, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions

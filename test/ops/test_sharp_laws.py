@@ -11,7 +11,7 @@ import math
 import pytest
 import torch
 from oracles import ERROR_RATE, plackett_luce, seeded
-from responses import OF_USERS, RESPONSES
+from responses import OF_USERS, RESPONSES, bounded_pairs
 from scipy import stats
 
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
@@ -23,7 +23,6 @@ from torch_geometric_gsl.ops.envelope import (
     make_envelope,
     proposal_rates,
 )
-from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions, log_tail_mass
 from torch_geometric_gsl.ops.scores import unit_rows
@@ -61,21 +60,15 @@ def embeddings(scale, count, drift=0.0):
 
 
 def make_pairs(name, scale, *, kind='', count=6, runs=RUNS, drift=0.0):
-    row = ROWS[name]
     dst, src = embeddings(scale, count, drift)
     src = src[torch.arange(len(src)) % 7] if kind == 'duplicates' else src
     src = src[:1].expand_as(src) if kind == 'all equal' else src
     target = torch.arange(runs) % TARGETS
     # Each target has a bell of its own.
-    params = (p * (1 + 0.1 * target / TARGETS) for p in row.params)
-    return PairScores(
-        dst[target],
-        src.contiguous(),
-        row.cls(*params),
-        row.comparison,
-        scale,
-        scale * row.bounds[0],
-        scale * row.bounds[1] + (25.0 if kind == 'far too high' else 0.0),
+    params = (p * (1 + 0.1 * target / TARGETS) for p in ROWS[name].params)
+    pairs = bounded_pairs(name, dst[target], src.contiguous(), scale, params)
+    return pairs._replace(
+        upper=pairs.upper + (25.0 if kind == 'far too high' else 0.0),
         excluded=5 * target if kind == 'excluded' else None,
     )
 

@@ -6,22 +6,17 @@ from oracles import seeded
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
-from torch_geometric_gsl.ops.pair_scores import compare_groups
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, dense_rows
 
 BUDGETS = (1, 600, 2**25)
 
 
-def make(n=9, d=7, seed=0):
+def make(n=9, seed=0):
     """Return unit rows, one of them empty, dense and sparse."""
-    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.double)
-    x[torch.rand(n, d, generator=seeded(seed + 1)) < 0.6] = 0
+    x = torch.randn(n, 7, generator=seeded(seed), dtype=torch.double)
+    x[torch.rand(n, 7, generator=seeded(seed + 1)) < 0.6] = 0
     x[2] = 0
     return scores.unit_rows(x), SparseRows.unit(x.to_sparse_csr())
-
-
-def dense(rows):
-    return rows @ torch.eye(rows.size(1), dtype=rows.dtype)
 
 
 @pytest.mark.parametrize('index', [[8, 2, 2, 0], []])
@@ -39,7 +34,8 @@ def test_dense_copies_of_rows(index):
 )
 def test_rows_are_taken(index):
     x, rows = make()
-    assert torch.allclose(dense(rows[index]), x[index], atol=1e-12)
+    found = rows[index] @ torch.eye(7, dtype=rows.dtype)
+    assert torch.allclose(found, x[index], atol=1e-12)
 
 
 @pytest.mark.parametrize('memory_budget', BUDGETS)
@@ -62,16 +58,6 @@ def test_listed_pairs(is_ragged, memory_budget):
     value = a.pair_dots(b, listed)
     assert value.shape == source.shape
     assert torch.allclose(value, pair_dots(x, y, listed), atol=1e-12)
-
-
-def test_groups_are_compared_as_dense_ones():
-    (x, a), (y, b) = make(), make(6, seed=5)
-    source = torch.randint(6, (3, 2), generator=seeded(7))
-    value = compare_groups('dot', a, b[source], 4)
-    assert torch.allclose(value, compare_groups('dot', x, y[source], 4), atol=1e-12)
-    first, last = b[source].split([1, 2])
-    assert torch.allclose(compare_groups('dot', a[:4], first, 4), value[:4])
-    assert torch.allclose(compare_groups('dot', a[4:], last, 4), value[4:])
 
 
 def test_gradient_of_a_product_flows_to_the_weight():

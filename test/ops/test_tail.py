@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import check_law, matrix_pairs, seeded
 
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
+from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.ops.tail import (
     Tail,
     added_variance,
@@ -24,8 +26,7 @@ DOUBLE = {'dtype': torch.float64}
 
 def tail_of(pairs, k, size, seed=5):
     options = DrawOptions(k, 0.5, num_arrivals=1, num_tail=size)
-    tail = draw_tail(pairs, options, generator=seeded(seed))
-    return tail
+    return draw_tail(pairs, options, generator=seeded(seed))
 
 
 def zeros(n, num_sources):
@@ -140,14 +141,23 @@ def test_where_nothing_arrives_later():
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize('is_own', [False, True])
-def test_sources_that_have_arrived_leave_the_tail(is_own):
+def as_sparse(x):
+    """Rows whose entries are all stored."""
+    n, width = x.shape
+    columns, offsets = torch.arange(width).repeat(n), torch.arange(n + 1) * width
+    return SparseRows(x.flatten(), Neighbours(columns, width, offsets))
+
+
+@pytest.mark.parametrize('form', ['shared', 'own', 'sparse'])
+def test_sources_that_have_arrived_leave_the_tail(form):
     # Three targets, of which two share a tail of two races with three sources each.
     score = torch.arange(18, **DOUBLE).view(3, 6)
     pairs, shared = matrix_pairs(score, loop=False), [[0, 3, 5, 1, 4, 4], [2, 2, 0] * 2]
     source = torch.tensor([shared[0], shared[0], shared[1]])
     tail = Tail(torch.tensor(shared), torch.zeros((), **DOUBLE), group=2)
-    if is_own:
+    if form == 'sparse':
+        pairs = pairs._replace(dst=as_sparse(score), src=as_sparse(pairs.src))
+    if form == 'own':
         every = torch.zeros(3).long(), torch.full((3,), 6)
         pairs = pairs._replace(candidates=Candidates(*every))
         tail = tail._replace(source=source, group=1)
@@ -162,7 +172,7 @@ def test_sources_that_have_arrived_leave_the_tail(is_own):
         [[6, 9, 11], [-INF, 10, 10]],
         [[-INF, -INF, -INF], [-INF, -INF, 12]],
     ]
-    if not is_own:  # The embeddings may come gathered.
+    if form == 'shared':  # The embeddings may come gathered.
         given = Arrivals(arrived, noise, noise[..., 0])
         again = tail_scores(pairs, tail, given, pairs.src[tail.source])
         assert torch.equal(again, found)

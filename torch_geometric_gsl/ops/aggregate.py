@@ -2,20 +2,17 @@ r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each targe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import coalesce
 
 from torch_geometric_gsl.ops.edges import Edges, list_by_row
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, recomputed
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.ops.tail import Tail, mask_tail, tail_scores, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -95,13 +92,14 @@ def _relax_all(
     memory_budget: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals, and the sums over the tail, by blocks."""
-    # What stands for later arrivals is gathered once for all blocks.
-    late_h, late_src = h[tail.source], pairs.src[tail.source]
+    # What stands for later arrivals is gathered once for all blocks, but sparse rows.
+    late_h, is_sparse = h[tail.source], isinstance(pairs.src, SparseRows)
+    late_src = tail.source if is_sparse else pairs.src[tail.source]
     bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()
     # A block has whole groups.
     step = max(1, memory_budget // (tail.group * bytes_per_row)) * tail.group
     num_rows = value.size(0)
-    run: Callable[..., tuple[Tensor, Tensor]] = _block_scores
+    run = _block_scores
     pieces = [(value, pairs, arrivals, tail, late_src, late_h)]
     if step < num_rows:
         sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
@@ -112,9 +110,7 @@ def _relax_all(
         pieces = [*zip(*drawn, tails, *late, strict=True)]
         if torch.is_grad_enabled():
             # What leads to the scores is computed again in the backward pass.
-            run = partial(
-                checkpoint, _block_scores, use_reentrant=False, preserve_rng_state=False
-            )
+            run = recomputed(_block_scores)
     weights, sums = [], []
     for value, pairs, arrivals, tail, late_src, late_h in pieces:
         early, last = run(value, pairs, arrivals, tail, late_src)

@@ -104,12 +104,9 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
 
     where the last term alone is a bound: it holds :math:`(z_i - \nu) \cdot (z_j -
     \mu)`. The same is true of squared distances, with :math:`\pm 2 \rho r_j`. Rounding
-    of the compared values and of the scores is accounted for.
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor] or None: The ends of the intervals
-        :math:`[N]`; :obj:`None` for a response of a user whose parameters differ
-        between the targets, or compared values beyond all numbers.
+    of the compared values and of the scores is accounted for. There are no intervals
+    for a response of a user whose parameters differ between the targets, or compared
+    values beyond all numbers.
     """
     low, high = _compare_range(pairs, members)
     found = pairs.response.bounds_of_all(low, high)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import cumsum, scatter
 
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.scores import unit_rows
@@ -92,10 +93,7 @@ def group(number: Tensor) -> Clusters:
         Clusters(source=tensor([1, 0, 2]), offsets=tensor([0, 1, 3]))
     """
     size = number.bincount()
-    size = size[size > 0]
-    offsets = size.new_zeros(size.numel() + 1)
-    offsets[1:] = size.cumsum(0)
-    return Clusters(number.argsort(stable=True), offsets)
+    return Clusters(number.argsort(stable=True), cumsum(size[size > 0]))
 
 
 def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
@@ -123,26 +121,23 @@ class Balls(NamedTuple):
 @torch.no_grad()
 def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     """Enclose the embeddings of clusters, found for any embeddings of these sources."""
-    number = clusters.number
+    number, count = clusters.number, clusters.size.numel()
     is_dot = comparison == 'dot'
     error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
     src = src[clusters.source]
     unit = unit_rows(src) if is_dot else src
-    count = clusters.size.unsqueeze(1)
     centre = cluster_means(unit, clusters)
     centre = unit_rows(centre) if is_dot else centre
     norm = torch.linalg.vector_norm(src, dim=1)
-    norms = torch.stack(
-        [_extreme(norm, number, count, how) for how in ('amin', 'amax')]
-    )
+    norms = [scatter(norm, number, 0, count, how) for how in ('min', 'max')]
     if is_dot:
         cosine = (unit * centre[number]).sum(dim=1)
         cosine = cosine.masked_fill(norm == 0, 1.0)  # Zero rows have no angle.
-        radius = _extreme(cosine, number, count, 'amin') - error
+        radius = scatter(cosine, number, 0, count, 'min') - error
     else:
         distance = torch.linalg.vector_norm(src - centre[number], dim=1)
-        radius = _extreme(distance, number, count, 'amax') * (1 + error)
-    return Balls(centre, radius.clamp(min=-1.0), norms, error)
+        radius = scatter(distance, number, 0, count, 'max') * (1 + error)
+    return Balls(centre, radius.clamp(min=-1.0), torch.stack(norms), error)
 
 
 def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
@@ -151,11 +146,6 @@ def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
     share = rows / clusters.size[number].unsqueeze(1)  # No sum of huge rows overflows.
     mean = rows.new_zeros(clusters.size.numel(), rows.size(1))
     return mean.index_add_(0, number, share)
-
-
-def _extreme(value: Tensor, number: Tensor, count: Tensor, how: str) -> Tensor:
-    out = value.new_zeros(count.size(0))
-    return out.scatter_reduce(0, number, value, how, include_self=False)
 
 
 @torch.no_grad()
@@ -172,11 +162,8 @@ def closeness(
 
     and with :math:`d` the distance to the centre and :math:`r` the radius, squared
     distances lie in :math:`[\max(d - r, 0)^2, (d + r)^2]`. Rounding is accounted for.
-
-    Returns:
-        tuple[Callable, tuple[torch.Tensor, ...]]: A pure function that returns the
-        ends of these intervals :math:`[n, C]`, and its arguments: the cosines or
-        distances :math:`[n, C]` first.
+    The pure function that is returned gives the ends of these intervals
+    :math:`[n, C]`; its arguments are the cosines or distances :math:`[n, C]`, and more.
     """
     error = torch.full_like(balls.radius, balls.error)
     if comparison == 'dot':

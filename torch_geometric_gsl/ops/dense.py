@@ -1,4 +1,4 @@
-r"""The relaxation of the paper, written as its definition: all pairs, O(n^2)."""
+r"""The relaxation of the paper as its definition, of all pairs or listed candidates."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import cumsum, lexsort, softmax
 
+from torch_geometric_gsl.ops.edges import expand_ranges
+from torch_geometric_gsl.ops.graph_stats import candidate_null_share
 from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.relax import Arrivals
+from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     disable_compile,
@@ -52,18 +55,10 @@ def relaxed_weights(
     where :math:`s_{ij}` are unnormalised log-probabilities: the normaliser of
     :math:`\pi_{ij}` cancels. The noise is drawn in the order (row, draw, column)
     by blocks of rows, drawn again in the backward pass, and never stored, so no
-    tensor of :math:`K n N` entries exists.
-
-    Args:
-        score (torch.Tensor): Scores :math:`[n, N]`; :math:`-\infty` excludes.
-        k (int): The number of draws :math:`K`.
-        tau (float): The temperature :math:`\tau`.
-        hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward
-            pass and relaxed in the backward pass. (default: :obj:`False`)
-        generator (torch.Generator, optional): The generator. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-        null (torch.Tensor, optional): The score of the null neighbour, which takes
-            part, and whose weights are left out. (default: :obj:`None`)
+    tensor of :math:`K n N` entries exists. Scores are :math:`[n, N]`, where
+    :math:`-\infty` excludes. A draw that is :obj:`hard` is one-hot in the forward pass
+    and relaxed in the backward pass. The null neighbour takes part, and its weights are
+    left out.
     """
     weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
         with_null(score, null), k, tau, hard, generator, memory_budget
@@ -168,3 +163,139 @@ def _draw(
         size, dtype=score.dtype, device=score.device, generator=generator
     )
     return torch.softmax((score.unsqueeze(1) - time.log_()).div_(tau), dim=-1)
+
+
+@disable_compile
+def candidate_graph(
+    score: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    options: DrawOptions,
+    *,
+    generator: torch.Generator | None = None,
+    null: Tensor | None = None,
+) -> SampledGraph:
+    r"""Sample a graph among listed candidates, all of which are drawn.
+
+    There is one score per candidate edge, where :math:`-\infty` excludes; edges are
+    sorted by target, without duplicates. The noise has the order (target, draw,
+    candidate) of :func:`relaxed_weights`, so that one seed gives the weights of the
+    definition. The null neighbour takes part, and its edges are left out.
+    """
+    if null is not None:
+        number = int(edge_index[0].max()) + 1  # A source that no target has.
+        edges = _append_null(score, edge_index, num_targets, null, number)
+        graph = candidate_graph(*edges, num_targets, options, generator=generator)
+        keep = graph.edge_index[0] != number
+        return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
+    if options.replace and _is_matrix(score, edge_index[1], num_targets):
+        weight = relaxed_weights(
+            score.view(num_targets, -1),
+            options.k,
+            options.tau,
+            hard=options.hard,
+            generator=generator,
+        )
+        return SampledGraph(edge_index, weight.flatten())
+    draws = options.num_races
+    degree = torch.bincount(edge_index[1], minlength=num_targets)
+    start = (degree.cumsum(0) - degree).repeat_interleave(draws)
+    draw, edge = expand_ranges(start, degree.repeat_interleave(draws))
+    time = arrival_times(
+        edge.shape, dtype=score.dtype, device=score.device, generator=generator
+    )
+    value = score.index_select(0, edge) - time.log_()
+    keep = value != -torch.inf
+    if not options.replace:
+        keep &= rank_in_group(value.detach(), draw) < options.k
+    if not keep.all():
+        edge, draw, value = edge[keep], draw[keep], value[keep]
+    weight = softmax(value / options.tau, draw, num_nodes=num_targets * draws)
+    if options.hard:
+        chosen = torch.full_like(value, 1 / options.k)
+        if options.replace:
+            chosen = (rank_in_group(value.detach(), draw) == 0).to(value)
+        weight = _StraightThrough.apply(chosen, weight)  # type: ignore[no-untyped-call]
+    # Summed by the place of the edge: sorting all draws would take most of the time.
+    total = torch.zeros_like(score).index_add(0, edge, weight / draws)
+    drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
+    if not drawn.all():
+        edge_index, total = edge_index[:, drawn], total[drawn]
+    return SampledGraph(edge_index, total)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """One tensor with the gradient of another, and NaN where that has it.
+
+    Not hard + soft - soft.detach(): that leaves rounding errors in the zeros.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, forward: Tensor, backward: Tensor) -> Tensor:
+        return torch.where(backward.isnan(), backward, forward)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, grad
+
+
+def _append_null(
+    score: Tensor, edge_index: Tensor, num_targets: int, null: Tensor, number: int
+) -> tuple[Tensor, Tensor]:
+    """Append an edge from the null neighbour to each target that has candidates."""
+    target = torch.bincount(edge_index[1], minlength=num_targets).nonzero().squeeze(1)
+    edges = torch.stack([torch.full_like(target, number), target])
+    edges = torch.cat([edge_index, edges], dim=1)
+    score = torch.cat([score, null.to(score).expand(target.numel())])
+    order = edges[1].argsort(stable=True)
+    return score[order], edges[:, order]
+
+
+def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
+    """Return whether all targets have equally many candidates, none excluded."""
+    if num_targets == 0 or target.numel() == 0 or target.numel() % num_targets:
+        return False
+    rows = target.view(num_targets, -1)
+    number = torch.arange(num_targets, device=target.device).unsqueeze(1)
+    return bool((rows == number).all() & torch.isfinite(score).all())
+
+
+def nearest_candidates(
+    score: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    k: int | None,
+    tau: float,
+    null: Tensor | None = None,
+    rank: Tensor | None = None,
+) -> SampledGraph:
+    r"""Return the best candidates, :obj:`k` or all, with noise-free weights.
+
+    Candidates are those of :func:`candidate_graph`, and are ordered by :obj:`rank`,
+    the largest first, where scores may saturate. The share of a null neighbour is that
+    among all candidates, and the neighbours have the rest.
+    """
+    keep = score != -torch.inf
+    rank = (score if rank is None else rank).detach()[keep]
+    score, edge_index = score[keep], edge_index[:, keep]
+    if null is not None:
+        args = score / tau, edge_index[1], null / tau, num_targets
+        total = 1 - candidate_null_share(*args)
+    if k is not None:
+        near = rank_in_group(rank, edge_index[1]) < k
+        score, edge_index = score[near], edge_index[:, near]
+    weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
+    if null is not None:
+        weight = weight * total[edge_index[1]].to(weight.dtype)
+    return SampledGraph(edge_index, weight)
+
+
+def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
+    """Rank values inside their group, 0 for the largest; groups are sorted."""
+    if value.numel() == 0:
+        return group
+    order = lexsort([-value, group])
+    start = cumsum(torch.bincount(group))[group]
+    rank = torch.empty_like(group)
+    rank[order] = torch.arange(group.numel(), device=group.device)
+    return rank - start

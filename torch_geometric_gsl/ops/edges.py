@@ -1,8 +1,8 @@
-"""Graphs that are ordered once, and along which layers sum many times."""
+r"""Lists of pairs: the candidates of each target, and graphs that layers sum along."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +11,106 @@ from torch_geometric.utils import coalesce, cumsum
 
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import full_precision
-from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.typing import SampledGraph, plain_edges
+
+
+class Candidates(NamedTuple):
+    """The candidates of each target: a range of sources, or of a list of them.
+
+    Candidate :math:`p` of target :math:`i`, of :obj:`size[i]`, is the source
+    :obj:`start[i] + p`, or where there is a list :obj:`source[start[i] + p]`: a graph
+    of a batch or a row in CSR form.
+    """
+
+    start: Tensor
+    size: Tensor
+    source: Tensor | None = None
+
+    @property
+    def most(self) -> int:
+        """Return the number of candidates of the target with the most."""
+        return int(self.size.max()) if self.size.numel() else 0
+
+    def at(self, rows: slice, place: Tensor) -> Tensor:
+        r"""Return the sources at places :math:`[|\mathrm{rows}|, q]` of the targets."""
+        index = self.start[rows].unsqueeze(1) + place
+        return index if self.source is None else self.source[index]
+
+
+def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
+    """Order candidate edges by target and source, without duplicates.
+
+    Those that are in this order are returned as they are; :obj:`loop` keeps self-loops.
+    """
+    edge_index = plain_edges(edge_index)
+    if not loop:
+        edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+    source, target = edge_index.diff()
+    if bool(((target > 0) | ((target == 0) & (source > 0))).all()):
+        return edge_index  # Sorting takes much longer than this look.
+    sorted_edges: Tensor = coalesce(edge_index, sort_by_row=False)
+    return sorted_edges
+
+
+def weighted_candidates(
+    edge_index: Tensor, weight: Tensor, *, loop: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Order weighted candidate edges as :func:`sort_candidates` does.
+
+    Weights are not negative; those of equal edges add up, and edges without weight are
+    left out. The logarithms of the weights are returned.
+
+    Example:
+        >>> edge_index = torch.tensor([[2, 1, 2, 0], [0, 0, 0, 1]])
+        >>> weighted_candidates(edge_index, torch.tensor([1.0, 1.0, 2.0, 0.0]))
+        (tensor([[1, 2],
+                [0, 0]]), tensor([0.0000, 1.0986]))
+    """
+    edge_index = plain_edges(edge_index)
+    keep = weight > 0
+    if not loop:
+        keep &= edge_index[0] != edge_index[1]
+    edge_index, weight = edge_index[:, keep], weight[keep]
+    edges: tuple[Tensor, Tensor] = coalesce(edge_index, weight, sort_by_row=False)
+    return edges[0], edges[1].log()
+
+
+def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+    """Write ranges out, one after the other: the range and the place of each entry.
+
+    Example:
+        >>> expand_ranges(torch.tensor([5, 0]), torch.tensor([2, 1]))
+        (tensor([0, 0, 1]), tensor([5, 6, 0]))
+    """
+    number = torch.arange(size.numel(), device=size.device).repeat_interleave(size)
+    place = torch.arange(number.numel(), device=size.device)
+    return number, place.add_((start - size.cumsum(0) + size)[number])
+
+
+def find_sorted(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where wanted numbers, not negative, stand, and whether they do."""
+    index = torch.searchsorted(ascending, wanted)
+    padded = torch.cat([ascending, ascending.new_full((1,), -1)])
+    return index, padded[index] == wanted
+
+
+def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
+    """List the candidates of each target as edges, by blocks of targets.
+
+    A block has at most :obj:`max_pairs` edges, unless it is a single target.
+    """
+    start, size, listed = candidates
+    total = size.cumsum(0)
+    num_done, num_edges = 0, int(total[-1]) if total.numel() else 0
+    while num_done < num_edges:
+        limits = torch.tensor([num_done, num_done + max_pairs], device=total.device)
+        # From the first target that has candidates left.
+        first, stop = torch.searchsorted(total, limits, right=True).tolist()
+        stop = min(max(stop, first + 1), total.numel())
+        target, place = expand_ranges(start[first:stop], size[first:stop])
+        source = place if listed is None else listed[place]
+        yield torch.stack([source, target + first])
+        num_done = int(total[stop - 1])
 
 
 class Edges(NamedTuple):

@@ -131,7 +131,7 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
-    to_range: Callable[..., tuple[Tensor, Tensor]] = _no_range
+    to_range = None
     args: tuple[Tensor, ...] = (upper,)
     if envelope.balls is not None:
         to_range, args = closeness(pairs.comparison, dst, envelope.balls)
@@ -142,13 +142,8 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     return run(to_range, type(pairs.response), args, *limits)
 
 
-def _no_range(upper: Tensor) -> tuple[Tensor, Tensor]:
-    infinite = torch.full_like(upper, torch.inf)
-    return -infinite, infinite
-
-
 def _bound(
-    to_range: Callable[..., tuple[Tensor, Tensor]],
+    to_range: Callable[..., tuple[Tensor, Tensor]] | None,
     response: type[Response],
     args: tuple[Tensor, ...],
     low: Tensor,
@@ -158,10 +153,11 @@ def _bound(
     params: list[Tensor],
 ) -> Tensor:
     """Bound the scores of compared values that lie in two intervals."""
-    least, most = to_range(*args)
-    least, most = torch.maximum(least, low), torch.minimum(most, high)
+    if to_range is not None:
+        least, most = to_range(*args)
+        low, high = torch.maximum(least, low), torch.minimum(most, high)
     # An empty interval: all members of the cluster are in the head.
-    _, best = response.interval(torch.minimum(least, most), most, *params)
+    _, best = response.interval(torch.minimum(low, high), high, *params)
     bound = scale * best
     # Scores are rounded as well.
     slack = 16 * torch.finfo(bound.dtype).eps * (bound.abs() + scale)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
@@ -90,12 +90,17 @@ def _search(ranks: PairScores, k: int, memory_budget: int) -> Tensor:
 @torch.no_grad()
 def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
     r"""Return the sources :math:`[n, k]` of the largest scores, by blocks of rows."""
-    num_rows, num_columns = scores.dst.size(0), scores.src.size(0)
-    found = torch.empty(num_rows, k, dtype=torch.long, device=scores.dst.device)
-    bytes_per_row = 3 * num_columns * scores.dst.element_size()
-    for rows in row_blocks(num_rows, bytes_per_row, memory_budget):
-        found[rows] = scores.rows(rows).topk(k, dim=-1).indices
-    return found
+    return _best_of(scores, k, memory_budget)[1]
+
+
+def _best_of(pairs: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
+    """Return the best scores of each target, and the sources that have them."""
+    score = pairs.dst.new_empty(pairs.dst.size(0), k)
+    source = torch.empty_like(score, dtype=torch.long)
+    bytes_per_row = 3 * pairs.src.size(0) * pairs.dst.element_size()
+    for rows in row_blocks(score.size(0), bytes_per_row, memory_budget):
+        score[rows], source[rows] = pairs.rows(rows).topk(k, dim=-1)
+    return score, source
 
 
 @torch.no_grad()
@@ -132,31 +137,14 @@ def nearest_by_bounds(
             continue
         high = bounds[1]
         first = high.topk(min(high.numel(), 2 * k + _FIRST)).indices
-        score, _ = _best_of(part, members.source[first], k, memory_budget)
+        score, _ = _best_of(part.select(members.source[first]), k, memory_budget)
         # All that could be among the best of any target, the first as well.
         source = members.source[~(high < score[:, -1].amin())]
         num_scored += source.numel()
-        found[rows] = _best_of(part, source, k, memory_budget)[1]
+        found[rows] = source[_best_of(part.select(source), k, memory_budget)[1]]
     left = torch.cat(rest)
     found[left] = top_k(pairs.take(left), k, memory_budget=memory_budget)
     return found
-
-
-def _best_of(
-    pairs: PairScores, source: Tensor, k: int, memory_budget: int
-) -> tuple[Tensor, Tensor]:
-    """Return the best scores among some sources, and whose they are."""
-    src = pairs.src[source]
-    bytes_per_row = 4 * source.numel() * src.element_size()
-    score = src.new_empty(pairs.dst.size(0), k)
-    place = torch.empty(score.shape, dtype=torch.long, device=src.device)
-    for rows in row_blocks(score.size(0), bytes_per_row, memory_budget):
-        every = compare_all(pairs.comparison, pairs.dst[rows], src)
-        every = pairs.respond(rows, every)
-        if pairs.excluded is not None:
-            every = exclude(every, pairs.excluded[rows], source)
-        score[rows], place[rows] = every.topk(k, dim=1)
-    return score, source[place]
 
 
 def normalise_ranks(ranks: PairScores) -> PairScores:
@@ -225,7 +213,10 @@ def _bound_of_others(ranks: PairScores, score: Tensor) -> Tensor:
     """Bound the scores of all sources that single precision puts behind one."""
     eps = torch.finfo(torch.float32).eps
     # The errors of that one and of the other.
-    relative = 2 * (_width(ranks.src) + 8) * eps
+    width = ranks.src.size(1)
+    if isinstance(ranks.src, SparseRows):  # Products of an inner product, at the most.
+        width = int(ranks.src.words.offsets.diff().amax())
+    relative = 2 * (width + 8) * eps
     length, longest = row_norms(ranks.dst).unsqueeze(1), row_norms(ranks.src).amax()
     if ranks.comparison == 'squared_distance':
         shift = 2 * eps * (length + longest) + 1e-18
@@ -235,10 +226,3 @@ def _bound_of_others(ranks: PairScores, score: Tensor) -> Tensor:
     for param in ranks.response.params:
         error = error + 4 * eps * param.abs().unsqueeze(1)
     return (score + error).squeeze(1)
-
-
-def _width(rows: Tensor) -> int:
-    """Return the number of products of an inner product, at the most."""
-    if isinstance(rows, SparseRows):
-        return int(rows.words.offsets.diff().amax())
-    return rows.size(1)

@@ -7,18 +7,21 @@ not linear in the noise.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.dense import with_null
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    disable_compile,
+    recomputed,
+    row_blocks,
+)
 from torch_geometric_gsl.typing import SampledGraph
 
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
@@ -67,37 +70,26 @@ def noise_free_sum(
     Without a gradient to compute, many scores are summed tile by tile.
     """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-    if not torch.is_grad_enabled():
-        return _exact_sum(h, pairs, tau, memory_budget)
+    has_gradient = torch.is_grad_enabled()
+    is_large = num_targets * num_sources >= _MIN_PAIRS
+    if is_large and not has_gradient and is_narrow(pairs, tau):
+        return _tiled_sum(h, pairs, tau, memory_budget)
     bytes_per_row = 4 * num_sources * pairs.dst.element_size()
-    rows = row_blocks(num_targets, bytes_per_row, memory_budget)
-    run = _rows_sum
-    if len(rows) > 1:
+    cut = row_blocks if has_gradient else _equal_blocks
+    rows, run = cut(num_targets, bytes_per_row, memory_budget), _rows_sum
+    if has_gradient and len(rows) > 1:
         # The weights of one of many blocks are computed again, not kept.
-        run = partial(
-            checkpoint, _rows_sum, use_reentrant=False, preserve_rng_state=False
-        )
+        run = recomputed(_rows_sum)
     blocks = [run(h, pairs, tau, part) for part in rows]
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
 
 
-@disable_compile
-@torch.no_grad()
-def _exact_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> Tensor:
-    """Sum all sources of each target, without gradient."""
-    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-    # Weights relative to the upper bound of the scores neither overflow nor vanish.
-    is_narrow = pairs.upper - pairs.lower <= _MAX_RANGE * tau
+def is_narrow(pairs: PairScores, tau: float) -> bool:
+    """Return whether weights relative to the largest neither overflow nor vanish."""
+    spread = pairs.upper - pairs.lower
     if pairs.null is not None:
-        is_narrow &= bool(pairs.null - pairs.upper <= _MAX_RANGE * tau)
-    is_large = num_targets * num_sources >= _MIN_PAIRS
-    if is_narrow and is_large:
-        return _tiled_sum(h, pairs, tau, memory_budget)
-    bytes_per_row = 4 * num_sources * pairs.dst.element_size()
-    out = h.new_empty(num_targets, h.size(1))
-    for rows in _equal_blocks(num_targets, bytes_per_row, memory_budget):
-        out[rows] = _rows_sum(h, pairs, tau, rows)
-    return out
+        spread = max(spread, pairs.null - pairs.upper)
+    return bool(spread <= _MAX_RANGE * tau)
 
 
 def _rows_sum(h: Tensor, pairs: PairScores, tau: float, rows: slice) -> Tensor:
@@ -133,16 +125,9 @@ def _equal_blocks(num_rows: int, bytes_per_row: int, budget: int) -> list[slice]
 def sample_sources(
     pairs: PairScores, tau: float, num_samples: int
 ) -> tuple[Tensor, PairScores]:
-    r"""Sample some of the sources, the same ones in each call.
+    r"""Sample :math:`S` of the sources in their order, the same ones in each call.
 
-    Args:
-        pairs (PairScores): The scores.
-        tau (float): The temperature of the weights.
-        num_samples (int): The number of samples :math:`S`.
-
-    Returns:
-        tuple[torch.Tensor, PairScores]: The sources :math:`[S]` in their order, and
-        their scores; that of a null neighbour is lowered as if there were all sources.
+    The score of a null neighbour is lowered as if there were all sources.
     """
     generator = torch.Generator(pairs.dst.device).manual_seed(0)
     order = torch.randperm(
@@ -182,6 +167,8 @@ def sampled_noise_free_sum(
     out = noise_free_sum(some, sample, tau, memory_budget=memory_budget)
     every = torch.arange(pairs.dst.size(0), device=h.device)
     looked_at = every[:: max(1, every.numel() // _ERROR_TARGETS)]
-    exact = _exact_sum(h.to(pairs.dst.dtype), pairs.take(looked_at), tau, memory_budget)
+    args = h.to(pairs.dst.dtype), pairs.take(looked_at), tau
+    with torch.no_grad():
+        exact = noise_free_sum(*args, memory_budget=memory_budget)
     error = (exact - out.detach()[looked_at]).square().mean().sqrt()
     return out.to(h.dtype), error

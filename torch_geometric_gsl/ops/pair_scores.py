@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from operator import itemgetter
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.ops import scores
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import (
     Neighbours,
     compare_listed,
@@ -20,7 +20,7 @@ from torch_geometric_gsl.ops.neighbours import (
     pair_dots,
 )
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile
-from torch_geometric_gsl.ops.sparse_rows import SparseGroups, SparseRows
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The functions that compare targets with the sources that they list.
 _PAIRS = {'dot': pair_dots, 'squared_distance': pair_distances}
@@ -209,8 +209,6 @@ def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Ten
 
     Sources are :math:`[B, S, m]`; the last group of targets may have fewer.
     """
-    if isinstance(src, SparseGroups):
-        return src.dots(cast(SparseRows, dst), group)
     missing = src.size(0) * group - dst.size(0)
     grouped = F.pad(dst, (0, 0, 0, missing)).unflatten(0, (-1, group))
     value: Tensor = (

@@ -8,18 +8,16 @@ gradient, and summed by sparse products.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import cumsum
 
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import row_blocks
+from torch_geometric_gsl.ops.runtime import recomputed, row_blocks
 from torch_geometric_gsl.ops.scores import Identity
 
 # Bytes of a block of scores; of more blocks than one, each is computed again in the
@@ -133,16 +131,9 @@ def pool_sum(
     # A block that is computed again drops the same weights.
     device = h.device if generator is None else generator.device
     seeds = torch.randint(2**31, (len(rows),), generator=generator, device=device)
-    run = partial(checkpoint, _seeded_sum, use_reentrant=False)
+    run = recomputed(_block_sum)
     blocks = zip(rows, seeds.tolist(), strict=True)
     return torch.cat([run(h, pairs, p, draws, part, seed) for part, seed in blocks])
-
-
-def _seeded_sum(
-    h: Tensor, pairs: PairScores, p: float, draws: int | None, rows: slice, seed: int
-) -> Tensor:
-    generator = torch.Generator(h.device).manual_seed(seed)
-    return _block_sum(h, pairs, p, draws, rows, generator)
 
 
 def _block_sum(
@@ -151,9 +142,11 @@ def _block_sum(
     p: float,
     draws: int | None,
     rows: slice,
-    generator: torch.Generator | None,
+    seed: torch.Generator | int | None,
 ) -> Tensor:
-    neighbours, weight = pool_weights(pairs, p, draws, rows, generator=generator)
+    if isinstance(seed, int):
+        seed = torch.Generator(h.device).manual_seed(seed)
+    neighbours, weight = pool_weights(pairs, p, draws, rows, generator=seed)
     return neighbour_sum(h.to(weight.dtype), weight, neighbours).to(h.dtype)
 
 

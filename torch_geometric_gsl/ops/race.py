@@ -67,25 +67,15 @@ def race_arrivals(
     fewer arrivals are enough, a race that has them ends with its round, and the time of
     its last proposal is :math:`\Gamma`.
 
+    The first round has :obj:`length` proposals. Without an envelope all bounds are
+    :obj:`pairs.upper`; :obj:`least` arrivals are enough, or all :math:`M` by default.
+
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
     graph whatever the memory budget. On a GPU a Triton kernel runs the same rounds.
 
-    Args:
-        pairs (PairScores): The scores.
-        options (DrawOptions): How neighbours are drawn.
-        length (int): The number of proposals of the first round.
-        envelope (Envelope, optional): Bounds of the scores; :obj:`pairs.upper` for all
-            if :obj:`None`. (default: :obj:`None`)
-        least (int, optional): The number of arrivals with which a race may end with a
-            round; all :math:`M` if :obj:`None`. (default: :obj:`None`)
-        generator (torch.Generator, optional): Source of randomness.
-            (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
-
-    Returns:
-        tuple[Arrivals, Tail or None]: The arrivals, without gradient, and the sources
-        that stand for the later ones: up to a temperature of 1 proposed by an envelope
-        with clusters, so that no heavy one is missed, else uniform.
+    Beside the arrivals, without gradient, the sources are returned that stand for the
+    later ones: up to a temperature of 1 proposed by an envelope with clusters, so that
+    no heavy one is missed, else uniform.
     """
     envelope = Envelope() if envelope is None else envelope
     dst, num_races = pairs.dst, options.k if options.replace else 1

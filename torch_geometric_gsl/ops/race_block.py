@@ -11,9 +11,16 @@ from torch import Tensor
 from torch_geometric_gsl._checks import check_value
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.noise import STEP, race_states, random_words, upper_uniform
+from torch_geometric_gsl.ops.noise import (
+    STEP,
+    draw_kinds,
+    draw_uniform,
+    propose,
+    race_states,
+    random_words,
+    upper_uniform,
+)
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.proposals import draw_kinds, draw_uniform, propose
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import has_triton, maybe_compile
 from torch_geometric_gsl.ops.scan import SHARE, Found, is_repeated, scan_arrivals
@@ -132,11 +139,9 @@ class RaceBlock(NamedTuple):
         return source, rates.bound[row], level, gap
 
     def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Draw the sources of the tail, in proportion to the rates of proposals.
+        r"""Draw sources of the tail in proportion to the rates, and their log shares.
 
-        Returns:
-            tuple[torch.Tensor, torch.Tensor]: Sources and the logarithms of their
-            shares, :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
+        They are :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
         """
         num_races, size = self.num_races, self.options.num_tail
         number = self.found.numel()

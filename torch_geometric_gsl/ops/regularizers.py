@@ -31,12 +31,11 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_value,
 )
-from torch_geometric_gsl.ops.neighbours import (
-    Neighbours,
-    compare_listed,
-    pair_distances,
-)
+from torch_geometric_gsl.ops.edges import find_sorted
+from torch_geometric_gsl.ops.neighbours import Neighbours
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_dtype, full_precision
+from torch_geometric_gsl.ops.scores import Identity
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import plain_edges
 
@@ -59,15 +58,8 @@ def smoothness(
 
     for each target :math:`i`. The sum over :math:`i` is
     :math:`\mathrm{tr}(X^{\top} L X)` with the Laplacian :math:`L` of
-    :math:`(A + A^{\top}) / 2`.
-
-    Args:
-        x (torch.Tensor): The node features :math:`[n, d]`, dense or sparse CSR; no
-            gradient flows to sparse ones.
-        edge_index (torch.Tensor): The edges.
-        edge_weight (torch.Tensor): The weights.
-        reduction (str, optional): See above. (default: :obj:`"mean"`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    :math:`(A + A^{\top}) / 2`. Features :math:`[n, d]` are dense or sparse CSR; no
+    gradient flows to sparse ones. A block of edges takes :obj:`memory_budget` bytes.
 
     Example:
         >>> x, edge_index = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1, 2],
@@ -180,16 +172,6 @@ def kl_to_prior(
     negative, and those of zero count as in :func:`edge_entropy`; nodes without edges
     have the divergence 0.
 
-    Args:
-        edge_index (torch.Tensor): The edges.
-        edge_weight (torch.Tensor): The weights.
-        prior_edge_index (torch.Tensor): The edges of the prior graph.
-        prior_edge_weight (torch.Tensor): The weights of the prior graph.
-        num_nodes (int): The number of nodes.
-        eps (float, optional): The share :math:`\epsilon` of the prior that is spread
-            over all nodes. (default: :obj:`0.01`)
-        reduction (str, optional): See above. (default: :obj:`"mean"`)
-
     Example:
         >>> edge_index, weight = torch.tensor([[0, 1], [0, 0]]), torch.tensor([1., 3.])
         >>> kl_to_prior(edge_index, weight, edge_index, 2 * weight, 2, eps=1e-6) < 1e-6
@@ -208,8 +190,7 @@ def kl_to_prior(
     has_prior = torch.bincount(prior_index[1], minlength=num_nodes) > 0
     # Both lists are sorted by target and then by source.
     key, known = (i[1] * num_nodes + i[0] for i in (edge_index, prior_index))
-    place = torch.searchsorted(known, key)
-    is_found = torch.cat([known, known.new_full((1,), -1)])[place] == key
+    place, is_found = find_sorted(key, known)
     mass = torch.cat([prior, prior.new_zeros(1)])[place] * is_found
     spread = 1 - (1 - eps) * has_prior[edge_index[1]].to(mass.dtype)
     log_ratio = log_share - ((1 - eps) * mass + spread / num_nodes).log()
@@ -273,17 +254,17 @@ def _unit_weights(
 def _edge_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor:
     """Return the squared distances of the ends of each edge."""
     if x.layout == torch.strided:
-        x, compare = full_precision(x), pair_distances
-        return compare_listed(compare, x, x, *edge_index, memory_budget=memory_budget)
+        x = full_precision(x)
+        pairs = PairScores(x, x, Identity(), 'squared_distance')
+        return pairs.compare_edges(edge_index, memory_budget=memory_budget)
     # The square of the difference is multiplied out: in float32 near nodes would lose
     # their distance.
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     rows: Any = SparseRows(x.values().detach().double(), words)
     square = rows.new_zeros(x.size(0))
     square.index_add_(0, words.target.long(), rows.value.square())
-    product = compare_listed(
-        SparseRows.pair_dots, rows, rows, *edge_index, memory_budget=memory_budget
-    )
+    pairs = PairScores(rows, rows, Identity())
+    product = pairs.compare_edges(edge_index, memory_budget=memory_budget)
     distance: Tensor = square[edge_index].sum(dim=0) - 2 * product
     return distance.clamp_(min=0).to(full_dtype(x.dtype))
 

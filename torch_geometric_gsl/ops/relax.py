@@ -69,23 +69,13 @@ def relax(
 
     for the arrivals :math:`r` until the horizon :math:`\Gamma` and the sources
     :math:`j` of the tail that have not arrived by then. The gradient is that of the
-    dense relaxation, :math:`\partial \log w / \partial s = 1 / \tau`, in both. A null
-    neighbour takes part in each race, and its weight is left out.
+    dense relaxation, :math:`\partial \log w / \partial s = 1 / \tau`, in both.
 
-    Args:
-        score (torch.Tensor): Scores of the arrivals :math:`[n, K, M]`.
-        arrivals (Arrivals): The arrivals.
-        options (DrawOptions): How neighbours are drawn.
-        tail_score (torch.Tensor, optional): Scores of the tail :math:`[n, K, S]`;
-            :math:`-\infty` excludes. (default: :obj:`None`)
-        log_share (torch.Tensor, optional): The logarithm of the number of candidates
-            that each of them stands for. (default: :obj:`None`)
-        null (torch.Tensor, optional): The score of the null neighbour.
-            (default: :obj:`None`)
-
-    Returns:
-        tuple[torch.Tensor, torch.Tensor]: Weights of the shapes of the scores, which
-        sum to 1 over each target, less the share of the null neighbour.
+    Scores are :math:`[n, K, M]` of the arrivals and :math:`[n, K, S]` of the tail;
+    :math:`-\infty` excludes. The logarithm of the number of candidates that each source
+    of the tail stands for is :obj:`log_share`. Weights have the shapes of the scores,
+    and sum to 1 over each target, less the share of a null neighbour, which takes part
+    in each race.
     """
     if arrivals.null is None:
         null = None

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
+from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl._warnings import warn_caller
 
@@ -78,6 +79,15 @@ def maybe_compile(
         return function
     with _LOCK:  # Each function once, however many threads ask for it.
         return cast('Callable[..., Result]', _compile(function, dynamic))
+
+
+def recomputed(function: Function) -> Function:
+    """Return a function whose inner results are computed again in the backward pass.
+
+    It draws no random numbers of the global generator.
+    """
+    run = partial(checkpoint, function, use_reentrant=False, preserve_rng_state=False)
+    return cast(Function, run)
 
 
 @cache

@@ -93,17 +93,10 @@ def scan_arrivals(
     distinct candidates have arrived. All races of a target share its rates, and the
     noise is a function of (state, place), so that blocks change nothing.
 
-    Args:
-        pairs (PairScores): The scores.
-        state (torch.Tensor): The random states of the races :math:`[n, K]`.
-        num_arrivals (int): The number :math:`M` of arrivals to find.
-        num_words (int, optional): How many random words a race has drawn.
-            (default: :obj:`0`)
-        horizon (torch.Tensor, optional): The logarithms of :math:`\Gamma`
-            :math:`[n, K]`; the races begin if :obj:`None`. (default: :obj:`None`)
-        arrived (torch.Tensor, optional): The sources that have arrived
-            :math:`[n, K, A]`, :obj:`-1` for none. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+    Races with random states :math:`[n, K]` have drawn :obj:`num_words` random words
+    each. The logarithms of :math:`\Gamma` are :obj:`horizon` :math:`[n, K]`, and
+    :obj:`arrived` :math:`[n, K, A]` are the sources that have arrived, :obj:`-1` for
+    none; without them the races begin.
     """
     shape, dtype = (*state.shape, num_arrivals), pairs.dst.dtype
     found = Found(

@@ -8,11 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops.candidates import expand_ranges
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
+from torch_geometric_gsl.ops.edges import expand_ranges, find_sorted
+from torch_geometric_gsl.ops.runtime import (
+    MEMORY_BUDGET,
+    full_precision,
+    recomputed,
+    row_blocks,
+)
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.ops.sparse_rows import with_values
 
@@ -56,9 +60,9 @@ def mask_features(
         ones = cell[choose_numbers(cell.numel(), 1 / ratio, x.device, generator)]
         # The ones among all places are passed over, which leaves zeros of that share.
         places = choose_numbers(x.numel(), share, x.device, generator)
-        zeros = places[~_find(places, cell)[1]]
+        zeros = places[~find_sorted(places, cell)[1]]
         hidden = torch.cat([ones, zeros]).sort().values
-    index, is_entry = _find(hidden, cell)
+    index, is_entry = find_sorted(hidden, cell)
     target = value.new_zeros(hidden.numel())
     target[is_entry] = value[index[is_entry]]
     row = torch.div(hidden, width, rounding_mode='floor')
@@ -120,14 +124,6 @@ def _entries(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     return cell, x.values()[place], place
 
 
-def _find(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where the wanted numbers stand, and whether they do."""
-    index = torch.searchsorted(ascending, wanted)
-    # What is larger than all is compared with a number that nobody wants.
-    padded = torch.cat([ascending, ascending.new_full((1,), -1)])
-    return index, padded[index] == wanted
-
-
 def _without(x: Tensor, place: Tensor) -> Tensor:
     """Return features with zeros at places of their storage."""
     if x.layout == torch.strided:
@@ -182,16 +178,8 @@ def nt_xent(
         own = own / temperature
         # The similarities, their exponentials and their gradient.
         bytes_per_row = 3 * other.size(0) * other.itemsize
-        blocks = [
-            checkpoint(
-                _block_sums,
-                own[rows],
-                other,
-                use_reentrant=False,
-                preserve_rng_state=False,
-            )
-            for rows in row_blocks(own.size(0), bytes_per_row, memory_budget)
-        ]
+        rows = row_blocks(own.size(0), bytes_per_row, memory_budget)
+        blocks = [recomputed(_block_sums)(own[part], other) for part in rows]
         by_row = torch.cat([row for row, _ in blocks])
         by_column = torch.stack([column for _, column in blocks]).logsumexp(dim=0)
         positive = (own * other).sum(dim=1)

@@ -3,13 +3,14 @@ r"""Embeddings that are sparse rows: constants, compared without a projection.""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import cumsum
 
 from torch_geometric_gsl._warnings import silence_csr_warning
-from torch_geometric_gsl.ops.candidates import expand_ranges
+from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 
@@ -35,8 +36,7 @@ class SparseRows:
         self.value, self.words = value, words
         self.dtype, self.device = value.dtype, value.device
         self.new_empty, self.new_zeros = value.new_empty, value.new_zeros
-        self.new_full, self.new_tensor = value.new_full, value.new_tensor
-        self.element_size = value.element_size
+        self.new_full, self.element_size = value.new_full, value.element_size
 
     @classmethod
     def unit(cls, x: Tensor) -> SparseRows:
@@ -67,30 +67,25 @@ class SparseRows:
         words = Neighbours(source, self.size(1), offsets)
         return SparseRows(self.value.clone(), words)
 
-    def __getitem__(self, index: slice | Tensor) -> Any:
-        r"""Return some rows, or :class:`SparseGroups` for a matrix of indices."""
+    def __getitem__(self, index: slice | Tensor) -> SparseRows:
+        """Return some rows."""
         offsets = self.words.offsets
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.size(0))
             first, last = int(offsets[start]), int(offsets[max(start, stop)])
             place: slice | Tensor = slice(first, last)
             offsets = offsets[start : max(start, stop) + 1] - first
-        elif index.dim() == 2:
-            return SparseGroups(self, index)
         else:
             count = offsets.diff()[index].long()
             _, place = expand_ranges(offsets[index].long(), count)
-            offsets = torch.cat([count.new_zeros(1), count.cumsum(0)])
+            offsets = cumsum(count)
         words = Neighbours(self.words.source[place], self.size(1), offsets)
         return SparseRows(self.value[place], words)
 
     def split(self, sizes: list[int]) -> list[SparseRows]:
         """Return blocks of rows."""
-        ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
-        return [
-            self[slice(end - size, end)]
-            for end, size in zip(ends[1:], sizes, strict=True)
-        ]
+        ends = cumsum(torch.tensor(sizes)).tolist()
+        return [self[slice(*part)] for part in pairwise(ends)]
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         r"""Multiply with a vector or a matrix, to which a gradient flows."""
@@ -144,7 +139,7 @@ class SparseRows:
                 own = Neighbours(
                     begin[number] + src.words.source[place],
                     dense.size(0),
-                    torch.cat([size.new_zeros(1), size.cumsum(0)]),
+                    cumsum(size),
                 )
                 out[pairs] = own.sum(dense, src.value[place]).squeeze(1)
         return out.view(neighbours.source.shape)
@@ -153,22 +148,6 @@ class SparseRows:
         dense = self.new_zeros(self.shape)
         dense[self.words.target.long(), self.words.source.long()] = self.value
         return dense
-
-
-class SparseGroups:
-    """Sparse rows of groups :math:`[B, S]`: what a matrix of indices takes."""
-
-    def __init__(self, rows: SparseRows, source: Tensor) -> None:
-        self.rows, self.source = rows, source
-
-    def split(self, sizes: list[int]) -> list[SparseGroups]:
-        """Return blocks of groups."""
-        return [SparseGroups(self.rows, part) for part in self.source.split(sizes)]
-
-    def dots(self, dst: SparseRows, group: int) -> Tensor:
-        """Return the inner products of each group of targets with its rows."""
-        source = self.source.repeat_interleave(group, dim=0)[: dst.size(0)]
-        return dst.pair_dots(self.rows, Neighbours(source, self.rows.size(0)))
 
 
 def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
@@ -212,13 +191,11 @@ def stack_rows(above: Tensor, below: Tensor) -> Tensor:
     if above.layout == torch.strided:
         return torch.cat([above, below])
     offsets = below.crow_indices()[1:] + above.values().numel()
-    size = above.size(0) + below.size(0), above.size(1)
-    return torch.sparse_csr_tensor(
+    return _csr(
         torch.cat([above.crow_indices(), offsets]),
         torch.cat([above.col_indices(), below.col_indices()]),
         torch.cat([above.values(), below.values()]),
-        size,
-        check_invariants=False,
+        above.size(1),
     )
 
 
@@ -227,8 +204,7 @@ def dense_rows(x: Tensor, index: Tensor) -> Tensor:
     if x.layout == torch.strided:
         return x[index]
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
-    rows: SparseRows = SparseRows(x.values(), words)[index]
-    return rows._dense()
+    return SparseRows(x.values(), words)[index]._dense()
 
 
 def rows_between(x: Tensor, first: int, end: int) -> Tensor:
@@ -236,19 +212,19 @@ def rows_between(x: Tensor, first: int, end: int) -> Tensor:
     if x.layout == torch.strided:
         return x[first:end]
     offsets = x.crow_indices()[first : end + 1]
-    entries = slice(int(offsets[0]), int(offsets[-1]))
-    return torch.sparse_csr_tensor(
-        offsets - offsets[0],
-        x.col_indices()[entries],
-        x.values()[entries],
-        (end - first, x.size(1)),
-        check_invariants=False,
-    )
+    own = slice(int(offsets[0]), int(offsets[-1]))
+    columns, values = x.col_indices()[own], x.values()[own]
+    return _csr(offsets - offsets[0], columns, values, x.size(1))
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
     """Return sparse CSR features with other values in the same places."""
+    return _csr(x.crow_indices(), x.col_indices(), values, x.size(1))
+
+
+def _csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
     silence_csr_warning()
+    size = offsets.numel() - 1, width
     return torch.sparse_csr_tensor(
-        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
+        offsets, columns, values, size, check_invariants=False
     )

@@ -10,17 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.candidates import Candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.noise import (
-    below,
-    draw_seed,
-    precise_uniform,
-    table_words,
-)
+from torch_geometric_gsl.ops.noise import below, draw_seed, precise_uniform, table_words
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The tail has at most so many sources.
 _MOST = 4096
@@ -48,11 +44,12 @@ def tail_scores(
 ) -> Tensor:
     r"""Score the tail :math:`[n, K, S]`; :math:`-\infty` as of :func:`mask_tail`.
 
-    The embeddings :math:`[B, K S, m]` of the tail may have been gathered, :obj:`src`.
+    The embeddings :math:`[B, K S, m]` of the tail may have been gathered, :obj:`src`;
+    sparse ones are compared as if each target had a tail of its own.
     """
-    if tail.group == 1:  # Each target has a tail of its own.
-        num_sources = pairs.src.size(0)
-        own = Neighbours(tail.source, num_sources, memory_budget=memory_budget)
+    if tail.group == 1 or isinstance(pairs.src, SparseRows):
+        source = ungroup(tail.source, tail.group, pairs.dst.size(0))
+        own = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
         score = pairs.pairs(slice(None), own)
     else:
         src = pairs.src[tail.source] if src is None else src
@@ -94,11 +91,9 @@ def draw_tail(
     r"""Draw the sources that stand for the later arrivals.
 
     For each draw one source is drawn from each of :math:`S` equal parts of the
-    candidates. Small groups of targets share them, unless each has candidates of its
-    own; the first target of :obj:`pairs` is the first of a group.
-
-    Returns:
-        Tail or None: :obj:`None` where nothing arrives later.
+    candidates; there is no tail where nothing arrives later. Small groups of targets
+    share them, unless each has candidates of its own; the first target of :obj:`pairs`
+    is the first of a group.
     """
     size, k = options.num_tail, options.k
     if size == 0:

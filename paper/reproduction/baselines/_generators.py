@@ -12,8 +12,7 @@ from torch_geometric.utils import to_undirected
 
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
-from torch_geometric_gsl.ops.candidates import expand_ranges
-from torch_geometric_gsl.ops.edges import list_sources
+from torch_geometric_gsl.ops.edges import expand_ranges, list_sources
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores

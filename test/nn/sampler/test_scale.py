@@ -13,7 +13,7 @@ from torch_geometric_gsl import (
     HeatKernelSimilarity,
     LinearSimilarity,
 )
-from torch_geometric_gsl.ops.certified import certified_sum
+from torch_geometric_gsl.ops import certified_sum
 
 METHODS = ['dense', 'race', 'stream']
 

@@ -25,7 +25,7 @@ from torch_geometric_gsl.nn.sampler.evaluation import exclude_loops
 from torch_geometric_gsl.nn.sampler.methods import Draw, choose, plan_draw
 from torch_geometric_gsl.nn.sampler.parts import Block, Listed, Parts
 from torch_geometric_gsl.nn.sampler.plan import SHARE, Settings, make_call
-from torch_geometric_gsl.ops.candidates import (
+from torch_geometric_gsl.ops.edges import (
     Candidates,
     list_candidates,
     sort_candidates,

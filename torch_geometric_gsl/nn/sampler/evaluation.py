@@ -12,7 +12,7 @@ from torch_geometric_gsl._checks import check_messages
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.plan import SampledEvaluationWarning, Settings
 from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.ops.certified.certified_sum import certified_sum
+from torch_geometric_gsl.ops.certified_sum import certified_sum
 from torch_geometric_gsl.ops.dense import dense_graph
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,

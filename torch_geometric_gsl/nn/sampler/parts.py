@@ -16,7 +16,7 @@ from torch_geometric_gsl.nn.sampler.evaluation import evaluated_sum, noise_free_
 from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Draw
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings
 from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.ops.listed import candidate_graph, nearest_candidates
+from torch_geometric_gsl.ops.dense import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.tail import group_size

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.cells import Members, find_members, score_range
 from torch_geometric_gsl.ops.clusters import Clusters
+from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 
 # Sources are ranked by the logarithm of their error, in steps of half a unit.
@@ -58,10 +59,8 @@ class Messages(NamedTuple):
     def places(self, clusters: Tensor) -> Tensor:
         """Return the places of all members of some clusters."""
         size = self.group_full[:, -1].long()
-        start, size = (size.cumsum(0) - size)[clusters], size[clusters]
-        shift = start - (size.cumsum(0) - size)
-        place = shift.repeat_interleave(size)
-        return place.add_(torch.arange(place.numel(), device=place.device))
+        start = size.cumsum(0) - size
+        return expand_ranges(start[clusters], size[clusters])[1]
 
     def take(self, some: Tensor, clusters: Tensor) -> Messages:
         """Return those of some places, which are all of some clusters."""

@@ -1,1 +1,0 @@
-"""Sums with a certified error; their door is :mod:`certified_sum`."""
