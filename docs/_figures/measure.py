@@ -28,7 +28,7 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.ops import race_block
-from torch_geometric_gsl.ops.scores import gaussian, unit_rows
+from torch_geometric_gsl.ops.scores import Gaussian, unit_rows
 
 
 def digits(num_nodes: int = 1797) -> Data:
@@ -57,7 +57,8 @@ def norm() -> None:
     """Print the range of phi with rows scaled, and with one norm for the matrix."""
     x = digits().x
     for name, z in (('rows', unit_rows(x)), ('matrix', x / torch.linalg.norm(x))):
-        phi = gaussian(z @ z.t(), GaussianSimilarity(64).b, GaussianSimilarity(64).c)
+        bell = GaussianSimilarity(64)
+        phi = Gaussian.value(z @ z.t(), bell.b, bell.c)
         print(f'norm of {name}: phi from {phi.min():.6f} to {phi.max():.6f}')
 
 
@@ -117,10 +118,10 @@ def half() -> None:
     z = unit_rows(digits().x)
     module = NeuralGaussianSimilarity(64)
     b, c = (p.detach().unsqueeze(1) for p in module.response(z).params)
-    exact = gaussian(z.double() @ z.double().t(), b.double(), c.double())
+    exact = Gaussian.value(z.double() @ z.double().t(), b.double(), c.double())
     for dtype in (torch.bfloat16, torch.float32):
         low = z.to(dtype)
-        phi = gaussian(low @ low.t(), b.to(dtype), c.to(dtype))
+        phi = Gaussian.value(low @ low.t(), b.to(dtype), c.to(dtype))
         error = (phi.double() - exact).abs().max()
         print(f'{dtype}: largest error {error:.2g}')
 

@@ -11,7 +11,7 @@ from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
 from torch_geometric_gsl.nn.similarity import CosineSimilarity, GaussianSimilarity
 from torch_geometric_gsl.ops.race import FIRST_ROUND, num_proposals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
-from torch_geometric_gsl.ops.scores import gaussian
+from torch_geometric_gsl.ops.scores import Gaussian
 from torch_geometric_gsl.ops.tail import (
     default_num_arrivals,
     spread_sources,
@@ -23,7 +23,7 @@ def tail(n: int = 1000, runs: int = 4000) -> None:
     """Compare the first M arrivals and their tail with the whole draw."""
     torch.manual_seed(0)
     cosine = (0.3 * torch.randn(n, dtype=torch.double)).clamp(-1, 1)
-    score = gaussian(cosine, 0.5, 0.05)
+    score = Gaussian.value(cosine, 0.5, 0.05)
     h = torch.randn(n, 4, dtype=torch.double) + score.unsqueeze(1)
     log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log() - score
     for tau in (0.25, 0.5, 0.75, 1.0):
