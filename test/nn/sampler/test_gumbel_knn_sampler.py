@@ -9,18 +9,12 @@ from oracles import seeded
 from sampling import normal
 
 from torch_geometric_gsl import (
-    Budget,
     GumbelKNNSampler,
     LinearSimilarity,
-    NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
-from torch_geometric_gsl.typing import SampledGraph
 
 N = 9
-BUDGET = {'arrivals': 1, 'tail': 0, 'eval_pairs': 1, 'memory': 1}
-
-
 make = partial(sampling.make, width=4, dtype=torch.float)
 
 
@@ -48,28 +42,6 @@ def test_repr():
     assert str(make(null_score=0.0)).endswith('null_score=0.0, method=auto)')
 
 
-# Of so few candidates none can race: a race alone is tested elsewhere.
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('method', ['auto', 'dense', 'stream'])
-@pytest.mark.parametrize(
-    'options',
-    [{}, {'hard': True}, {'replace': False}, {'hard': True, 'replace': False}],
-)
-@pytest.mark.parametrize('loop', [True, False])
-def test_graph(method, training, options, loop):
-    sampler = make(method=method, loop=loop, eval_k=3, **options).train(training)
-    graph = sampler(features())
-    assert isinstance(graph, SampledGraph)
-    assert_graph(graph)
-    assert loop or bool((graph.edge_index[0] != graph.edge_index[1]).all())
-    degree = torch.bincount(graph.edge_index[1], minlength=N)
-    if 'replace' in options or not training:
-        assert degree.tolist() == [3] * N
-    elif method != 'stream':
-        # Of so few candidates 'auto' lists all, too.
-        assert degree.tolist() == [N - int(not loop)] * N
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('hard', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
@@ -94,8 +66,12 @@ def test_no_nodes(method, training):
         sampler((features(5), nothing)),
         sampler(nothing, batch=torch.empty(0, dtype=torch.long)),
     ]
+    none = torch.empty(2, 0, dtype=torch.long)
     if method == 'dense' or not training:
-        graphs.append(sampler(nothing, torch.empty(2, 0, dtype=torch.long)))
+        graphs.append(sampler(nothing, none))
+        sums = sampler.propagate(features(), features(), none)
+        assert torch.equal(sums, torch.zeros_like(sums))
+    assert sampler.propagate(nothing, nothing).shape == (0, 6)
     for graph in graphs:
         assert graph.edge_index.shape == (2, 0)
         assert graph.edge_index.dtype == torch.long
@@ -151,42 +127,6 @@ def test_dtypes(dtype, method, training):
     for tensor in (x, *sampler.parameters()):
         assert tensor.grad.dtype == dtype
         assert bool(tensor.grad.isfinite().all())
-
-
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (ValueError, {'k': 0}, r"'k' must be at least 1 \(got 0\)"),
-        (TypeError, {'k': 2.0}, r"'k' must be an integer \(got float\)"),
-        (ValueError, {'tau': 0}, r"'tau' must be positive and finite \(got 0\)"),
-        (ValueError, {'scale': -1.0}, r"'scale' must be positive .* \(got -1.0\)"),
-        (
-            ValueError,
-            {'method': 'fast'},
-            r"'method' must be one of \['auto', 'dense', 'race', 'stream'\] \(got 'fa",
-        ),
-        (TypeError, {'budget': 7}, r"'budget' must be a Budget \(got int\)"),
-        *[
-            (
-                ValueError,
-                {'budget': Budget(**{name: least - 1})},
-                f"'{name}' must be at",
-            )
-            for name, least in BUDGET.items()
-        ],
-        *[
-            (TypeError, {name: 'no'}, rf"'{name}' must be a bool \(got 'no'\)")
-            for name in ('hard', 'replace', 'loop', 'train_scale')
-        ],
-        *[
-            (TypeError, {'similarity': value}, rf'a Similarity \(got {name}\)')
-            for value, name in (('linear', 'str'), (None, 'NoneType'))
-        ],
-    ],
-)
-def test_bad_arguments(error, kwargs, match):
-    with pytest.raises(error, match=match):
-        GumbelKNNSampler(**{'similarity': NeuralGaussianSimilarity(6), **kwargs})
 
 
 def test_graph_ids_are_names_not_counts():

@@ -98,15 +98,6 @@ def test_given_candidates_of_which_some_are_many(loop, replace, training):
     assert found <= {(j, i) for j, i in pairs if loop or i != j}
 
 
-@pytest.mark.parametrize('bounds', [(1.0, 0.0), (float('nan'), 1.0)])
-def test_bounds_are_ordered(bounds):
-    sampler = make('linear', method='race')
-    sampler.similarity.bounds = bounds
-    for call in (sampler, sampler.plan):
-        with pytest.raises(ValueError, match=r"'bounds' of 'similarity' must be a low"):
-            call(normal(900, 6))
-
-
 @pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
 @pytest.mark.parametrize('hard', [False, True])
 def test_parameters_that_are_nan_reach_the_weights(method, hard):

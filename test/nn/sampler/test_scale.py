@@ -97,28 +97,6 @@ def test_bounds_follow_the_factor():
         assert sampler(x, generator=seeded()).edge_weight.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ('options', 'error', 'text'),
-    [
-        ({'scale': 'auto'}, TypeError, "'scale' must be a positive number"),
-        ({'scale': 0.0, 'train_scale': True}, ValueError, "'scale'"),
-        (
-            {'budget': Budget(eval_tolerance=0.0)},
-            ValueError,
-            "'eval_tolerance' must be positive",
-        ),
-        (
-            {'budget': Budget(eval_tolerance='1e-3')},
-            TypeError,
-            "'eval_tolerance' must be a positive",
-        ),
-    ],
-)
-def test_bad_options(options, error, text):
-    with pytest.raises(error, match=text):
-        GumbelKNNSampler(LinearSimilarity(4), **options)
-
-
 @pytest.mark.parametrize('loop', [True, False])
 @pytest.mark.parametrize('scale', [1.0, 20.0])
 def test_a_tolerance_holds(scale, loop, monkeypatch):
@@ -169,17 +147,3 @@ def test_a_tolerance_holds_for_small_sums_beside_a_large_mean(mean):
     expected = (score.double() / sampler.tau).softmax(dim=1) @ h.double()
     error = (found - expected).norm(dim=1) / expected.norm(dim=1)
     assert error.max() <= 1e-3
-
-
-@pytest.mark.parametrize('options', [{'train_scale': True}, {'null_score': 0.0}])
-@pytest.mark.parametrize('method', METHODS)
-def test_parameters_on_another_device(method, options):
-    # Those of the sampler alone: the similarity has none.
-    sampler = GumbelKNNSampler(LinearSimilarity(4), method=method, **options)
-    x, h = nodes()
-    message = "'x' is on cpu but the parameters are on meta"
-    for call in (sampler.to('meta'), sampler.plan, sampler.distribution):
-        with pytest.raises(ValueError, match=message):
-            call(x)
-    with pytest.raises(ValueError, match=message):
-        sampler.propagate(x, h)

@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 from oracles import seeded
-from small_baselines import BASELINES, IN, PUBLISHED, N, features, make_baseline
+from small_baselines import BASELINES, PUBLISHED, N, features, make_baseline
 from torch_geometric.nn import to_hetero
 
 from torch_geometric_gsl import NodeClassifier
