@@ -133,6 +133,9 @@ def test_bounds_are_found_once_for_equal_rows(found):
     # Nothing is looked for in evaluation, nor for flat scores.
     make(scale=0.5)(x)
     make().eval()(x)
+    for method in ('dense', 'stream'):
+        make(method=method)(x)
+    make(method='auto')(x[:100])  # So few pairs are all listed.
     assert found.count('k_means') == 3
 
 

@@ -107,27 +107,6 @@ def test_where_bounds_of_all_scores_do_not_serve(options, reason):
         assert (plan.method, plan.num_proposals) == ('race', 10_000)
 
 
-@pytest.mark.parametrize(
-    ('options', 'expected'),
-    [
-        ({}, False),  # 22 proposals of 10,000 candidates.
-        ({'method': 'race'}, False),
-        ({'scale': 3.0}, True),
-        ({'scale': 3.0, 'method': 'race'}, True),
-        ({'scale': 3.0, 'method': 'stream'}, False),
-        ({'scale': 3.0, 'method': 'dense'}, False),
-        ({'bounds': UNBOUNDED}, False),
-    ],
-)
-def test_better_bounds_are_for_long_races(options, expected):
-    given = GIVEN._replace(**options)
-    assert methods.needs_bounds(make_call(given, *LARGE)) is expected
-    assert not methods.needs_bounds(make_call(given, *LARGE, 'batch'))
-    # Few pairs are drawn by the definition anyway.
-    few = methods.needs_bounds(make_call(given, 100, 100))
-    assert few is (expected and given.method == 'race')
-
-
 @pytest.mark.parametrize('scale', [5.0, 20.0])
 @pytest.mark.parametrize('loop', [True, False])
 def test_sharp_calls_race_where_that_is_cheaper(loop, scale):

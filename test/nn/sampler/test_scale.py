@@ -40,24 +40,6 @@ def test_equals_the_same_factor_given(method):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_gradient_by_finite_differences(training):
-    x, h = nodes()
-    sampler = make(scale=2.0, method='dense').double().train(training)
-
-    def loss():
-        return sampler.propagate(x, h, generator=seeded()).square().sum()
-
-    loss().backward()
-    found, step = float(sampler.log_scale.grad), 1e-6
-    with torch.no_grad():
-        sampler.log_scale += step
-        above = float(loss())
-        sampler.log_scale -= 2 * step
-        below = float(loss())
-    assert found == pytest.approx((above - below) / (2 * step), rel=1e-5)
-
-
 def test_the_gradient_of_races_is_that_of_the_definition():
     x, h = nodes()
     gradients = {}
