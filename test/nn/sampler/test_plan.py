@@ -75,38 +75,6 @@ def test_a_race_that_looks_at_a_quarter_of_the_candidates():
     assert choose((10**6, 88), 'batch')[0] == 'dense'
 
 
-@pytest.mark.parametrize(
-    ('options', 'reason'),
-    [
-        ({'bounds': UNBOUNDED}, f'race: {NO_BOUND}'),
-        (
-            {'bounds': (-1.0, 1.0), 'scale': 6.3},
-            'race: 5.9e+03 proposals a target, stream 1.12e+03 (1e+03 a draw of a race '
-            'under one bound)',
-        ),
-    ],
-)
-def test_where_bounds_of_all_scores_do_not_serve(options, reason):
-    method, found = choose(LARGE, expected=1000, **options)
-    assert method == 'stream'
-    assert found == f'dense: 10000 x 10000 pairs are more than 65536; {reason}'
-    # Few pairs are all listed: what a race would draw from is known exactly.
-    assert choose((SMALL // 10_000, 10_000), **options)[0] == 'dense'
-    large = (SMALL // 10_000 + 1, 10_000)
-    assert choose(large, expected=1000, **options)[0] == 'stream'
-    for method in ('dense', 'stream'):
-        assert choose((1, 1), **options, method=method) == (method, 'as asked for')
-    if options['bounds'] == UNBOUNDED:
-        text = re.escape(f"'method' cannot be 'race': {NO_BOUND}")
-        with pytest.raises(ValueError, match=text):
-            choose(LARGE, **options, method='race')
-    else:  # It is long, but never longer than a look at all candidates.
-        plan = methods.choose(
-            make_call(GIVEN._replace(**options, method='race'), *LARGE)
-        )
-        assert (plan.method, plan.num_proposals) == ('race', 10_000)
-
-
 @pytest.mark.parametrize('scale', [5.0, 20.0])
 @pytest.mark.parametrize('loop', [True, False])
 def test_sharp_calls_race_where_that_is_cheaper(loop, scale):
@@ -233,10 +201,11 @@ def test_unbounded_similarities_and_given_candidates():
             GumbelKNNSampler(Unbounded(2), method='race')(x, **kwargs)
         sampler = GumbelKNNSampler(Unbounded(2))
         assert sampler(x, **kwargs).edge_weight.numel() > 0
-        assert (
-            "'similarity' has no finite upper 'bounds'"
-            in sampler.plan(x, **kwargs).reason
-        )
+        assert NO_BOUND in sampler.plan(x, **kwargs).reason
+    assert sampler.plan(torch.randn(300, 2)) == SamplingPlan(
+        *('stream', f'dense: 300 x 300 pairs are more than 65536; race: {NO_BOUND}'),
+        *(None, 4, 4),
+    )
 
 
 def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):
