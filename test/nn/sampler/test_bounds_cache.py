@@ -90,7 +90,7 @@ def same_graph(first, second):
 
 def blocks_change_nothing(name, options, num_threads):
     # Sums differ in their last bits.
-    x, graphs, own = grouped(140), [], torch.get_num_threads()
+    x, graphs, own = grouped(100), [], torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
         for memory in (2**25, 2**12):
