@@ -110,6 +110,7 @@ def test_two_draws_have_their_exact_law(method, form, kind):
     (source, target), weight = sampler(x, generator=seeded(3), **kwargs)
     number = source % (6 if form == 'edge_index' else 5)
     if form == 'without loops':
+        assert bool((source != target).all())
         number = (source - target) % 6 - 1
     matrix = torch.zeros(int(target.max()) + 1, 5)
     matrix = matrix.index_put((target, number), weight.detach())[:RUNS]

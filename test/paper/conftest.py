@@ -18,7 +18,7 @@ def data():
 
 @pytest.fixture(autouse=True)
 def _as_alone(monkeypatch):
-    """The limit of a command would be that of all later tests, and so their garbage."""
+    """Limit no memory, as later tests would have it, and collect no garbage."""
     monkeypatch.setattr('reproduction.run.gc', SimpleNamespace(collect=lambda: None))
     monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
     monkeypatch.setattr(command, '_UNREADABLE', {})
