@@ -68,14 +68,19 @@ def test_sources_of_new_rows(kwargs):
         {'null_score': 0.0},
         {'train_scale': True},
         {'budget': Budget(eval_tolerance=1e-3), 'scale': 30.0},
-        {'z_channels': -1},
         {'budget': Budget(memory=1)},
         {'add_self_loops': True},
     ],
     ids=str,
 )
 def test_options(kwargs):
-    model = make('linear', **kwargs)
+    conv = LatentGraphConv(IN, OUT, 'linear', k=1, **kwargs).eval()
+    assert_agree(program(conv), conv)
+
+
+@pytest.mark.parametrize('kwargs', [{}, {'z_channels': -1}])
+def test_networks(kwargs):
+    model = make(**kwargs)
     assert_agree(program(model), model)
 
 
