@@ -28,9 +28,9 @@ def features(num_nodes=N, seed=3):
     return torch.randn(num_nodes, IN, generator=seeded(seed))
 
 
-def make(similarity='neural_gaussian', **kwargs):
+def make(**kwargs):
     torch.manual_seed(5)
-    return GSLNet(IN, 8, 2, OUT, similarity, k=1, **kwargs).eval()
+    return GSLNet(IN, 8, 2, OUT, k=1, **kwargs).eval()
 
 
 def program(model, strict=False, src=None):
