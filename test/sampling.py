@@ -19,6 +19,15 @@ def make(name='neural_gaussian', width=None, dtype=torch.double, **kwargs):
     return GumbelKNNSampler(similarity, **{'k': 3, **kwargs}).to(dtype)
 
 
+def every_pair(form, x):
+    """Return features, and what makes all pairs of them candidates in a form."""
+    if form == 'edge_index':
+        return x, {form: torch.ones(len(x), len(x)).nonzero().t().flip(0)}
+    if form == 'batch':
+        return x, {form: torch.zeros(len(x), dtype=torch.long)}
+    return ((x, x) if form == 'pair' else x), {}
+
+
 def limits(method, options=(), **budget):
     """Return a budget without numbers that a method has no use for."""
     if method == 'dense' or not dict(options).get('replace', True):

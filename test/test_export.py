@@ -13,7 +13,6 @@ from torch_geometric_gsl import (
     GSLNet,
     LatentGraphConv,
     SensorGraphConv,
-    TransitionGraphConv,
 )
 
 N, IN, OUT = 20, 6, 4
@@ -29,9 +28,9 @@ def features(num_nodes=N, seed=3):
     return torch.randn(num_nodes, IN, generator=seeded(seed))
 
 
-def make(similarity='neural_gaussian', **kwargs):
+def make(**kwargs):
     torch.manual_seed(5)
-    return GSLNet(IN, 8, 2, OUT, similarity, k=1, **kwargs).eval()
+    return GSLNet(IN, 8, 2, OUT, k=1, **kwargs).eval()
 
 
 def program(model, strict=False, src=None):
@@ -50,49 +49,44 @@ def assert_agree(exported, model, sizes=SIZES, src=None):
 
 
 @pytest.mark.parametrize('similarity', SIMILARITIES)
-def test_all_nodes(similarity):
-    model = make(similarity)
-    assert_agree(program(model), model)
+def test_layers(similarity):
+    conv, src = LatentGraphConv(IN, OUT, similarity).eval(), features(seed=4)
+    assert_agree(program(conv), conv)
+    assert_agree(program(conv, src=src), conv, src=src)
 
 
-@pytest.mark.parametrize('similarity', SIMILARITIES)
 @pytest.mark.parametrize('kwargs', [{}, {'num_transition_nodes': 7, 'num_nodes': N}])
-def test_sources_of_new_rows(similarity, kwargs):
-    model, src = make(similarity, **kwargs), features(seed=4)
+def test_sources_of_new_rows(kwargs):
+    model, src = make(**kwargs), features(seed=4)
     assert_agree(program(model, src=src), model, src=src)
 
 
 @pytest.mark.parametrize(
     'kwargs',
     [
+        {'loop': False},
         {'null_score': 0.0},
         {'train_scale': True},
         {'budget': Budget(eval_tolerance=1e-3), 'scale': 30.0},
-        {'z_channels': -1},
         {'budget': Budget(memory=1)},
         {'add_self_loops': True},
     ],
     ids=str,
 )
 def test_options(kwargs):
-    model = make('linear', **kwargs)
-    assert_agree(program(model), model)
+    conv = LatentGraphConv(IN, OUT, 'linear', k=1, **kwargs).eval()
+    assert_agree(program(conv), conv)
 
 
-def test_without_loops():
-    model = make(loop=False)
+@pytest.mark.parametrize('kwargs', [{}, {'z_channels': -1}])
+def test_networks(kwargs):
+    model = make(**kwargs)
     assert_agree(program(model), model)
 
 
 def test_strict_tracing():
-    model = make()
-    assert_agree(program(model, strict=True), model)
-
-
-def test_both_layers():
-    for conv in (LatentGraphConv(IN, OUT), TransitionGraphConv(IN, OUT, N, 7)):
-        src = features(seed=4)
-        assert_agree(program(conv.eval(), src=src), conv, src=src)
+    conv = LatentGraphConv(IN, OUT).eval()
+    assert_agree(program(conv, strict=True), conv)
 
 
 @pytest.mark.parametrize('kwargs', [{'num_sensors': N}, {}])
@@ -124,26 +118,18 @@ def test_a_fixed_number_of_rows_of_transition_nodes():
     model = make(num_transition_nodes=7, num_nodes=N)
     run = export(model, (features(),)).module()
     torch.testing.assert_close(run(features(seed=8)), model(features(seed=8)))
-
-
-def test_nodes_of_transition_nodes_do_not_change_in_number():
-    model = make(num_transition_nodes=7, num_nodes=N)
     with pytest.raises(ValueError, match="'x' must have a fixed number of rows"):
         program(model)
 
 
 def test_what_cannot_be_exported_says_why():
-    x = features()
+    x, edge_index = features(), torch.randint(N, (2, 40), generator=seeded(1))
     with pytest.raises(ValueError, match='records evaluation alone'):
         export(make().train(), (x,))
-    edge_index = torch.randint(N, (2, 40), generator=seeded(1))
     with pytest.raises(ValueError, match="'edge_index' cannot be given"):
         export(make(), (x,), {'edge_index': edge_index})
     with pytest.raises(ValueError, match="'batch' cannot be given"):
         export(make(), (x,), {'batch': torch.zeros(N, dtype=torch.long)})
-
-
-def test_nearest_neighbours_cannot_be_exported():
     with pytest.raises(ValueError, match='KNNGCN cannot be recorded'):
         export(KNNGCN(IN, 8, 2, OUT, k=3).eval(), (features(),))
 
@@ -152,8 +138,8 @@ def test_scores_by_definition():
     """The exported sum against a loop over pairs in double precision."""
     options = {'k': 1, 'tau': 0.5, 'scale': 1.0, 'loop': True}
     conv = LatentGraphConv(IN, OUT, 'gaussian', **options).double().eval()
-    x = features(9).double()
-    run = program_of_doubles(conv)
+    x, shapes = features(9).double(), {'x': {0: Dim('n')}}
+    run = export(conv, (features().double(),), dynamic_shapes=shapes).module()
     h = x @ conv.lin.weight.t()
     z = h / h.norm(dim=1, keepdim=True)
     rows = []
@@ -167,11 +153,6 @@ def test_scores_by_definition():
     torch.testing.assert_close(run(x), expected)
 
 
-def program_of_doubles(conv):
-    shapes = {'x': {0: Dim('n')}}
-    return export(conv, (features().double(),), dynamic_shapes=shapes).module()
-
-
 @pytest.mark.parametrize(
     'options',
     [{}, {'null_score': 2.0}, {'null_score': 900.0}, {'loop': False}],
@@ -179,8 +160,10 @@ def program_of_doubles(conv):
 )
 def test_a_program_sums_over_the_nearest(options):
     torch.manual_seed(0)
-    conv = LatentGraphConv(6, 4, scale=5.0, eval_k=3, **options).eval()
-    x = torch.randn(20, 6)
-    program = torch.export.export(conv, (x,)).module()
-    for rows in (x, torch.randn(20, 6)):
-        torch.testing.assert_close(program(rows), conv(rows))
+    conv, x = (
+        LatentGraphConv(IN, OUT, scale=5.0, eval_k=3, **options).eval(),
+        features(),
+    )
+    run = export(conv, (x,)).module()
+    for rows in (x, features(seed=4)):
+        torch.testing.assert_close(run(rows), conv(rows))

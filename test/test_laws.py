@@ -78,25 +78,25 @@ EXACT = [
 
 
 def alike(form):
-    """Features and arguments of targets that are alike, and which these are.
+    """Features and arguments of targets that are alike, and five sources and one.
 
-    The candidates of each are five sources, by their numbers modulo five, or six.
+    The candidates of each are five sources, by their numbers modulo five.
     """
     x, one = normal(6, 6, seed=1), normal(1, 6, seed=2)
-    targets = one.expand(RUNS, 6)
+    targets, pair = one.expand(RUNS, 6), (x[:5], one)
     if form == 'all':
-        return (x[:5], targets), {}, torch.arange(RUNS)
+        return (x[:5], targets), {}, pair
     if form == 'edge_index':  # Source 5 is no candidate.
         edges = torch.cartesian_prod(torch.arange(RUNS), torch.arange(5)).t().flip(0)
-        return (x, targets), {'edge_index': edges}, torch.arange(RUNS)
+        return (x, targets), {'edge_index': edges}, pair
     if form == 'batch':
         batch = torch.arange(20)
         given = batch.repeat_interleave(5), batch.repeat_interleave(RUNS // 20)
-        return (x[:5].repeat(20, 1), targets), {'batch': given}, torch.arange(RUNS)
-    # The first node of each graph is the one target, and no source of its own.
-    batch = torch.arange(RUNS).repeat_interleave(6)
-    x = torch.cat([one, x[:5]]).repeat(RUNS, 1)
-    return x, {'batch': batch}, 6 * torch.arange(RUNS)
+        return (x[:5].repeat(20, 1), targets), {'batch': given}, pair
+    # All nodes of a graph are alike: the sources of each are the next five in a ring.
+    ring = torch.stack([one[0].roll(shift) for shift in range(6)])
+    batch = torch.arange(-(-RUNS // 6)).repeat_interleave(6)
+    return ring[torch.arange(batch.numel()) % 6], {'batch': batch}, (ring[1:], one)
 
 
 @pytest.mark.parametrize(('method', 'form', 'kind'), EXACT)
@@ -105,19 +105,16 @@ def test_two_draws_have_their_exact_law(method, form, kind):
     budget = {'arrivals': options.pop('arrivals')} if 'arrivals' in options else {}
     options['budget'] = sampling.limits(method, options, **budget)
     sampler = GumbelKNNSampler(LinearSimilarity(6), method=method, **options)
-    x, kwargs, which = alike(form)
+    x, kwargs, pair = alike(form)
     assert sampler.plan(x, **kwargs).method == method
     (source, target), weight = sampler(x, generator=seeded(3), **kwargs)
-    size = 6 if form in ('without loops', 'edge_index') else 5
-    lead = int(form == 'without loops')
-    place = torch.full((int(which.max()) + 6,), -1)
-    place[which] = torch.arange(RUNS)
-    keep = place[target] >= 0
-    matrix = torch.zeros(RUNS, 5).index_put(
-        (place[target[keep]], source[keep] % size - lead), weight.detach()[keep]
-    )
-    one, five = normal(1, 6, seed=2), normal(6, 6, seed=1)[:5]
-    score = sampler.similarity((five, one))[0].tolist()
+    number = source % (6 if form == 'edge_index' else 5)
+    if form == 'without loops':
+        assert bool((source != target).all())
+        number = (source - target) % 6 - 1
+    matrix = torch.zeros(int(target.max()) + 1, 5)
+    matrix = matrix.index_put((target, number), weight.detach())[:RUNS]
+    score = sampler.similarity(pair)[0].tolist()
     score += [NULL] if 'null' in kind else []
     law = Counter()
     if 'hard' in kind:  # How often each was drawn: independent draws.

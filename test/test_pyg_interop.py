@@ -50,58 +50,48 @@ def test_models_on_an_edge_index(name):
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('options', OPTIONS)
-@pytest.mark.parametrize('layer', [GCNConv, GraphConv])
-def test_layers_with_weights(layer, options, training):
+@pytest.mark.parametrize('layer', [GCNConv, GraphConv, SAGEConv])
+def test_layers_against_matrices(layer, options, training):
     sampler = make(**options).train(training)
     kwargs = {'add_self_loops': False} if layer is GCNConv else {}
     conv = layer(IN, OUT, **kwargs)
     edge_index, edge_weight = sampler(x := features())
-    out = conv(x, edge_index, edge_weight)
+    weights = () if layer is SAGEConv else (edge_weight,)
+    out = conv(x, edge_index, *weights)
     matrix = to_matrix(edge_index, edge_weight.detach(), N, N)
     if layer is GCNConv:  # The rows sum to 1, so its normalisation does nothing.
         expected = matrix @ conv.lin(x) + conv.bias
-    else:
+    elif layer is GraphConv:
         expected = conv.lin_rel(matrix @ x) + conv.lin_root(x)
+    else:  # It has no use for weights.
+        is_edge = to_matrix(edge_index, torch.ones_like(edge_weight), N, N)
+        mean = is_edge @ x / is_edge.sum(dim=1, keepdim=True)
+        expected = conv.lin_l(mean) + conv.lin_r(x)
     torch.testing.assert_close(out, expected)
     out.square().sum().backward()
-    check_gradients(sampler, conv)
+    check_gradients(conv, *([sampler] if weights else []))
+    is_reached = [parameter.grad is not None for parameter in sampler.parameters()]
+    assert all(is_reached) if weights else not any(is_reached)
 
 
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('add_self_loops', [True, False])
 @pytest.mark.parametrize('layer', [GCNConv, GATConv])
-def test_layers_with_loops_of_their_own(layer, add_self_loops, training):
+def test_layers_with_loops_of_their_own(layer, training):
     sampler = make().train(training)
     kwargs = {'heads': 2, 'edge_dim': 1} if layer is GATConv else {}
-    conv = layer(IN, OUT, add_self_loops=add_self_loops, **kwargs)
+    conv = layer(IN, OUT, **kwargs)
     edge_index, edge_weight = sampler(features())
     conv(features(), edge_index, edge_weight).square().sum().backward()
     check_gradients(sampler, conv)
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_sage_conv_ignores_weights(training):
-    sampler = make(replace=False).train(training)
-    conv = SAGEConv(IN, OUT)
-    edge_index, edge_weight = sampler(x := features())
-    out = conv(x, edge_index)
-    mean = to_matrix(edge_index, torch.full_like(edge_weight, 1 / 3), N, N) @ x
-    torch.testing.assert_close(out, conv.lin_l(mean) + conv.lin_r(x))
-    out.square().sum().backward()
-    check_gradients(conv)
-    assert all(parameter.grad is None for parameter in sampler.parameters())
-
-
-@pytest.mark.parametrize('layer', [GraphConv, SAGEConv])
-def test_bipartite(layer):
-    sampler, conv = make(), layer((IN, IN), OUT)
+def test_bipartite():
+    sampler, conv = make(), GraphConv((IN, IN), OUT)
     pair = (features(), features(7, seed=4))
-    edge_index, edge_weight = sampler(pair)
-    args = () if layer is SAGEConv else (edge_weight,)
-    out = conv(pair, edge_index, *args)
+    out = conv(pair, *sampler(pair))
     assert out.shape == (7, OUT)
     out.square().sum().backward()
-    check_gradients(*([conv] if layer is SAGEConv else [conv, sampler]))
+    check_gradients(conv, sampler)
 
 
 @pytest.mark.parametrize('training', [True, False])

@@ -5,11 +5,9 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Barrier
-from typing import TypeVar
 
 import pytest
 import torch
-from oracles import run_alone
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler, _warnings
@@ -18,7 +16,6 @@ from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.neighbours import Neighbours
 
 THREADS = 8
-Result = TypeVar('Result')
 
 
 def at_once(function):
@@ -115,22 +112,6 @@ def test_no_filter_of_warnings_is_touched(monkeypatch):
     sampler(x)  # The first call of a process may hide what PyTorch says once.
     monkeypatch.delattr(warnings, 'catch_warnings')
     at_once(lambda: sampler(x))
-
-
-def test_no_warning_of_pytorch_is_shown():
-    # PyTorch warns once per process: only a new one can tell.
-    code = """
-import warnings
-import torch
-from torch_geometric.data import Data
-import torch_geometric_gsl as gsl
-import torch_geometric_gsl.transforms
-x = torch.randn(200, 4)
-warnings.simplefilter('error')
-gsl.transforms.ToSparseFeatures()(Data(x=x))
-gsl.GumbelKNNSampler(gsl.GaussianSimilarity(4), method='race')(x)
-"""
-    run_alone('-c', code)
 
 
 @pytest.mark.parametrize('is_training', [True, False])

@@ -182,22 +182,16 @@ def draw_graph(graph: SampledGraph, y: Tensor) -> Figure:
     return figure
 
 
-def hidden(store: Store, choice: Choice) -> Figures:
-    """Draw the errors of hidden relations over their angle."""
-    figure = hidden_figure(store.root)
-    return {} if figure is None else {'hidden': figure}
+def of_file(
+    name: str, draw: Callable[[Path], Figure | None]
+) -> Callable[[Store, Choice], Figures]:
+    """Make a figure of an experiment whose runs stand in a file of their own."""
 
+    def figures(store: Store, choice: Choice) -> Figures:
+        figure = draw(store.root)
+        return {} if figure is None else {name: figure}
 
-def labels(store: Store, choice: Choice) -> Figures:
-    """Draw the accuracies of few labels over their number."""
-    figure = labels_figure(store.root)
-    return {} if figure is None else {'labels': figure}
-
-
-def noise(store: Store, choice: Choice) -> Figures:
-    """Draw the accuracies on noisy graphs over the share of changed edges."""
-    figure = noise_figure(store.root)
-    return {} if figure is None else {'noise': figure}
+    return figures
 
 
 def titles_of(datasets: Iterable[str]) -> dict[str, str]:
@@ -265,9 +259,9 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
     'removal': removal,
     'parameters': parameters,
     'graphs': graphs,
-    'hidden': hidden,
-    'noise': noise,
-    'labels': labels,
+    'hidden': of_file('hidden', hidden_figure),
+    'noise': of_file('noise', noise_figure),
+    'labels': of_file('labels', labels_figure),
 }
 
 

@@ -63,10 +63,11 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(run), chosen(method, data, edge_index, run.seed, setting)
 
 
-def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+def main(
+    arguments: list[str] | None = None, setting: dict[str, Any] = HALF_SETTING
+) -> None:
     lists = {'datasets': DATASETS, 'methods': list(HALF_METHODS)}
     args = parse_args(arguments, 'half', __doc__, lists, SEEDS)
-    setting = HALF_SETTING if setting is None else setting
     wanted = [
         Run(dataset, method, seed)
         for dataset in args.datasets
@@ -74,5 +75,4 @@ def main(arguments: list[str] | None = None, setting: Any = None) -> None:
         for method in args.methods
     ]
     results = Results(args.results / HALF, setting, HALF_METHODS)
-    task = functools.partial(execute, setting=setting)
-    results.complete('half', wanted, task, args.jobs)
+    results.complete('half', wanted, execute, args.jobs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
+from reproduction import own_runs
 from reproduction.noisy_models import METHODS
-from reproduction.own_runs import read_accuracies, read_runs
 from reproduction.own_tables import (
     OVERLAPPING,
     compare_ours,
@@ -52,14 +52,9 @@ Key = tuple[str, ...]
 Found = dict[Key, Cell]
 
 
-def read_cells(root: Path) -> Found:
-    """Return the test accuracies of each data set and method that has run."""
-    return read_accuracies(root / HALF, HALF_METHODS)
-
-
 def read_either(root: Path) -> Found:
     """Return the accuracies of whichever row of ours validation prefers, by split."""
-    runs = read_runs(root / HALF, HALF_METHODS)
+    runs = own_runs.read_runs(root / HALF, HALF_METHODS)
     runs = {name: run for name, run in runs.items() if run['test'] is not None}
     tests: dict[Key, dict[int, float]] = defaultdict(dict)
     for name, ours in runs.items():
@@ -73,7 +68,7 @@ def read_either(root: Path) -> Found:
 
 def half_grid(root: Path) -> Grid:
     """Compare accuracies of all methods on all data sets."""
-    found = read_cells(root) | read_either(root)
+    found = own_runs.read_cells(root / HALF, HALF_METHODS) | read_either(root)
     end = '. Every row has four trainings, the last one eight.'
     return compared_grid(
         found,

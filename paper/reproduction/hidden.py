@@ -13,13 +13,11 @@ killed and started again, it goes on with what is missing.
 from __future__ import annotations
 
 import math
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from reproduction import own_runs
+from reproduction.own_runs import Results, parse_args
 from reproduction.relation_tables import HIDDEN
 from reproduction.relations import (
     METHODS,
@@ -68,22 +66,14 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(run), found
 
 
-class Results(own_runs.Results):
-    """The finished runs of a setting."""
-
-    def __init__(self, root: Path, setting: dict[str, Any]) -> None:
-        super().__init__(root / HIDDEN, setting, METHODS)
-
-
-def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     lists = {'deltas': DELTAS, 'methods': list(METHODS)}
-    args = own_runs.parse_args(arguments, 'hidden', __doc__, lists, SEEDS)
-    setting = SETTING if setting is None else setting
+    args = parse_args(arguments, 'hidden', __doc__, lists, SEEDS)
     wanted = [
         Run(delta, method, seed)
         for seed in range(args.seeds)
         for delta in args.deltas
         for method in args.methods
     ]
-    results = Results(args.results, setting)
-    results.complete('hidden', wanted, partial(execute, setting=setting), args.jobs)
+    results = Results(args.results / HIDDEN, setting, METHODS)
+    results.complete('hidden', wanted, execute, args.jobs)

@@ -25,7 +25,7 @@ from torch_geometric.data import Data
 from reproduction.encoders import encode, encode_drawn
 from reproduction.labels_models import METHODS, SETTING, are_words, trainings
 from reproduction.labels_tables import DATASETS, LABELS, LABELS_FILE, PUBLIC
-from reproduction.noisy_models import Training, hide_test
+from reproduction.noisy_models import hide_test, score_best
 from reproduction.own_runs import Results, parse_args
 from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.datasets.registry import raw_folder
@@ -138,21 +138,13 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         options = tuple(sorted(setting['encoder'].items()))
         graph = ENCODED.get(run.method, 'nearest')
         data.x = load_encoded(run.dataset, run.seed, graph, options)
-    best: Training | None = None
-    for training in trainings(run.method, hide_test(data), run.seed, setting):
-        if best is None or training.beats(best, breaks_ties=True):
-            best = training
-    if best is None or best.epoch < 0:  # Nothing was ever predicted.
-        return str(run), {'val': None, 'test': None}
-    hit = (best.prediction == data['y'])[data['test_mask']]
-    found = {'val': best.val, 'test': float(hit.double().mean())}
-    return str(run), {**found, 'choice': best.choice, 'epoch': best.epoch}
+    found = trainings(run.method, hide_test(data), run.seed, setting)
+    return str(run), score_best(found, data, breaks_ties=True)
 
 
-def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     lists = {'datasets': DATASETS, 'labels': LABELS, 'methods': list(METHODS)}
     args = parse_args(arguments, 'labels', __doc__, lists, SEEDS)
-    setting = SETTING if setting is None else setting
     wanted = [
         Run(dataset, labels, method, seed)
         for dataset in args.datasets
@@ -162,5 +154,4 @@ def main(arguments: list[str] | None = None, setting: Any = None) -> None:
         if labels != PUBLIC or dataset in ('CiteSeer', 'PubMed')
     ]
     results = Results(args.results / LABELS_FILE, setting, METHODS)
-    task = functools.partial(execute, setting=setting)
-    results.complete('labels', wanted, task, args.jobs)
+    results.complete('labels', wanted, execute, args.jobs)

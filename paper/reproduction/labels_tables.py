@@ -8,8 +8,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from reproduction import own_runs
 from reproduction.labels_models import METHODS
-from reproduction.own_runs import read_accuracies
 from reproduction.own_tables import (
     LEVEL,
     compare_ours,
@@ -51,7 +51,7 @@ Found = dict[Key, Cell]
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set, number and method that has run."""
-    cells = read_accuracies(root / LABELS_FILE, METHODS)
+    cells = own_runs.read_cells(root / LABELS_FILE, METHODS)
     return {k: c._replace(is_one_split=k[1] == PUBLIC) for k, c in cells.items()}
 
 

@@ -28,8 +28,8 @@ from reproduction.noisy_models import (
     METHODS,
     SETTING,
     Method,
-    Training,
     hide_test,
+    score_best,
     trainings,
 )
 from reproduction.noisy_tables import CHANGES, NOISE
@@ -86,22 +86,13 @@ def chosen(
     method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the result of the training that validation chose of a method."""
-    best: Training | None = None
     hidden = hide_test(data)
-    for training in trainings(method, hidden, edge_index, seed, setting):
-        if best is None or training.val > best.val:
-            best = training
-    if best is None or best.epoch < 0:  # Nothing was ever predicted.
-        return {'val': None, 'test': None}
-    hit = (best.prediction == data['y'])[data['test_mask']]
-    found = {'val': best.val, 'test': float(hit.double().mean())}
-    return {**found, 'choice': best.choice, 'epoch': best.epoch}
+    return score_best(trainings(method, hidden, edge_index, seed, setting), data)
 
 
-def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     lists = {'datasets': DATASETS, 'changes': CHANGES, 'methods': list(METHODS)}
     args = parse_args(arguments, 'noise', __doc__, lists, SEEDS)
-    setting = SETTING if setting is None else setting
     wanted = [
         Run(dataset, change, method, seed)
         for dataset in args.datasets
@@ -110,5 +101,4 @@ def main(arguments: list[str] | None = None, setting: Any = None) -> None:
         for method in args.methods
     ]
     results = Results(args.results / NOISE, setting, METHODS)
-    task = functools.partial(execute, setting=setting)
-    results.complete('noise', wanted, task, args.jobs)
+    results.complete('noise', wanted, execute, args.jobs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from reproduction.baselines import IDGL
 from reproduction.training import HIDDEN_LABEL
-from torch_geometric_gsl import Budget, GSLNet, MLPClassifier
+from torch_geometric_gsl import GSLNet, MLPClassifier
 from torch_geometric_gsl.nn.linear import apply_linear
 
 #: Every number that results depend on.
@@ -251,22 +251,7 @@ def sampler_options(options: dict[str, Any]) -> dict[str, Any]:
         now['null_score'] = null
     if now.get('scale') == 'learned':
         now |= {'scale': scale, 'train_scale': True}
-    former = FORMER_BUDGET.keys() & now.keys()
-    if former:
-        now['budget'] = Budget(
-            **{FORMER_BUDGET[name]: now.pop(name) for name in former}
-        )
     return now
-
-
-#: Options of the sampler that finished runs keep, and their names in its budget.
-FORMER_BUDGET = {
-    'num_arrivals': 'arrivals',
-    'num_tail': 'tail',
-    'max_eval_pairs': 'eval_pairs',
-    'eval_tolerance': 'eval_tolerance',
-    'memory_budget': 'memory',
-}
 
 
 class Training(NamedTuple):
@@ -282,6 +267,21 @@ class Training(NamedTuple):
         """Return whether it is better, in the loss as well where accuracies tie."""
         is_tie = breaks_ties and self.val == other.val
         return self.val > other.val or (is_tie and self.loss < other.loss)
+
+
+def score_best(
+    found: Iterable[Training], data: Data, *, breaks_ties: bool = False
+) -> dict[str, Any]:
+    """Return the result of the best training, for which test labels are read once."""
+    best: Training | None = None
+    for training in found:
+        if best is None or training.beats(best, breaks_ties=breaks_ties):
+            best = training
+    if best is None or best.epoch < 0:  # Nothing was ever predicted.
+        return {'val': None, 'test': None}
+    hit = (best.prediction == data['y'])[data['test_mask']]
+    scores = {'val': best.val, 'test': float(hit.double().mean())}
+    return {**scores, 'choice': best.choice, 'epoch': best.epoch}
 
 
 def hide_test(data: Data) -> Data:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from reproduction import own_runs
 from reproduction.noisy_models import METHODS
-from reproduction.own_runs import read_accuracies
 from reproduction.own_tables import (
     OVERLAPPING,
     compare_ours,
@@ -30,11 +30,8 @@ Found = dict[tuple[str, int, str], Cell]
 
 def read_cells(root: Path) -> Found:
     """Return the test accuracies of each data set, change and method that has run."""
-    cells = read_accuracies(root / NOISE, METHODS)
-    return {
-        (dataset, int(change), m): cells[dataset, change, m]
-        for dataset, change, m in cells
-    }
+    cells = own_runs.read_cells(root / NOISE, METHODS)
+    return {(key[0], int(key[1]), key[2]): cell for key, cell in cells.items()}
 
 
 def noise_grid(dataset: str, root: Path) -> Grid:

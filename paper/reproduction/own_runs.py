@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -11,7 +12,6 @@ from collections import defaultdict
 from collections.abc import (
     Callable,
     Container,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -107,12 +107,12 @@ class Results:
     def complete(
         self,
         title: str,
-        wanted: Iterable[Run],
-        task: Callable[[Run], tuple[str, Result]],
+        runs: Sequence[Run],
+        execute: Callable[..., tuple[str, Result]],
         jobs: int,
     ) -> None:
         """Run what is missing, and keep each result as soon as it is there."""
-        runs = list(wanted)
+        task = functools.partial(execute, setting=self.setting)
         missing = [run for run in runs if str(run) not in self.runs]
         print(f'{title}: {len(runs)} runs, {len(runs) - len(missing)} finished')
         with _results_of(missing, task, jobs) as found:
@@ -129,15 +129,15 @@ def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
     return _of_methods(content.get('runs', {}), known)
 
 
-def read_accuracies(
-    path: Path, methods: Mapping[str, Any]
+def read_cells(
+    path: Path, methods: Mapping[str, Any], part: str = 'test', scale: float = 100.0
 ) -> dict[tuple[str, ...], Cell]:
-    """Return the test accuracies in %, by what stands before the seed in a name."""
+    """Return test accuracies in %, or other scores, by what stands before the seed."""
     tests: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
     for name, result in read_runs(path, methods).items():
         *key, seed = name.split('/')
-        if result['test'] is not None:
-            tests[tuple(key)][int(seed)] = 100 * result['test']
+        if result.get(part) is not None:
+            tests[tuple(key)][int(seed)] = scale * result[part]
     return {key: Cell(test) for key, test in tests.items()}
 
 

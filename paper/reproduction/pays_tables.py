@@ -12,6 +12,7 @@ from reproduction import (
     labels_models,
     labels_tables,
     noisy_tables,
+    own_runs,
     relation_tables,
 )
 from reproduction.noisy_models import METHODS
@@ -91,17 +92,16 @@ def _common(row: Setting) -> Setting:
 
 
 def _hidden(root: Path) -> Setting:
-    errors = relation_tables.read_errors(root)
+    found = relation_tables.read_errors(root)
     mlp, uniform, ours = (
-        _negative(errors[name][DELTA].error)
-        for name in ('mlp', 'uniform', relation_tables.OURS)
+        Cell({seed: -error for seed, error in cell.test.items()})
+        for cell in (
+            found.get((DELTA, name), Cell({}))
+            for name in ('mlp', 'uniform', relation_tables.OURS)
+        )
     )
     title = f'hidden relation at {DELTA}°, error'
     return Setting(title, (mlp, None, uniform, ours), 'error')
-
-
-def _negative(error: Mapping[int, float]) -> Cell:
-    return Cell({seed: -value for seed, value in error.items()})
 
 
 def _columns(found: Mapping[Any, Cell], key: Key, ours: str, kind: str) -> Cells:
@@ -138,7 +138,7 @@ def _labels(root: Path) -> list[Setting]:
 
 
 def _half(root: Path) -> list[Setting]:
-    found = half_tables.read_cells(root)
+    found = own_runs.read_cells(root / half_tables.HALF, half_tables.HALF_METHODS)
     return [
         Setting(
             f'{dataset}, no graph, half labelled',

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from matplotlib.figure import Figure
-from scipy import stats
 
-from reproduction.own_runs import read_runs
-from reproduction.own_tables import LEVEL
+from reproduction.own_runs import read_cells
+from reproduction.own_tables import LEVEL, compare_ours, correct
 from reproduction.relations import METHODS
-from reproduction.summary import LEAST_RUNS, holm
+from reproduction.summary import Cell
 from reproduction.tables import Entry, Grid
 
 #: What :mod:`reproduction.hidden` found.
@@ -24,111 +19,79 @@ HIDDEN = 'hidden.json'
 OURS, CEILING = 'tanh', 'true'
 
 
-class Errors(NamedTuple):
-    """The test errors of a method at an angle, by seed, and its graph's precision."""
-
-    error: Mapping[int, float]
-    precision: Mapping[int, float]
-
-    @property
-    def mean(self) -> float:
-        return statistics.mean(self.error.values()) if self.error else math.nan
-
-    @property
-    def std(self) -> float:
-        enough = len(self.error) > 1
-        return statistics.stdev(self.error.values()) if enough else math.nan
+#: By the angle and the method.
+Found = dict[tuple[int, str], Cell]
 
 
-Found = dict[str, dict[int, Errors]]
-
-
-def read_errors(root: Path) -> Found:
-    """Return the errors of each method at each angle; none of what has not run."""
-    found: Found = {name: defaultdict(lambda: Errors({}, {})) for name in METHODS}
-    for name, result in read_runs(root / HIDDEN, METHODS).items():
-        delta, method, seed = name.split('/')
-        if result['test'] is None:
-            continue
-        errors = found[method][int(delta)]
-        found[method][int(delta)] = Errors(
-            {**errors.error, int(seed): result['test']},
-            {**errors.precision, int(seed): result.get('precision', math.nan)},
-        )
-    return found
+def read_errors(root: Path, part: str = 'test') -> Found:
+    """Return the test errors of each method at each angle, or what else was told."""
+    cells = read_cells(root / HIDDEN, METHODS, part, scale=1.0)
+    return {(int(delta), name): cell for (delta, name), cell in cells.items()}
 
 
 def _deltas(found: Found) -> list[int]:
-    return sorted({delta for row in found.values() for delta in row})
+    return sorted({delta for delta, _ in found})
 
 
 def hidden_grid(root: Path) -> Grid:
     """Compare errors of all methods at all angles."""
-    found = read_errors(root)
+    found, precision = read_errors(root), read_errors(root, 'precision')
     deltas = _deltas(found)
-    rows = []
-    for name, method in METHODS.items():
-        entries = [_entry(found[name][delta]) for delta in deltas]
-        rows.append((method.title, entries))
-    counts = {len(e.error) for row in found.values() for e in row.values()} or {0}
+    rows = [
+        (
+            method.title,
+            [_entry(found.get((d, m)), precision.get((d, m))) for d in deltas],
+        )
+        for m, method in METHODS.items()
+    ]
+    counts = {len(cell.test) for cell in found.values()} or {0}
     seeds = ' to '.join(str(n) for n in sorted({min(counts), max(counts)}))
     note = (
         'Mean squared error on test graphs over the variance of their targets: mean ± '
         f'sample standard deviation of {seeds} runs; below it the share of true edges '
         'among the 5 nearest sources of each target, without noise.'
     )
-    head = ['', *(f'{delta}°' for delta in deltas)]
-    return Grid(head, rows, [note])
+    return Grid(['', *(f'{delta}°' for delta in deltas)], rows, [note])
 
 
-def _entry(errors: Errors) -> Entry:
-    if not errors.error:
+def _entry(error: Cell | None, precision: Cell | None) -> Entry:
+    if error is None:
         return Entry('')
-    spread = '' if math.isnan(errors.std) else f' ± {errors.std:.3f}'
-    right = statistics.mean(errors.precision.values())
-    below = '' if math.isnan(right) else f'{right:.0%} true'
-    return Entry(f'{errors.mean:.3f}{spread}', below)
+    spread = '' if math.isnan(error.std) else f' ± {error.std:.3f}'
+    below = '' if precision is None else f'{precision.mean:.0%} true'
+    return Entry(f'{error.mean:.3f}{spread}', below)
 
 
 def hidden_paired(root: Path) -> Grid:
     """Test all methods against the bell that can move, over the same graphs."""
     found = read_errors(root)
-    deltas = _deltas(found)
-    others = [name for name in METHODS if name != OURS]
-    ratios = {
-        (name, delta): _log_ratios(found[name][delta], found[OURS][delta])
-        for name in others
-        for delta in deltas
+    logarithms = {
+        key: Cell({seed: math.log(error) for seed, error in cell.test.items()})
+        for key, cell in found.items()
     }
-    p_values = holm({key: _p_value(values) for key, values in ratios.items()})
-    rows = []
-    for name in others:
-        entries = []
-        for delta in deltas:
-            values, p = ratios[name, delta], p_values.get((name, delta), math.nan)
-            text = f'{math.exp(statistics.mean(values)):.2f}' if values else ''
-            entries.append(Entry(text + ('*' if p < LEVEL else '')))
-        rows.append((METHODS[name].title, entries))
+    # No two seeds share a graph.
+    pairs = compare_ours(logarithms, OURS, overlap=0.0)
+    p_values = correct(pairs)
+
+    def entry(key: tuple[int, str]) -> Entry:
+        if key not in pairs:
+            return Entry('')
+        star = '*' if p_values.get(key, 1.0) < LEVEL else ''
+        return Entry(f'{math.exp(-pairs[key].difference):.2f}{star}')
+
+    deltas = _deltas(found)
+    rows = [
+        (method.title, [entry((delta, name)) for delta in deltas])
+        for name, method in METHODS.items()
+        if name != OURS
+    ]
     note = (
         f'Errors over those of {METHODS[OURS].title}, on the same graphs: the '
         f'geometric mean. A star: not equal at a level of {LEVEL}, by two-sided paired '
         f't-tests of the logarithms, corrected for all {len(p_values)} of the table '
         "(Holm's method)."
     )
-    head = ['', *(f'{delta}°' for delta in deltas)]
-    return Grid(head, rows, [note])
-
-
-def _log_ratios(first: Errors, second: Errors) -> list[float]:
-    seeds = sorted(first.error.keys() & second.error.keys())
-    return [math.log(first.error[s] / second.error[s]) for s in seeds]
-
-
-def _p_value(values: list[float]) -> float:
-    """Return that of a t-test; no two seeds share a graph."""
-    if len(values) < LEAST_RUNS or statistics.stdev(values) == 0:
-        return math.nan
-    return float(stats.ttest_1samp(values, 0.0).pvalue)
+    return Grid(['', *(f'{delta}°' for delta in deltas)], rows, [note])
 
 
 def hidden_figure(root: Path) -> Figure | None:
@@ -140,11 +103,11 @@ def hidden_figure(root: Path) -> Figure | None:
     figure = Figure(figsize=(6.4, 4.0), layout='constrained')
     ax = figure.subplots()
     for name, method in METHODS.items():
-        known = [(d, found[name][d]) for d in deltas if found[name][d].error]
+        known = [(d, found[d, name].mean) for d in deltas if (d, name) in found]
         style = {OURS: '-', CEILING: '--'}.get(name, ':')
         ax.plot(
             [delta for delta, _ in known],
-            [errors.mean for _, errors in known],
+            [mean for _, mean in known],
             style,
             marker='o' if name == OURS else '.',
             color='black' if name == CEILING else None,

@@ -104,7 +104,7 @@ def parse_args(arguments: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def main(arguments: list[str] | None = None, setting: Any = None) -> None:
+def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     args = parse_args(arguments)
     if args.report:
         # It knows how all tables of the documentation are made.
@@ -112,7 +112,6 @@ def main(arguments: list[str] | None = None, setting: Any = None) -> None:
 
         write_report(args.results, args.report)
         return
-    setting = SETTING if setting is None else setting
     results = {
         name: TableResults(args.results, name, setting, METHODS, args.threads)
         for name in args.tables

@@ -1,4 +1,5 @@
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,8 +17,9 @@ def data():
 
 
 @pytest.fixture(autouse=True)
-def _no_limit(monkeypatch):
-    """The limit of a command would be that of all later tests."""
+def _as_alone(monkeypatch):
+    """Limit no memory, as later tests would have it, and collect no garbage."""
+    monkeypatch.setattr('reproduction.run.gc', SimpleNamespace(collect=lambda: None))
     monkeypatch.setattr(command, 'limit_memory', lambda gigabytes: None)
     monkeypatch.setattr(command, '_UNREADABLE', {})
 

@@ -1,12 +1,21 @@
+"""Trainings of runs: resumed, scored, at several scales, and again in a clone."""
+
 import math
+import shutil
 from unittest import mock
 
 import pytest
 import torch
 
+from reproduction import training
 from reproduction.experiments import make_config
-from reproduction.settings import METHODS
+from reproduction.run import execute
+from reproduction.scales import SCALES, ScaleRun
+from reproduction.settings import EVERYTHING, METHODS
+from reproduction.store import Store
+from reproduction.trained import load_trained, train_again
 from reproduction.training import HIDDEN_LABEL, Run
+from torch_geometric_gsl import GumbelKNNSampler
 from torch_geometric_gsl.datasets import paper_split
 
 
@@ -138,3 +147,88 @@ def test_seeds_differ(tmp_path, data):
     losses = [run.history[-1]['loss'] for run in runs]
     assert losses[0] == losses[1] != losses[2]
     assert not torch.equal(runs[0].train_mask, runs[2].train_mask)
+
+
+def scale_of(model):
+    scales = {m.scale for m in model.modules() if isinstance(m, GumbelKNNSampler)}
+    return scales.pop()
+
+
+def test_resumes_at_any_scale(tmp_path, data):
+    config = make('gau_sim_t', scale='auto', num_transition_nodes=5)
+    whole = ScaleRun(config, data, tmp_path / 'whole')
+    assert not whole.resume()
+    assert whole.train() == whole.status == 'done'
+    # Six epochs with each of the scales.
+    assert whole.epoch == 6 * len(SCALES)
+    for number in (2, 9):
+        folder = tmp_path / str(number)
+        first = ScaleRun(config, data, folder, checkpoint_seconds=0)
+        effects = [None] * number + [KeyboardInterrupt]
+        with pytest.raises(KeyboardInterrupt):
+            first.train(mock.Mock(side_effect=effects))
+        second = ScaleRun(config, data, folder)
+        assert second.resume()
+        assert second.epoch == number
+        watch = mock.Mock()
+        second.train(watch)
+        # What a checkpoint holds is not trained again.
+        assert watch.call_count == whole.epoch - number
+        assert fields(second.chosen) == fields(whole.chosen)
+        assert second.score(data) == whole.score(data)
+
+
+def test_validation_alone_chooses(tmp_path, data, monkeypatch):
+    best = {1.0: 0.2, 3.0: 0.6, 10.0: 0.6, 30.0: 0.4}
+    seen = []
+
+    def evaluate(run):
+        scale = scale_of(run.model)
+        assert (run.y[~run.train_mask & ~run.val_mask] == HIDDEN_LABEL).all()
+        seen.append(scale)
+        run.best = {'val': best[scale], 'epoch': run.epoch}
+        run.best_state = {k: v.clone() for k, v in run.model.state_dict().items()}
+        return {'val': best[scale], 'val_loss': 0.0}
+
+    monkeypatch.setattr(training.Run, '_evaluate', evaluate)
+    run = ScaleRun(make('gau_sim', scale='auto', epochs=2), data, tmp_path)
+    run.train()
+    assert seen == list(SCALES)
+    assert run.scale == 3.0
+    outcome = run.score(data)
+    assert (outcome['scale'], outcome['val'], outcome['epochs']) == (3.0, 0.6, 8)
+    assert scale_of(run.model) == 3.0
+
+
+@pytest.fixture
+def store(tmp_path, data, monkeypatch):
+    """The run of a few epochs."""
+    monkeypatch.setitem(EVERYTHING, 'epochs', 4)
+    store = Store(tmp_path / 'results')
+    execute(make_config('wine', 'neural_gau_sim', 0), lambda: data, store)
+    return store
+
+
+def test_a_model_that_is_not_there_is_trained_again(store, data, tmp_path, capsys):
+    """As in a clone, which has the archive alone."""
+    config = make_config('wine', 'neural_gau_sim', 0)
+    store.collect([config])
+    archive = tmp_path / store.archive(config).name
+    shutil.copy(store.root / archive.name, archive)
+    before = archive.read_bytes()
+    clone = Store(tmp_path)
+    record = clone.record(config)
+    assert record is not None
+
+    state = load_trained(clone, config, data).state_dict()
+    assert 'trained again' in capsys.readouterr().err
+    for name, value in load_trained(store, config, data).state_dict().items():
+        assert torch.equal(state[name], value)
+    load_trained(clone, config, data)
+    assert 'trained again' not in capsys.readouterr().err
+    # It is no new result.
+    assert clone.record(config) == Store(tmp_path).record(config) == record
+    assert archive.read_bytes() == before
+    assert not (clone.folder(config) / 'result.json').exists()
+    with clone.claim(config), pytest.raises(SystemExit, match='another process'):
+        train_again(Store(tmp_path), config, data)

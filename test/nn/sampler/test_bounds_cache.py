@@ -90,7 +90,7 @@ def same_graph(first, second):
 
 def blocks_change_nothing(name, options, num_threads):
     # Sums differ in their last bits.
-    x, graphs, own = grouped(140), [], torch.get_num_threads()
+    x, graphs, own = grouped(100), [], torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
         for memory in (2**25, 2**12):
@@ -133,6 +133,9 @@ def test_bounds_are_found_once_for_equal_rows(found):
     # Nothing is looked for in evaluation, nor for flat scores.
     make(scale=0.5)(x)
     make().eval()(x)
+    for method in ('dense', 'stream'):
+        make(method=method)(x)
+    make(method='auto')(x[:100])  # So few pairs are all listed.
     assert found.count('k_means') == 3
 
 

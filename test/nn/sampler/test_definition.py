@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from oracles import noise_of, seeded, to_matrix, truncated
-from sampling import limits, normal
+from sampling import every_pair, limits, make, normal
 from scipy import integrate
 
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -150,3 +150,32 @@ def test_gradient_of_a_race_by_finite_differences(name, hard):
             entry -= step
         difference = (sides[0] - sides[1]) / 2e-5
         assert slope == pytest.approx(difference, rel=1e-3, abs=1e-5)
+
+
+TRAINED = [
+    *(('log_scale', training, {'train_scale': True, 'method': 'dense'})
+      for training in (True, False)),
+    *(('null_score', True, {'null_score': 1.3, 'method': method, 'replace': replace})
+      for method in ('dense', 'race', 'stream') for replace in (True, False)),
+    *(('null_score', False, {'null_score': 1.3, 'eval_k': 2, 'form': form})
+      for form in ('all', 'edge_index', 'batch', 'pair')),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(('name', 'training', 'options'), TRAINED)
+def test_gradients_of_learned_numbers_by_finite_differences(name, training, options):
+    x, h, options = normal(12, 6), normal(12, 2, seed=9), dict(options)
+    x, given = every_pair(options.pop('form', 'all'), x)
+    sampler = make('linear', tau=0.5, scale=2.0, **options).train(training)
+    value, step = getattr(sampler, name), 1e-5
+
+    def loss():
+        return sampler.propagate(x, h, **given, generator=seeded(6)).square().sum()
+
+    loss().backward()
+    with torch.no_grad():
+        value += step
+        above = float(loss())
+        value -= 2 * step
+        slope = (above - float(loss())) / (2 * step)
+    assert float(value.grad) == pytest.approx(slope, rel=1e-5)

@@ -1,14 +1,11 @@
 """Weights of given edges, a prior of the choice among them."""
 
-import re
-
 import pytest
 import torch
 from oracles import seeded
 from scipy.stats import chisquare
 
 from torch_geometric_gsl import (
-    KNNGCN,
     GSLNet,
     GumbelKNNSampler,
     HeatKernelSimilarity,
@@ -146,41 +143,12 @@ def test_the_nearest_of_equal_priors_where_scores_saturate():
     assert graph.edge_index[0].tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ('weight', 'error', 'text'),
-    [
-        (-WEIGHT, ValueError, "'edge_weight' must not be negative (got -1."),
-        (WEIGHT / 0, ValueError, "'edge_weight' contains NaN or infinite values"),
-        (WEIGHT[:3], ValueError, "'edge_weight' must have shape [64] (got [3])"),
-        (EVERY[0], TypeError, "'edge_weight' must be a floating-point tensor (got tor"),
-        ([1.0], TypeError, "'edge_weight' must be a floating-point tensor (got list)"),
-        (WEIGHT.to('meta'), ValueError, "'edge_weight' is on meta but 'x' is on cpu"),
-    ],
-)
-def test_bad_weights(weight, error, text):
-    conv = LatentGraphConv(IN, 3, 'linear').double()
-    net = GSLNet(IN, 3, 2, 3, 'linear').double()
-    for call in (make(), make().plan, make().distribution, conv, conv.graph, net):
-        with pytest.raises(error, match=re.escape(text)):
-            call(X, EVERY, weight)
-
-
-def test_weights_of_no_edges_and_of_a_race():
-    for call in (make(), LatentGraphConv(IN, 3, 'linear').double()):
-        with pytest.raises(ValueError, match="'edge_weight' needs 'edge_index'"):
-            call(X, None, WEIGHT)
-    with pytest.raises(ValueError, match="cannot be 'race': 'edge_weight' is given"):
-        make(method='race')(X, EVERY, WEIGHT)
-    assert make().plan(X, EVERY, WEIGHT).method == 'dense'
-
-
 MODELS = {
     'conv': lambda: LatentGraphConv(IN, 3, 'linear'),
     'prior': lambda: LatentGraphConv(IN, 3, 'linear', observed='prior'),
     'multiplex': lambda: MultiplexLatentGraphConv(IN, 3, 2, ['linear', 'difference']),
     'net': lambda: GSLNet(IN, 5, 2, 3, 'linear', dropout=0.0),
     'input': lambda: GSLNet(IN, 5, 2, 3, 'linear', z_channels=-1, dropout=0.0),
-    'knn gcn': lambda: KNNGCN(IN, 5, 2, 3, k=2, dropout=0.0),
 }
 
 

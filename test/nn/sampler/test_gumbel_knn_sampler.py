@@ -1,39 +1,26 @@
+"""The form of sampled graphs: of few candidates, and of many that a race never sees."""
+
 import math
 from functools import partial
 
-import oracles
 import pytest
 import sampling
 import torch
-from oracles import seeded
-from sampling import normal
+from oracles import seeded, to_matrix
+from sampling import assert_graph, normal
 
 from torch_geometric_gsl import (
-    Budget,
     GumbelKNNSampler,
     LinearSimilarity,
-    NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
-from torch_geometric_gsl.typing import SampledGraph
 
 N = 9
-BUDGET = {'arrivals': 1, 'tail': 0, 'eval_pairs': 1, 'memory': 1}
+make = partial(sampling.make, width=4)
 
 
-make = partial(sampling.make, width=4, dtype=torch.float)
-
-
-def features(num_nodes=N, seed=3):
-    return normal(num_nodes, 6, seed=seed, dtype=torch.float)
-
-
-def to_matrix(graph):
-    return oracles.to_matrix(*graph, N, N).detach()
-
-
-def assert_graph(graph, num_nodes=N):
-    sampling.assert_graph(graph, torch.ones(num_nodes))
+def matrix(graph):
+    return to_matrix(*graph, N, N).detach()
 
 
 def test_repr():
@@ -48,59 +35,43 @@ def test_repr():
     assert str(make(null_score=0.0)).endswith('null_score=0.0, method=auto)')
 
 
-# Of so few candidates none can race: a race alone is tested elsewhere.
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('method', ['auto', 'dense', 'stream'])
-@pytest.mark.parametrize(
-    'options',
-    [{}, {'hard': True}, {'replace': False}, {'hard': True, 'replace': False}],
-)
-@pytest.mark.parametrize('loop', [True, False])
-def test_graph(method, training, options, loop):
-    sampler = make(method=method, loop=loop, eval_k=3, **options).train(training)
-    graph = sampler(features())
-    assert isinstance(graph, SampledGraph)
-    assert_graph(graph)
-    assert loop or bool((graph.edge_index[0] != graph.edge_index[1]).all())
-    degree = torch.bincount(graph.edge_index[1], minlength=N)
-    if 'replace' in options or not training:
-        assert degree.tolist() == [3] * N
-    elif method != 'stream':
-        # Of so few candidates 'auto' lists all, too.
-        assert degree.tolist() == [N - int(not loop)] * N
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('hard', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('n', [1, N])
 def test_as_many_neighbours_as_candidates(n, method, hard, training):
     sampler = make(method=method, k=n, hard=hard, replace=False).train(training)
-    graph = sampler(features(n))
-    assert_graph(graph, n)
+    graph = sampler(normal(n, 6))
+    assert_graph(graph, torch.ones(n))
     assert graph.edge_weight.numel() == n * n
     if hard and training:
-        torch.testing.assert_close(graph.edge_weight, torch.full((n * n,), 1 / n))
+        torch.testing.assert_close(
+            graph.edge_weight, torch.full((n * n,), 1 / n).double()
+        )
 
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_no_nodes(method, training):
     sampler = make(method=method).train(training)
-    nothing = features(0)
+    nothing = normal(0, 6)
     graphs = [
         sampler(nothing),
         sampler((nothing, nothing)),
-        sampler((features(5), nothing)),
+        sampler((normal(5, 6), nothing)),
         sampler(nothing, batch=torch.empty(0, dtype=torch.long)),
     ]
+    none = torch.empty(2, 0, dtype=torch.long)
     if method == 'dense' or not training:
-        graphs.append(sampler(nothing, torch.empty(2, 0, dtype=torch.long)))
+        graphs.append(sampler(nothing, none))
+        sums = sampler.propagate(normal(N, 6), normal(N, 6), none)
+        assert torch.equal(sums, torch.zeros_like(sums))
+    assert sampler.propagate(nothing, nothing).shape == (0, 6)
     for graph in graphs:
         assert graph.edge_index.shape == (2, 0)
         assert graph.edge_index.dtype == torch.long
         assert graph.edge_weight.shape == (0,)
-        assert graph.edge_weight.dtype == torch.float
+        assert graph.edge_weight.dtype == torch.double
     assert sampler.plan(nothing)[2:] == (None, None, 0, None)
 
 
@@ -109,10 +80,10 @@ def test_no_nodes(method, training):
 @pytest.mark.parametrize('name', SIMILARITIES)
 def test_evaluation(name, eval_k, loop):
     options = {'loop': loop, 'eval_k': eval_k}
-    sampler = make(name, scale=2.0, tau=0.3, **options).double().eval()
-    x = features().double()
+    sampler = make(name, scale=2.0, tau=0.3, **options).eval()
+    x = normal(N, 6)
     state = torch.get_rng_state()
-    weight = to_matrix(sampler(x))
+    weight = matrix(sampler(x))
     assert torch.equal(state, torch.get_rng_state())  # Nothing was drawn.
     phi = sampler.similarity(x).tolist()
     for i in range(N):
@@ -127,73 +98,132 @@ def test_evaluation(name, eval_k, loop):
 
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 def test_randomness(method):
-    sampler, x = make(method=method), features()
+    sampler, x = make(method=method), normal(N, 6)
     state = torch.get_rng_state()
-    first = to_matrix(sampler(x, generator=seeded(1)))
-    assert torch.equal(first, to_matrix(sampler(x, generator=seeded(1))))
-    assert not torch.equal(first, to_matrix(sampler(x, generator=seeded(2))))
+    first = matrix(sampler(x, generator=seeded(1)))
+    assert torch.equal(first, matrix(sampler(x, generator=seeded(1))))
+    assert not torch.equal(first, matrix(sampler(x, generator=seeded(2))))
     assert torch.equal(state, torch.get_rng_state())
     torch.manual_seed(1)  # The global generator is one generator among others.
-    assert torch.equal(first, to_matrix(sampler(x)))
-    assert not torch.equal(first, to_matrix(sampler(x)))
+    assert torch.equal(first, matrix(sampler(x)))
+    assert not torch.equal(first, matrix(sampler(x)))
 
 
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
 def test_dtypes(dtype, method, training):
     sampler = make(method=method).to(dtype).train(training)
-    x = features().to(dtype).requires_grad_()
+    x = normal(N, 6).to(dtype).requires_grad_()
     graph = sampler(x)
     assert graph.edge_weight.dtype == dtype
-    assert_graph(graph)
+    assert_graph(graph, torch.ones(N))
     graph.edge_weight.square().sum().backward()
     for tensor in (x, *sampler.parameters()):
         assert tensor.grad.dtype == dtype
         assert bool(tensor.grad.isfinite().all())
 
 
-@pytest.mark.parametrize(
-    ('error', 'kwargs', 'match'),
-    [
-        (ValueError, {'k': 0}, r"'k' must be at least 1 \(got 0\)"),
-        (TypeError, {'k': 2.0}, r"'k' must be an integer \(got float\)"),
-        (ValueError, {'tau': 0}, r"'tau' must be positive and finite \(got 0\)"),
-        (ValueError, {'scale': -1.0}, r"'scale' must be positive .* \(got -1.0\)"),
-        (
-            ValueError,
-            {'method': 'fast'},
-            r"'method' must be one of \['auto', 'dense', 'race', 'stream'\] \(got 'fa",
-        ),
-        (TypeError, {'budget': 7}, r"'budget' must be a Budget \(got int\)"),
-        *[
-            (
-                ValueError,
-                {'budget': Budget(**{name: least - 1})},
-                f"'{name}' must be at",
-            )
-            for name, least in BUDGET.items()
-        ],
-        *[
-            (TypeError, {name: 'no'}, rf"'{name}' must be a bool \(got 'no'\)")
-            for name in ('hard', 'replace', 'loop', 'train_scale')
-        ],
-        *[
-            (TypeError, {'similarity': value}, rf'a Similarity \(got {name}\)')
-            for value, name in (('linear', 'str'), (None, 'NoneType'))
-        ],
-    ],
-)
-def test_bad_arguments(error, kwargs, match):
-    with pytest.raises(error, match=match):
-        GumbelKNNSampler(**{'similarity': NeuralGaussianSimilarity(6), **kwargs})
-
-
 def test_graph_ids_are_names_not_counts():
     sampler = make().eval()
-    x = features(8)
+    x = normal(8, 6)
     ids = torch.tensor([0, 0, 0, 0, 10**12, 10**12, 10**12, 10**12])
     expected = sampler(x, batch=ids.clamp(max=1))
     torch.testing.assert_close(sampler(x, batch=ids), expected)
     pair = sampler((x, x), batch=(ids, ids))
     torch.testing.assert_close(pair, expected)
+
+
+@pytest.mark.parametrize('options', [{}, {'hard': True}, {'replace': False}])
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_race(name, loop, options):
+    # Many candidates, so that most of them are never looked at.
+    num_sources = 900
+    sampler = make(name, k=2, method='race', loop=loop, **options)
+    x = normal(num_sources, 6).requires_grad_()
+    assert sampler.plan(x).method == 'race'
+    graph = sampler(x, generator=seeded(1))
+    source, target = assert_graph(graph, torch.ones(num_sources))
+    assert loop or bool((source != target).all())
+    degree = torch.bincount(target, minlength=num_sources)
+    if 'replace' in options:
+        assert degree.tolist() == [2] * num_sources
+    else:
+        # Two draws of four arrivals and of a tail of four each.
+        assert int(degree.max()) <= 2 * (4 + 4)
+        assert int(degree.min()) >= 4
+    value = normal(num_sources, 6, seed=4)[:, 0]
+    (graph.edge_weight * value[source]).sum().backward()
+    for tensor in (x, *sampler.parameters()):
+        assert bool(tensor.grad.isfinite().all())
+        assert float(tensor.grad.abs().max()) > 1e-6
+    again = sampler(x, generator=seeded(1))
+    assert torch.equal(graph.edge_index, again.edge_index)
+    assert torch.equal(graph.edge_weight, again.edge_weight)
+
+
+@pytest.mark.parametrize('name', SIMILARITIES)
+def test_autocast_leaves_the_weights_alone(name):
+    sampler, x = make(name, method='race').float(), normal(300, 6).float()
+    h = torch.ones(300, 1)
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        (_, target), weight = sampler(x, generator=seeded(1))
+        out = sampler.propagate(x, h, generator=seeded(1))
+    total = torch.zeros(300).index_add_(0, target, weight.detach())
+    torch.testing.assert_close(total, h[:, 0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(out.detach(), h, rtol=0, atol=1e-5)
+
+
+# Graphs with few candidates are listed, the others race; the third has a lone node.
+SIZES = [300, 5, 1, 200, 0, 250]
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('options', [{}, {'loop': False}, {'replace': False, 'k': 1}])
+def test_a_batch_of_small_and_large_graphs(options, training):
+    batch = torch.arange(len(SIZES)).repeat_interleave(torch.tensor(SIZES))
+    n, loop = sum(SIZES), options.get('loop', True)
+    sampler = make('neural_gaussian', **options).train(training)
+    x, h = normal(n, 6), normal(n, 6, seed=8)
+    assert sampler.plan(x, batch=batch).method == 'race'
+    graph = sampler(x, batch=batch, generator=seeded(1))
+    expected = torch.ones(n)
+    expected[305] = float(loop)  # The lone node is no candidate of its own.
+    source, target = assert_graph(graph, expected)
+    assert torch.equal(batch[source], batch[target])
+    assert loop or not bool((source == target).any())
+    if training:  # In evaluation mode the sum is over all pairs.
+        out = sampler.propagate(x, h, batch=batch, generator=seeded(1))
+        message = graph.edge_weight.unsqueeze(1) * h[source]
+        summed = torch.zeros(n, 6).double().index_add(0, target, message)
+        torch.testing.assert_close(out, summed)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('replace', [True, False])
+@pytest.mark.parametrize('loop', [True, False])
+def test_given_candidates_of_which_some_are_many(loop, replace, training):
+    # Target 0 has 300 candidates, 1 has 5, 2 has 299, 3 has none; itself among them.
+    rows = {0: range(300), 1: range(5), 2: range(1, 300)}
+    pairs = [(j, i) for i, row in rows.items() for j in row]
+    if not replace:  # Each target needs a candidate.
+        pairs += [(j, i) for i in range(3, 300) for j in (0, i)]
+    given = torch.tensor(pairs)[torch.randperm(len(pairs))].t()
+    sampler = make('neural_gaussian', loop=loop, replace=replace, k=1).train(training)
+    x = normal(300, 6)
+    assert sampler.plan(x, given).method == 'race'
+    expected = torch.tensor([float(i < 3 or not replace) for i in range(300)])
+    source, target = assert_graph(sampler(x, given, generator=seeded(1)), expected)
+    found = set(zip(source.tolist(), target.tolist(), strict=True))
+    assert found <= {(j, i) for j, i in pairs if loop or i != j}
+
+
+@pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
+@pytest.mark.parametrize('hard', [False, True])
+def test_parameters_that_are_nan_reach_the_weights(method, hard):
+    sampler = make('neural_gaussian', method=method, hard=hard, tau=0.75)
+    for parameter in sampler.similarity.parameters():
+        torch.nn.init.constant_(parameter, float('nan'))
+    assert sampler(normal(900, 6)).edge_weight.isnan().any()
+    assert sampler.propagate(x := normal(900, 6), x).isnan().any()

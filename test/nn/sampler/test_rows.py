@@ -125,29 +125,3 @@ def test_pairs_and_estimates():
     with pytest.warns(UserWarning, match='are estimated from 1200 sources'):
         own = sampler.propagate(pair, messages, rows=(10, 20))
     assert_close(own, whole[10:20])
-
-
-@pytest.mark.parametrize(
-    ('rows', 'error', 'text'),
-    [
-        (3, TypeError, r"'rows' must be a pair of integers \(got 3\)"),
-        ((1, 2, 3), TypeError, r"'rows' must be a pair of integers"),
-        ((0, 1.5), TypeError, r"'rows' must be an integer \(got float\)"),
-        ((-1, 2), ValueError, r"'rows' must be at least 0 \(got -1\)"),
-        ((5, 2), ValueError, r'between 0 and the number of targets, 300 \(got \(5, 2'),
-        ((0, 301), ValueError, r'number of targets, 300 \(got \(0, 301\)\)'),
-    ],
-)
-def test_bad_rows(rows, error, text):
-    sampler = GumbelKNNSampler(LinearSimilarity(8))
-    with pytest.raises(error, match=text):
-        sampler(features()[0].float(), rows=rows)
-
-
-def test_rows_are_of_one_graph_with_all_candidates():
-    sampler, x = GumbelKNNSampler(LinearSimilarity(8)), features()[0].float()
-    edges, batch = torch.zeros(2, 5, dtype=torch.long), torch.zeros(N).long()
-    with pytest.raises(ValueError, match="'edge_index' has no meaning with 'rows'"):
-        sampler(x, edges, rows=(0, 1))
-    with pytest.raises(ValueError, match="'batch' has no meaning with 'rows'"):
-        sampler(x, batch=batch, rows=(0, 1))

@@ -40,24 +40,6 @@ def test_equals_the_same_factor_given(method):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_gradient_by_finite_differences(training):
-    x, h = nodes()
-    sampler = make(scale=2.0, method='dense').double().train(training)
-
-    def loss():
-        return sampler.propagate(x, h, generator=seeded()).square().sum()
-
-    loss().backward()
-    found, step = float(sampler.log_scale.grad), 1e-6
-    with torch.no_grad():
-        sampler.log_scale += step
-        above = float(loss())
-        sampler.log_scale -= 2 * step
-        below = float(loss())
-    assert found == pytest.approx((above - below) / (2 * step), rel=1e-5)
-
-
 def test_the_gradient_of_races_is_that_of_the_definition():
     x, h = nodes()
     gradients = {}
@@ -95,28 +77,6 @@ def test_bounds_follow_the_factor():
         with torch.no_grad():
             sampler.log_scale.fill_(math.log(scale))
         assert sampler(x, generator=seeded()).edge_weight.isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ('options', 'error', 'text'),
-    [
-        ({'scale': 'auto'}, TypeError, "'scale' must be a positive number"),
-        ({'scale': 0.0, 'train_scale': True}, ValueError, "'scale'"),
-        (
-            {'budget': Budget(eval_tolerance=0.0)},
-            ValueError,
-            "'eval_tolerance' must be positive",
-        ),
-        (
-            {'budget': Budget(eval_tolerance='1e-3')},
-            TypeError,
-            "'eval_tolerance' must be a positive",
-        ),
-    ],
-)
-def test_bad_options(options, error, text):
-    with pytest.raises(error, match=text):
-        GumbelKNNSampler(LinearSimilarity(4), **options)
 
 
 @pytest.mark.parametrize('loop', [True, False])
@@ -169,17 +129,3 @@ def test_a_tolerance_holds_for_small_sums_beside_a_large_mean(mean):
     expected = (score.double() / sampler.tau).softmax(dim=1) @ h.double()
     error = (found - expected).norm(dim=1) / expected.norm(dim=1)
     assert error.max() <= 1e-3
-
-
-@pytest.mark.parametrize('options', [{'train_scale': True}, {'null_score': 0.0}])
-@pytest.mark.parametrize('method', METHODS)
-def test_parameters_on_another_device(method, options):
-    # Those of the sampler alone: the similarity has none.
-    sampler = GumbelKNNSampler(LinearSimilarity(4), method=method, **options)
-    x, h = nodes()
-    message = "'x' is on cpu but the parameters are on meta"
-    for call in (sampler.to('meta'), sampler.plan, sampler.distribution):
-        with pytest.raises(ValueError, match=message):
-            call(x)
-    with pytest.raises(ValueError, match=message):
-        sampler.propagate(x, h)

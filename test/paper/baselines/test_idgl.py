@@ -164,18 +164,6 @@ def test_graphs_of_hidden_samples_are_never_formed(meter):
     assert measured.largest < 20 * num_nodes
 
 
-@pytest.mark.parametrize('is_sparse', [False, True])
-def test_a_batch_of_one_graph(is_sparse):
-    """Products of thin matrices are what their entries are, one by one."""
-    model, (x, _) = make(degree=0.3), problem()
-    x = x.relu().to_sparse_csr() if is_sparse else x
-    one = torch.zeros(N, dtype=torch.long)
-    torch.testing.assert_close(model(x, batch=one), model(x))
-    for found, graph in zip(model.graphs(x, batch=one), model.graphs(x), strict=True):
-        assert torch.equal(found.edge_index, graph.edge_index)
-        torch.testing.assert_close(found.edge_weight, graph.edge_weight)
-
-
 def count(model, x, **kwargs):
     return len(model.graphs(x, generator=seeded(1), **kwargs))
 
@@ -202,9 +190,6 @@ def test_graph_to_start_from(kind):
     edge_index, _ = nearest_neighbours(x, K)
     expected = model(x)
     torch.testing.assert_close(model(x, edge_index), expected)
-    weight = torch.full((edge_index.size(1),), 2.0, dtype=torch.double)
-    assert not torch.allclose(model(x, edge_index, edge_weight=weight), expected)
-    torch.testing.assert_close(model(x, edge_index, edge_weight=weight / 2), expected)
     # It does not limit the learned graphs.
     few = edge_index[:, :1]
     assert model.graphs(x, few)[0].edge_index.size(1) > 1

@@ -1,20 +1,24 @@
-"""Options and inputs that the baselines refuse, and their representations."""
+"""Options, inputs, files, tasks and labelled nodes of the baselines."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
-from small_baselines import BASELINES, IN, N, make_baseline
+from oracles import seeded
+from small_baselines import BASELINES, PUBLISHED, N, features, make_baseline
+from torch_geometric.nn import to_hetero
+
+from torch_geometric_gsl import NodeClassifier
+from torch_geometric_gsl.ops.local_random import DrawsFrom
 
 WITH_GRAPH = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 EMBED = ['SLAPS', 'SUBLIME', 'HESGSL']
 IDGLS = ['IDGL', 'IDGLAnchor']
 EVERY = list(BASELINES)
 EDGES = torch.tensor([[0, 1], [1, 2]])
-
-
-def features():
-    return torch.rand(N, IN, generator=torch.Generator().manual_seed(0))
+Y, ROWS = torch.arange(N) % 4, torch.arange(N)
 
 
 def spread(cases):
@@ -70,6 +74,8 @@ BAD_OPTIONS = [
     (['SUBLIME'], {'encoder_channels': 0}, ValueError, "'encoder_channels' must be at"),
     (['HESGSL'], {'num_hops': 0}, ValueError, r"'num_hops' must be at least 1 \(got 0"),
     (['HESGSL'], {'homophily_weight': -1}, ValueError, "_weight' must be at least 0"),
+    (['HESGSL'], {'task': 'regression', 'out_channels': 1}, ValueError,
+     "'homophily_weight' must be 0 with task='reg"),
     (IDGLS, {'num_layers': 1}, ValueError, r"'num_layers' must be at least 2 \(got 1"),
     (IDGLS, {'num_heads': 1.5}, TypeError, "'num_heads' must be an integer"),
     (['IDGLAnchor'], {'num_anchors': 0}, ValueError, "'num_anchors' must be at least"),
@@ -81,7 +87,7 @@ BAD_OPTIONS = [
     (IDGLS, {'sparsity': -1}, ValueError, "'sparsity' must be at least 0"),
     (IDGLS, {'degree': -1}, ValueError, "'degree' must be at least 0"),
     (IDGLS, {'max_iterations': 0}, ValueError, "'max_iterations' must be at least 1"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(('name', 'options', 'error', 'match'), spread(BAD_OPTIONS))
@@ -94,11 +100,19 @@ def weigh(weight):
     return {'edge_index': EDGES, 'edge_weight': weight}
 
 
+ONE_SET = sorted(set(PUBLISHED) - {'NodeFormer'})
 BAD_INPUTS = [
     (EVERY, {'x': None}, TypeError, "'x' must be a torch.Tensor"),
     (EVERY, {'x': torch.ones(N, 2)}, ValueError, r"'x' must have 6 channels \(got 2"),
     (EVERY, {'x': features().double()}, TypeError, "'x' has torch.float64 but the par"),
     (EVERY, {'x': features() / 0}, ValueError, "'x' contains NaN or infinite"),
+    (PUBLISHED, {'x': {'a': features()}}, TypeError, 'got a dict'),
+    (
+        ONE_SET,
+        {'x': (features(), features())},
+        TypeError,
+        r'a torch.Tensor \(got tuple',
+    ),
     (['KNNLINKX'], {'x': features()[:9]}, ValueError, r'=12 rows \(got 9\); the weig'),
     (WITH_GRAPH, {'edge_index': EDGES + 11}, ValueError, 'has sources outside 0..11'),
     (WITH_GRAPH, {'edge_weight': torch.ones(2)}, ValueError, "needs 'edge_index'"),
@@ -120,6 +134,12 @@ def test_bad_inputs(name, given, error, match):
             call(**args, **others)
 
 
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_one_type_of_nodes(name):
+    with pytest.raises(TypeError, match="got 'to_hetero'"):
+        to_hetero(make_baseline(name), (['a', 'b'], [('a', 'to', 'b')]))
+
+
 @pytest.mark.parametrize('name', ['KNNGCN', *EMBED, *IDGLS])
 @pytest.mark.parametrize('number', [1, 2])
 def test_few_rows_are_all_neighbours(name, number):
@@ -131,3 +151,59 @@ def test_few_rows_are_all_neighbours(name, number):
     assert bool(out.isfinite().all())
     apart = graph.edge_index[0] != graph.edge_index[1]
     assert int(apart.sum()) <= number * (number - 1)
+
+
+@pytest.mark.parametrize(
+    ('name', 'number'),
+    [(name, number) for name, rows in PUBLISHED.items() for number in range(len(rows))],
+)
+def test_files_copies_and_resets(name, number, tmp_path):
+    torch.manual_seed(5)
+    model = make_baseline(name, number)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.rand(parameter.shape, generator=seeded(1)))
+    expected = model.eval()(features())
+    model.save(tmp_path / 'model.pt')
+    again = NodeClassifier.load(tmp_path / 'model.pt')
+    for other in (again, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(other) is type(model)
+        assert repr(other) == repr(model)
+        assert torch.equal(other(features()), expected)
+    again.train().loss(features(), Y, ROWS).backward()
+    assert any(parameter.grad is not None for parameter in again.parameters())
+    with DrawsFrom(seeded(6)):  # Buffers are drawn from it as well.
+        model.reset_parameters()
+    torch.manual_seed(6)
+    again.reset_parameters()
+    own, other = model.state_dict(), again.state_dict()
+    assert all(torch.equal(value, other[key]) for key, value in own.items())
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+@pytest.mark.parametrize('task', ['regression', 'binary', 'multilabel'])
+def test_tasks(name, task):
+    x, width = features(), 4 if task == 'multilabel' else 1
+    y = x[:, :width].squeeze(1) if width == 1 else x[:, :width]
+    y = y if task == 'regression' else (y > 0).long()
+    options = {'HESGSL': {'homophily_weight': 0.0}}.get(name, {})
+    torch.manual_seed(0)
+    model = make_baseline(name, out_channels=width, task=task, **options)
+    model.loss(x, y, torch.arange(6)).backward()
+    scores = {'regression': 'r2', 'binary': 'accuracy', 'multilabel': 'micro_f1'}
+    assert list(model.score(x, y, torch.arange(6, N))) == [scores[task]]
+    assert model.predict(x).shape == y.shape
+    assert f"task='{task}'" in repr(model)
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_the_loss_is_of_the_labelled_nodes(name):
+    def loss(mask):
+        torch.manual_seed(1)
+        return make_baseline(name).loss(features(), Y, mask)
+
+    one = torch.arange(N) == 3
+    assert bool(loss(one).isfinite())
+    assert torch.equal(loss(torch.tensor([3])), loss(one))
+    with pytest.raises(ValueError, match="'mask' must choose at least one node"):
+        loss(torch.zeros_like(one))
