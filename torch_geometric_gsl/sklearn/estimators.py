@@ -119,7 +119,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     Example:
         >>> from sklearn.datasets import load_wine
         >>> X, y = load_wine(return_X_y=True)
-        >>> model = GSLClassifier(random_state=0).fit(X[::2], y[::2])
+        >>> model = GSLClassifier(n_members=1, random_state=0).fit(X[::2], y[::2])
         >>> model.score(X[1::2], y[1::2]) > 0.9
         True
     """
@@ -170,7 +170,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
     Example:
         >>> from sklearn.datasets import load_diabetes
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = GSLRegressor(random_state=0).fit(X[::2], y[::2])
+        >>> model = GSLRegressor(n_members=1, random_state=0).fit(X[::2], y[::2])
         >>> model.score(X[1::2], y[1::2]) > 0.3
         True
     """
