@@ -18,6 +18,7 @@ PAGES = 'auto_gallery'
 
 CONF = {
     'examples_dirs': 'gallery',
+    'parallel': 2,
     'gallery_dirs': PAGES,
     'within_subsection_order': 'FileNameSortKey',
     'doc_module': ('torch_geometric_gsl',),
