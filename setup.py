@@ -38,6 +38,8 @@ extras_require = {
     'full': sparse_requires + datasets_requires + plot_requires,
     'test': [
         'hypothesis',
+        'onnxruntime',
+        'onnxscript',
         'pandas',
         'polars',
         'pytest>=9.0',

@@ -37,6 +37,11 @@ def make_sampler(**kwargs):
     return gsl.GumbelKNNSampler(similarity, train_scale=True, **kwargs)
 
 
+def make_network():
+    """A network without numbers, which the layer that takes it initializes."""
+    return torch.nn.utils.skip_init(torch.nn.Linear, 2 * IN, OUT)
+
+
 # How each public module is built; one that is missing here fails a test below.
 FACTORIES = {
     'LinearSimilarity': [lambda: gsl.LinearSimilarity(IN, OUT)],
@@ -83,6 +88,10 @@ FACTORIES = {
     'HeteroLatentGraphConv': [
         lambda: gsl.HeteroLatentGraphConv(IN, OUT, RELATIONS),
         lambda: gsl.HeteroLatentGraphConv(IN, OUT, RELATIONS, 'cosine', aggr='cat'),
+    ],
+    'KNNEdgeConv': [
+        lambda: gsl.KNNEdgeConv(make_network(), 3),
+        lambda: gsl.KNNEdgeConv(make_network(), 3, 'mean', tau=1.0),
     ],
     'GSLNet': [
         lambda: gsl.GSLNet(IN, 8, 2, OUT),

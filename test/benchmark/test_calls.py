@@ -6,8 +6,8 @@ import pytest
 # Each number may fall, and is lowered then. The aims are 95 calls in 14 files for a
 # race step, and 18,500 lines in 115 files.
 MOST_CALLS = {'race': 145, 'stream': 127, 'dense': 74, 'evaluation': 77}
-MOST_FILES_OF_A_STEP = 25
-MOST_LINES, MOST_FILES = 23_750, 140
+MOST_FILES_OF_A_STEP = 24
+MOST_LINES, MOST_FILES = 23_400, 121
 
 
 @pytest.mark.parametrize('name', MOST_CALLS)

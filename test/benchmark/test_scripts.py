@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import certified
+import clouds
 import estimate
 import measure
 import pytest
@@ -139,3 +140,16 @@ def test_tables(method, at_once, monkeypatch, tmp_path, capsys):
     assert 0 < row['rmse'] < 10
     assert math.isfinite(row['fit_seconds'])
     assert f'| 60 | {row["method"]} |' in capsys.readouterr().out
+
+
+def test_clouds(monkeypatch, tmp_path, capsys):
+    path, few = tmp_path / 'clouds.json', ['--clouds', '20', '--sizes', '60']
+    assert clouds.main([*few, '--repeats', '1', '--out', str(path)]) == 0
+    rows = json.loads(path.read_text())['rows']
+    assert rows[0]['method'] == 'knn_graph'
+    assert all(row['points'] == 60 and row['differ'] == 0 for row in rows)
+    assert '0 of 20 clouds differ' in capsys.readouterr().out
+    monkeypatch.setattr(
+        clouds, 'knn_graph', lambda x, *args, **kwargs: x.new_zeros(2, 1)
+    )
+    assert clouds.count_errors(5) == 5

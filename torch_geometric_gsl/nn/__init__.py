@@ -2,6 +2,7 @@ r"""Modules: similarities, samplers, convolutions, models and losses."""
 
 # ruff: noqa: F403, F405
 
+from torch_geometric_gsl.nn.clouds import knn_graph, radius_graph
 from torch_geometric_gsl.nn.conv import *
 from torch_geometric_gsl.nn.models import *
 from torch_geometric_gsl.nn.sampler import *
@@ -32,6 +33,7 @@ __all__ = [
     'SensorGraphConv',
     'TransitionGraphConv',
     'HeteroLatentGraphConv',
+    'KNNEdgeConv',
     'NodeClassifier',
     'TableNet',
     'GSLNet',
@@ -39,4 +41,6 @@ __all__ = [
     'GraphDenoising',
     'GraphContrast',
     'consistency_loss',
+    'knn_graph',
+    'radius_graph',
 ]

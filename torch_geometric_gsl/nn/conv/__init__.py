@@ -1,6 +1,7 @@
 r"""Graph convolutions on learned graphs."""
 
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
+from torch_geometric_gsl.nn.conv.knn_edge_conv import KNNEdgeConv
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
@@ -14,4 +15,5 @@ __all__ = [
     'SensorGraphConv',
     'TransitionGraphConv',
     'HeteroLatentGraphConv',
+    'KNNEdgeConv',
 ]

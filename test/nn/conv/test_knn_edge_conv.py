@@ -1,0 +1,138 @@
+import copy
+
+import pytest
+import torch
+from torch_geometric.nn import EdgeConv
+from torch_geometric.utils import softmax
+
+from torch_geometric_gsl import KNNEdgeConv, knn_graph
+
+BATCH = torch.tensor([0, 0, 1, 2]).repeat_interleave(10)
+
+
+def points(n=40, width=3, seed=0):
+    return torch.randn(n, width, generator=torch.Generator().manual_seed(seed))
+
+
+def network():
+    torch.manual_seed(0)
+    sizes = torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)
+    return torch.nn.Sequential(*sizes)
+
+
+@pytest.mark.parametrize('aggr', ['max', 'mean', 'sum'])
+@pytest.mark.parametrize('loop', [True, False])
+@pytest.mark.parametrize('batch', [None, BATCH])
+@pytest.mark.parametrize('tau', [None, 0.5])
+def test_is_the_edge_convolution_of_the_nearest(aggr, loop, batch, tau):
+    x, nn = points(), network()
+    conv = KNNEdgeConv(nn, 5, aggr, loop=loop, tau=tau)
+    wanted = EdgeConv(nn, aggr)(x, knn_graph(x, 5, batch, loop))
+    torch.testing.assert_close(conv(x, batch), wanted)
+
+
+def test_pairs_and_compared_rows():
+    x, z = (points(), points(20, seed=1)), (points(width=2), points(20, 2, seed=1))
+    conv, batch = KNNEdgeConv(network(), 5), (BATCH, BATCH[::2])
+    edges = knn_graph(z, 5, batch)
+    wanted = EdgeConv(conv.nn)(x, edges)
+    torch.testing.assert_close(conv(x, batch, z=z), wanted)
+    assert wanted.shape == (20, 4)
+
+
+@pytest.mark.parametrize('aggr', ['max', 'sum'])
+def test_gradient_of_the_metric_is_that_of_weighed_messages(aggr):
+    x, z = points().double(), points(width=2).double().requires_grad_()
+    conv = KNNEdgeConv(network().double(), 5, aggr, tau=0.5)
+    conv(x, z=z).square().sum().backward()
+    found, edges = z.grad, knn_graph(z, 5, loop=True)
+    twin = z.detach().clone().requires_grad_()
+    source, target = edges
+    distance = (twin[source] - twin[target]).square().sum(dim=1)
+    weight = softmax(-distance / 0.5, target)
+    # The derivative of the output with each weight, where all weigh 1.
+    one = torch.ones(edges.size(1), 1, dtype=torch.double, requires_grad=True)
+    message = conv.nn(torch.cat([x[target], x[source] - x[target]], dim=1)) * one
+    out = conv.aggr_module(message, target)
+    (slope,) = torch.autograd.grad(out.square().sum(), one)
+    (wanted,) = torch.autograd.grad((slope.squeeze(1) * weight).sum(), twin)
+    torch.testing.assert_close(found, wanted)
+    assert found.abs().amax() > 1e-3
+    assert KNNEdgeConv(network().double(), 5)(x, z=z.detach()).requires_grad
+
+
+def test_a_metric_learns_the_coordinate_that_tells():
+    """Of two coordinates one tells the label; the other spreads ten times as far."""
+    torch.manual_seed(0)
+    x = torch.randn(200, 2) * torch.tensor([1.0, 10.0])
+    y = (x[:, :1] > 0).float()
+    conv = KNNEdgeConv(
+        torch.nn.Linear(2, 1, bias=False), 8, 'mean', tau=1.0, loop=False
+    )
+    torch.nn.init.ones_(conv.requires_grad_(False).nn.weight)  # The neighbour's label.
+    factor = torch.nn.Parameter(torch.tensor([0.3, 0.3]))
+    optimizer = torch.optim.Adam([factor], lr=0.05)
+    losses = []
+    for _ in range(40):
+        loss = (conv(y, z=x * factor) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    assert factor[0].abs() > 3 * factor[1].abs()
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = KNNEdgeConv(torch.nn.Linear(6, 8), 4)
+        self.second = KNNEdgeConv(torch.nn.Linear(16, 8), 4, loop=False)
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())
+
+
+def clouds():
+    """Clouds of several sizes, with duplicates and ties."""
+    return [points(9), points(30).round(), torch.zeros(12, 3)]
+
+
+def test_export():
+    net, shapes = Net().eval(), ({0: torch.export.Dim('n', min=5)},)
+    program = torch.export.export(net, (points(16),), dynamic_shapes=shapes).module()
+    for x in clouds():
+        torch.testing.assert_close(program(x), net(x))
+    x = points(30).round()
+    graph = copy.deepcopy(net.first)
+    graph.forward = lambda x: knn_graph(x, 4)
+    program = torch.export.export(graph, (points(16),), dynamic_shapes=shapes).module()
+    assert torch.equal(program(x), knn_graph(x, 4))
+
+
+@pytest.mark.filterwarnings('ignore')  # Those of the exporter itself.
+def test_onnx(tmp_path):
+    runtime = pytest.importorskip('onnxruntime')
+    pytest.importorskip('onnxscript')
+    net, shapes = Net().eval(), ({0: torch.export.Dim('n', min=5)},)
+    args = {'dynamo': True, 'dynamic_shapes': shapes, 'verbose': False}
+    torch.onnx.export(net, (points(16),), **args).save(tmp_path / 'net.onnx')
+    session = runtime.InferenceSession(tmp_path / 'net.onnx')
+    (name,) = (given.name for given in session.get_inputs())
+    for x in clouds():
+        (found,) = session.run(None, {name: x.numpy()})
+        torch.testing.assert_close(torch.from_numpy(found), net(x).detach())
+
+
+@pytest.mark.parametrize(
+    ('options', 'error', 'text'),
+    [
+        ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
+        ({'tau': 0.0}, ValueError, r"'tau' must .*\(got 0.0\)"),
+        ({'loop': 'no'}, TypeError, "'loop' must be a bool"),
+    ],
+)
+def test_bad_options(options, error, text):
+    with pytest.raises(error, match=text):
+        KNNEdgeConv(network(), **{'k': 3, **options})

@@ -1,0 +1,307 @@
+r"""Graphs of near points: the k nearest of each, or all within a radius."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import to_dense_batch
+
+from torch_geometric_gsl._checks import (
+    check_batch,
+    check_count,
+    check_flag,
+    check_pair,
+    check_positive,
+    split_pair,
+)
+from torch_geometric_gsl.ops.knn import best_sources
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, is_exporting, row_blocks
+from torch_geometric_gsl.ops.scores import Negative, squared_distance, unit_rows
+from torch_geometric_gsl.typing import Batch, Features
+
+# From so many pairs on the nearest are found by bounds, with a few to spare.
+_BOUNDED, _SPARE = 2**27, 8
+# Distances of so many columns are summed column by column.
+_FEW_COLUMNS = 16
+# Two ways to compute a distance in double precision may differ by this share.
+_ROUNDING = 1e-12
+
+
+class _Block(NamedTuple):
+    """The numbers of the points of some clouds, filled up to one size."""
+
+    source: Tensor  # [g, m]
+    target: Tensor  # [g, n]
+    is_source: Tensor
+    is_target: Tensor
+
+
+@torch.no_grad()
+def knn_graph(
+    x: Features,
+    k: int,
+    batch: Batch | None = None,
+    loop: bool = False,
+    *,
+    cosine: bool = False,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Join each point to its :obj:`k` nearest ones, as PyG's
+    :func:`~torch_geometric.nn.pool.knn_graph` does, in PyTorch alone.
+
+    Distances are computed in double precision, and of equally near points the one with
+    the lowest index comes first, on every device. :func:`torch.export.export` and ONNX
+    record the search in one cloud of at least :obj:`k` candidates.
+
+    Args:
+        x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The points
+            :math:`[N, F]`, or a pair :obj:`(x_src, x_dst)`, of which each target is
+            joined to its nearest sources.
+        k (int): The number of neighbours. A point with fewer candidates is joined to
+            all of them.
+        batch (torch.Tensor or tuple, optional): Sorted ids of the clouds, a pair for a
+            pair. (default: :obj:`None`)
+        loop (bool, optional): If :obj:`True`, a point is its own candidate. A pair has
+            no loops. (default: :obj:`False`)
+        cosine (bool, optional): If :obj:`True`, compares the directions of the rows.
+            (default: :obj:`False`)
+        memory_budget (int, optional): Bytes of a block of distances.
+            (default: :obj:`2**25`)
+
+    Returns:
+        torch.Tensor: The edges :math:`[2, E]` from sources to targets, sorted by
+        target, the nearest source first.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument has the wrong shape, device or values.
+
+    Example:
+        >>> x = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+        >>> knn_graph(x, k=2)
+        tensor([[1, 2, 0, 3, 0, 3, 1, 2],
+                [0, 0, 1, 1, 2, 2, 3, 3]])
+    """
+    check_count(k, 'k')
+    src, dst, has_loops = _points(x, loop, cosine)
+    if is_exporting():
+        return _exported(src, dst, k, has_loops)
+    if batch is None and len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE:
+        return _search(src, dst, k, has_loops, memory_budget)
+    found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
+    for block in _blocks(x, src, dst, batch, memory_budget):
+        distance = _distances(src, dst, block, has_loops)
+        place = _first(distance, min(k, distance.size(-1)))
+        is_near = distance.gather(-1, place) < torch.inf
+        found.append(_edges(block, place, is_near))
+    return torch.cat(found, dim=1)
+
+
+@torch.no_grad()
+def radius_graph(
+    x: Features,
+    r: float,
+    batch: Batch | None = None,
+    loop: bool = False,
+    *,
+    max_num_neighbors: int | None = None,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    r"""Join each point to all points at a distance of at most :obj:`r`, as PyG's
+    :func:`~torch_geometric.nn.pool.radius_graph` does, in PyTorch alone.
+
+    Args:
+        x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): As in :func:`knn_graph`.
+        r (float): The radius, in the unit of the points.
+        batch (torch.Tensor or tuple, optional): As in :func:`knn_graph`.
+            (default: :obj:`None`)
+        loop (bool, optional): As in :func:`knn_graph`. (default: :obj:`False`)
+        max_num_neighbors (int, optional): If given, a target keeps only so many of its
+            nearest sources. (default: :obj:`None`)
+        memory_budget (int, optional): Bytes of a block of distances.
+            (default: :obj:`2**25`)
+
+    Returns:
+        torch.Tensor: The edges, as in :func:`knn_graph`.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument has the wrong shape, device or values.
+
+    Example:
+        >>> radius_graph(torch.tensor([[0.0], [1.0], [3.0]]), r=2.0)
+        tensor([[1, 0, 2, 1],
+                [0, 1, 1, 2]])
+    """
+    check_positive(r, 'r')
+    if max_num_neighbors is not None:
+        check_count(max_num_neighbors, 'max_num_neighbors')
+    src, dst, has_loops = _points(x, loop, False)
+    found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
+    for block in _blocks(x, src, dst, batch, memory_budget):
+        distance = _distances(src, dst, block, has_loops)
+        most = int((distance <= r * r).sum(dim=-1).amax())
+        if most > 0:
+            place = _first(distance, min(most, max_num_neighbors or most))
+            found.append(_edges(block, place, distance.gather(-1, place) <= r * r))
+    return torch.cat(found, dim=1)
+
+
+def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool]:
+    """Check points; return sources and targets in double precision, and whether a
+    point may be its own neighbour.
+    """
+    check_flag(loop, 'loop')
+    check_flag(cosine, 'cosine')
+    src, dst = check_pair(x)
+    for rows in (src, dst):
+        if rows.layout != torch.strided:
+            raise ValueError(f"'x' must be dense (got {rows.layout})")
+    # Apple's GPUs have no double precision.
+    dtype = torch.float32 if src.device.type == 'mps' else torch.float64
+    src, dst = src.to(dtype), dst.to(dtype)
+    if cosine:
+        src, dst = unit_rows(src), unit_rows(dst)
+    return src, dst, loop or isinstance(x, tuple | list)
+
+
+def _blocks(
+    x: Features, src: Tensor, dst: Tensor, batch: Batch | None, memory_budget: int
+) -> Iterator[_Block]:
+    """Yield all clouds if their distances fit into a memory budget, else the rows of
+    each by blocks.
+    """
+    num_src, num_dst = len(src), len(dst)
+    ids = src.new_zeros(num_src + num_dst).long()
+    if batch is not None:
+        pair: Any = batch, batch
+        if isinstance(x, tuple | list):
+            pair = split_pair(batch, 'batch')
+        of_src, of_dst = pair
+        check_batch(of_src, src)
+        check_batch(of_dst, dst)
+        _, ids = torch.cat([of_src, of_dst]).unique(return_inverse=True)
+    if num_src == 0 or num_dst == 0:
+        return
+    size = int(ids.amax()) + 1
+    (source, is_source), (target, is_target) = (
+        to_dense_batch(torch.arange(len(own), device=own.device), own, batch_size=size)
+        for own in ids.split([num_src, num_dst])
+    )
+    bytes_per_row = _bytes_per_pair(src) * source.size(1)
+    if bytes_per_row * target.numel() <= memory_budget:
+        yield _Block(source, target, is_source, is_target)
+        return
+    for cloud in range(size):
+        source_of = source[cloud, is_source[cloud]].unsqueeze(0)
+        target_of = target[cloud, is_target[cloud]].unsqueeze(0)
+        for rows in row_blocks(target_of.size(1), bytes_per_row, memory_budget):
+            yield _block(source_of, target_of[:, rows])
+
+
+def _block(source: Tensor, target: Tensor) -> _Block:
+    """Return a block of which all points are valid."""
+    return _Block(source, target, source >= 0, target >= 0)
+
+
+def _bytes_per_pair(src: Tensor) -> int:
+    """Return the bytes of the differences of a pair, of their squares and its ranks."""
+    return src.element_size() * (2 * src.size(1) + 6)
+
+
+def _distances(src: Tensor, dst: Tensor, block: _Block, has_loops: bool) -> Tensor:
+    """Return the squared distances [g, n, m]; infinity excludes."""
+    source, target = block.source.unsqueeze(1), block.target.unsqueeze(2)
+    if src.size(1) <= _FEW_COLUMNS:  # Sums of short rows are slow.
+        columns = zip(dst[target].unbind(-1), src[source].unbind(-1), strict=True)
+        first, *rest = ((a - b).square_() for a, b in columns)
+        distance = sum(rest, start=first)
+    else:
+        distance = squared_distance(dst[target], src[source])
+    is_excluded = ~(block.is_source.unsqueeze(1) & block.is_target.unsqueeze(2))
+    if not has_loops:
+        is_excluded |= source == target
+    return distance.masked_fill(is_excluded, torch.inf)
+
+
+def _first(distance: Tensor, k: int) -> Tensor:
+    """Return the places of the k least distances of each row, of equal ones the first.
+
+    Where :func:`torch.topk` puts equal values is not defined.
+    """
+    if is_exporting():
+        # ONNX has no stable sort: count what comes before each.
+        place = _least(distance, k)
+        value = distance.gather(-1, place)
+        one, other = value.unsqueeze(-1), value.unsqueeze(-2)
+        is_before = (other < one) | (other == one).tril(-1)
+        return torch.zeros_like(place).scatter(-1, is_before.sum(dim=-1), place)
+    value, place = distance.topk(min(k + 1, distance.size(-1)), largest=False)
+    place = place[..., :k].sort(dim=-1).values
+    if value.size(-1) > k:
+        is_tied = value[..., k] == value[..., k - 1]
+        place[is_tied] = _least(distance[is_tied], k)
+    order = distance.gather(-1, place).sort(dim=-1, stable=True).indices
+    return place.gather(-1, order)
+
+
+def _least(distance: Tensor, k: int) -> Tensor:
+    """Return these places in ascending order, which one :func:`torch.topk` cannot."""
+    last = distance.topk(k, largest=False).values[..., -1:]
+    is_before, is_tied = distance < last, distance == last
+    missing = k - is_before.sum(dim=-1, keepdim=True)
+    is_kept = is_before | (is_tied & (is_tied.cumsum(dim=-1) <= missing))
+    size = distance.size(-1)
+    rank = torch.arange(size, 0, -1, device=distance.device)
+    return size - (rank * is_kept).topk(k).values
+
+
+def _edges(block: _Block, place: Tensor, is_near: Tensor) -> Tensor:
+    """List the sources at some places of each target."""
+    source = block.source.unsqueeze(1).expand(*place.shape[:2], -1).gather(2, place)
+    target = block.target.unsqueeze(2).expand_as(source)
+    return torch.stack([source[is_near], target[is_near]])
+
+
+def _exported(src: Tensor, dst: Tensor, k: int, has_loops: bool) -> Tensor:
+    """Return the edges of one cloud, whose number is that of the targets times k."""
+    distance = squared_distance(dst.unsqueeze(1), src)
+    every = torch.arange(dst.size(0), device=dst.device).unsqueeze(1)
+    if not has_loops:
+        distance = distance.masked_fill(every == every.T, torch.inf)
+    source = _first(distance, k)
+    return torch.stack([source, every.expand_as(source)]).flatten(1)
+
+
+def _search(
+    src: Tensor, dst: Tensor, k: int, has_loops: bool, memory_budget: int
+) -> Tensor:
+    """Find the nearest among many pairs by bounds, and break ties afterwards."""
+    pairs = PairScores(dst, src, Negative(), 'squared_distance')
+    every = torch.arange(len(dst), device=dst.device)
+    if not has_loops:
+        pairs = pairs._replace(excluded=every)
+    source = best_sources(pairs, k + _SPARE, memory_budget=memory_budget)
+    source = source.sort(dim=1).values
+    bytes_per_row = _bytes_per_pair(src) * source.size(1)
+    distance = torch.cat(
+        [
+            squared_distance(dst[rows].unsqueeze(1), src[source[rows]])
+            for rows in row_blocks(len(dst), bytes_per_row, memory_budget)
+        ]
+    )
+    distance, order = distance.sort(dim=1, stable=True)
+    source = source.gather(1, order)[:, :k]
+    # Others may tie with the last that is kept where the last that was found does.
+    is_open = distance[:, -1] <= distance[:, k - 1] * (1 + _ROUNDING)
+    rest = is_open.nonzero().squeeze(1)
+    whole = torch.arange(len(src), device=src.device).unsqueeze(0)
+    bytes_per_row = _bytes_per_pair(src) * len(src)
+    for rows in row_blocks(len(rest), bytes_per_row, memory_budget):
+        block = _block(whole, rest[rows].unsqueeze(0))
+        source[rest[rows]] = _first(_distances(src, dst, block, has_loops), k)[0]
+    return torch.stack([source, every.unsqueeze(1).expand_as(source)]).flatten(1)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import EdgeConv
+from torch_geometric.utils import softmax
+
+from torch_geometric_gsl._checks import as_pair, check_count, check_flag, check_positive
+from torch_geometric_gsl.nn.clouds import knn_graph
+from torch_geometric_gsl.ops.scores import squared_distance
+from torch_geometric_gsl.typing import Batch, Features
+
+
+class KNNEdgeConv(EdgeConv):
+    r"""The dynamic edge convolution from the `"Dynamic Graph CNN for Learning on Point
+    Clouds" <https://arxiv.org/abs/1801.07829>`_ paper on the graph of
+    :func:`~torch_geometric_gsl.nn.clouds.knn_graph`.
+
+    .. math::
+        x'_i = \max_{j \in \mathcal{N}(i)} h_{\Theta}(x_i \, \Vert \, x_j - x_i)
+
+    where :math:`\mathcal{N}(i)` are the :obj:`k` points nearest to :math:`i`, as those
+    of :class:`torch_geometric.nn.conv.DynamicEdgeConv`, without pyg-lib and
+    torch-cluster. Programs of :func:`torch.export.export` and ONNX serve one cloud.
+
+    A choice of neighbours has no gradient. With :obj:`tau` messages are multiplied by
+    :math:`1 + w_{ij} - \mathrm{sg}(w_{ij})`, where :math:`w_{ij} =
+    \mathrm{softmax}_j(-d_{ij}^2 / \tau)` over the neighbours and :math:`\mathrm{sg}`
+    stops the gradient: the output is the same, and the rows that are compared learn
+    (straight-through).
+
+    Args:
+        nn (torch.nn.Module): The network :math:`h_{\Theta}` of rows
+            :math:`[E, 2 F_{in}]`.
+        k (int): The number of neighbours.
+        aggr (str, optional): The aggregation. (default: :obj:`"max"`)
+        loop (bool, optional): If :obj:`False`, a point is not its own neighbour.
+            (default: :obj:`True`)
+        tau (float, optional): The temperature :math:`\tau` of the gradient to the
+            compared rows, in squared distances, or :obj:`None` for none.
+            (default: :obj:`None`)
+        **kwargs (optional): Arguments of
+            :class:`torch_geometric.nn.conv.MessagePassing`.
+
+    Shapes:
+        - **input:** points :math:`(|\mathcal{V}|, F_{in})` or a pair of sources and
+          targets, batch vector :math:`(|\mathcal{V}|)` *(optional)*, compared rows
+          :math:`(|\mathcal{V}|, F_z)` *(optional)*, a pair for a pair
+        - **output:** rows :math:`(|\mathcal{V}|, F_{out})` of the targets
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+
+    Example:
+        >>> conv = KNNEdgeConv(torch.nn.Linear(2 * 3, 16), k=8)
+        >>> batch = torch.tensor([0, 1]).repeat_interleave(50)
+        >>> conv(torch.randn(100, 3), batch).shape
+        torch.Size([100, 16])
+    """
+
+    def __init__(
+        self,
+        nn: torch.nn.Module,
+        k: int,
+        aggr: str = 'max',
+        *,
+        loop: bool = True,
+        tau: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_count(k, 'k')
+        check_flag(loop, 'loop')
+        if tau is not None:
+            check_positive(tau, 'tau')
+        super().__init__(nn, aggr, **kwargs)
+        self.k = k
+        self.loop = loop
+        self.tau = tau
+
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+        super().reset_parameters()
+
+    def forward(
+        self, x: Features, batch: Batch | None = None, *, z: Features | None = None
+    ) -> Tensor:
+        r"""Run the forward pass.
+
+        Args:
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The points, or a pair
+                :obj:`(x_src, x_dst)`.
+            batch (torch.Tensor or tuple, optional): Sorted ids of the clouds, a pair
+                for a pair. (default: :obj:`None`)
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
+                whose distances choose the neighbours; :obj:`x` if :obj:`None`.
+                (default: :obj:`None`)
+        """
+        z = x if z is None else z
+        pair, (z_src, z_dst) = as_pair(x), as_pair(z, 'z')
+        edge_index = knn_graph(z, self.k, batch, self.loop)
+        weight = z_src.new_ones(edge_index.size(1), 1)
+        if self.tau is not None:
+            source, target = edge_index
+            distance = squared_distance(z_src[source], z_dst[target])
+            share = softmax(-distance / self.tau, target, num_nodes=z_dst.size(0))
+            weight = weight + (share - share.detach()).unsqueeze(1)
+        # propagate_type: (x: PairTensor, weight: Tensor)
+        out: Tensor = self.propagate(edge_index, x=pair, weight=weight)
+        return out
+
+    def message(  # type: ignore[override]
+        self, x_i: Tensor, x_j: Tensor, weight: Tensor
+    ) -> Tensor:
+        r"""Weigh the messages of the edges."""
+        return super().message(x_i, x_j) * weight
+
+    def __repr__(self) -> str:
+        return f'{self.__class__.__name__}(nn={self.nn}, k={self.k})'
