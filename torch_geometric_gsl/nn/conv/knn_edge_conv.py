@@ -82,7 +82,7 @@ class KNNEdgeConv(EdgeConv):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        super().reset_parameters()
+        super().reset_parameters()  # type: ignore[no-untyped-call]
 
     def forward(
         self, x: Features, batch: Batch | None = None, *, z: Features | None = None
