@@ -29,6 +29,7 @@ from torch_geometric_gsl.distributed.sharded_model import ShardedModel
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
+from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.distribution import (
     UniformSamplingWarning as UniformSamplingWarning,
 )
@@ -164,8 +165,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     layers: list[LayerSummary] = []
     shares: dict[int, Tensor] = {}
     with ExitStack() as stack:
-        for module in model.modules():
-            stack.callback(setattr, module, 'training', module.training)
+        stack.enter_context(evaluation(model))
         stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
             look = partial(_summarise, layers, shares, name, shard)
@@ -176,7 +176,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
                 note = partial(_note_shares, shares, own)
                 handle = module.register_forward_pre_hook(note, with_kwargs=True)
                 stack.callback(handle.remove)
-        model.eval()(*args, **kwargs)
+        model(*args, **kwargs)
     if not layers:
         raise ValueError(
             f"'model' must call its samplers in a forward pass (got "

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
@@ -30,6 +28,7 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_type,
 )
+from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
@@ -144,19 +143,6 @@ def graph_keys(store: Any) -> list[str]:
                 found |= {key} if store.is_edge_attr(key) else set()
     # `follow_batch` adds vectors that speak about the edges, too.
     return sorted(found | ({key + '_ptr' for key in found} & own))
-
-
-@contextmanager
-def evaluation(module: torch.nn.Module) -> Iterator[None]:
-    """Set evaluation mode without gradient, and restore the mode of each part."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 class FeatureGraph(BaseTransform):

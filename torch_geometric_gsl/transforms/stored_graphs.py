@@ -23,13 +23,13 @@ from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
+from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.dense import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
     COUNTS,
     OBSERVED,
     check_data,
-    evaluation,
     forget_slices,
     graph_keys,
     move_graph,
