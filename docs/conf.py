@@ -53,7 +53,8 @@ autodoc_member_order = 'bysource'
 autodoc_inherit_docstrings = False
 # What other libraries give to a class is on their own pages.
 FOREIGN = (
-    'Module BaseTransform InMemoryDataset Dataset tuple dict Warning '
+    'Module MessagePassing EdgeConv BaseTransform InMemoryDataset Dataset '
+    'tuple dict Warning '
     'BaseEstimator TransformerMixin ClassifierMixin RegressorMixin _MetadataRequester '
     '_SetOutputMixin'
 )
