@@ -13,6 +13,7 @@ from torch_geometric_gsl.nn.conv import (
     HeteroLatentGraphConv,
     LatentGraphConv,
     MultiplexLatentGraphConv,
+    SensorGraphConv,
     TransitionGraphConv,
 )
 from torch_geometric_gsl.nn.sampler import Budget, GumbelKNNSampler
@@ -242,6 +243,7 @@ def test_the_method_changes_no_evaluation(form, eval_k):
         (LatentGraphConv, {'add_self_loops': True, 'null_score': 0.0}),
         (LatentGraphConv, {'observed': 'prior'}),
         (MultiplexLatentGraphConv, {'num_relations': 2}),
+        (SensorGraphConv, {'num_sensors': N}),
         (TransitionGraphConv, {'num_nodes': N, 'num_transition_nodes': 9}),
     ],
 )

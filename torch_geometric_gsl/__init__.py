@@ -33,7 +33,9 @@ _MOVED = (
 
 def __getattr__(name: str) -> object:
     """Raise an error that names the new place of what moved."""
-    hint = f": since 0.2 it is 'reproduction.baselines.{name}' of 'pip install ./paper'"
-    raise AttributeError(
-        f"module '{__name__}' has no attribute '{name}'{hint if name in _MOVED else ''}"
-    )
+    if name in _MOVED:
+        raise ImportError(
+            f'since 0.2 {name!r} is in another distribution, beside this one: '
+            f"'pip install ./paper', 'from reproduction.baselines import {name}'"
+        )
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

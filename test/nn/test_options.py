@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+import torch_geometric_gsl as gsl
 from torch_geometric_gsl import (
     GSLNet,
     HeteroGSLNet,
@@ -181,6 +182,31 @@ def test_advice_about_options_of_old_calls():
     with pytest.raises(TypeError, match="has no option 'compare', but") as error:
         TransitionGraphConv(**PLAIN, **FREE, compare='input')
     assert not re.search('z_channels', str(error.value))
+
+
+def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
+    distance = gsl.DistanceSimilarity
+    for width in (1, 2):
+        net = GSLNet(width, 8, 2, 3)
+        assert isinstance(net.convs[0].sampler.similarity, distance)
+    for conv in (LatentGraphConv(1, 8, z_channels=-1), LatentGraphConv(8, 1)):
+        assert isinstance(conv.sampler.similarity, distance)
+    named = GSLNet(2, 8, 2, 3, 'linear'), GSLNet(3, 8, 2, 3), GSLNet.paper(1, 8, 2, 3)
+    for net in named:
+        assert not isinstance(net.convs[0].sampler.similarity, distance)
+
+
+def test_budgets_of_all_candidates_need_them():
+    tolerance = {'budget': gsl.Budget(eval_tolerance=0.1)}
+    for few in ({'eval_k': 3}, {'replace': False}):
+        with pytest.raises(ValueError, match="'eval_tolerance' has no meaning"):
+            LatentGraphConv(8, 8, **tolerance, **few)
+    LatentGraphConv(8, 8, **tolerance, eval_k=3, null_score=0.0)
+
+
+def test_distinct_draws_of_the_printed_model_are_as_many_in_evaluation():
+    assert LatentGraphConv.paper(8, 8, replace=False).sampler.num_nearest == 5
+    assert LatentGraphConv.paper(8, 8).sampler.num_nearest is None
 
 
 BELL = "NeuralGaussianSimilarity(32, c_scale=8, bias=True, centre='tanh')"

@@ -98,6 +98,8 @@ def test_where_labels_cannot_be_told():
     with pytest.raises(ValueError, match=r"'y' needs loop=False, .*\(got loop=True\)"):
         make(loop=True)(x, y=y)
     make(loop=True)((x, x[:3]), y=y)
+    with pytest.raises(ValueError, match=r'no row hears its own .* of the same rows'):
+        make()((x, x), y=y)
     with pytest.raises(ValueError, match="needs a layer with 'label_channels'"):
         make(label_channels=None)(x, y=y)
     with pytest.raises(ValueError, match=r"'y' must be given with 'label_channels'"):

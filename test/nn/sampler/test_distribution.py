@@ -110,16 +110,16 @@ def test_a_sampler_that_trains_on_nearly_uniform_draws_warns_once():
     UniformSamplingWarning.reset()
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        for _ in range(40):
+        for _ in range(210):
             sharp(x)
-        for _ in range(40):
+        for _ in range(210):
             flat.eval()(x)
-        for _ in range(19):
+        for _ in range(199):
             flat.train()(x)
     with pytest.warns(UniformSamplingWarning, match=r'are (100|9\d)\.\d % \(a sampler'):
         flat(x)
     other = GumbelKNNSampler(LinearSimilarity(16), scale=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        for _ in range(40):
+        for _ in range(210):
             other(x)

@@ -71,7 +71,8 @@ class LatentGraphConv(LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name or as a module of :obj:`out_channels` input channels, whose
             parameters are reset with those of the layer: load trained ones into it
-            afterwards. :obj:`"bell"` is a neural Gaussian that may move to any cosine.
+            afterwards. :obj:`"bell"` is a neural Gaussian that may move to any cosine,
+            or :obj:`"distance"` where one column is compared.
             (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
@@ -219,10 +220,12 @@ class LatentGraphConv(LearnedGraphConv):
             return h
         if y is None:
             raise ValueError("'y' must be given with 'label_channels' (got None)")
-        if self.sampler.loop and not isinstance(x, tuple | list):
+        is_pair = isinstance(x, tuple | list)
+        if (self.sampler.loop and not is_pair) or (is_pair and x[0] is x[1]):
+            what = 'a pair of the same rows' if is_pair else 'loop=True'
             raise ValueError(
-                "'y' needs loop=False, or a pair (x_src, x_dst): no row hears its own "
-                'label (got loop=True)'
+                "'y' needs loop=False, or a pair (x_src, x_dst) of two sets of rows: "
+                f'no row hears its own label (got {what})'
             )
         told: Tensor = self.label(y, h.size(0))
         return h + told.to(h.dtype)

@@ -240,6 +240,8 @@ class LearnedGraphConv(RootTerm):
                 )
             self.label = LabelEmbedding(label_channels, out_channels)
         width = z_channels or out_channels
+        if similarity == 'bell' and width == 1:  # A cosine is 1 or -1.
+            similarity = 'distance'
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
         self.sampler = GumbelKNNSampler(compared, k, tau, **{**DEFAULTS, **kwargs})
         # Not that of a subclass, whose own parameters are yet to come.

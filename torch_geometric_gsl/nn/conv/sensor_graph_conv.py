@@ -178,7 +178,8 @@ class SensorGraphConv(LearnedGraphConv):
         graph: SampledGraph | None = None,
         z: Features | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+        return_graph: bool = False,
+    ) -> Tensor | tuple[Tensor, SampledGraph]:
         r"""Run the forward pass.
 
         Args:
@@ -193,6 +194,8 @@ class SensorGraphConv(LearnedGraphConv):
                 (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
+            return_graph (bool, optional): If :obj:`True`, returns the graph that this
+                call summed over as well. (default: :obj:`False`)
         """
         x_src, x_dst = as_pair(x)
         is_pair = isinstance(x, tuple | list)
@@ -208,12 +211,16 @@ class SensorGraphConv(LearnedGraphConv):
             check_absent(z, 'z', "with a 'graph'")
             out = _sum_over(graph, source, x_dst.size(-2))
         else:
-            out = self.sampler.propagate(self.embed(x, z), source, generator=generator)
+            given: dict[str, Any]
+            given = {'generator': generator, 'return_graph': return_graph}
+            out = self.sampler.propagate(self.embed(x, z), source, **given)
+            out, graph = out if return_graph else (out, None)
         size = rows.size(0), self.out_channels
         out = self._add_root(rows, out.view(size))
         # The sensors stay first in memory, where the next such layer wants them.
         shape = x_dst.size(-2), *x_dst.shape[:-2], self.out_channels
-        return out.view(shape).movedim(0, -2)
+        out = out.view(shape).movedim(0, -2)
+        return (out, graph) if return_graph else out  # type: ignore[return-value]
 
     def graph(
         self,

@@ -86,7 +86,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name; a module serves only where all layers are equally wide, and is
-            shared by them. (default: :obj:`"bell"`)
+            shared by them. :obj:`"bell"` is :obj:`"distance"` where one or two features
+            are compared. (default: :obj:`"bell"`)
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
         num_nodes, transition (optional): As in
@@ -172,6 +173,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             width = getattr(similarity, 'in_channels', in_channels)
             is_input = in_channels != -1 and width == in_channels
             z_channels = -1 if is_input and num_transition_nodes is None else None
+            if similarity == 'bell' and z_channels == -1 and in_channels <= 2:
+                similarity = 'distance'
         self.z_channels = compared_width(z_channels, in_channels)  # type: ignore[arg-type]
         self.num_relations = num_relations
         self.convs = self._make_layers(sizes, {'similarity': similarity, **kwargs})
@@ -204,7 +207,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
                 own[name] = getattr(self, name)
         elif self.num_relations is not None:
             conv = MultiplexLatentGraphConv
-        _, _, *names = signature(conv).parameters
+        _, _, *taken = signature(conv).parameters.values()
+        names = [name.name for name in taken if name.kind is not name.VAR_KEYWORD]
         known = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
         options |= _given(own)
         for name in {*own} - known:

@@ -200,7 +200,7 @@ class IndexesLayers(IndexesRows):
         device = next(self.parameters()).device.type
         is_autocast = torch.is_autocast_enabled(device)
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
-        options = [(repr(m), m.num_nearest, m.loop) for m in samplers]
+        options = [(repr(m), m.num_nearest, m.loop, m.budget) for m in samplers]
         kept = [rows for rows in map(self._kept, self._INDEXED) if rows is not None]
         versions = [rows._version for rows in kept]
         key = is_autocast and torch.get_autocast_dtype(device), options, versions

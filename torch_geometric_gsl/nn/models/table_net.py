@@ -145,18 +145,19 @@ class TableNet(OneType, SavedModel):
         hidden, key = hidden_channels, max(1, hidden_channels // 2)
         if key_channels is not None:
             check_count(key := key_channels, 'key_channels')
+        neighbours = TableNeighbours(  # Which checks the options of any graph.
+            key,
+            similarity,
+            draws=draws,
+            dropout=graph_dropout,
+            eval_k=eval_k,
+            # Cosines lie in [-1, 1], and need a scale to be told apart.
+            initial_scale=1.0 if similarity == 'distance' else 10.0,
+        )
         if graph != 'none':
             self.lin_value = torch.nn.Linear(hidden, hidden, bias=False)
             self.label = LabelEmbedding(out_channels, hidden)
-            # Cosines lie in [-1, 1], and need a scale to be told apart.
-            self.neighbours = TableNeighbours(
-                key,
-                similarity,
-                draws=draws,
-                dropout=graph_dropout,
-                eval_k=eval_k,
-                initial_scale=1.0 if similarity == 'distance' else 10.0,
-            )
+            self.neighbours = neighbours
         if graph == 'learned':
             self.norm = torch.nn.LayerNorm(hidden)
             self.lin_key = torch.nn.Linear(hidden, key)

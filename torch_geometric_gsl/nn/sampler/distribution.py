@@ -104,6 +104,7 @@ def warn_if_uniform(shares: dict[str, float]) -> None:
     found = ', '.join(f'{100 * share:.1f} % ({name})' for name, share in flat.items())
     warn_caller(
         f'neighbours are drawn almost uniformly at random: the effective candidates '
-        f"are {found} of the candidates. A larger 'scale' sharpens the choice.",
+        f"are {found} of the candidates. A larger 'scale' or a narrower bell sharpens "
+        f'the choice.',
         UniformSamplingWarning,
     )

@@ -56,7 +56,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
 }
 
 # After so many draws in training mode a sampler looks at so many of its targets once.
-_LOOK_AFTER, _LOOK_AT = 20, 64
+_LOOK_AFTER, _LOOK_AT = 200, 64
 
 
 class GumbelKNNSampler(OneType):
@@ -194,6 +194,10 @@ class GumbelKNNSampler(OneType):
         if eval_k is not None and eval_k != 'all':
             check_count(eval_k, 'eval_k')
         self.budget = check_budget(budget)
+        if self.num_nearest is not None and null_score is None:
+            # The share of a null neighbour is that among all candidates.
+            few = f'where evaluation takes {self.num_nearest} neighbours'
+            check_absent(self.budget.eval_tolerance, 'eval_tolerance', few)
         if not replace or method == 'dense':
             why = "with method='dense'" if replace else 'where replace is False'
             check_absent(self.budget.arrivals, 'arrivals', why)
@@ -262,7 +266,8 @@ class GumbelKNNSampler(OneType):
         Raises:
             TypeError: If an input has the wrong type or dtype.
             ValueError: If an input has the wrong shape, device or values, :obj:`k`
-                exceeds the candidates, or the method that is asked for cannot serve.
+                exceeds the candidates of distinct draws, or the named method cannot
+                serve.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
         parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)

@@ -102,7 +102,7 @@ class LayerOptions(SamplerOptions, total=False):
 
 #: What options of 0.1 are now.
 _RENAMED = {
-    'compare': "'z_channels', -1 to compare the input",
+    'compare': "'z_channels'",
     'embedding_channels': "'z_channels'",
     'initial_scale': "'scale', with 'train_scale=True'",
     'initial_null': "'null_score'",
@@ -138,6 +138,8 @@ def paper_options(
     """Return the printed model's options where a call of a class gives no other."""
     given = signature(kind).bind_partial(*args).arguments.keys() | kwargs.keys()
     options = PAPER | more
+    if not kwargs.get('replace', True):
+        options['eval_k'] = None  # As many as are drawn.
     return {name: options[name] for name in options.keys() - given} | kwargs
 
 
