@@ -93,6 +93,12 @@ def test_near_points_far_from_the_origin_are_told_apart():
     assert knn_graph(x, 1)[0].tolist() == [2, 2, 0, 1]
 
 
+def test_points_whose_squared_distances_overflow():
+    x = torch.tensor([[0.0], [1e200], [-1e200]], dtype=torch.double)
+    assert knn_graph(x, 1)[0].tolist() == [1, 0, 0]
+    assert torch.equal(radius_graph(x, 1e200), knn_graph(x, 2))
+
+
 def test_directions():
     x = torch.tensor([[1.0, 0.0], [0.1, 0.09], [0.0, 5.0], [9.0, 0.1]])
     assert knn_graph(x, 1, cosine=True)[0].tolist() == [3, 3, 1, 0]

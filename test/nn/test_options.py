@@ -189,9 +189,14 @@ def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
     for width in (1, 2):
         net = GSLNet(width, 8, 2, 3)
         assert isinstance(net.convs[0].sampler.similarity, distance)
-    for conv in (LatentGraphConv(1, 8, z_channels=-1), LatentGraphConv(8, 1)):
+    few = {'z_channels': -1}
+    some = LatentGraphConv(1, 8, **few), LatentGraphConv(2, 8, **few)
+    for conv in (*some, LatentGraphConv(8, 1)):
         assert isinstance(conv.sampler.similarity, distance)
     named = GSLNet(2, 8, 2, 3, 'linear'), GSLNet(3, 8, 2, 3), GSLNet.paper(1, 8, 2, 3)
+    # Rows of two columns that are not the features may be angles.
+    given = LatentGraphConv(1, 8, z_channels=2).sampler.similarity
+    assert isinstance(given, gsl.NeuralGaussianSimilarity)
     for net in named:
         assert not isinstance(net.convs[0].sampler.similarity, distance)
 

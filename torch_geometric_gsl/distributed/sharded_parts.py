@@ -65,7 +65,7 @@ def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[No
 def _call(
     module: Any, name: str, function: Any, gather: _Gather, *args: Any, **kwargs: Any
 ) -> Any:
-    """Call what takes the place of a method, or the method where nothing is shared."""
+    """Call the replacement of a method, or the method itself without shared rows."""
     if gather.is_idle:
         return getattr(type(module), name)(module, *args, **kwargs)
     return function(module, gather, *args, **kwargs)

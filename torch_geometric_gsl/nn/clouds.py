@@ -20,7 +20,12 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, is_exporting, row_blocks
-from torch_geometric_gsl.ops.scores import Negative, squared_distance, unit_rows
+from torch_geometric_gsl.ops.scores import (
+    Negative,
+    max_square,
+    squared_distance,
+    unit_rows,
+)
 from torch_geometric_gsl.typing import Batch, Features
 
 # From so many pairs on the nearest are found by bounds, with a few to spare.
@@ -141,13 +146,16 @@ def radius_graph(
     if max_num_neighbors is not None:
         check_count(max_num_neighbors, 'max_num_neighbors')
     src, dst, has_loops = _points(x, loop, False)
+    most_square = min(r * r, max_square(src.dtype))
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
     for block in _blocks(x, src, dst, batch, memory_budget):
         distance = _distances(src, dst, block, has_loops)
-        most = int((distance <= r * r).sum(dim=-1).amax())
+        most = int((distance <= most_square).sum(dim=-1).amax())
         if most > 0:
             place = _first(distance, min(most, max_num_neighbors or most))
-            found.append(_edges(block, place, distance.gather(-1, place) <= r * r))
+            found.append(
+                _edges(block, place, distance.gather(-1, place) <= most_square)
+            )
     return torch.cat(found, dim=1)
 
 
@@ -219,7 +227,8 @@ def _distances(src: Tensor, dst: Tensor, block: _Block, has_loops: bool) -> Tens
     if src.size(1) <= _FEW_COLUMNS:  # Sums of short rows are slow.
         columns = zip(dst[target].unbind(-1), src[source].unbind(-1), strict=True)
         first, *rest = ((a - b).square_() for a, b in columns)
-        distance = sum(rest, start=first)
+        # Infinity excludes.
+        distance = sum(rest, start=first).clamp_(max=max_square(src.dtype))
     else:
         distance = squared_distance(dst[target], src[source])
     is_excluded = ~(block.is_source.unsqueeze(1) & block.is_target.unsqueeze(2))

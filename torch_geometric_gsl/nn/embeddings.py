@@ -45,7 +45,7 @@ class LabelEmbedding(torch.nn.Module):
         inits.uniform(1, self.lin.bias)
 
     def forward(self, y: Tensor, num_rows: int | None = None) -> Tensor:
-        """Return the messages of labels, of which there must be so many."""
+        """Return the messages of labels, and check their number if it is given."""
         return self.project(self.encode(y, num_rows))
 
     def encode(self, y: Tensor, num_rows: int | None = None) -> Tensor:

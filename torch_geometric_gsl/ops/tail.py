@@ -61,7 +61,7 @@ def tail_scores(
 def mask_tail(
     pairs: PairScores, tail: Tail, arrivals: Arrivals, score: Tensor
 ) -> Tensor:
-    r"""Set scores [n, K S] of what has arrived, is excluded or void to -inf."""
+    r"""Set scores [n, K S] of arrived, excluded and void sources to -inf."""
     source = ungroup(tail.source, tail.group, pairs.dst.size(0))
     if pairs.excluded is not None:
         score = exclude(score, pairs.excluded, source)

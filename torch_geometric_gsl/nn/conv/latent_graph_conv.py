@@ -72,7 +72,7 @@ class LatentGraphConv(LearnedGraphConv):
             name or as a module of :obj:`out_channels` input channels, whose
             parameters are reset with those of the layer: load trained ones into it
             afterwards. :obj:`"bell"` is a neural Gaussian that may move to any cosine,
-            or :obj:`"distance"` where one column is compared.
+            or :obj:`"distance"` where one column or two features are compared.
             (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)

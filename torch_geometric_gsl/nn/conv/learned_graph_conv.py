@@ -240,7 +240,9 @@ class LearnedGraphConv(RootTerm):
                 )
             self.label = LabelEmbedding(label_channels, out_channels)
         width = z_channels or out_channels
-        if similarity == 'bell' and width == 1:  # A cosine is 1 or -1.
+        is_input = z_channels is not None and z_channels == in_channels
+        # A cosine tells little of two features, and nothing of one column.
+        if similarity == 'bell' and width <= 1 + is_input:
             similarity = 'distance'
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
         self.sampler = GumbelKNNSampler(compared, k, tau, **{**DEFAULTS, **kwargs})

@@ -173,8 +173,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             width = getattr(similarity, 'in_channels', in_channels)
             is_input = in_channels != -1 and width == in_channels
             z_channels = -1 if is_input and num_transition_nodes is None else None
-            if similarity == 'bell' and z_channels == -1 and in_channels <= 2:
-                similarity = 'distance'
         self.z_channels = compared_width(z_channels, in_channels)  # type: ignore[arg-type]
         self.num_relations = num_relations
         self.convs = self._make_layers(sizes, {'similarity': similarity, **kwargs})

@@ -176,7 +176,7 @@ class Similarity(torch.nn.Module, ABC):
         return scores.unit_rows(self.project(x))
 
     def project(self, x: Tensor) -> Tensor:
-        r"""Apply the projection or the weights of the features, if there are some.
+        r"""Apply the projection or the feature weights to rows.
 
         Half precision becomes :obj:`torch.float32`.
         """
