@@ -9,6 +9,7 @@
     python paper/run.py labels --help
     python paper/run.py half --help
     python paper/run.py tables --help
+    python paper/run.py attacked --help
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
 it twice, and the two processes share the work; give each half of the memory then, by
@@ -33,7 +34,15 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from reproduction import command, half, hidden, labels, noisy, tables_runs
+from reproduction import (
+    attacked,
+    command,
+    half,
+    hidden,
+    labels,
+    noisy,
+    tables_runs,
+)
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
 from reproduction.files import (
     read_json,
@@ -282,6 +291,7 @@ def main() -> None:
         'labels': labels.main,
         'half': half.main,
         'tables': tables_runs.main,
+        'attacked': attacked.main,
     }
     if (name := ' '.join(sys.argv[1:2])) in own:
         own[name](sys.argv[2:])

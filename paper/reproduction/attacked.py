@@ -1,0 +1,223 @@
+"""Classify nodes on graphs that Metattack has changed, beside controls.
+
+    python paper/run.py attacked
+    python paper/run.py attacked --datasets CiteSeer --rates 0 20 --seeds 2
+    python paper/run.py attacked --splits random --jobs 2
+
+A rate is the share of edges that the attacker may change, in %. `attacked` is the split
+whose labels it knew, with seeds of the networks; `random` are others, one for each seed.
+All rows see the same graph, features and split, and validation chooses thresholds and
+epochs. The networks on graphs that are fixed are mixed by the weights that make the
+labels of the validation nodes most likely; then the mixture teaches others. Finished
+runs stand in `<results>/attacked.json`: killed and started again, it goes on with what
+is missing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from reproduction.attacked_data import (
+    ATTACKED,
+    DATASETS,
+    RANDOM,
+    RATES,
+    AttackedGraph,
+    Split,
+    load,
+    split_of,
+)
+from reproduction.attacked_models import (
+    SETTING,
+    GraphNet,
+    Prediction,
+    Sums,
+    accuracy,
+    fit,
+    gcn,
+    half_and_half,
+    mean,
+    mix,
+    no_graph,
+    seeded,
+    with_labels,
+)
+from reproduction.attacked_tables import ATTACKED_RESULTS, KIND, KINDS
+from reproduction.noisy_models import GivenGraphNet, gat
+from reproduction.own_runs import Results, parse_args
+from torch_geometric_gsl import GSLNet
+from torch_geometric_gsl.transforms.refine_graph import refine
+from torch_geometric_gsl.typing import SampledGraph
+
+SEEDS = 10
+#: What `GSLNet` compares on the refined graph: the rows, by a cosine that it scales.
+NET: dict[str, Any] = {'similarity': 'linear', 'tau': 1.0, 'null_score': 0.0}
+
+
+class Run(NamedTuple):
+    """All rows on a changed graph, with a seed of the networks and of the split."""
+
+    dataset: str
+    rate: int
+    split: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f'{self.dataset}/{self.rate}/{self.split}/{KIND}/{self.seed}'
+
+
+class Trained(NamedTuple):
+    """The networks of a run by name, and the weights of those that are mixed."""
+
+    found: dict[str, Prediction]
+    weights: dict[str, float]
+
+
+class Trainer:
+    """Trains networks on one graph and split, all from the same random state."""
+
+    def __init__(
+        self, graph: AttackedGraph, split: Split, seed: int, setting: dict[str, Any]
+    ) -> None:
+        self.graph, self.split, self.seed, self.setting = graph, split, seed, setting
+        self.num_nodes = len(graph.y)
+        self.num_classes = int(graph.y.max()) + 1
+        self.sizes = graph.x.size(1), setting['hidden_channels'], self.num_classes
+
+    def net(self, along: Any, has_root: bool, taught: Any = None) -> Prediction:
+        """Train two layers that sum along a graph."""
+        made = self.sizes, has_root, self.setting['dropout']
+        model = seeded(lambda: GraphNet(*made), self.seed)
+        return self.fit(model, (self.graph.x, along), taught)
+
+    def fit(self, model: Any, args: Any, taught: Any = None) -> Prediction:
+        return fit(model, args, self.graph.y, self.split, self.setting, taught)
+
+    def given(self, value: Tensor | None = None, least: float = 0.0) -> SampledGraph:
+        """Return the given edges, or those of a value above the least."""
+        edge_index = self.graph.edge_index
+        if value is not None:
+            edge_index = edge_index[:, value > least]
+        return SampledGraph(edge_index, torch.ones(edge_index.size(1)))
+
+    def nearest(self) -> SampledGraph:
+        """Return the nearest rows, weighed by their cosine."""
+        edge_index, weight = self.graph.nearest
+        return SampledGraph(edge_index, weight.clamp(min=0) + 1e-3)
+
+    def gcn(self, graph: SampledGraph, taught: Any = None) -> Prediction:
+        return self.net(gcn(graph, self.num_nodes), False, taught)
+
+    def mean(self, graph: SampledGraph, taught: Any = None) -> Prediction:
+        return self.net(mean(graph, self.num_nodes), True, taught)
+
+    def both(self, graph: SampledGraph, taught: Any = None) -> Prediction:
+        along = half_and_half(graph, self.nearest(), self.num_nodes)
+        return self.net(along, True, taught)
+
+
+def train_fixed(on: Trainer) -> dict[str, Prediction]:
+    """Train networks on graphs that are fixed: all controls, and what is mixed."""
+    graph, setting = on.graph, on.setting
+    found = {'mlp': on.net(no_graph, False), 'knn': on.mean(on.nearest())}
+    found |= {'gcn': on.gcn(on.given()), 'mean': on.mean(on.given())}
+    found['both'] = on.both(on.given())
+    for least in setting['cosines']:
+        kept = on.given(graph.cosine, least)
+        found[f'gcn, cosine > {least}'] = on.gcn(kept)
+        if least in setting['mixed_cosines']:
+            found[f'mean, cosine > {least}'] = on.mean(kept)
+            found[f'both, cosine > {least}'] = on.both(kept)
+    for least in setting['jaccards']:
+        found[f'gcn, Jaccard > {least}'] = on.gcn(on.given(graph.jaccard, least))
+    widths = list(on.sizes)
+    heads, dropout = setting['heads'], setting['dropout']
+    options: dict[str, Any] = {'heads': heads, 'has_root': False, 'dropout': dropout}
+    model = seeded(lambda: GivenGraphNet(gat, widths, **options), on.seed)
+    found['gat'] = on.fit(model, (graph.x, graph.edge_index))
+    return found
+
+
+def mixed_names(setting: dict[str, Any]) -> list[str]:
+    """Return the names of the networks that are mixed."""
+    filtered = [
+        f'{kind}, cosine > {least}'
+        for kind in ('gcn', 'both')
+        for least in setting['mixed_cosines']
+    ]
+    return ['mlp', 'knn', 'gcn', 'both', *filtered]
+
+
+def train_all(on: Trainer) -> Trained:
+    """Train all networks of a run."""
+    y, split, setting = on.graph.y, on.split, on.setting
+    found = train_fixed(on)
+    names = mixed_names(setting)
+    found['mixture'], weight = mix([found[name] for name in names], y, split)
+    weights = {n: round(float(w), 4) for n, w in zip(names, weight, strict=True)}
+    prob = with_labels(found['mixture'].prob, y, split)
+    kept = on.given(on.graph.cosine, setting['mixed_cosines'][0])
+    refined = refine(on.given(), on.graph.nearest, prob)
+    found |= {
+        'refined': on.mean(refined, prob),
+        'refined, not taught': on.mean(refined),
+        'refined, gcn': on.gcn(refined, prob),
+        'refined, none added': on.mean(refine(on.given(), None, prob), prob),
+        'mlp, taught': on.net(no_graph, False, prob),
+        'gcn, filtered, taught': on.gcn(kept, prob),
+        'both, taught': on.both(on.given(), prob),
+        'gslnet': train_gslnet(on, refined, prob),
+    }
+    return Trained(found, weights)
+
+
+def train_gslnet(on: Trainer, refined: SampledGraph, prob: Tensor) -> Prediction:
+    """Train a net that weighs the edges of the refined graph once more."""
+    inputs, hidden, classes = on.sizes
+    sizes = inputs, hidden, 2, classes
+    model = seeded(
+        lambda: GSLNet(*sizes, dropout=on.setting['dropout'], **NET), on.seed
+    )
+    keep = refined.edge_weight > 1e-3  # What is left weighs next to nothing.
+    edges = refined.edge_index[:, keep], refined.edge_weight[keep]
+    return on.fit(model, (on.graph.x, *edges), prob)
+
+
+def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return validation and test accuracies of all networks of a run."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings('ignore', 'Sparse CSR')
+    graph = load(run.dataset, run.rate, setting['k'])
+    split = split_of(run.dataset, run.split, len(graph.y), run.seed)
+    trained = train_all(Trainer(graph, split, run.seed, setting))
+    rows = {
+        name: {
+            'val': one.val,
+            'loss': one.loss,
+            'test': accuracy(one.prob, graph.y, split.test),
+        }
+        for name, one in trained.found.items()
+    }
+    return str(run), {'rows': rows, 'weights': trained.weights}
+
+
+def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
+    lists = {
+        'datasets': list(DATASETS),
+        'rates': RATES,
+        'splits': [ATTACKED, RANDOM],
+    }
+    args = parse_args(arguments, 'attacked', __doc__, lists, SEEDS)
+    wanted = [
+        Run(dataset, rate, split, seed)
+        for seed in range(args.seeds)
+        for dataset in args.datasets
+        for split in args.splits
+        for rate in args.rates
+    ]
+    results = Results(args.results / ATTACKED_RESULTS, setting, KINDS)
+    results.complete('attacked', wanted, execute, args.jobs)

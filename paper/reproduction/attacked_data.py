@@ -1,0 +1,201 @@
+"""Read graphs that Metattack has changed, with their features, labels and splits.
+
+The files are those of Pro-GNN (https://github.com/ChandlerBang/Pro-GNN) and of
+Metattack (https://github.com/danielzuegner/gnn-meta-attack), in the folder `attacked`
+below the one that `GSL_DATA` names. Nothing in them is executed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import connected_components
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import normalize
+from torch import Tensor
+
+from reproduction.tables_data import data_folder
+from torch_geometric_gsl.datasets import load_dataset, load_observed_edges
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.nn.similarity import LinearSimilarity
+from torch_geometric_gsl.typing import SampledGraph
+
+#: The data sets, by the names of their files.
+DATASETS = {
+    'CiteSeer': 'citeseer',
+    'Cora-ML': 'cora_ml',
+    'Polblogs': 'polblogs',
+    'PubMed': 'pubmed',
+}
+#: The share of edges that the attacker may change, in %.
+RATES = (0, 5, 10, 15, 20, 25)
+#: Whose nodes the attacker knew.
+ATTACKED, RANDOM = 'attacked', 'random'
+
+
+class AttackedGraph(NamedTuple):
+    """A changed graph of rows that an attacker did not change.
+
+    Args:
+        x: The features as sparse CSR, unit rows.
+        edge_index: The given edges, both ways, sorted by target.
+        y: The classes.
+        cosine: The cosine of the ends of each given edge.
+        jaccard: The words that both ends have, as a share of those that one has.
+        nearest: The nearest rows of each node, weighed by their cosine.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    y: Tensor
+    cosine: Tensor
+    jaccard: Tensor
+    nearest: SampledGraph
+
+
+class Split(NamedTuple):
+    """The nodes to train on, to choose by, and to test on."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+
+def load(dataset: str, rate: int, k: int) -> AttackedGraph:
+    """Return a data set at a rate of attack.
+
+    Where nodes have no features, each has one of its own, and the rows of the changed
+    graph itself are compared: nodes are alike whose neighbours are.
+    """
+    adjacency, words, y = _load_clean(dataset)
+    if rate:
+        name = f'meta/{DATASETS[dataset]}_meta_adj_{rate / 100:g}.npz'
+        adjacency = _undirected(_read(name, sp.load_npz))
+    target, source = adjacency.nonzero()
+    edge_index = torch.from_numpy(np.stack([source, target])).long()
+    if words is None:
+        x = sp.identity(len(y), dtype=np.float32, format='csr')
+        words = adjacency + x
+        nearest = nearest_neighbours(_tensor(_unit_rows(words)), k)
+    else:
+        x = _unit_rows(words)
+        nearest = _nearest(dataset, k)
+    compared = _tensor(_unit_rows(words))
+    cosine = LinearSimilarity(compared.size(1))(compared, edge_index)
+    jaccard = _jaccard(words, source, target)
+    return AttackedGraph(
+        _tensor(x), edge_index, torch.from_numpy(y), cosine, jaccard, nearest
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _nearest(dataset: str, k: int) -> SampledGraph:
+    _, words, _ = _load_clean(dataset)
+    assert words is not None
+    return nearest_neighbours(_tensor(_unit_rows(words)), k)
+
+
+@functools.lru_cache(maxsize=4)
+def _load_clean(dataset: str) -> tuple[Any, Any, Any]:
+    """Return the adjacency, the features or `None`, and the classes."""
+    if dataset == 'PubMed':
+        data = load_dataset(dataset)
+        y = data['y'].numpy()
+        edges = load_observed_edges(dataset, len(y)).numpy()
+        ones = np.ones(edges.shape[1])
+        adjacency = _undirected(sp.csr_matrix((ones, edges[::-1]), 2 * [len(y)]))
+        x = data['x']
+        words = (
+            sp.csr_matrix(
+                (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()),
+                tuple(x.shape),
+            )
+            if x.layout == torch.sparse_csr
+            else sp.csr_matrix(x.numpy())
+        )
+        return adjacency, words, y
+    arrays = _read(f'{DATASETS[dataset]}.npz', _read_arrays)
+    adjacency = _undirected(_matrix(arrays, 'adj'))
+    words = _matrix(arrays, 'attr') if 'attr_data' in arrays else None
+    _, component = connected_components(adjacency, directed=False)
+    keep = np.flatnonzero(component == np.bincount(component).argmax())
+    words = None if words is None else words[keep].astype(np.float32)
+    return adjacency[keep][:, keep], words, arrays['labels'][keep].astype(np.int64)
+
+
+def split_of(dataset: str, kind: str, num_nodes: int, seed: int) -> Split:
+    """Return the split that was attacked, or a random one of the same sizes."""
+    if kind == ATTACKED:
+        name = f'splits/{DATASETS[dataset]}_prognn_splits.json'
+        found = _read(name, lambda path: json.loads(path.read_text()))
+        parts = (found[f'idx_{part}'] for part in Split._fields)
+        return Split(*(torch.tensor(part) for part in parts))
+    order = np.random.RandomState(seed).permutation(num_nodes)
+    tenth = num_nodes // 10
+    parts = np.split(order, [tenth, 2 * tenth])
+    return Split(*(torch.from_numpy(part) for part in parts))
+
+
+def _read(name: str, read: Any) -> Any:
+    path = data_folder() / 'attacked' / name
+    if not path.is_file():
+        raise OSError(f"'{path}' was not found: let 'GSL_DATA' name its folder")
+    try:
+        return read(path)
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise OSError(f"'{path}' is damaged: {error}") from error
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    """Return the arrays of numbers; others in the file are never unpickled."""
+    parts = ('data', 'indices', 'indptr', 'shape')
+    names = [f'{matrix}_{part}' for matrix in ('adj', 'attr') for part in parts]
+    with np.load(path, allow_pickle=False) as file:
+        known = [name for name in (*names, 'labels') if name in file.files]
+        return {name: file[name] for name in known}
+
+
+def _matrix(arrays: dict[str, Any], name: str) -> Any:
+    data, indices, indptr, shape = (
+        arrays[f'{name}_{part}'] for part in ('data', 'indices', 'indptr', 'shape')
+    )
+    return sp.csr_matrix((data, indices, indptr), shape)
+
+
+def _undirected(adjacency: Any) -> Any:
+    """Return ones for edges in either direction, and no loops."""
+    both = ((adjacency + adjacency.T) > 0).astype(np.float32).tolil()
+    both.setdiag(0)
+    return both.tocsr()
+
+
+def _unit_rows(words: Any) -> Any:
+    """Return unit rows, of words that are only there or not by TF-IDF."""
+    if np.all(words.data == 1):
+        return TfidfTransformer().fit_transform(words).astype(np.float32)
+    return normalize(words).astype(np.float32)
+
+
+def _tensor(matrix: Any) -> Tensor:
+    matrix = matrix.tocsr()
+    matrix.sort_indices()
+    parts = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+    offsets, columns = (torch.from_numpy(part) for part in parts)
+    values = torch.from_numpy(matrix.data.astype(np.float32))
+    return torch.sparse_csr_tensor(offsets, columns, values, matrix.shape)
+
+
+def _jaccard(words: Any, source: Any, target: Any) -> Tensor:
+    is_there = (words > 0).astype(np.float32)
+    size = np.asarray(is_there.sum(axis=1)).ravel()
+    common = is_there[source].multiply(is_there[target]).sum(axis=1)
+    common = np.asarray(common).ravel()
+    either = np.maximum(size[source] + size[target] - common, 1)
+    return torch.from_numpy((common / either).astype(np.float32))

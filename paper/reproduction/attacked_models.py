@@ -1,0 +1,209 @@
+"""Networks on given graphs, and how they are trained and mixed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric import seed_everything
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import coalesce, cumsum, degree, scatter
+
+from reproduction.attacked_data import Split
+from torch_geometric_gsl.nn.linear import entries_by_row
+from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.typing import SampledGraph
+
+#: Every number that results depend on.
+SETTING: dict[str, Any] = {
+    'hidden_channels': 32,
+    'dropout': 0.5,
+    'lr': 0.01,
+    'weight_decay': 5e-4,
+    'epochs': 200,
+    'patience': 50,
+    # The nearest rows of each node.
+    'k': 10,
+    # Edges of no larger cosine, or Jaccard index, are left out by a filter.
+    'cosines': [0.02, 0.05, 0.1, 0.15],
+    'jaccards': [0.0, 0.02, 0.05],
+    # The filters of the networks that are mixed.
+    'mixed_cosines': [0.05, 0.1],
+    'heads': 4,
+    'revision': 1,
+}
+
+
+class Sums(NamedTuple):
+    """A graph as a layer sums along it: the sources of each target, and weights."""
+
+    neighbours: Neighbours
+    weight: Tensor
+
+    def __call__(self, h: Tensor) -> Tensor:
+        out: Tensor = neighbour_sum(h, self.weight, self.neighbours)
+        return out
+
+
+def sums(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Sums:
+    """Return a graph as sums, the weights of equal edges added."""
+    edge_index, weight = coalesce(edge_index, weight, sort_by_row=False)
+    offsets = cumsum(degree(edge_index[1], num_nodes, torch.long))
+    return Sums(Neighbours(edge_index[0].contiguous(), num_nodes, offsets), weight)
+
+
+def gcn(graph: SampledGraph, num_nodes: int) -> Sums:
+    """Return a graph with loops, normalised by the degrees of both ends."""
+    edge_index, weight = gcn_norm(*graph, num_nodes=num_nodes)
+    return sums(edge_index, weight, num_nodes)
+
+
+def mean(graph: SampledGraph, num_nodes: int) -> Sums:
+    """Return a graph whose weights sum to one for each target."""
+    return sums(graph.edge_index, shares(graph, num_nodes), num_nodes)
+
+
+def half_and_half(graph: SampledGraph, other: SampledGraph, num_nodes: int) -> Sums:
+    """Return the mean of two means."""
+    edge_index = torch.cat([graph.edge_index, other.edge_index], dim=1)
+    weight = torch.cat([shares(graph, num_nodes), shares(other, num_nodes)]) / 2
+    return sums(edge_index, weight, num_nodes)
+
+
+def shares(graph: SampledGraph, num_nodes: int) -> Tensor:
+    """Divide weights by their sum over the edges of each target."""
+    target, weight = graph.edge_index[1], graph.edge_weight
+    total = scatter(weight, target, dim=0, dim_size=num_nodes).clamp(min=1e-9)
+    return weight / total[target]
+
+
+class GraphNet(torch.nn.Module):
+    """Two layers on sparse rows: a GCN, or one with a root weight, or an MLP."""
+
+    def __init__(self, sizes: tuple[int, int, int], has_root: bool, dropout: float):
+        super().__init__()
+        inputs, hidden, classes = sizes
+        self.dropout, self.has_root = dropout, has_root
+        parts = 2 if has_root else 1
+        self.first = torch.nn.Parameter(torch.empty(parts, inputs, hidden))
+        self.second = torch.nn.Parameter(torch.empty(parts, hidden, classes))
+        for weight in (*self.first, *self.second):
+            torch.nn.init.xavier_uniform_(weight.data)
+        self.first_bias = torch.nn.Parameter(torch.zeros(hidden))
+        self.second_bias = torch.nn.Parameter(torch.zeros(classes))
+
+    def forward(self, x: Tensor, graph: Callable[[Tensor], Tensor]) -> Tensor:
+        values = F.dropout(x.values(), self.dropout, self.training)
+        h = neighbour_sum(torch.cat([*self.first], 1), values, entries_by_row(x))
+        h = self._sum(h, graph, self.first_bias)
+        h = F.dropout(h.relu(), self.dropout, self.training)
+        return self._sum(h @ torch.cat([*self.second], 1), graph, self.second_bias)
+
+    def _sum(
+        self, h: Tensor, graph: Callable[[Tensor], Tensor], bias: Tensor
+    ) -> Tensor:
+        if not self.has_root:
+            return graph(h) + bias
+        h, root = h.chunk(2, dim=1)
+        return graph(h) + root + bias
+
+
+def no_graph(h: Tensor) -> Tensor:
+    """Return rows as they are: the graph of an MLP."""
+    return h
+
+
+class Prediction(NamedTuple):
+    """Class probabilities of all nodes, at the epoch of least validation loss."""
+
+    prob: Tensor
+    val: float
+    loss: float
+    state: dict[str, Tensor]
+
+
+def fit(
+    model: torch.nn.Module,
+    args: Iterable[Any],
+    y: Tensor,
+    split: Split,
+    setting: dict[str, Any],
+    taught: Tensor | None = None,
+) -> Prediction:
+    """Train a network by known labels, and by probabilities of all other nodes."""
+    options = {'lr': setting['lr'], 'weight_decay': setting['weight_decay']}
+    optimizer = torch.optim.Adam(model.parameters(), **options)
+    best, improved = None, 0
+    others = torch.ones_like(y, dtype=torch.bool)
+    others[split.train] = False
+    for epoch in range(setting['epochs']):
+        model.train()
+        optimizer.zero_grad()
+        out = model(*args)
+        loss = F.cross_entropy(out[split.train], y[split.train])
+        if taught is not None:
+            loss = loss + F.cross_entropy(out[others], taught[others])
+        loss.backward()
+        optimizer.step()
+        found = _evaluate(model, args, y, split)
+        if best is None or found.loss < best.loss:
+            best, improved = found, epoch
+        elif epoch - improved >= setting['patience']:
+            break
+    assert best is not None
+    return best
+
+
+@torch.no_grad()
+def _evaluate(
+    model: torch.nn.Module, args: Iterable[Any], y: Tensor, split: Split
+) -> Prediction:
+    model.eval()
+    out = model(*args)
+    chosen, labels = out[split.val], y[split.val]
+    loss = float(F.cross_entropy(chosen, labels))
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    return Prediction(out.softmax(1), accuracy(out, y, split.val), loss, state)
+
+
+def accuracy(out: Tensor, y: Tensor, nodes: Tensor) -> float:
+    return float((out.argmax(dim=1) == y)[nodes].double().mean())
+
+
+def mixture_weights(found: list[Tensor], y: Tensor, nodes: Tensor) -> Tensor:
+    """Return the weights of networks whose mixture makes labels most likely.
+
+    Expectation maximisation, which reaches the only maximum.
+    """
+    likely = torch.stack([prob[nodes, y[nodes]] for prob in found], 1).double()
+    likely = likely.clamp(min=1e-6)
+    weight = torch.full((len(found),), 1 / len(found), dtype=torch.double)
+    for _ in range(200):
+        share = likely * weight
+        weight = (share / share.sum(dim=1, keepdim=True)).mean(dim=0)
+    return weight.float()
+
+
+def mix(found: list[Prediction], y: Tensor, split: Split) -> tuple[Prediction, Tensor]:
+    """Return the mixture that validation finds, and its weights."""
+    weight = mixture_weights([one.prob for one in found], y, split.val)
+    prob = sum(w * one.prob for w, one in zip(weight, found, strict=True))
+    assert isinstance(prob, Tensor)
+    return Prediction(prob, accuracy(prob, y, split.val), math.nan, {}), weight
+
+
+def with_labels(prob: Tensor, y: Tensor, split: Split) -> Tensor:
+    """Return probabilities, those of training nodes replaced by their labels."""
+    prob = prob.clone()
+    prob[split.train] = F.one_hot(y[split.train], prob.size(1)).to(prob.dtype)
+    return prob
+
+
+def seeded(make: Callable[[], Any], seed: int) -> Any:
+    """Return what is made after the random state has been set."""
+    seed_everything(seed)
+    return make()

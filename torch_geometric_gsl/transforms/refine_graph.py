@@ -1,0 +1,185 @@
+"""A given graph whose edges are weighed, with the nearest rows added."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.transforms import BaseTransform
+from torch_geometric.utils import coalesce
+
+from torch_geometric_gsl._checks import (
+    check_batch,
+    check_count,
+    check_edge_index,
+    check_edge_weight,
+    check_features,
+    check_number,
+    check_type,
+    check_value,
+)
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours, nearness
+from torch_geometric_gsl.transforms._graphs import (
+    OBSERVED,
+    check_data,
+    node_features,
+    set_graph,
+    store_of,
+)
+from torch_geometric_gsl.typing import SampledGraph, plain_edges
+
+
+@functional_transform('refine_graph')
+class RefineGraph(BaseTransform):
+    r"""Weigh the edges of a given graph by whether their ends agree, and
+    add the nearest rows (functional name: :obj:`refine_graph`).
+
+    .. math::
+        w_{ij} = \left( a_{ij} + [j \in \mathcal{N}(i)] \, c_{ij} +
+        [i \in \mathcal{N}(j)] \, c_{ij} \right) \, \mathbf{p}_i^{\top} \mathbf{p}_j,
+        \qquad c_{ij} = \max(\cos(\mathbf{x}_i, \mathbf{x}_j), 0)
+
+    where :math:`a_{ij}` are the given weights, or ones, :math:`\mathcal{N}(i)` are the
+    :obj:`k` nearest rows of :math:`i` by the cosine, and :math:`\mathbf{p}_i` are class
+    probabilities that a first model predicts, with the known labels put in: the
+    product is the probability that both nodes are of one class. Without probabilities
+    it is one. Where few given edges of a node agree, the added ones outweigh them; a
+    layer with self-loops, such as :class:`~torch_geometric.nn.conv.GCNConv`, falls back
+    on the node itself where none does. Train a second model on the refined graph, by
+    the labels and by the probabilities of all other nodes: :doc:`/attacked` has the
+    recipe, and what each of its parts is worth.
+
+    On one or two columns, the nearest rows are those at the least distance, weighed as
+    by :func:`SimilarityKNNGraph`. The edges are sorted by target, and equal ones add
+    up. The graph that :obj:`data` had is kept under names with the prefix
+    :obj:`observed_`; applied again, such as with better probabilities, the transform
+    starts from that one. In a batch no added edge joins two examples.
+
+    Args:
+        k (int, optional): The number of nearest rows of each node, or zero.
+            (default: :obj:`10`)
+        prob (str, optional): The attribute of the probabilities
+            :math:`[|\mathcal{V}|, C]`; :obj:`None` does without.
+            (default: :obj:`None`)
+        min_similarity (float, optional): Given edges whose :math:`\cos(\mathbf{x}_i,
+            \mathbf{x}_j)`, or kernel of the distance, is not above it are dropped.
+            (default: :obj:`None`)
+        attr (str, optional): The features that are compared. (default: :obj:`"x"`)
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range, or :obj:`data` has no edges list, no
+            features or no probabilities.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> x = torch.tensor([[1.0, 0.0, 0.0], [4.0, 3.0, 0.0], [0.0, 1.0, 0.0]])
+        >>> prob = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
+        >>> edge_index = torch.tensor([[0, 2], [2, 0]])
+        >>> data = Data(x=x, edge_index=edge_index, prob=prob)
+        >>> data = RefineGraph(k=1, prob='prob')(data)
+        >>> data.edge_index
+        tensor([[1, 2, 0, 2, 0, 1],
+                [0, 0, 1, 1, 2, 2]])
+        >>> data.edge_weight
+        tensor([1.1840, 0.1800, 1.1840, 0.1560, 0.1800, 0.1560])
+    """
+
+    def __init__(
+        self,
+        k: int = 10,
+        prob: str | None = None,
+        *,
+        min_similarity: float | None = None,
+        attr: str = 'x',
+    ) -> None:
+        check_count(k, 'k', minimum=0)
+        if min_similarity is not None:
+            check_number(min_similarity, 'min_similarity')
+        for value, name in ((prob, 'prob'), (attr, 'attr')):
+            check_type(value, (str, type(None)), name, 'the name of an attribute')
+        self.k = k
+        self.prob = prob
+        self.min_similarity = min_similarity
+        self.attr = attr
+
+    @torch.no_grad()
+    def forward(self, data: Data) -> Data:
+        check_data(data)
+        x = node_features(data, attr=self.attr)
+        graph = _given_graph(data, x)
+        if self.min_similarity is not None:
+            similar = nearness(x.size(1))(x, graph.edge_index)
+            keep = similar > self.min_similarity
+            graph = SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
+        prob = None if self.prob is None else _probabilities(data, self.prob, x)
+        nearest = None
+        if self.k > 0 and x.size(0) > 0:
+            batch = data.get('batch')
+            if batch is not None:
+                check_batch(batch, x, 'data.batch')
+            nearest = nearest_neighbours(x, self.k, batch)
+        set_graph(data, refine(graph, nearest, prob))
+        return data
+
+    def __repr__(self) -> str:
+        prob = '' if self.prob is None else f', prob={self.prob}'
+        least = self.min_similarity
+        attr = '' if self.attr == 'x' else f', attr={self.attr}'
+        text = prob + ('' if least is None else f', min_similarity={least}') + attr
+        return f'{self.__class__.__name__}(k={self.k}{text})'
+
+
+def refine(
+    graph: SampledGraph, nearest: SampledGraph | None, prob: Tensor | None
+) -> SampledGraph:
+    """Return a graph and nearest rows, added both ways, weighed by agreement.
+
+    Gradient flows to the weights and to the probabilities.
+    """
+    edge_index, weight = graph
+    if nearest is not None:
+        both = [nearest.edge_index, nearest.edge_index.flip(0)]
+        cosine = nearest.edge_weight.clamp(min=0).to(weight.dtype)
+        edge_index = torch.cat([edge_index, *both], dim=1)
+        weight = torch.cat([weight, cosine, cosine])
+    if prob is not None:
+        source, target = edge_index
+        agreement = (prob[source] * prob[target]).sum(dim=1)
+        weight = weight * agreement.to(weight.dtype)
+    edge_index, weight = coalesce(edge_index, weight, sort_by_row=False)
+    return SampledGraph(edge_index, weight)
+
+
+def _given_graph(data: Data, x: Tensor) -> SampledGraph:
+    """Return the graph that the data came with, whose weights are ones by default."""
+    store = store_of(data)
+    prefix = OBSERVED if f'{OBSERVED}edge_index' in store else ''
+    name = f'{prefix}edge_index'
+    if store.get(name) is None:
+        raise ValueError(f"'data.{name}' must hold the edges to refine (got None)")
+    edge_index, weight = store[name], store.get(f'{prefix}edge_weight')
+    check_edge_index(edge_index, x, x, f'data.{name}')
+    edge_index = plain_edges(edge_index)
+    dtype = x.dtype if x.dtype.is_floating_point else torch.float
+    if weight is None:
+        weight = torch.ones(edge_index.size(1), dtype=dtype, device=x.device)
+    check_edge_weight(weight, edge_index, x)
+    return SampledGraph(edge_index, weight.to(dtype))
+
+
+def _probabilities(data: Data, name: str, x: Tensor) -> Tensor:
+    """Return class probabilities, one row per node."""
+    if name not in data:
+        raise ValueError(f"'data.{name}' must hold class probabilities (got None)")
+    prob: Tensor = data[name]
+    check_features(prob, f'data.{name}')
+    if prob.size(0) != x.size(0):
+        raise ValueError(
+            f"'data.{name}' must have one row per node (got {prob.size(0)} for "
+            f'{x.size(0)} nodes)'
+        )
+    text = f"'data.{name}' must hold no negative probabilities"
+    check_value(~(prob < 0).any(), text, got=lambda: float(prob.min()))
+    return prob
