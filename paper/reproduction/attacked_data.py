@@ -41,23 +41,41 @@ ATTACKED, RANDOM = 'attacked', 'random'
 
 
 class AttackedGraph(NamedTuple):
-    """A changed graph of rows that an attacker did not change.
+    """A graph that an attacker changed, of rows that stay as they are.
 
     Args:
         x: The features as sparse CSR, unit rows.
-        edge_index: The given edges, both ways, sorted by target.
+        compared: The unit rows that are compared, the features where there are some.
         y: The classes.
-        cosine: The cosine of the ends of each given edge.
-        jaccard: The words that both ends have, as a share of those that one has.
         nearest: The nearest rows of each node, weighed by their cosine.
+        edge_index: The given edges, both ways, sorted by target.
     """
 
     x: Tensor
-    edge_index: Tensor
+    compared: Tensor
     y: Tensor
-    cosine: Tensor
-    jaccard: Tensor
     nearest: SampledGraph
+    edge_index: Tensor
+
+    @property
+    def cosine(self) -> Tensor:
+        """Return the cosine of the ends of each given edge."""
+        rows = self.compared
+        return LinearSimilarity(rows.size(1))(rows, self.edge_index)
+
+    @property
+    def jaccard(self) -> Tensor:
+        """Return what both ends have, as a share of what one of them has."""
+        rows = self.compared
+        parts = (rows.values(), rows.col_indices(), rows.crow_indices())
+        matrix = sp.csr_matrix(tuple(map(np.asarray, parts)), rows.shape) > 0
+        matrix = matrix.astype(np.float32)
+        size = np.asarray(matrix.sum(axis=1)).ravel()
+        source, target = self.edge_index.numpy()
+        common = matrix[source].multiply(matrix[target]).sum(axis=1)
+        common = np.asarray(common).ravel()
+        either = np.maximum(size[source] + size[target] - common, 1)
+        return torch.from_numpy((common / either).astype(np.float32))
 
 
 class Split(NamedTuple):
@@ -80,26 +98,21 @@ def load(dataset: str, rate: int, k: int) -> AttackedGraph:
         adjacency = _undirected(_read(name, sp.load_npz))
     target, source = adjacency.nonzero()
     edge_index = torch.from_numpy(np.stack([source, target])).long()
-    if words is None:
-        x = sp.identity(len(y), dtype=np.float32, format='csr')
-        words = adjacency + x
-        nearest = nearest_neighbours(_tensor(_unit_rows(words)), k)
-    else:
-        x = _unit_rows(words)
-        nearest = _nearest(dataset, k)
-    compared = _tensor(_unit_rows(words))
-    cosine = LinearSimilarity(compared.size(1))(compared, edge_index)
-    jaccard = _jaccard(words, source, target)
-    return AttackedGraph(
-        _tensor(x), edge_index, torch.from_numpy(y), cosine, jaccard, nearest
-    )
+    classes = torch.from_numpy(y)
+    if words is not None:
+        x, nearest = _rows_and_nearest(dataset, k)
+        return AttackedGraph(x, x, classes, nearest, edge_index)
+    own = sp.identity(len(y), dtype=np.float32, format='csr')
+    compared = _tensor(_unit_rows(adjacency + own))
+    nearest = nearest_neighbours(compared, k)
+    return AttackedGraph(_tensor(own), compared, classes, nearest, edge_index)
 
 
 @functools.lru_cache(maxsize=8)
-def _nearest(dataset: str, k: int) -> SampledGraph:
+def _rows_and_nearest(dataset: str, k: int) -> tuple[Tensor, SampledGraph]:
     _, words, _ = _load_clean(dataset)
-    assert words is not None
-    return nearest_neighbours(_tensor(_unit_rows(words)), k)
+    rows = _tensor(_unit_rows(words))
+    return rows, nearest_neighbours(rows, k)
 
 
 @functools.lru_cache(maxsize=4)
@@ -139,8 +152,8 @@ def split_of(dataset: str, kind: str, num_nodes: int, seed: int) -> Split:
         return Split(*(torch.tensor(part) for part in parts))
     order = np.random.RandomState(seed).permutation(num_nodes)
     tenth = num_nodes // 10
-    parts = np.split(order, [tenth, 2 * tenth])
-    return Split(*(torch.from_numpy(part) for part in parts))
+    cut = np.split(order, [tenth, 2 * tenth])
+    return Split(*(torch.from_numpy(part) for part in cut))
 
 
 def _read(name: str, read: Any) -> Any:
@@ -190,12 +203,3 @@ def _tensor(matrix: Any) -> Tensor:
     offsets, columns = (torch.from_numpy(part) for part in parts)
     values = torch.from_numpy(matrix.data.astype(np.float32))
     return torch.sparse_csr_tensor(offsets, columns, values, matrix.shape)
-
-
-def _jaccard(words: Any, source: Any, target: Any) -> Tensor:
-    is_there = (words > 0).astype(np.float32)
-    size = np.asarray(is_there.sum(axis=1)).ravel()
-    common = is_there[source].multiply(is_there[target]).sum(axis=1)
-    common = np.asarray(common).ravel()
-    either = np.maximum(size[source] + size[target] - common, 1)
-    return torch.from_numpy((common / either).astype(np.float32))

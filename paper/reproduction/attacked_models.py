@@ -38,6 +38,10 @@ SETTING: dict[str, Any] = {
 }
 
 
+#: What sums rows along a graph.
+Graph = Callable[[Tensor], Tensor]
+
+
 class Sums(NamedTuple):
     """A graph as a layer sums along it: the sources of each target, and weights."""
 
@@ -62,22 +66,25 @@ def gcn(graph: SampledGraph, num_nodes: int) -> Sums:
     return sums(edge_index, weight, num_nodes)
 
 
-def mean(graph: SampledGraph, num_nodes: int) -> Sums:
+def mean(graph: SampledGraph, num_nodes: int, least: float = 1e-9) -> Sums:
     """Return a graph whose weights sum to one for each target."""
-    return sums(graph.edge_index, shares(graph, num_nodes), num_nodes)
+    weight = shares(graph, num_nodes, least)
+    return sums(graph.edge_index, weight, num_nodes)
 
 
-def half_and_half(graph: SampledGraph, other: SampledGraph, num_nodes: int) -> Sums:
+def half_and_half(
+    graph: SampledGraph, other: SampledGraph, num_nodes: int, least: float = 1e-9
+) -> Sums:
     """Return the mean of two means."""
     edge_index = torch.cat([graph.edge_index, other.edge_index], dim=1)
-    weight = torch.cat([shares(graph, num_nodes), shares(other, num_nodes)]) / 2
-    return sums(edge_index, weight, num_nodes)
+    weights = shares(graph, num_nodes, least), shares(other, num_nodes)
+    return sums(edge_index, torch.cat(weights) / 2, num_nodes)
 
 
-def shares(graph: SampledGraph, num_nodes: int) -> Tensor:
-    """Divide weights by their sum over the edges of each target."""
+def shares(graph: SampledGraph, num_nodes: int, least: float = 1e-9) -> Tensor:
+    """Divide weights by their sum over the edges of each target, or by the least."""
     target, weight = graph.edge_index[1], graph.edge_weight
-    total = scatter(weight, target, dim=0, dim_size=num_nodes).clamp(min=1e-9)
+    total = scatter(weight, target, dim=0, dim_size=num_nodes).clamp(min=least)
     return weight / total[target]
 
 
@@ -96,7 +103,7 @@ class GraphNet(torch.nn.Module):
         self.first_bias = torch.nn.Parameter(torch.zeros(hidden))
         self.second_bias = torch.nn.Parameter(torch.zeros(classes))
 
-    def forward(self, x: Tensor, graph: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
         values = F.dropout(x.values(), self.dropout, self.training)
         h = neighbour_sum(torch.cat([*self.first], 1), values, entries_by_row(x))
         h = self._sum(h, graph, self.first_bias)

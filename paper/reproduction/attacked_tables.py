@@ -17,3 +17,13 @@ class Kind(NamedTuple):
 
 
 KINDS = {KIND: Kind()}
+ADAPTIVE_RESULTS = 'adaptive.json'
+#: The networks that are attacked through their own gradients.
+ADAPTIVE_ROWS = (
+    'gcn',
+    'gcn, cosine > 0.1',
+    'both',
+    'mixture',
+    'refined',
+    'mlp, taught',
+)
