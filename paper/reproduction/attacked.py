@@ -22,10 +22,7 @@ import torch
 from torch import Tensor
 
 from reproduction.attacked_data import (
-    ATTACKED,
     DATASETS,
-    RANDOM,
-    RATES,
     AttackedGraph,
     Split,
     load,
@@ -45,7 +42,14 @@ from reproduction.attacked_models import (
     seeded,
     with_labels,
 )
-from reproduction.attacked_tables import ATTACKED_RESULTS, KIND, KINDS
+from reproduction.attacked_tables import (
+    ATTACKED,
+    ATTACKED_RESULTS,
+    KIND,
+    KINDS,
+    RANDOM,
+    RATES,
+)
 from reproduction.noisy_models import GivenGraphNet, gat
 from reproduction.own_runs import Results, parse_args
 from torch_geometric_gsl import GSLNet

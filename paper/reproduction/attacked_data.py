@@ -21,6 +21,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
+from reproduction.attacked_tables import ATTACKED
 from reproduction.tables_data import data_folder
 from torch_geometric_gsl.datasets import load_dataset, load_observed_edges
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
@@ -34,10 +35,6 @@ DATASETS = {
     'Polblogs': 'polblogs',
     'PubMed': 'pubmed',
 }
-#: The share of edges that the attacker may change, in %.
-RATES = (0, 5, 10, 15, 20, 25)
-#: Whose nodes the attacker knew.
-ATTACKED, RANDOM = 'attacked', 'random'
 
 
 class AttackedGraph(NamedTuple):
@@ -61,7 +58,8 @@ class AttackedGraph(NamedTuple):
     def cosine(self) -> Tensor:
         """Return the cosine of the ends of each given edge."""
         rows = self.compared
-        return LinearSimilarity(rows.size(1))(rows, self.edge_index)
+        cosine: Tensor = LinearSimilarity(rows.size(1))(rows, self.edge_index)
+        return cosine
 
     @property
     def jaccard(self) -> Tensor:
@@ -95,7 +93,7 @@ def load(dataset: str, rate: int, k: int) -> AttackedGraph:
     adjacency, words, y = _load_clean(dataset)
     if rate:
         name = f'meta/{DATASETS[dataset]}_meta_adj_{rate / 100:g}.npz'
-        adjacency = _undirected(_read(name, sp.load_npz))
+        adjacency = _undirected(_read(name, _read_matrix))
     target, source = adjacency.nonzero()
     edge_index = torch.from_numpy(np.stack([source, target])).long()
     classes = torch.from_numpy(y)
@@ -170,9 +168,14 @@ def _read_arrays(path: Path) -> dict[str, Any]:
     """Return the arrays of numbers; others in the file are never unpickled."""
     parts = ('data', 'indices', 'indptr', 'shape')
     names = [f'{matrix}_{part}' for matrix in ('adj', 'attr') for part in parts]
-    with np.load(path, allow_pickle=False) as file:
+    with path.open('rb') as content, np.load(content, allow_pickle=False) as file:
         known = [name for name in (*names, 'labels') if name in file.files]
         return {name: file[name] for name in known}
+
+
+def _read_matrix(path: Path) -> Any:
+    with path.open('rb') as content:
+        return sp.load_npz(content)
 
 
 def _matrix(arrays: dict[str, Any], name: str) -> Any:

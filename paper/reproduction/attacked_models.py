@@ -42,31 +42,21 @@ SETTING: dict[str, Any] = {
 Graph = Callable[[Tensor], Tensor]
 
 
-class Sums(NamedTuple):
-    """A graph as a layer sums along it: the sources of each target, and weights."""
-
-    neighbours: Neighbours
-    weight: Tensor
-
-    def __call__(self, h: Tensor) -> Tensor:
-        out: Tensor = neighbour_sum(h, self.weight, self.neighbours)
-        return out
-
-
-def sums(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Sums:
-    """Return a graph as sums, the weights of equal edges added."""
+def sums(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Graph:
+    """Return weighed edges as sums, the weights of equal edges added."""
     edge_index, weight = coalesce(edge_index, weight, sort_by_row=False)
     offsets = cumsum(degree(edge_index[1], num_nodes, torch.long))
-    return Sums(Neighbours(edge_index[0].contiguous(), num_nodes, offsets), weight)
+    neighbours = Neighbours(edge_index[0].contiguous(), num_nodes, offsets)
+    return lambda h: neighbour_sum(h, weight, neighbours)
 
 
-def gcn(graph: SampledGraph, num_nodes: int) -> Sums:
+def gcn(graph: SampledGraph, num_nodes: int) -> Graph:
     """Return a graph with loops, normalised by the degrees of both ends."""
     edge_index, weight = gcn_norm(*graph, num_nodes=num_nodes)
     return sums(edge_index, weight, num_nodes)
 
 
-def mean(graph: SampledGraph, num_nodes: int, least: float = 1e-9) -> Sums:
+def mean(graph: SampledGraph, num_nodes: int, least: float = 1e-9) -> Graph:
     """Return a graph whose weights sum to one for each target."""
     weight = shares(graph, num_nodes, least)
     return sums(graph.edge_index, weight, num_nodes)
@@ -74,7 +64,7 @@ def mean(graph: SampledGraph, num_nodes: int, least: float = 1e-9) -> Sums:
 
 def half_and_half(
     graph: SampledGraph, other: SampledGraph, num_nodes: int, least: float = 1e-9
-) -> Sums:
+) -> Graph:
     """Return the mean of two means."""
     edge_index = torch.cat([graph.edge_index, other.edge_index], dim=1)
     weights = shares(graph, num_nodes, least), shares(other, num_nodes)

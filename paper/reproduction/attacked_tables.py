@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
 
-#: What :mod:`reproduction.attacked` found.
-ATTACKED_RESULTS = 'attacked.json'
+from matplotlib.figure import Figure
+
+from reproduction import own_runs
+from reproduction.own_tables import signed
+from reproduction.summary import LEAST_RUNS, Cell
+from reproduction.tables import COUNTED, Entry, Grid
+
+#: What :mod:`reproduction.attacked` and :mod:`reproduction.adaptive` found.
+ATTACKED_RESULTS, ADAPTIVE_RESULTS = 'attacked.json', 'adaptive.json'
 #: In place of the method of other experiments: a run trains all of them.
 KIND = 'all'
+#: Data sets, and the share of edges that the attacker may change, in %.
+ATTACKED_DATASETS = ('CiteSeer', 'Cora-ML', 'Polblogs', 'PubMed')
+RATES = (0, 5, 10, 15, 20, 25)
+#: Whose nodes the attacker knew: those of the split, or of another.
+ATTACKED, RANDOM = 'attacked', 'random'
+#: The networks that are attacked through their own gradients.
+ATTACKS = ('gcn', 'gcn, cosine > 0.1', 'both', 'mixture', 'refined')
+ADAPTIVE_ROWS = (*ATTACKS, 'mlp, taught')
+ADAPTIVE_RATES = (5, 10, 25)
 
 
 class Kind(NamedTuple):
@@ -17,13 +35,167 @@ class Kind(NamedTuple):
 
 
 KINDS = {KIND: Kind()}
-ADAPTIVE_RESULTS = 'adaptive.json'
-#: The networks that are attacked through their own gradients.
-ADAPTIVE_ROWS = (
-    'gcn',
-    'gcn, cosine > 0.1',
-    'both',
-    'mixture',
-    'refined',
-    'mlp, taught',
-)
+#: The row that all others are compared with.
+OURS = 'refined'
+#: The rows: titles, and what their networks are called, of which validation takes one.
+ROWS: dict[str, tuple[str, str]] = {
+    'mlp': ('MLP', 'mlp'),
+    'knn': ('10 nearest rows, mean, root weight', 'knn'),
+    'gcn': ('GCN', 'gcn'),
+    'gat': ('GATv2', 'gat'),
+    'mean': ('mean, root weight', 'mean'),
+    'gcn_cosine': ('GCN, cosine filter', 'gcn, cosine'),
+    'gcn_jaccard': ('GCN, Jaccard filter', 'gcn, Jaccard'),
+    'mean_cosine': ('mean, root weight, cosine filter', 'mean, cosine'),
+    'both': ('mean of given and nearest', 'both'),
+    'both_cosine': ('mean of given and nearest, cosine filter', 'both, cosine'),
+    'mixture': ('mixture of eight networks', 'mixture'),
+    'mlp_taught': ('MLP, taught', 'mlp, taught'),
+    'gcn_taught': ('GCN, cosine above 0.05, taught', 'gcn, filtered, taught'),
+    'both_taught': ('mean of given and nearest, taught', 'both, taught'),
+    'untaught': ('refined graph, mean, root weight', 'refined, not taught'),
+    'gslnet': ('refined graph, GSLNet, taught', 'gslnet'),
+    'refined': ('refined graph, mean, root weight, taught', 'refined'),
+}
+#: Pro-GNN's Table 2, on the split that was attacked: mean of ten runs.
+PUBLISHED = {
+    'CiteSeer': (73.28, 73.09, 72.51, 72.03, 70.02, 68.95),
+    'PubMed': (87.33, 87.25, 87.25, 87.20, 87.15, None),
+}
+
+Found = dict[tuple[str, int, str, str], Cell]
+
+
+def read_cells(root: Path) -> Found:
+    """Return test accuracies by data set, rate, split and row."""
+    tests: dict[Any, dict[int, float]] = defaultdict(dict)
+    runs = own_runs.read_runs(root / ATTACKED_RESULTS, KINDS)
+    for name, result in runs.items():
+        dataset, rate, split, _, seed = name.split('/')
+        for row, (_, network) in ROWS.items():
+            known = _networks(network, result['rows'])
+            if known:
+                best = max(known, key=lambda one: (one['val'], -one['loss']))
+                tests[dataset, int(rate), split, row][int(seed)] = 100 * best['test']
+    return {key: Cell(test) for key, test in tests.items()}
+
+
+def _networks(name: str, rows: dict[str, Any]) -> list[dict[str, float]]:
+    """Return a network, or with a filter those of all thresholds, and of none."""
+    if name in rows:
+        return [rows[name]]
+    filtered = [found for kind, found in rows.items() if kind.startswith(f'{name} >')]
+    return [rows[name.partition(',')[0]], *filtered] if filtered else []
+
+
+def attacked_grid(dataset: str, split: str, root: Path) -> Grid:
+    """Compare accuracies of all rows over the rates of a data set."""
+    found = read_cells(root)
+    rates = [rate for rate in RATES if (dataset, rate, split, OURS) in found]
+    rows: list[tuple[str, list[Entry]]] = []
+    for row, (title, _) in ROWS.items():
+        cells = [found.get((dataset, rate, split, row)) for rate in rates]
+        if any(cells):
+            entries = [
+                _entry(cell, row, found, (dataset, rate, split))
+                for rate, cell in zip(rates, cells, strict=True)
+            ]
+            rows.append((title, entries))
+    if split == ATTACKED and dataset in PUBLISHED and rows:
+        published = [PUBLISHED[dataset][RATES.index(rate)] for rate in rates]
+        texts = ['' if value is None else f'{value:.1f}' for value in published]
+        rows.insert(-1, ('Pro-GNN, as published', [*map(Entry, texts)]))
+    note = (
+        f'{COUNTED}. Below it the mean difference of the last row, and on how many '
+        'splits or seeds that is higher.'
+    )
+    head = [dataset, *(f'{rate} %' if rate else 'clean' for rate in rates)]
+    return Grid(head, rows, [note], f'no finished runs of {dataset} yet')
+
+
+def _entry(cell: Cell | None, row: str, found: Found, key: Any) -> Entry:
+    if cell is None:
+        return Entry('')
+    of_ours: Any = (*key, OURS)
+    ours = found[of_ours]
+    column = [c for (*k, _), c in found.items() if tuple(k) == key]
+    most = max(len(c.test) for c in column)
+    means = [c.mean for c in column if len(c.test) == most]
+    is_best = len(cell.test) == most >= LEAST_RUNS and cell.mean >= max(means)
+    if row == OURS:
+        return Entry(str(cell), '', is_best)
+    seeds = cell.test.keys() & ours.test.keys()
+    differences = [ours.test[seed] - cell.test[seed] for seed in seeds]
+    mean = signed(sum(differences) / len(differences))
+    ahead = sum(value > 0 for value in differences)
+    return Entry(str(cell), f'{mean}, {ahead} of {len(differences)}', is_best)
+
+
+def adaptive_grid(root: Path) -> Grid:
+    """Show accuracies after attacks through the gradients of each network."""
+    tests: dict[Any, dict[int, float]] = defaultdict(dict)
+    runs = own_runs.read_runs(root / ADAPTIVE_RESULTS, KINDS)
+    for name, result in runs.items():
+        dataset, percent, _, seed = name.split('/')
+        for row, found in result['rows'].items():
+            for part in ('clean', 'test', 'retrained'):
+                tests[dataset, int(percent), row, part][int(seed)] = 100 * found[part]
+    cells = {key: Cell(test) for key, test in tests.items()}
+    datasets = [d for d in ATTACKED_DATASETS if any(key[0] == d for key in cells)]
+    titles = {network: title for title, network in ROWS.values()}
+    titles['gcn, cosine > 0.1'] = 'GCN, cosine above 0.1'
+    rows: list[tuple[str, list[Entry]]] = []
+    for row in ADAPTIVE_ROWS:
+        entries = []
+        for dataset in datasets:
+            clean = cells.get((dataset, ADAPTIVE_RATES[0], row, 'clean'))
+            entries.append(Entry('' if clean is None else f'{clean.mean:.1f}'))
+            for rate in ADAPTIVE_RATES:
+                of = dataset, rate, row
+                after = [cells.get((*of, part)) for part in ('test', 'retrained')]
+                texts = ['' if c is None else f'{c.mean:.1f}' for c in after]
+                entries.append(Entry(' / '.join(texts)))
+        rows.append((titles[row], entries))
+    head = ['']
+    for dataset in datasets:
+        head += [f'{dataset}, clean', *(f'{rate} %' for rate in ADAPTIVE_RATES)]
+    counts = {len(cell.test) for cell in cells.values()} or {0}
+    note = (
+        'Test accuracy in %, after an attack of the trained network / trained again on '
+        f'the graph of the attack on itself: means of {min(counts)} to {max(counts)} '
+        'seeds. Of the attacks on all networks the worst counts.'
+    )
+    return Grid(head, rows, [note], 'no finished runs yet')
+
+
+#: The rows of the figure, and how they are drawn.
+DRAWN = {
+    'gcn': ('C1', ':'),
+    'mlp': ('C7', '--'),
+    'gcn_cosine': ('C2', ':'),
+    'both': ('C4', ':'),
+    'mixture': ('C3', ':'),
+    OURS: ('C0', '-'),
+}
+
+
+def attacked_figure(root: Path) -> Figure | None:
+    """Draw accuracies over the rates, on the split that was attacked."""
+    found = read_cells(root)
+    datasets = [d for d in ATTACKED_DATASETS if (d, 25, ATTACKED, OURS) in found]
+    if not datasets:
+        return None
+    figure = Figure(figsize=(3.1 * len(datasets) + 2.6, 3.4), layout='constrained')
+    axes = figure.subplots(1, len(datasets), squeeze=False)[0]
+    for ax, dataset in zip(axes, datasets, strict=True):
+        for row, (colour, line) in DRAWN.items():
+            cells = {rate: found.get((dataset, rate, ATTACKED, row)) for rate in RATES}
+            known = {rate: cell.mean for rate, cell in cells.items() if cell}
+            style: dict[str, Any] = {'color': colour, 'linestyle': line}
+            style |= {'linewidth': 2.5 if row == OURS else 1.5, 'marker': '.'}
+            ax.plot([*known], [*known.values()], label=ROWS[row][0], **style)
+        ax.set(title=dataset, xlabel='edges changed by Metattack, %', xticks=RATES)
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel('test accuracy, %')
+    figure.legend(*axes[0].get_legend_handles_labels(), loc='outside right center')
+    return figure

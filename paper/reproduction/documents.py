@@ -15,6 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reproduction import command
+from reproduction.attacked_tables import (
+    ADAPTIVE_RESULTS,
+    ATTACKED,
+    ATTACKED_DATASETS,
+    ATTACKED_RESULTS,
+    RANDOM,
+    adaptive_grid,
+    attacked_grid,
+)
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
 from reproduction.formats import FORMATS, rst_table, text_of
@@ -37,6 +46,7 @@ DOCUMENTS = tuple(
     ROOT / name
     for name in (
         'README.md',
+        'docs/attacked.rst',
         'docs/results.rst',
         'docs/pays.rst',
         'docs/pays_numbers.rst',
@@ -57,6 +67,15 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         for name in OBSERVED
     },
     'half': (HALF, half_grid),
+    **{
+        f'{split}_{name}'.replace('-', '_'): (
+            ATTACKED_RESULTS,
+            functools.partial(attacked_grid, name, split),
+        )
+        for name in ATTACKED_DATASETS
+        for split in (ATTACKED, RANDOM)
+    },
+    'adaptive': (ADAPTIVE_RESULTS, adaptive_grid),
     'pays': (HIDDEN, pays_grid),
     'labels_paired': (LABELS_FILE, labels_paired),
     **{

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from reproduction import command
+from reproduction.attacked_tables import attacked_figure
 from reproduction.documents import SEEDS
 from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
 from reproduction.labels_tables import labels_figure
@@ -261,6 +262,7 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
     'graphs': graphs,
     'hidden': of_file('hidden', hidden_figure),
     'noise': of_file('noise', noise_figure),
+    'attacked': of_file('attacked', attacked_figure),
     'labels': of_file('labels', labels_figure),
 }
 

@@ -10,6 +10,7 @@
     python paper/run.py half --help
     python paper/run.py tables --help
     python paper/run.py attacked --help
+    python paper/run.py adaptive --help
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
 it twice, and the two processes share the work; give each half of the memory then, by
@@ -35,6 +36,7 @@ import torch
 from torch_geometric.data import Data
 
 from reproduction import (
+    adaptive,
     attacked,
     command,
     half,
@@ -292,6 +294,7 @@ def main() -> None:
         'half': half.main,
         'tables': tables_runs.main,
         'attacked': attacked.main,
+        'adaptive': adaptive.main,
     }
     if (name := ' '.join(sys.argv[1:2])) in own:
         own[name](sys.argv[2:])

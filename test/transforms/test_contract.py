@@ -16,6 +16,7 @@ from torch_geometric_gsl.nn.similarity import LinearSimilarity
 from torch_geometric_gsl.transforms import (
     DropObservedGraph,
     FreezeLatentGraph,
+    RefineGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
     ToSparseFeatures,
@@ -41,6 +42,12 @@ CASES = [
         'freeze_latent_graph',
         {'model': SAMPLER, 'k': 1},
         f'{SAMPLER}, layer=0, k=1, threshold=0.0',
+    ),
+    (
+        RefineGraph,
+        'refine_graph',
+        {'k': 2, 'min_similarity': 0.1},
+        'k=2, min_similarity=0.1',
     ),
     (ToSparseFeatures, 'to_sparse_features', {}, ''),
     (DropObservedGraph, 'drop_observed_graph', {}, ''),

@@ -4,6 +4,7 @@ from torch_geometric_gsl.transforms.feature_graphs import (
     SampledLatentGraph,
     SimilarityKNNGraph,
 )
+from torch_geometric_gsl.transforms.refine_graph import RefineGraph
 from torch_geometric_gsl.transforms.stored_graphs import (
     DropObservedGraph,
     FreezeLatentGraph,
@@ -13,6 +14,7 @@ from torch_geometric_gsl.transforms.stored_graphs import (
 __all__ = [
     'SimilarityKNNGraph',
     'SampledLatentGraph',
+    'RefineGraph',
     'FreezeLatentGraph',
     'DropObservedGraph',
     'ToSparseFeatures',

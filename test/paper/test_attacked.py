@@ -1,0 +1,228 @@
+"""Attacked graphs: their files, the networks, what is attacked, and the tables."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch.nn import functional as F
+
+from reproduction import adaptive, attacked, attacked_data, attacked_tables
+from reproduction.attacked_data import AttackedGraph, Split
+from reproduction.attacked_models import (
+    SETTING,
+    Prediction,
+    half_and_half,
+    mean,
+    mix,
+    mixture_weights,
+)
+from reproduction.attacked_tables import KIND, KINDS, ROWS
+from reproduction.own_runs import Results
+from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.typing import SampledGraph
+
+SMALL = SETTING | {'epochs': 5, 'hidden_channels': 8, 'k': 3}
+ADAPTIVE = adaptive.ADAPTIVE_SETTING | SMALL
+ADAPTIVE |= {'block_size': 300, 'attack_epochs': 4, 'resampling': 2}
+SPLIT = Split(*torch.arange(48).split([12, 12, 24]))
+
+
+@pytest.fixture
+def graph(data):
+    """Three classes, and an edge between the next two nodes of each."""
+    source = torch.arange(48).repeat(2)
+    target = torch.cat([torch.arange(48).roll(-3), torch.arange(48).roll(-1)])
+    both = torch.cat([torch.stack([source, target]), torch.stack([target, source])], 1)
+    x = F.normalize(data.x).to_sparse_csr()
+    edges = both[:, torch.argsort(both[1] * 48 + both[0])]
+    return AttackedGraph(x, x, data.y, nearest_neighbours(x, 3), edges)
+
+
+@pytest.fixture
+def loaded(graph, monkeypatch):
+    for module in (attacked, adaptive):
+        monkeypatch.setattr(module, 'load', lambda *args: graph)
+        monkeypatch.setattr(module, 'split_of', lambda *args: SPLIT)
+    return graph
+
+
+RUN = attacked.Run('CiteSeer', 5, 'attacked', 0)
+
+
+def test_a_run_has_all_rows_and_is_the_same_again(loaded):
+    name, result = attacked.execute(RUN, SMALL)
+    assert name == f'CiteSeer/5/attacked/{KIND}/0'
+    for _, network in ROWS.values():
+        assert attacked_tables._networks(network, result['rows']), network
+    assert sum(result['weights'].values()) == pytest.approx(1, abs=1e-3)
+    assert json.dumps(attacked.execute(RUN, SMALL)[1]) == json.dumps(result)
+
+
+def test_labels_of_test_nodes_are_read_for_the_score_alone(loaded, monkeypatch):
+    first = attacked.execute(RUN, SMALL)[1]
+    y = loaded.y.clone()
+    y[SPLIT.test] = y[SPLIT.test].roll(1)
+    monkeypatch.setattr(attacked, 'load', lambda *args: loaded._replace(y=y))
+    other = attacked.execute(RUN, SMALL)[1]
+    assert other['weights'] == first['weights']
+    for name, row in first['rows'].items():
+        assert other['rows'][name]['val'] == row['val']
+        np.testing.assert_equal(other['rows'][name]['loss'], row['loss'])
+    assert other['rows'] != first['rows']  # The scores themselves differ.
+
+
+def test_mixture_weights_are_the_most_likely(graph):
+    generator = torch.Generator().manual_seed(0)
+    found = [torch.rand(48, 3, generator=generator).softmax(1) for _ in range(2)]
+    found[0] = found[0] + 0.5 * F.one_hot(graph.y, 3)
+    found[0] /= found[0].sum(1, keepdim=True)
+    found[1][::2] = found[0][::2].flip(1)
+    first = mixture_weights(found, graph.y, SPLIT.val)[0]
+
+    def likelihood(w):
+        mixed = w * found[0] + (1 - w) * found[1]
+        return float(mixed[SPLIT.val, graph.y[SPLIT.val]].log().sum())
+
+    best = max(np.linspace(0, 1, 1001), key=likelihood)
+    assert float(first) == pytest.approx(best, abs=0.002)
+
+
+def test_mixture_of_equal_networks_is_their_prediction(graph):
+    one = Prediction(torch.rand(48, 3).softmax(1), 0.5, 1.0, {})
+    mixture, weight = mix([one, one], graph.y, SPLIT)
+    torch.testing.assert_close(mixture.prob, one.prob)
+    assert weight.tolist() == [0.5, 0.5]
+
+
+def test_sums_are_those_of_matrices(graph):
+    given = SampledGraph(graph.edge_index, torch.rand(graph.edge_index.size(1)))
+    h = torch.randn(48, 4)
+
+    def matrix(one):
+        dense = torch.zeros(48, 48)
+        dense[one.edge_index[1], one.edge_index[0]] = one.edge_weight
+        return dense / dense.sum(1, keepdim=True).clamp(min=1e-9)
+
+    torch.testing.assert_close(mean(given, 48)(h), matrix(given) @ h)
+    both = (matrix(given) @ h + matrix(graph.nearest) @ h) / 2
+    torch.testing.assert_close(half_and_half(given, graph.nearest, 48)(h), both)
+
+
+def test_what_is_attacked_is_what_was_trained(graph):
+    nets = adaptive.Nets(attacked.Trainer(graph, SPLIT, 0, ADAPTIVE))
+    whole = SampledGraph(graph.edge_index, torch.ones(graph.edge_index.size(1)))
+    for name in attacked_tables.ADAPTIVE_ROWS:
+        out = nets.run(name, graph.x, whole)
+        expected = nets.found[name].prob
+        torch.testing.assert_close(out.softmax(1), expected, atol=1e-4, rtol=0)
+        if name != 'refined':  # Its edges have any weights.
+            smooth = nets.run(name, graph.x, whole, is_smooth=True)
+            torch.testing.assert_close(smooth, out)
+
+
+def test_gradient_of_the_refined_network_is_that_of_differences(graph):
+    nets = adaptive.Nets(attacked.Trainer(graph, SPLIT, 0, ADAPTIVE))
+    weight = torch.ones(graph.edge_index.size(1)).requires_grad_()
+
+    def loss(weight):
+        out = nets.run('refined', graph.x, SampledGraph(graph.edge_index, weight), True)
+        return F.cross_entropy(out, graph.y)
+
+    (gradient,) = torch.autograd.grad(loss(weight), weight)
+    direction = gradient.sign()
+    step = 1e-2 * direction
+    difference = (loss(weight + step) - loss(weight - step)).detach() / 2e-2
+    assert float(difference) == pytest.approx(float(gradient.abs().sum()), rel=0.05)
+
+
+def test_an_attack_keeps_its_budget_and_harms(loaded):
+    setting = ADAPTIVE | {'lr': 0.1, 'epochs': 30, 'attack_epochs': 10}
+    name, result = adaptive.execute(adaptive.Run('CiteSeer', 25, 0), setting)
+    assert name == f'CiteSeer/25/{KIND}/0'
+    assert result['rows'].keys() == {*attacked_tables.ADAPTIVE_ROWS}
+    rows = result['rows']
+    assert rows['gcn']['test'] <= rows['gcn']['own'] < rows['gcn']['clean']
+    assert rows['mlp, taught']['test'] == rows['mlp, taught']['clean']
+    on = attacked.Trainer(loaded, SPLIT, 0, setting)
+    victim = adaptive.Victim(adaptive.Nets(on), 'gcn')
+    edges = adaptive.attack(victim, 7, setting)
+    before, after = ({*map(tuple, e.T.tolist())} for e in (loaded.edge_index, edges))
+    assert 0 < len(before ^ after) <= 14
+
+
+def test_rows_with_a_threshold_are_chosen_by_validation(tmp_path):
+    rows = {'refined': {'val': 0.5, 'loss': 1.0, 'test': 0.9}}
+    rows['gcn'] = {'val': 0.6, 'loss': 1.0, 'test': 0.3}
+    rows['gcn, cosine > 0.05'] = {'val': 0.7, 'loss': 1.0, 'test': 0.4}
+    rows['gcn, cosine > 0.1'] = {'val': 0.7, 'loss': 0.9, 'test': 0.5}
+    rows['gcn, cosine > 0.15'] = {'val': 0.1, 'loss': 0.9, 'test': 1.0}
+    results = Results(tmp_path / 'attacked.json', SMALL, KINDS)
+    for seed in range(3):
+        run = attacked.Run('CiteSeer', 25, 'attacked', seed)
+        results.add(str(run), {'rows': rows, 'weights': {}})
+    grid = attacked_tables.attacked_grid('CiteSeer', 'attacked', tmp_path)
+    found = dict(grid.rows)
+    assert found['GCN, cosine filter'][0].ours == '50.0 ± 0.0 (3)'
+    assert found['GCN, cosine filter'][0].paper == '+40.0, 3 of 3'
+    assert found['GCN'][0].ours == '30.0 ± 0.0 (3)'
+    assert found['Pro-GNN, as published'][0].ours == '69.0'
+    assert found[ROWS['refined'][0]][0].is_best
+    assert 'MLP' not in found
+    assert attacked_tables.attacked_grid('PubMed', 'attacked', tmp_path).is_empty
+    assert attacked_tables.attacked_figure(tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ('dataset', 'nodes', 'edges'),
+    [('CiteSeer', 2110, 3668), ('Cora-ML', 2810, 7981), ('Polblogs', 1222, 16714)],
+)
+def test_real_files(dataset, nodes, edges, gsl_data, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(gsl_data('attacked').parent))
+    clean, changed = (attacked_data.load(dataset, rate, 2) for rate in (0, 25))
+    assert len(clean.y) == nodes
+    assert clean.edge_index.size(1) == 2 * edges
+    differ = {*map(tuple, clean.edge_index.T.tolist())}
+    differ ^= {*map(tuple, changed.edge_index.T.tolist())}
+    assert 0.9 < len(differ) / 2 / (0.25 * edges) <= 1
+    split = attacked_data.split_of(dataset, 'attacked', nodes, 0)
+    members = torch.cat(split).tolist()  # The split of CiteSeer leaves one node out.
+    assert nodes - 1 <= len(members) == len({*members})
+    assert max(members) < nodes
+    assert 0 <= float(clean.jaccard.min()) <= float(clean.jaccard.max()) <= 1
+
+
+def test_random_splits_have_no_node_twice():
+    parts = attacked_data.split_of('CiteSeer', 'random', 105, 3)
+    assert [len(part) for part in parts] == [10, 10, 85]
+    assert sorted(torch.cat(parts).tolist()) == [*range(105)]
+    again = attacked_data.split_of('CiteSeer', 'random', 105, 4)
+    assert not torch.equal(again.train, parts.train)
+
+
+@pytest.mark.parametrize('content', [b'', b'PK\x03\x04 cut'])
+def test_damaged_files_are_told(content, tmp_path, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(tmp_path))
+    attacked_data._load_clean.cache_clear()
+    with pytest.raises(OSError, match=r"citeseer.npz' was not found: let 'GSL_DATA'"):
+        attacked_data.load('CiteSeer', 0, 2)
+    path = tmp_path / 'attacked' / 'citeseer.npz'
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(OSError, match=re.escape(f"'{path}' is damaged")):
+        attacked_data.load('CiteSeer', 0, 2)
+
+
+def test_objects_in_files_are_not_unpickled(tmp_path, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(tmp_path))
+    attacked_data._load_clean.cache_clear()
+    path = tmp_path / 'attacked' / 'citeseer.npz'
+    path.parent.mkdir()
+    one = sp.csr_matrix(np.eye(3))
+    parts = {'adj_data': one.data, 'adj_indices': one.indices}
+    labels = np.array([0, 1, None], dtype=object)
+    np.savez(path, **parts, adj_indptr=one.indptr, adj_shape=one.shape, labels=labels)
+    with pytest.raises(OSError, match=r'damaged: .*allow_pickle=False'):
+        attacked_data.load('CiteSeer', 0, 2)

@@ -1,0 +1,199 @@
+"""A given graph, weighed by agreement, with nearest rows added."""
+
+import re
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.nn import GCNConv
+from torch_geometric.utils import to_dense_adj
+
+from torch_geometric_gsl.transforms import RefineGraph
+from torch_geometric_gsl.transforms.refine_graph import refine
+from torch_geometric_gsl.typing import SampledGraph
+
+
+def drawn(num_nodes=12, num_edges=40, dtype=torch.double, width=5):
+    code = torch.randperm(num_nodes**2)[: min(num_edges, num_nodes**2)]
+    return Data(
+        x=torch.randn(num_nodes, width, dtype=dtype),
+        edge_index=torch.stack([code // num_nodes, code % num_nodes]),
+        edge_weight=torch.rand(len(code), dtype=dtype),
+        prob=torch.rand(num_nodes, 3, dtype=dtype).softmax(1),
+    )
+
+
+def dense(data):
+    adjacency = to_dense_adj(
+        data.edge_index, edge_attr=data.edge_weight, max_num_nodes=data.num_nodes
+    )
+    return adjacency[0].T  # Targets by sources.
+
+
+def definition(data, k, prob=None, least=None):
+    """Return all weights, targets by sources, as the formula has them."""
+    x = torch.nn.functional.normalize(data.x)
+    cosine = x @ x.T
+    weight = dense(data)
+    if least is not None:
+        weight = weight * (cosine > least)
+    order = cosine.clone().fill_diagonal_(-torch.inf)
+    is_near = torch.zeros_like(weight)
+    if k:
+        is_near.scatter_(1, order.topk(min(k, len(x) - 1)).indices, 1.0)
+    near = cosine.clamp(min=0)
+    weight = weight + (is_near + is_near.T) * near
+    return weight if prob is None else weight * (prob @ prob.T)
+
+
+@pytest.mark.parametrize('k', [0, 3, 11, 20])
+@pytest.mark.parametrize('with_prob', [False, True])
+@pytest.mark.parametrize('least', [None, 0.1])
+def test_definition(k, with_prob, least):
+    data = drawn()
+    prob = 'prob' if with_prob else None
+    out = RefineGraph(k, prob, min_similarity=least)(data)
+    expected = definition(data, k, data.prob if with_prob else None, least)
+    torch.testing.assert_close(dense(out), expected)
+    assert torch.equal(out.observed_edge_index, data.edge_index)
+    assert not out.edge_weight.requires_grad
+
+
+def test_without_weights_each_edge_weighs_one():
+    data = drawn()
+    del data.edge_weight
+    out = RefineGraph(0)(data)
+    assert set(out.edge_weight.tolist()) == {1.0}
+    assert out.edge_weight.dtype == torch.double
+
+
+def test_applied_again_starts_from_the_observed_graph():
+    data = drawn()
+    first = RefineGraph(4)(data)
+    first.prob = torch.rand(12, 2, dtype=torch.double).softmax(1)
+    again = RefineGraph(4, 'prob')(first)
+    data.prob = first.prob
+    expected = RefineGraph(4, 'prob')(data)
+    assert torch.equal(again.edge_index, expected.edge_index)
+    torch.testing.assert_close(again.edge_weight, expected.edge_weight)
+
+
+def test_batch_equals_single_graphs():
+    singles = [drawn(n, e) for n, e in ((6, 10), (9, 3), (1, 0), (4, 0))]
+    transform = RefineGraph(3, 'prob')
+    batch = transform(Batch.from_data_list(singles))
+    parts = [dense(transform(one)) for one in singles]
+    torch.testing.assert_close(dense(batch), torch.block_diag(*parts))
+
+
+def test_permuted_nodes_give_the_permuted_graph():
+    data, order = drawn(), torch.randperm(12)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(12)
+    moved = Data(
+        x=data.x[order],
+        edge_index=place[data.edge_index],
+        edge_weight=data.edge_weight,
+        prob=data.prob[order],
+    )
+    transform = RefineGraph(3, 'prob')
+    expected = dense(transform(data))[order][:, order]
+    torch.testing.assert_close(dense(transform(moved)), expected)
+
+
+@pytest.mark.parametrize('dtype', [torch.float, torch.bfloat16])
+def test_sparse_rows_and_other_types(dtype):
+    data = drawn()
+    expected = RefineGraph(3, 'prob')(data)
+    other = drawn(dtype=dtype)
+    other.x, other.prob = data.x.to(dtype), data.prob.to(dtype)
+    other.edge_index, other.edge_weight = data.edge_index, data.edge_weight.to(dtype)
+    found = RefineGraph(3, 'prob')(other)
+    assert found.edge_weight.dtype == dtype
+    if dtype == torch.float:
+        torch.testing.assert_close(dense(found).double(), dense(expected))
+        other.x = other.x.to_sparse_csr()
+        sparse = RefineGraph(3, 'prob')(other)
+        torch.testing.assert_close(dense(sparse), dense(found))
+
+
+def test_points_are_compared_by_distance():
+    data = Data(x=torch.tensor([[0.0, 0], [1, 0], [9, 9]]))
+    data.edge_index = torch.tensor([[0, 2], [2, 0]])
+    out = RefineGraph(1, min_similarity=0.1)(data)
+    assert out.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+
+
+def test_gradient_reaches_weights_and_probabilities():
+    data = drawn(6, 8)
+    nearest = SampledGraph(torch.tensor([[1, 2], [0, 0]]), torch.rand(2).double())
+    weight, prob = data.edge_weight.requires_grad_(), data.prob.requires_grad_()
+
+    def refined(weight, prob):
+        return refine(SampledGraph(data.edge_index, weight), nearest, prob).edge_weight
+
+    assert torch.autograd.gradcheck(refined, (weight, prob))
+
+
+def test_any_network_takes_the_graph():
+    data = RefineGraph(2, 'prob')(drawn(dtype=torch.float))
+    out = GCNConv(5, 2)(data.x, data.edge_index, data.edge_weight)
+    assert bool(out.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ('change', 'kwargs', 'message'),
+    [
+        ({'edge_index': None}, {}, "'data.edge_index' must hold the edges to refine"),
+        ({'x': None}, {}, "'data.x' must hold node features (got None)"),
+        ({'prob': None}, {'prob': 'prob'}, "'data.prob' must hold class probabilities"),
+        (
+            {'prob': torch.ones(3, 2)},
+            {'prob': 'prob'},
+            "'data.prob' must have one row per node (got 3 for 12 nodes)",
+        ),
+        (
+            {'prob': -torch.ones(12, 2)},
+            {'prob': 'prob'},
+            "'data.prob' must hold no negative probabilities (got -1.0)",
+        ),
+        (
+            {'prob': torch.full((12, 2), torch.nan)},
+            {'prob': 'prob'},
+            "'data.prob' contains NaN",
+        ),
+        (
+            {'edge_weight': -torch.ones(40)},
+            {},
+            "'edge_weight' must not be negative",
+        ),
+    ],
+)
+def test_bad_data(change, kwargs, message):
+    data = drawn(dtype=torch.float)
+    for name, value in change.items():
+        if value is None:
+            del data[name]
+        else:
+            data[name] = value
+    with pytest.raises(ValueError, match=re.escape(message)):
+        RefineGraph(**kwargs)(data)
+
+
+@pytest.mark.parametrize(
+    ('kwargs', 'error', 'message'),
+    [
+        ({'k': -1}, ValueError, "'k' must be"),
+        ({'k': 2.5}, TypeError, "'k' must be"),
+        ({'prob': 3}, TypeError, "'prob' must be the name of an attribute"),
+        ({'min_similarity': 'high'}, TypeError, "'min_similarity' must be"),
+    ],
+)
+def test_bad_arguments(kwargs, error, message):
+    with pytest.raises(error, match=message):
+        RefineGraph(**kwargs)
+
+
+def test_refuses_several_types():
+    with pytest.raises(TypeError, match='homogeneous'):
+        RefineGraph()(HeteroData())
