@@ -14,9 +14,9 @@ with PyG below 2.8. The order of their edges is their own, and so is their choic
 ties.
 
 Then the time of the 20 nearest of points in a cube is measured beside scipy's tree,
-scikit-learn's, faiss's flat index and torch-cluster, as far as they are installed,
-interleaved in one process; the median is of some rounds. The exit status is 1 if an
-edge of the first two parts differs.
+scikit-learn's, faiss's flat index and torch-cluster, as far as they are installed, and
+our own search without boxes, interleaved in one process; the median is of some rounds.
+The exit status is 1 if an edge of the first two parts differs.
 """
 
 from __future__ import annotations
@@ -194,8 +194,14 @@ def _ours(x: Tensor, threads: int) -> Tensor:
     return knn_graph(x, K)[0].view(-1, K)
 
 
+def _without_boxes(x: Tensor, threads: int) -> Tensor:
+    with mock.patch.object(boxes, '_BOXED', sys.maxsize):
+        return _ours(x, threads)
+
+
 METHODS: dict[str, Callable[[Tensor, int], Tensor]] = {
     'knn_graph': _ours,
+    'knn_graph without boxes': _without_boxes,
     'scipy': _scipy,
     'sklearn': _sklearn,
     'faiss': _faiss,
@@ -203,13 +209,19 @@ METHODS: dict[str, Callable[[Tensor, int], Tensor]] = {
 }
 
 
-def measure(size: int, repeats: int, threads: int) -> list[dict[str, Any]]:
+def measure(
+    size: int, repeats: int, threads: int, has_tails: bool = False
+) -> list[dict[str, Any]]:
     """Time the searches of one cloud, interleaved round by round."""
-    x = torch.rand(size, 3, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(size, 3, generator=generator)
+    if has_tails:
+        x = torch.randn(size, 3, generator=generator)
+        x = x * torch.randn(size, 1, generator=generator).exp()
     methods = {
         name: method
         for name, method in METHODS.items()
-        if name == 'knn_graph' or importlib.util.find_spec(name) is not None
+        if name.startswith('knn_graph') or importlib.util.find_spec(name) is not None
     }
     seconds: dict[str, list[float]] = {name: [] for name in methods}
     found = {}
@@ -240,6 +252,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument('--sizes', type=positive, nargs='*', default=[1024, 100_000])
     parser.add_argument('--repeats', type=positive, default=5)
     parser.add_argument('--threads', type=positive, default=1)
+    parser.add_argument(
+        '--tails', action='store_true', help='normal points, of log-normal lengths'
+    )
     parser.add_argument('--out', type=Path)
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
@@ -251,7 +266,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("PyG's own operators do not work here")
     for name, count in (others or {}).items():
         print(f"PyG's {name}: {count} of {args.clouds} clouds without ties differ")
-    rows = [row for n in args.sizes for row in measure(n, args.repeats, args.threads)]
+    options = args.repeats, args.threads, args.tails
+    rows = [row for size in args.sizes for row in measure(size, *options)]
     print(line(HEADER))
     for row in rows:
         numbers = f'{row["seconds"]:.4g}', f'{row["ratio"]:.3g}', str(row['differ'])
