@@ -85,7 +85,7 @@ def definition(
 def count_errors(number: int) -> dict[str, int]:
     """Return how many random clouds are not joined as the definition says."""
     random, wrong = np.random.default_rng(0), {'knn_graph': 0, 'radius_graph': 0}
-    small_boxes: dict[str, Any] = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 2}
+    small_boxes: dict[str, Any] = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 2, '_WIDE': 2}
     for i in tqdm(range(number), desc='clouds', disable=None):
         drawn, k = draw_cloud(random), int(random.integers(1, 12))
         # Distances of points on a grid are equal to some of these radii.

@@ -10,7 +10,7 @@ from torch_geometric_gsl import knn_graph, radius_graph
 from torch_geometric_gsl.nn import clouds
 from torch_geometric_gsl.ops import boxes
 
-SMALL_BOXES = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 1, '_TOGETHER': 2}
+SMALL_BOXES = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 1, '_WIDE': 2}
 ALL_PAIRS = {'_BOXED': 2**40}
 
 

@@ -23,8 +23,10 @@ _FEW_COLUMNS = 16
 _BOXED, _BOXED_COLUMNS = 2**22, 3
 # Points of a box, and boxes that tell how far the nearest points of one can be.
 _SIZE, _FIRST = 32, 8
-# Boxes of one block.
-_TOGETHER = 16
+# With so many near boxes for each of the first, the targets of a box look on their own.
+_WIDE = 16
+# Targets of one block.
+_TOGETHER = 512
 
 
 class PointBlock(NamedTuple):
@@ -99,31 +101,54 @@ def box_blocks(
     """
     sources = _cut_points(src)
     targets = sources if dst is src else _cut_points(dst)
-    size, pair = sources.point.size(1), bytes_per_pair(src)
+    size = sources.point.size(1)
     first = 1 if k is None else min(len(sources.point), max(_FIRST, -(-4 * k // size)))
-    bytes_per_row = pair * max(targets.point.size(1) * first * size, len(sources.point))
+    bytes_per_row = bytes_per_pair(src) * max(
+        targets.point.size(1) * first * size, len(sources.point)
+    )
     for rows in row_blocks(len(targets.point), bytes_per_row, memory_budget):
         own = targets.take(rows)
-        reach = src.new_full((len(own.point), 1), square)
-        if k is not None:
-            far = squared_distance_matrix(own.middle, sources.middle)
-            near = far.nan_to_num(torch.inf).topk(first, largest=False).indices
-            block = PointBlock.of(sources.point[near].flatten(1), own.point)
-            distance = block.distances(src, dst).kthvalue(k, dim=2).values
-            reach = distance.masked_fill(~block.is_target, 0).amax(dim=1, keepdim=True)
+        if k is None:
+            reach = src.new_full((len(own.point), 1), square)
+            yield from _near_blocks(own, reach, sources, src, memory_budget)
+            continue
+        far = squared_distance_matrix(own.middle, sources.middle)
+        near = far.nan_to_num(torch.inf).topk(first, largest=False).indices
+        block = PointBlock.of(sources.point[near].flatten(1), own.point)
+        distance = block.distances(src, dst).kthvalue(k, dim=2).values
+        distance = distance.masked_fill(~block.is_target, 0)
+        reach = distance.amax(dim=1, keepdim=True)
         is_near = _gap(own, sources.low, sources.high) <= reach
+        is_wide = is_near.sum(dim=1) > _WIDE * first
+        narrow = own.take(~is_wide), reach[~is_wide]
+        yield from _near_blocks(*narrow, sources, src, memory_budget)
+        is_single = is_wide.unsqueeze(1) & block.is_target
+        point = own.point[is_single]
+        single = _Boxes(point.unsqueeze(1), dst[point], dst[point])
+        reach = distance[is_single].unsqueeze(1)
+        yield from _near_blocks(single, reach, sources, src, memory_budget)
+
+
+def _near_blocks(
+    own: _Boxes, reach: Tensor, sources: _Boxes, src: Tensor, memory_budget: int
+) -> Iterator[PointBlock]:
+    """Yield blocks of boxes with the sources that their reach [b, 1] holds."""
+    pair, size = bytes_per_pair(src), sources.point.size(1)
+    for rows in row_blocks(len(own.point), pair * len(sources.point), memory_budget):
+        part, most = own.take(rows), reach[rows]
+        is_near = _gap(part, sources.low, sources.high) <= most
         bytes_per_row = pair * size * int(is_near.sum(dim=1).amax())
         for some in row_blocks(len(is_near), bytes_per_row, memory_budget):
             number, box = is_near[some].nonzero().unbind(1)
-            part, listed = own.take(some), sources.point[box]
-            gap = _gap(part.take(number), src[listed], src[listed])
-            is_kept = (gap <= reach[some][number]) & (listed >= 0)
+            group, listed = part.take(some), sources.point[box]
+            gap = _gap(group.take(number), src[listed], src[listed])
+            is_kept = (gap <= most[some][number]) & (listed >= 0)
             key = (number.unsqueeze(1) * len(src) + listed)[is_kept]
             key = key.sort().values  # Sources in the order of their numbers.
             source, is_source = to_dense_batch(
-                key % len(src), key // len(src), batch_size=len(part.point)
+                key % len(src), key // len(src), batch_size=len(group.point)
             )
-            yield from _blocks(source, is_source, part.point, pair, memory_budget)
+            yield from _blocks(source, is_source, group.point, pair, memory_budget)
 
 
 def _gap(own: _Boxes, low: Tensor, high: Tensor) -> Tensor:
@@ -160,7 +185,9 @@ def _blocks(
     sources together.
     """
     count = is_source.sum(dim=1)
-    for box in count.argsort().split(_TOGETHER):
+    most = memory_budget // max(1, pair * source.size(1) * target.size(1))
+    step = max(1, min(_TOGETHER // target.size(1), most))
+    for box in count.argsort().split(step):
         width = int(count[box].amax())
         near, is_near, own = source[box, :width], is_source[box, :width], target[box]
         for rows in row_blocks(own.size(1), pair * near.numel(), memory_budget):
