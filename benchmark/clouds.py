@@ -1,15 +1,22 @@
-"""Compare `knn_graph` with its definition, and its time with that of other libraries.
+"""Compare graphs of near points with their definition and with PyG's own operators.
 
     python benchmark/clouds.py
     python benchmark/clouds.py --clouds 0 --sizes 1024
     python benchmark/clouds.py --threads 2 --repeats 9 --out clouds.json
 
-First random clouds are joined: points anywhere or on a grid, with ties and duplicates,
-one cloud or several, with loops or without. Each edge must be that of the definition in
-double precision, in its order. Then the time of the 20 nearest of points in a cube is
-measured beside scipy's tree, scikit-learn's, faiss's flat index and torch-cluster, as
-far as they are installed, interleaved in one process; the median is of some rounds.
-The exit status is 1 if an edge differs.
+First random clouds are joined by `knn_graph` and `radius_graph`: points anywhere or on
+a grid, with ties and duplicates, one cloud or several, with loops or without, with a
+largest number of neighbours or without; every second one is cut into boxes, as large
+clouds are. Each edge must be that of the definition in double precision, in its order.
+Clouds without ties are joined by `knn_graph`, `radius_graph`, `KNNGraph` and
+`DynamicEdgeConv` of PyG as well, where these work: they need pyg-lib, or torch-cluster
+with PyG below 2.8. The order of their edges is their own, and so is their choice among
+ties.
+
+Then the time of the 20 nearest of points in a cube is measured beside scipy's tree,
+scikit-learn's, faiss's flat index and torch-cluster, as far as they are installed, and
+our own search without boxes, interleaved in one process; the median is of some rounds.
+The exit status is 1 if an edge of the first two parts differs.
 """
 
 from __future__ import annotations
@@ -22,35 +29,46 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from record import environment, positive, write_json
 from report import line
 from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.nn import DynamicEdgeConv, pool
+from torch_geometric.transforms import KNNGraph
 from tqdm import tqdm
 
-from torch_geometric_gsl import knn_graph
+from torch_geometric_gsl import KNNEdgeConv, knn_graph, radius_graph
+from torch_geometric_gsl.ops import boxes
 
 K = 20
 HEADER = 'points', 'method', 'seconds', 'times as fast', 'edges that differ'
 
 
-def draw_cloud(random: np.random.Generator) -> dict[str, Any]:
-    """Draw the arguments of a search."""
+def draw_cloud(random: np.random.Generator, can_tie: bool = True) -> dict[str, Any]:
+    """Draw points, the ids of their clouds, and whether they have loops."""
     size = int(random.integers(1, 40)), int(random.integers(1, 4))
-    on_grid = random.random() < 0.5
+    on_grid = can_tie and random.random() < 0.5
     x = random.integers(0, 4, size) if on_grid else random.normal(size=size)
     batch = np.sort(random.integers(0, 3, len(x))) if random.random() < 0.5 else None
+    points = torch.from_numpy(x)
     return {
-        'x': torch.from_numpy(x).float(),
-        'k': int(random.integers(1, 12)),
+        'x': points.float() if can_tie else points.double(),
         'batch': None if batch is None else torch.from_numpy(batch),
         'loop': bool(random.random() < 0.5),
     }
 
 
-def definition(x: Tensor, k: int, batch: Tensor | None, loop: bool) -> Tensor:
+def definition(
+    x: Tensor,
+    batch: Tensor | None,
+    loop: bool,
+    most: int | None,
+    square: float = np.inf,
+) -> Tensor:
     """Sort all candidates of each point by their distance, then by their number."""
     points = x.double().numpy()
     ids = np.zeros(len(x)) if batch is None else batch.numpy()
@@ -58,19 +76,88 @@ def definition(x: Tensor, k: int, batch: Tensor | None, loop: bool) -> Tensor:
     for i, row in enumerate(points):
         distance = np.square(points - row).sum(axis=1)
         is_near = (ids == ids[i]) & (loop or np.arange(len(x)) != i)
-        near = np.flatnonzero(is_near)
-        order = np.lexsort([near, distance[near]])[:k]
+        near = np.flatnonzero(is_near & (distance <= square))
+        order = np.lexsort([near, distance[near]])[:most]
         edges += [(int(j), i) for j in near[order]]
     return torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
 
 
-def count_errors(number: int) -> int:
+def count_errors(number: int) -> dict[str, int]:
     """Return how many random clouds are not joined as the definition says."""
-    random, wrong = np.random.default_rng(0), 0
-    for _ in tqdm(range(number), desc='clouds', disable=None):
-        drawn = draw_cloud(random)
-        wrong += not torch.equal(knn_graph(**drawn), definition(**drawn))
+    random, wrong = np.random.default_rng(0), {'knn_graph': 0, 'radius_graph': 0}
+    small_boxes: dict[str, Any] = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 2, '_WIDE': 2}
+    for i in tqdm(range(number), desc='clouds', disable=None):
+        drawn, k = draw_cloud(random), int(random.integers(1, 12))
+        # Distances of points on a grid are equal to some of these radii.
+        radius = float(random.choice([0.5, 1.0, 2.0]))
+        most = k if random.random() < 0.5 else None
+        changes = small_boxes if i % 2 else {'_SIZE': boxes._SIZE}
+        with mock.patch.multiple(boxes, **changes):
+            found = knn_graph(k=k, **drawn)
+            inside = radius_graph(r=radius, max_num_neighbors=most, **drawn)
+        wanted = definition(**drawn, most=most, square=radius**2)
+        wrong['knn_graph'] += not torch.equal(found, definition(**drawn, most=k))
+        wrong['radius_graph'] += not torch.equal(inside, wanted)
     return wrong
+
+
+def compare_with_pyg(number: int) -> dict[str, int] | None:
+    """Return on how many clouds without ties PyG's operators differ, if they work."""
+    random, wrong = np.random.default_rng(1), dict.fromkeys(OPERATORS, 0)
+    if not has_pyg_operators():
+        return None
+    for _ in tqdm(range(number), desc="PyG's operators", disable=None):
+        drawn, k = draw_cloud(random, can_tie=False), int(random.integers(1, 12))
+        for name, operator in OPERATORS.items():
+            wrong[name] += not operator(k, **drawn)
+    return wrong
+
+
+def has_pyg_operators() -> bool:
+    """Return whether PyG finds near points here."""
+    try:
+        pool.knn_graph(torch.zeros(2, 1), 1)
+    except ImportError:
+        return False
+    return True
+
+
+def _as_sets(edges: Tensor) -> Tensor:
+    """Sort edges by target, then by source."""
+    order = np.lexsort(edges.numpy())
+    return edges[:, torch.from_numpy(order)]
+
+
+def _knn_agrees(k: int, x: Tensor, batch: Tensor | None, loop: bool) -> bool:
+    theirs = pool.knn_graph(x, k, batch, loop)
+    return torch.equal(_as_sets(theirs), _as_sets(knn_graph(x, k, batch, loop)))
+
+
+def _radius_agrees(k: int, x: Tensor, batch: Tensor | None, loop: bool) -> bool:
+    theirs = pool.radius_graph(x, 1.0, batch, loop, max_num_neighbors=len(x) + 1)
+    return torch.equal(_as_sets(theirs), _as_sets(radius_graph(x, 1.0, batch, loop)))
+
+
+def _transform_agrees(k: int, x: Tensor, batch: Tensor | None, loop: bool) -> bool:
+    data = KNNGraph(k, loop)(Data(pos=x, batch=batch, num_nodes=len(x)))
+    ours = knn_graph(x, k, batch, loop)
+    return torch.equal(_as_sets(data.edge_index), _as_sets(ours))
+
+
+def _layer_agrees(k: int, x: Tensor, batch: Tensor | None, loop: bool) -> bool:
+    mlp = torch.nn.Linear(2 * x.size(1), 4).double()
+    # Each draws the weights anew, which the two share.
+    theirs = DynamicEdgeConv(mlp, k)  # type: ignore[abstract]
+    ours = KNNEdgeConv(mlp, k)  # type: ignore[abstract]
+    return torch.allclose(theirs(x, batch), ours(x, batch))
+
+
+OPERATORS: dict[str, Callable[..., bool]] = {
+    'knn_graph': _knn_agrees,
+    'radius_graph': _radius_agrees,
+    'KNNGraph': _transform_agrees,
+    'DynamicEdgeConv': _layer_agrees,
+}
 
 
 def _scipy(x: Tensor, threads: int) -> Tensor:
@@ -107,8 +194,14 @@ def _ours(x: Tensor, threads: int) -> Tensor:
     return knn_graph(x, K)[0].view(-1, K)
 
 
+def _without_boxes(x: Tensor, threads: int) -> Tensor:
+    with mock.patch.object(boxes, '_BOXED', sys.maxsize):
+        return _ours(x, threads)
+
+
 METHODS: dict[str, Callable[[Tensor, int], Tensor]] = {
     'knn_graph': _ours,
+    'knn_graph without boxes': _without_boxes,
     'scipy': _scipy,
     'sklearn': _sklearn,
     'faiss': _faiss,
@@ -116,13 +209,19 @@ METHODS: dict[str, Callable[[Tensor, int], Tensor]] = {
 }
 
 
-def measure(size: int, repeats: int, threads: int) -> list[dict[str, Any]]:
+def measure(
+    size: int, repeats: int, threads: int, has_tails: bool = False
+) -> list[dict[str, Any]]:
     """Time the searches of one cloud, interleaved round by round."""
-    x = torch.rand(size, 3, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(size, 3, generator=generator)
+    if has_tails:
+        x = torch.randn(size, 3, generator=generator)
+        x = x * torch.randn(size, 1, generator=generator).exp()
     methods = {
         name: method
         for name, method in METHODS.items()
-        if name == 'knn_graph' or importlib.util.find_spec(name) is not None
+        if name.startswith('knn_graph') or importlib.util.find_spec(name) is not None
     }
     seconds: dict[str, list[float]] = {name: [] for name in methods}
     found = {}
@@ -153,20 +252,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument('--sizes', type=positive, nargs='*', default=[1024, 100_000])
     parser.add_argument('--repeats', type=positive, default=5)
     parser.add_argument('--threads', type=positive, default=1)
+    parser.add_argument(
+        '--tails', action='store_true', help='normal points, of log-normal lengths'
+    )
     parser.add_argument('--out', type=Path)
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     wrong = count_errors(args.clouds)
-    print(f'{wrong} of {args.clouds} clouds differ from the definition')
-    rows = [row for n in args.sizes for row in measure(n, args.repeats, args.threads)]
+    for name, count in wrong.items():
+        print(f'{name}: {count} of {args.clouds} clouds differ from the definition')
+    others = compare_with_pyg(args.clouds)
+    if others is None:
+        print("PyG's own operators do not work here")
+    for name, count in (others or {}).items():
+        print(f"PyG's {name}: {count} of {args.clouds} clouds without ties differ")
+    options = args.repeats, args.threads, args.tails
+    rows = [row for size in args.sizes for row in measure(size, *options)]
     print(line(HEADER))
     for row in rows:
         numbers = f'{row["seconds"]:.4g}', f'{row["ratio"]:.3g}', str(row['differ'])
         print(line([str(row['points']), row['method'], *numbers]))
     if args.out is not None:
-        about = {'environment': environment(), 'wrong': wrong, 'clouds': args.clouds}
+        about = {'environment': environment(), 'clouds': args.clouds, 'wrong': wrong}
+        about['pyg'] = others
         write_json(args.out, about | {'rows': rows})
-    return int(wrong > 0)
+    return int(any(wrong.values()) or any((others or {}).values()))
 
 
 if __name__ == '__main__':

@@ -10,9 +10,11 @@ import certified
 import clouds
 import estimate
 import measure
+import numpy as np
 import pytest
 import sharp
 import sharp_agreement
+import torch
 from embeddings import load
 
 from torch_geometric_gsl.ops import certified_sum
@@ -148,8 +150,29 @@ def test_clouds(monkeypatch, tmp_path, capsys):
     rows = json.loads(path.read_text())['rows']
     assert rows[0]['method'] == 'knn_graph'
     assert all(row['points'] == 60 and row['differ'] == 0 for row in rows)
-    assert '0 of 20 clouds differ' in capsys.readouterr().out
-    monkeypatch.setattr(
-        clouds, 'knn_graph', lambda x, *args, **kwargs: x.new_zeros(2, 1)
-    )
-    assert clouds.count_errors(5) == 5
+    printed = capsys.readouterr().out
+    assert 'knn_graph: 0 of 20 clouds differ' in printed
+    assert 'radius_graph: 0 of 20 clouds differ' in printed
+
+    def graph(x, **kwargs):
+        return x.new_zeros(2, 1)
+
+    monkeypatch.setattr(clouds, 'knn_graph', graph)
+    assert clouds.count_errors(5) == {'knn_graph': 5, 'radius_graph': 0}
+    monkeypatch.setattr(clouds, 'radius_graph', graph)
+    assert clouds.count_errors(5) == {'knn_graph': 5, 'radius_graph': 5}
+
+
+@pytest.mark.parametrize('name', [*clouds.OPERATORS])
+def test_clouds_are_those_of_pyg(name):
+    if not clouds.has_pyg_operators():
+        pytest.skip('PyG finds near points with pyg-lib, or below 2.8 torch-cluster')
+    random = np.random.default_rng(0)
+    drawn = [clouds.draw_cloud(random, can_tie=False) for _ in range(50)]
+    assert all(clouds.OPERATORS[name](k % 9 + 1, **x) for k, x in enumerate(drawn))
+
+
+def test_clouds_beside_torch_cluster():
+    pytest.importorskip('torch_cluster', reason='torch-cluster is not installed')
+    x = torch.rand(300, 3, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(clouds.METHODS['torch_cluster'](x, 1), clouds._ours(x, 1))

@@ -1,3 +1,5 @@
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,10 @@ from hypothesis import strategies as st
 
 from torch_geometric_gsl import knn_graph, radius_graph
 from torch_geometric_gsl.nn import clouds
+from torch_geometric_gsl.ops import boxes
+
+SMALL_BOXES = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 1, '_WIDE': 2}
+ALL_PAIRS = {'_BOXED': 2**40}
 
 
 def sorted_edges(x_src, x_dst, ids_src, ids_dst, is_own):
@@ -54,9 +60,14 @@ def inputs(draw):
     k=st.integers(1, 8),
     loop=st.booleans(),
     memory_budget=st.sampled_from([2**25, 3000, 1]),
+    changes=st.sampled_from([ALL_PAIRS, SMALL_BOXES]),
 )
-def test_edges_equal_the_definition(drawn, k, loop, memory_budget):
-    x, pair, batch, ids = drawn
+def test_edges_equal_the_definition(drawn, k, loop, memory_budget, changes):
+    with mock.patch.multiple(boxes, **changes):
+        compare(*drawn, k, loop, memory_budget)
+
+
+def compare(x, pair, batch, ids, k, loop, memory_budget):
     is_own = not loop and not isinstance(x, tuple)
     edges, distances = sorted_edges(*pair, *ids, is_own)
     options = {'loop': loop, 'memory_budget': memory_budget}
@@ -88,15 +99,54 @@ def test_a_search_by_bounds_breaks_ties_as_well(monkeypatch, loop, on_grid):
     assert torch.equal(knn_graph((x, some), 5), wanted)
 
 
+@pytest.mark.parametrize('width', [1, 2, 3])
+@pytest.mark.parametrize('kind', ['cube', 'grid', 'tails', 'equal'])
+def test_boxes_change_no_edge(monkeypatch, width, kind):
+    generator = torch.Generator().manual_seed(width)
+    x = torch.randn(1100, width, generator=generator)
+    scale = {'cube': 1, 'grid': 2, 'tails': x.square().exp(), 'equal': 0}[kind]
+    x = x * scale if kind in ('cube', 'tails') else (x * scale).round()
+    batch = torch.arange(1100) // 550
+
+    def graphs():
+        yield knn_graph(x, 9)
+        yield knn_graph((x, x[::3]), 9)
+        yield knn_graph(x, 9, batch, loop=True)
+        yield radius_graph(x, 0.2, max_num_neighbors=9)
+        yield radius_graph((x, x + 0.1), 0.2, (batch, batch))
+
+    monkeypatch.setattr(boxes, '_BOXED', 2**40)
+    wanted = [*graphs()]
+    monkeypatch.setattr(boxes, '_BOXED', 0)
+    found = [*graphs()]
+    assert all(map(torch.equal, found, wanted))
+
+
+def test_boxes_leave_out_most_pairs():
+    x = torch.rand(4096, 3, generator=torch.Generator().manual_seed(0)).double()
+    near, inside = boxes.box_blocks(x, x, k=5), boxes.box_blocks(x, x, square=1e-4)
+    counts = [
+        sum(block.source.numel() * block.target.size(1) for block in blocks)
+        for blocks in (near, inside)
+    ]
+    assert 0.0 < counts[0] < 0.1 * 4096**2
+    assert 0.0 < counts[1] < 0.02 * 4096**2
+
+
 def test_near_points_far_from_the_origin_are_told_apart():
     x = torch.tensor([[0.0], [3e-4], [1e-4], [1e4]]).double() + 1e4
     assert knn_graph(x, 1)[0].tolist() == [2, 2, 0, 1]
 
 
-def test_points_whose_squared_distances_overflow():
+@pytest.mark.parametrize('changes', [ALL_PAIRS, SMALL_BOXES])
+def test_points_whose_squared_distances_overflow(monkeypatch, changes):
+    for name, value in changes.items():
+        monkeypatch.setattr(boxes, name, value)
     x = torch.tensor([[0.0], [1e200], [-1e200]], dtype=torch.double)
     assert knn_graph(x, 1)[0].tolist() == [1, 0, 0]
     assert torch.equal(radius_graph(x, 1e200), knn_graph(x, 2))
+    x = torch.arange(20.0, dtype=torch.double).unsqueeze(1) * 9e306
+    assert knn_graph(x, 1)[0].tolist() == [1, *[0] * 19]
 
 
 def test_directions():

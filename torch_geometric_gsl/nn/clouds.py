@@ -3,7 +3,7 @@ r"""Graphs of near points: the k nearest of each, or all within a radius."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,12 @@ from torch_geometric_gsl._checks import (
     check_pair,
     check_positive,
     split_pair,
+)
+from torch_geometric_gsl.ops.boxes import (
+    PointBlock,
+    are_boxed,
+    box_blocks,
+    bytes_per_pair,
 )
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -30,19 +36,8 @@ from torch_geometric_gsl.typing import Batch, Features
 
 # From so many pairs on the nearest are found by bounds, with a few to spare.
 _BOUNDED, _SPARE = 2**27, 8
-# Distances of so many columns are summed column by column.
-_FEW_COLUMNS = 16
 # Two ways to compute a distance in double precision may differ by this share.
 _ROUNDING = 1e-12
-
-
-class _Block(NamedTuple):
-    """The numbers of the points of some clouds, filled up to one size."""
-
-    source: Tensor  # [g, m]
-    target: Tensor  # [g, n]
-    is_source: Tensor
-    is_target: Tensor
 
 
 @torch.no_grad()
@@ -95,15 +90,18 @@ def knn_graph(
     src, dst, has_loops = _points(x, loop, cosine)
     if is_exporting():
         return _exported(src, dst, k, has_loops)
-    if batch is None and len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE:
+    is_large = len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE
+    if batch is None and is_large and not are_boxed(src, dst, k + 1):
         return _search(src, dst, k, has_loops, memory_budget)
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    for block in _blocks(x, src, dst, batch, memory_budget):
-        distance = _distances(src, dst, block, has_loops)
+    # A point is among its nearest, loops or not.
+    near = {'k': k + (not has_loops)}
+    for block in _blocks(x, src, dst, batch, memory_budget, near):
+        distance = block.distances(src, dst, has_loops)
         place = _first(distance, min(k, distance.size(-1)))
         is_near = distance.gather(-1, place) < torch.inf
         found.append(_edges(block, place, is_near))
-    return torch.cat(found, dim=1)
+    return _sorted(found)
 
 
 @torch.no_grad()
@@ -148,15 +146,16 @@ def radius_graph(
     src, dst, has_loops = _points(x, loop, False)
     most_square = min(r * r, max_square(src.dtype))
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    for block in _blocks(x, src, dst, batch, memory_budget):
-        distance = _distances(src, dst, block, has_loops)
+    near = {'square': most_square}
+    for block in _blocks(x, src, dst, batch, memory_budget, near):
+        distance = block.distances(src, dst, has_loops)
         most = int((distance <= most_square).sum(dim=-1).amax())
         if most > 0:
             place = _first(distance, min(most, max_num_neighbors or most))
             found.append(
                 _edges(block, place, distance.gather(-1, place) <= most_square)
             )
-    return torch.cat(found, dim=1)
+    return _sorted(found)
 
 
 def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool]:
@@ -171,17 +170,25 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
             raise ValueError(f"'x' must be dense (got {rows.layout})")
     # Apple's GPUs have no double precision.
     dtype = torch.float32 if src.device.type == 'mps' else torch.float64
-    src, dst = src.to(dtype), dst.to(dtype)
-    if cosine:
-        src, dst = unit_rows(src), unit_rows(dst)
-    return src, dst, loop or isinstance(x, tuple | list)
+    is_pair = isinstance(x, tuple | list)
+    src = src.to(dtype)
+    src = unit_rows(src) if cosine else src
+    if is_pair:
+        dst = dst.to(dtype)
+        dst = unit_rows(dst) if cosine else dst
+    return src, dst if is_pair else src, loop or is_pair
 
 
 def _blocks(
-    x: Features, src: Tensor, dst: Tensor, batch: Batch | None, memory_budget: int
-) -> Iterator[_Block]:
+    x: Features,
+    src: Tensor,
+    dst: Tensor,
+    batch: Batch | None,
+    memory_budget: int,
+    near: dict[str, Any],
+) -> Iterator[PointBlock]:
     """Yield all clouds if their distances fit into a memory budget, else the rows of
-    each by blocks.
+    each by blocks, of a large cloud with those sources only that may be near.
     """
     num_src, num_dst = len(src), len(dst)
     ids = src.new_zeros(num_src + num_dst).long()
@@ -200,41 +207,32 @@ def _blocks(
         to_dense_batch(torch.arange(len(own), device=own.device), own, batch_size=size)
         for own in ids.split([num_src, num_dst])
     )
-    bytes_per_row = _bytes_per_pair(src) * source.size(1)
+    bytes_per_row = bytes_per_pair(src) * source.size(1)
     if bytes_per_row * target.numel() <= memory_budget:
-        yield _Block(source, target, is_source, is_target)
+        yield PointBlock(source, target, is_source, is_target)
         return
     for cloud in range(size):
-        source_of = source[cloud, is_source[cloud]].unsqueeze(0)
-        target_of = target[cloud, is_target[cloud]].unsqueeze(0)
-        for rows in row_blocks(target_of.size(1), bytes_per_row, memory_budget):
-            yield _block(source_of, target_of[:, rows])
+        source_of = source[cloud, is_source[cloud]]
+        target_of = target[cloud, is_target[cloud]]
+        own_src = src[source_of]
+        own_dst = own_src if dst is src else dst[target_of]
+        if are_boxed(own_src, own_dst, near.get('k', 1)):
+            for own in box_blocks(
+                own_src, own_dst, **near, memory_budget=memory_budget
+            ):
+                numbers = source_of[own.source], target_of[own.target]
+                yield PointBlock(*numbers, own.is_source, own.is_target)
+            continue
+        for rows in row_blocks(len(target_of), bytes_per_row, memory_budget):
+            yield PointBlock.of(source_of.unsqueeze(0), target_of[rows].unsqueeze(0))
 
 
-def _block(source: Tensor, target: Tensor) -> _Block:
-    """Return a block of which all points are valid."""
-    return _Block(source, target, source >= 0, target >= 0)
-
-
-def _bytes_per_pair(src: Tensor) -> int:
-    """Return the bytes of the differences of a pair, of their squares and its ranks."""
-    return src.element_size() * (2 * src.size(1) + 6)
-
-
-def _distances(src: Tensor, dst: Tensor, block: _Block, has_loops: bool) -> Tensor:
-    """Return the squared distances [g, n, m]; infinity excludes."""
-    source, target = block.source.unsqueeze(1), block.target.unsqueeze(2)
-    if src.size(1) <= _FEW_COLUMNS:  # Sums of short rows are slow.
-        columns = zip(dst[target].unbind(-1), src[source].unbind(-1), strict=True)
-        first, *rest = ((a - b).square_() for a, b in columns)
-        # Infinity excludes.
-        distance = sum(rest, start=first).clamp_(max=max_square(src.dtype))
-    else:
-        distance = squared_distance(dst[target], src[source])
-    is_excluded = ~(block.is_source.unsqueeze(1) & block.is_target.unsqueeze(2))
-    if not has_loops:
-        is_excluded |= source == target
-    return distance.masked_fill(is_excluded, torch.inf)
+def _sorted(found: list[Tensor]) -> Tensor:
+    """Join edges, sorted by target."""
+    edges = torch.cat(found, dim=1)
+    if bool((edges[1].diff() < 0).any()):
+        edges = edges[:, edges[1].argsort(stable=True)]
+    return edges
 
 
 def _first(distance: Tensor, k: int) -> Tensor:
@@ -269,7 +267,7 @@ def _least(distance: Tensor, k: int) -> Tensor:
     return size - (rank * is_kept).topk(k).values
 
 
-def _edges(block: _Block, place: Tensor, is_near: Tensor) -> Tensor:
+def _edges(block: PointBlock, place: Tensor, is_near: Tensor) -> Tensor:
     """List the sources at some places of each target."""
     source = block.source.unsqueeze(1).expand(*place.shape[:2], -1).gather(2, place)
     target = block.target.unsqueeze(2).expand_as(source)
@@ -296,7 +294,7 @@ def _search(
         pairs = pairs._replace(excluded=every)
     source = best_sources(pairs, k + _SPARE, memory_budget=memory_budget)
     source = source.sort(dim=1).values
-    bytes_per_row = _bytes_per_pair(src) * source.size(1)
+    bytes_per_row = bytes_per_pair(src) * source.size(1)
     distance = torch.cat(
         [
             squared_distance(dst[rows].unsqueeze(1), src[source[rows]])
@@ -309,8 +307,8 @@ def _search(
     is_open = distance[:, -1] <= distance[:, k - 1] * (1 + _ROUNDING)
     rest = is_open.nonzero().squeeze(1)
     whole = torch.arange(len(src), device=src.device).unsqueeze(0)
-    bytes_per_row = _bytes_per_pair(src) * len(src)
+    bytes_per_row = bytes_per_pair(src) * len(src)
     for rows in row_blocks(len(rest), bytes_per_row, memory_budget):
-        block = _block(whole, rest[rows].unsqueeze(0))
-        source[rest[rows]] = _first(_distances(src, dst, block, has_loops), k)[0]
+        block = PointBlock.of(whole, rest[rows].unsqueeze(0))
+        source[rest[rows]] = _first(block.distances(src, dst, has_loops), k)[0]
     return torch.stack([source, every.unsqueeze(1).expand_as(source)]).flatten(1)

@@ -1,0 +1,194 @@
+r"""Blocks of near points of few columns: boxes leave out what is too far, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import to_dense_batch
+
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.scores import (
+    max_square,
+    squared_distance,
+    squared_distance_matrix,
+)
+
+# Distances of so many columns are summed column by column.
+_FEW_COLUMNS = 16
+# From so many pairs on, of so many columns at most, boxes are worth their price.
+_BOXED, _BOXED_COLUMNS = 2**22, 3
+# Points of a box, and boxes that tell how far the nearest points of one can be.
+_SIZE, _FIRST = 32, 8
+# With so many near boxes for each of the first, the targets of a box look on their own.
+_WIDE = 16
+# Targets of one block.
+_TOGETHER = 512
+
+
+class PointBlock(NamedTuple):
+    """The numbers of the points of some clouds, filled up to one size."""
+
+    source: Tensor  # [g, m]
+    target: Tensor  # [g, n]
+    is_source: Tensor
+    is_target: Tensor
+
+    @classmethod
+    def of(cls, source: Tensor, target: Tensor) -> PointBlock:
+        """Return a block whose negative numbers are no points."""
+        return cls(source, target, source >= 0, target >= 0)
+
+    def distances(self, src: Tensor, dst: Tensor, has_loops: bool = True) -> Tensor:
+        """Return the squared distances [g, n, m]; infinity excludes."""
+        source, target = self.source.unsqueeze(1), self.target.unsqueeze(2)
+        if src.size(1) <= _FEW_COLUMNS:  # Sums of short rows are slow.
+            columns = zip(dst[target].unbind(-1), src[source].unbind(-1), strict=True)
+            first, *rest = ((a - b).square_() for a, b in columns)
+            # Infinity excludes.
+            distance = sum(rest, start=first).clamp_(max=max_square(src.dtype))
+        else:
+            distance = squared_distance(dst[target], src[source])
+        is_excluded = ~(self.is_source.unsqueeze(1) & self.is_target.unsqueeze(2))
+        if not has_loops:
+            is_excluded |= source == target
+        return distance.masked_fill(is_excluded, torch.inf)
+
+
+def bytes_per_pair(src: Tensor) -> int:
+    """Return the bytes of the differences of a pair, of their squares and its ranks."""
+    return src.element_size() * (2 * src.size(1) + 6)
+
+
+def are_boxed(src: Tensor, dst: Tensor, k: int) -> bool:
+    """Return whether boxes find the :obj:`k` nearest sooner than all pairs."""
+    if src.device.type != 'cpu' or not 0 < src.size(1) <= _BOXED_COLUMNS:
+        return False
+    return len(src) * len(dst) >= _BOXED and len(src) >= 4 * k
+
+
+class _Boxes(NamedTuple):
+    """Points by boxes of one size, filled up with -1, and the sides of the boxes."""
+
+    point: Tensor  # [B, s]
+    low: Tensor  # [B, F]
+    high: Tensor
+
+    @property
+    def middle(self) -> Tensor:
+        return (self.low + self.high) / 2
+
+    def take(self, rows: slice | Tensor) -> _Boxes:
+        return _Boxes(*(each[rows] for each in self))
+
+
+def box_blocks(
+    src: Tensor,
+    dst: Tensor,
+    *,
+    k: int | None = None,
+    square: float = math.inf,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Iterator[PointBlock]:
+    r"""Yield blocks of targets with all sources that may be near enough.
+
+    These are the :obj:`k` nearest and what ties with them, or all up to a squared
+    distance. Points are cut into boxes at medians. A distance to a box is computed as
+    that to a point: rounding keeps the order, so that no bound has to allow for it.
+    """
+    sources = _cut_points(src)
+    targets = sources if dst is src else _cut_points(dst)
+    size = sources.point.size(1)
+    first = 1 if k is None else min(len(sources.point), max(_FIRST, -(-4 * k // size)))
+    bytes_per_row = bytes_per_pair(src) * max(
+        targets.point.size(1) * first * size, len(sources.point)
+    )
+    for rows in row_blocks(len(targets.point), bytes_per_row, memory_budget):
+        own = targets.take(rows)
+        if k is None:
+            reach = src.new_full((len(own.point), 1), square)
+            yield from _near_blocks(own, reach, sources, src, memory_budget)
+            continue
+        far = squared_distance_matrix(own.middle, sources.middle)
+        near = far.nan_to_num(torch.inf).topk(first, largest=False).indices
+        block = PointBlock.of(sources.point[near].flatten(1), own.point)
+        distance = block.distances(src, dst).kthvalue(k, dim=2).values
+        distance = distance.masked_fill(~block.is_target, 0)
+        reach = distance.amax(dim=1, keepdim=True)
+        is_near = _gap(own, sources.low, sources.high) <= reach
+        is_wide = is_near.sum(dim=1) > _WIDE * first
+        narrow = own.take(~is_wide), reach[~is_wide]
+        yield from _near_blocks(*narrow, sources, src, memory_budget)
+        is_single = is_wide.unsqueeze(1) & block.is_target
+        point = own.point[is_single]
+        single = _Boxes(point.unsqueeze(1), dst[point], dst[point])
+        reach = distance[is_single].unsqueeze(1)
+        yield from _near_blocks(single, reach, sources, src, memory_budget)
+
+
+def _near_blocks(
+    own: _Boxes, reach: Tensor, sources: _Boxes, src: Tensor, memory_budget: int
+) -> Iterator[PointBlock]:
+    """Yield blocks of boxes with the sources that their reach [b, 1] holds."""
+    pair, size = bytes_per_pair(src), sources.point.size(1)
+    for rows in row_blocks(len(own.point), pair * len(sources.point), memory_budget):
+        part, most = own.take(rows), reach[rows]
+        is_near = _gap(part, sources.low, sources.high) <= most
+        bytes_per_row = pair * size * int(is_near.sum(dim=1).amax())
+        for some in row_blocks(len(is_near), bytes_per_row, memory_budget):
+            number, box = is_near[some].nonzero().unbind(1)
+            group, listed = part.take(some), sources.point[box]
+            gap = _gap(group.take(number), src[listed], src[listed])
+            is_kept = (gap <= most[some][number]) & (listed >= 0)
+            key = (number.unsqueeze(1) * len(src) + listed)[is_kept]
+            key = key.sort().values  # Sources in the order of their numbers.
+            source, is_source = to_dense_batch(
+                key % len(src), key // len(src), batch_size=len(group.point)
+            )
+            yield from _blocks(source, is_source, group.point, pair, memory_budget)
+
+
+def _gap(own: _Boxes, low: Tensor, high: Tensor) -> Tensor:
+    """Return the squared distances [b, n] from boxes to others [n, F] or [b, n, F]."""
+    total = low.new_zeros(())
+    for column in range(low.size(-1)):
+        first, last = own.low[:, column, None], own.high[:, column, None]
+        gap = torch.maximum(low[..., column] - last, first - high[..., column])
+        total = total + gap.clamp_(min=0).square_()
+    return total.clamp_(max=max_square(low.dtype))
+
+
+def _cut_points(x: Tensor) -> _Boxes:
+    """Halve points at the median of the widest side until about 32 are left."""
+    num, depth = len(x), max(0, math.ceil(math.log2(len(x) / _SIZE)))
+    order = torch.full((1, -(-num // 2**depth) * 2**depth), -1, device=x.device)
+    order[0, :num] = torch.arange(num, device=x.device)
+    x = torch.cat([x, x.new_full((1, x.size(1)), torch.inf)])  # Number -1.
+    for _ in range(depth):
+        widest = (_high(x[order]) - x[order].amin(dim=1)).argmax(dim=1)
+        along = x[order, widest.unsqueeze(1)]
+        order = order.gather(1, along.argsort(dim=1)).view(2 * len(order), -1)
+    return _Boxes(order, x[order].amin(dim=1), _high(x[order]))
+
+
+def _high(rows: Tensor) -> Tensor:
+    return rows.masked_fill(rows.isinf(), -torch.inf).amax(dim=1)
+
+
+def _blocks(
+    source: Tensor, is_source: Tensor, target: Tensor, pair: int, memory_budget: int
+) -> Iterator[PointBlock]:
+    """Cut a block into such as fit into a memory budget, boxes of like numbers of
+    sources together.
+    """
+    count = is_source.sum(dim=1)
+    most = memory_budget // max(1, pair * source.size(1) * target.size(1))
+    step = max(1, min(_TOGETHER // target.size(1), most))
+    for box in count.argsort().split(step):
+        width = int(count[box].amax())
+        near, is_near, own = source[box, :width], is_source[box, :width], target[box]
+        for rows in row_blocks(own.size(1), pair * near.numel(), memory_budget):
+            yield PointBlock(near, own[:, rows], is_near, own[:, rows] >= 0)
