@@ -22,6 +22,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.datasets._raw_files import RAW_FILES, needs, read_raw
+from torch_geometric_gsl.datasets._series_folder import read_series_folder
 from torch_geometric_gsl.datasets._table_file import (
     SUFFIXES,
     read_table_file,
@@ -80,6 +81,14 @@ def load_dataset(
       :func:`torch.save`: its :obj:`x`, :obj:`y`, :obj:`class_names` (one for each
       class, or for each number from zero on) and the masks of its split.
 
+    * a folder of series of sensors: one :obj:`.csv` file with the names of the sensors
+      in the first line and a line a step; and, if they are there, one that ends in
+      :obj:`adj.csv`, a matrix of weights of the edges from the sensor of a line, and
+      one that ends in :obj:`locations.csv`, with the columns :obj:`sensor_id`,
+      :obj:`latitude` and :obj:`longitude`. :obj:`x` has a row for each sensor, and a
+      column for each step; edges, weights, places (:obj:`pos`) and names
+      (:obj:`sensors`) stand beside it.
+
     Classes are numbered in their order. Numbers, compared to the last digit, are
     targets of a regression, stored as floating-point :obj:`y`, where one of them is not
     whole, or more than half of more than 20 values have one row only; :obj:`task`
@@ -87,7 +96,7 @@ def load_dataset(
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
-            path of a file.
+            path of a file or folder.
         root (str, optional): The folder of downloads. (default: :obj:`"data"`)
         label (str, optional): The column or array of labels, for a file.
             (default: :obj:`None`)
@@ -150,8 +159,13 @@ def load_dataset(
         others = {'standardize': standardize, **of_files}
     elif name in _TABLES:
         others |= of_files
+    is_folder = name not in DATASETS and Path(name).expanduser().is_dir()
+    if is_folder:
+        others |= {'standardize': standardize, **of_files}
     for what, value in others.items():
         check_absent(value, what, f"for '{name}'")
+    if is_folder:
+        return read_series_folder(Path(name).expanduser())
     if name in _TABLES:
         return _load_table(name, standardize is None or standardize)
     if name in RAW_FILES:
@@ -162,8 +176,8 @@ def load_dataset(
     if Path(name).suffix.lower() in SUFFIXES:
         return read_table_file(name, label, standardize, task, missing)
     raise ValueError(
-        f"'name' must be one of {list(DATASETS)}, or the path of a file that ends in "
-        f'one of {list(SUFFIXES)} (got {name!r})'
+        f"'name' must be one of {list(DATASETS)}, or the path of a folder or of a file "
+        f'that ends in one of {list(SUFFIXES)} (got {name!r})'
     )
 
 
