@@ -11,6 +11,7 @@
     python paper/run.py tables --help
     python paper/run.py attacked --help
     python paper/run.py adaptive --help
+    python paper/run.py sensors --help
 
 Killed at any moment and started again, it goes on from the last whole checkpoint. Start
 it twice, and the two processes share the work; give each half of the memory then, by
@@ -43,6 +44,7 @@ from reproduction import (
     hidden,
     labels,
     noisy,
+    sensors,
     tables_runs,
 )
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, RunConfig
@@ -295,6 +297,7 @@ def main() -> None:
         'tables': tables_runs.main,
         'attacked': attacked.main,
         'adaptive': adaptive.main,
+        'sensors': sensors.main,
     }
     if (name := ' '.join(sys.argv[1:2])) in own:
         own[name](sys.argv[2:])

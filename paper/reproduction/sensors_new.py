@@ -1,0 +1,110 @@
+"""Forecast sensors that a network has not seen, from the windows of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from reproduction.sensors_data import (
+    HORIZONS,
+    NEAREST,
+    WINDOW,
+    Traffic,
+    unit_rows,
+)
+from torch_geometric_gsl import (
+    DistanceSimilarity,
+    GumbelKNNSampler,
+    LinearSimilarity,
+    SensorGraphConv,
+)
+from torch_geometric_gsl.typing import SampledGraph
+
+#: How many sensors are held out.
+HELD_OUT = 10
+#: Miles to the north of a degree, and to the east at the latitude of Los Angeles.
+MILES = 69.0, 57.3
+
+
+class NewSensors(torch.nn.Module):
+    """Forecast targets from the windows of sources alone.
+
+    Of a target its series until the end of training is known, as a context: its level,
+    its deviation, and what it has in common with the sources. Its later readings are
+    not, and no weight of the network is its own.
+    """
+
+    def __init__(
+        self, kind: str, traffic: Traffic, sources: Tensor, setting: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        self.kind, self.traffic, self.sources = kind, traffic, sources
+        self.candidates = min(setting['candidates'], len(sources) - 1)
+        hidden = setting['hidden_channels']
+        size = hidden, hidden
+        self.first = torch.nn.Linear(WINDOW + 2, hidden)
+        self.time = torch.nn.Linear(2, hidden)
+        self.conv = SensorGraphConv(*size)
+        self.last = torch.nn.Linear(hidden, len(HORIZONS))
+        self.dropout = setting['dropout']
+        self.rows = [unit_rows(rows) for rows in traffic.lagged(setting['lag'])]
+        self.miles = (traffic.data['pos'] * torch.tensor(MILES)).float()
+        similarity: Any = LinearSimilarity(self.rows[0].size(1))
+        if kind == 'place':
+            similarity = DistanceSimilarity(2)
+        self.sampler = None
+        if kind != 'inverse distance':
+            scale = 1.0 if kind == 'place' else setting['scale']
+            self.sampler = GumbelKNNSampler(
+                similarity, setting['draws'], 1.0, scale, train_scale=True
+            )
+
+    def graph(self, targets: Tensor) -> SampledGraph:
+        """Return the edges from sources to targets, of which none is a loop."""
+        distance = torch.cdist(self.miles[targets], self.miles[self.sources])
+        score = -distance
+        if self.kind == 'lagged series':
+            score = self.rows[1][targets] @ self.rows[0][self.sources].t()
+        is_same = targets.unsqueeze(1) == self.sources
+        k = self.candidates if self.sampler is not None else NEAREST
+        source = score.masked_fill(is_same, -torch.inf).topk(k, dim=1).indices
+        source = source.sort(dim=1).values
+        target = torch.arange(len(targets)).repeat_interleave(k)
+        edge_index = torch.stack([source.flatten(), target])
+        if self.sampler is None:
+            weight = 1 / distance.gather(1, source).clamp(min=0.01)
+            weight = weight / weight.sum(dim=1, keepdim=True)
+            return SampledGraph(edge_index, weight.flatten())
+        rows = self.rows if self.kind == 'lagged series' else [self.miles] * 2
+        pair = rows[0][self.sources], rows[1][targets]
+        self.sampler.eval()  # Noise-free weights: few sensors are all there is.
+        graph: SampledGraph = self.sampler(pair, edge_index=edge_index)
+        return graph
+
+    def forward(self, step: Tensor, targets: Tensor) -> Tensor:
+        window, time = self.traffic.windows(step)
+        time = time.unsqueeze(1)
+        window = window[:, self.sources]
+        told = torch.cat([window, time.expand(*window.shape[:2], -1)], dim=2)
+        h = F.dropout(self.first(told).relu(), self.dropout, self.training)
+        own = self.time(time).relu().expand(-1, len(targets), -1)
+        h = self.conv((h, own), graph=self.graph(targets)).relu()
+        out = self.last(F.dropout(h, self.dropout, self.training))
+        std, mean = self.traffic.std[targets], self.traffic.mean[targets]
+        speed: Tensor = out * std.unsqueeze(1) + mean.unsqueeze(1)
+        return speed
+
+
+def last_values(traffic: Traffic, sources: Tensor, targets: Tensor) -> Tensor:
+    """Return the last speeds of the nearest sources, by inverse distance."""
+    miles = (traffic.data['pos'] * torch.tensor(MILES)).float()
+    distance = torch.cdist(miles[targets], miles[sources])
+    near, place = distance.topk(NEAREST, dim=1, largest=False)
+    weight = 1 / near.clamp(min=0.01)
+    weight = weight / weight.sum(dim=1, keepdim=True)
+    speed = traffic.speed[traffic.test][:, sources[place]]
+    mixed: Tensor = (speed * weight).sum(dim=2)
+    return mixed.unsqueeze(2).expand(-1, -1, len(HORIZONS))

@@ -1,0 +1,112 @@
+"""Make tables and a map of traffic sensors from finished runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reproduction import own_runs
+from reproduction.summary import LEAST_RUNS, Cell
+from reproduction.tables import Entry, Grid
+
+#: What :mod:`reproduction.sensors` found.
+SENSORS = 'sensors.json'
+#: All sensors from their own windows, or new ones from those of others.
+FORECAST, NEW = 'forecast', 'new'
+MINUTES = (15, 30, 60)
+
+
+class Kind(NamedTuple):
+    """A graph: its title."""
+
+    title: str
+
+
+KINDS = {
+    'ridge, own': Kind('ridge, own readings'),
+    'ridge, road': Kind('ridge, with road neighbours'),
+    'ridge, lagged nearest': Kind('ridge, with 9 nearest by lagged correlation'),
+    'none': Kind('no graph'),
+    'random': Kind('9 random sensors'),
+    'uniform': Kind('mean of all sensors'),
+    'attention': Kind('attention over all sensors'),
+    'road': Kind('road graph'),
+    'lagged nearest': Kind('9 nearest by lagged correlation'),
+    'free vectors': Kind('learned, free vectors'),
+    'lagged draws': Kind('learned, lagged series, draws'),
+    'lagged series': Kind('learned, lagged series'),
+    'both': Kind('learned, lagged series, and road graph'),
+    'last values': Kind('last readings, by inverse distance'),
+    'inverse distance': Kind('network, inverse distance'),
+    'place': Kind('network, learned kernel of places'),
+}
+#: The graphs of regressions.
+RIDGES = {
+    'ridge, own': 'none',
+    'ridge, road': 'road',
+    'ridge, lagged nearest': 'lagged nearest',
+}
+LEARNED = ('free vectors', 'lagged draws', 'lagged series', 'both')
+NEW_KINDS = ('lagged series', 'last values', 'inverse distance', 'place')
+
+
+def read_cells(root: Path) -> dict[tuple[str, str, str, int], Cell]:
+    """Return test errors by task, graph, measure, and number of the horizon."""
+    found: dict[Any, dict[int, float]] = defaultdict(dict)
+    for name, result in own_runs.read_runs(root / SENSORS, KINDS).items():
+        task, kind, seed = name.split('/')
+        for measure, values in result['test'].items():
+            for place, value in enumerate(values):
+                found[task, kind, measure, place][int(seed)] = value
+    return {key: Cell(test) for key, test in found.items()}
+
+
+def sensors_grid(task: str, root: Path) -> Grid:
+    """Compare the errors of all graphs at each horizon."""
+    cells = read_cells(root)
+    kinds = [kind for kind in KINDS if (task, kind, 'rmse', 0) in cells]
+    places = range(len(MINUTES))
+    rows = []
+    for kind in kinds:
+        entries = []
+        for place in places:
+            pair = [cells[task, kind, measure, place] for measure in ('rmse', 'mae')]
+            text = ' / '.join(f'{cell.mean:.2f}' for cell in pair)
+            least = min(
+                round(cells[task, k, 'rmse', place].mean, 2)
+                for k in kinds
+                if len(cells[task, k, 'rmse', place].test) >= LEAST_RUNS or k in RIDGES
+            )
+            entries.append(Entry(text, '', round(pair[0].mean, 2) == least))
+        cell = cells[task, kind, 'rmse', places[-1]]
+        spread = '' if len(cell.test) < 2 else f'{cell.std:.2f}'
+        rows.append(
+            (KINDS[kind].title, [*entries, Entry(spread), Entry(str(len(cell.test)))])
+        )
+    head = ['', *(f'{minutes} min' for minutes in MINUTES), 'deviation', 'seeds']
+    note = (
+        'Test errors in miles an hour, root mean squared / mean absolute: means over '
+        'seeds. Bold: the least root mean squared error. The deviation is that of its '
+        'last column over seeds.'
+    )
+    return Grid(head, rows, [note], 'no finished runs yet')
+
+
+def agreement(root: Path) -> dict[str, float]:
+    """Return the mean share of their heaviest edges that two seeds have in common."""
+    edges: dict[str, list[Any]] = defaultdict(list)
+    for name, result in own_runs.read_runs(root / SENSORS, KINDS).items():
+        if 'edges' in result:
+            edges[name.split('/')[1]].append(result['edges'])
+    found = {}
+    for kind, graphs in edges.items():
+        shares = [
+            len({*a} & {*b}) / len(a)
+            for one, other in itertools.combinations(graphs, 2)
+            for a, b in zip(one, other, strict=True)
+        ]
+        if shares:
+            found[kind] = sum(shares) / len(shares)
+    return found
