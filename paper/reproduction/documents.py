@@ -33,6 +33,7 @@ from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
 from reproduction.noisy_tables import NOISE, noise_grid
 from reproduction.pays_tables import pays_grid
 from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
+from reproduction.sensors_tables import FORECAST, NEW, SENSORS, sensors_grid
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Grid, cost_grid
@@ -48,6 +49,7 @@ DOCUMENTS = tuple(
         'README.md',
         'docs/attacked.rst',
         'docs/results.rst',
+        'docs/sensors.rst',
         'docs/pays.rst',
         'docs/pays_numbers.rst',
         'docs/tables_numbers.rst',
@@ -76,6 +78,10 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         for split in (ATTACKED, RANDOM)
     },
     'adaptive': (ADAPTIVE_RESULTS, adaptive_grid),
+    **{
+        f'sensors_{task}': (SENSORS, functools.partial(sensors_grid, task))
+        for task in (FORECAST, NEW)
+    },
     'pays': (HIDDEN, pays_grid),
     'labels_paired': (LABELS_FILE, labels_paired),
     **{

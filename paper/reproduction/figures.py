@@ -34,6 +34,7 @@ from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunCon
 from reproduction.labels_tables import labels_figure
 from reproduction.noisy_tables import noise_figure
 from reproduction.relation_tables import hidden_figure
+from reproduction.sensors_tables import sensors_figure
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import Store
 from reproduction.summary import Cell
@@ -263,6 +264,7 @@ FIGURES: dict[str, Callable[[Store, Choice], Figures]] = {
     'hidden': of_file('hidden', hidden_figure),
     'noise': of_file('noise', noise_figure),
     'attacked': of_file('attacked', attacked_figure),
+    'sensors': of_file('sensors', sensors_figure),
     'labels': of_file('labels', labels_figure),
 }
 

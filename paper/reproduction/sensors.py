@@ -94,13 +94,13 @@ def forecast_new(run: Run, traffic: Traffic, setting: dict[str, Any]) -> dict[st
 
 
 def heaviest(graph: SampledGraph, num_targets: int) -> list[list[int]]:
-    """List the sources of the heaviest edges of each target."""
+    """List the sources of the heaviest edges of each target, the heaviest first."""
     edge_index, weight = graph
     found = []
     for target in range(num_targets):
         own = (edge_index[1] == target).nonzero().flatten()
         best = own[weight[own].argsort(descending=True)[:KEPT]]
-        found.append(edge_index[0, best].sort().values.tolist())
+        found.append(edge_index[0, best].tolist())
     return found
 
 

@@ -7,8 +7,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from matplotlib.figure import Figure
+
 from reproduction import own_runs
-from reproduction.summary import LEAST_RUNS, Cell
+from reproduction.sensors_data import load
+from reproduction.summary import Cell
 from reproduction.tables import Entry, Grid
 
 #: What :mod:`reproduction.sensors` found.
@@ -16,6 +19,8 @@ SENSORS = 'sensors.json'
 #: All sensors from their own windows, or new ones from those of others.
 FORECAST, NEW = 'forecast', 'new'
 MINUTES = (15, 30, 60)
+#: Edges of each sensor on the map.
+DRAWN = 3
 
 
 class Kind(NamedTuple):
@@ -68,18 +73,23 @@ def sensors_grid(task: str, root: Path) -> Grid:
     cells = read_cells(root)
     kinds = [kind for kind in KINDS if (task, kind, 'rmse', 0) in cells]
     places = range(len(MINUTES))
+    most = max((len(cells[task, k, 'rmse', 0].test) for k in kinds), default=0)
+    least = [
+        min(
+            round(cell.mean, 2)
+            for (t, k, measure, p), cell in cells.items()
+            if (t, measure, p) == (task, 'rmse', place) and len(cell.test) == most
+        )
+        for place in places
+        if kinds
+    ]
     rows = []
     for kind in kinds:
         entries = []
         for place in places:
             pair = [cells[task, kind, measure, place] for measure in ('rmse', 'mae')]
             text = ' / '.join(f'{cell.mean:.2f}' for cell in pair)
-            least = min(
-                round(cells[task, k, 'rmse', place].mean, 2)
-                for k in kinds
-                if len(cells[task, k, 'rmse', place].test) >= LEAST_RUNS or k in RIDGES
-            )
-            entries.append(Entry(text, '', round(pair[0].mean, 2) == least))
+            entries.append(Entry(text, '', round(pair[0].mean, 2) == least[place]))
         cell = cells[task, kind, 'rmse', places[-1]]
         spread = '' if len(cell.test) < 2 else f'{cell.std:.2f}'
         rows.append(
@@ -110,3 +120,40 @@ def agreement(root: Path) -> dict[str, float]:
         if shares:
             found[kind] = sum(shares) / len(shares)
     return found
+
+
+def sensors_figure(root: Path) -> Figure | None:
+    """Draw the heaviest learned edges of each sensor on the map, beside the roads."""
+    runs = own_runs.read_runs(root / SENSORS, KINDS)
+    run = runs.get(f'{FORECAST}/lagged series/0')
+    if run is None:
+        return None
+    data = load().data
+    place, ids = data['pos'].flip(1).numpy(), data['edge_index'].t().tolist()
+    roads = {tuple(sorted(pair)) for pair in ids}
+    learned = [
+        (source, target)
+        for target, sources in enumerate(run['edges'])
+        for source in sources[:DRAWN]
+    ]
+    is_road = [tuple(sorted(pair)) in roads for pair in learned]
+    share = sum(is_road) / len(is_road)
+    figure = Figure(figsize=(10, 4.6), layout='constrained')
+    left, right = figure.subplots(1, 2)
+    for pair in roads:
+        left.plot(*place[list(pair)].T, color='0.6', linewidth=0.6)
+    for pair, known in sorted(
+        zip(learned, is_road, strict=True), key=lambda one: one[1]
+    ):
+        colour, width = ('C0', 1.0) if known else ('C1', 0.4)
+        right.plot(*place[list(pair)].T, color=colour, linewidth=width)
+    titles = (
+        f'road graph, {len(roads)} pairs',
+        (
+            f'{DRAWN} heaviest learned edges of each sensor: {share:.0%} are roads (blue)'
+        ),
+    )
+    for ax, title in zip((left, right), titles, strict=True):
+        ax.plot(*place.T, '.', color='k', markersize=3)
+        ax.set(title=title, xticks=[], yticks=[], aspect=1.2)
+    return figure

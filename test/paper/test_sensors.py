@@ -1,0 +1,195 @@
+"""Traffic sensors: windows and their division, graphs, networks, tables."""
+
+import math
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from reproduction import sensors, sensors_data, sensors_new
+from reproduction.own_runs import Results
+from reproduction.sensors_data import HORIZONS, WINDOW, errors, largest, prepare, ridge
+from reproduction.sensors_models import SETTING, Forecaster, fixed_graph
+from reproduction.sensors_tables import (
+    FORECAST,
+    KINDS,
+    LEARNED,
+    NEW,
+    NEW_KINDS,
+    RIDGES,
+    SENSORS,
+    agreement,
+    sensors_grid,
+)
+
+SMALL = SETTING | {'hidden_channels': 8, 'epochs': 2, 'candidates': 5}
+NETWORKS = [k for k in KINDS if k not in RIDGES and k not in NEW_KINDS[1:]]
+
+
+@pytest.fixture(scope='module')
+def traffic():
+    """Fourteen sensors, each of which follows the one before it, some steps later."""
+    generator = torch.Generator().manual_seed(0)
+    wave = torch.randn(600, generator=generator).cumsum(0)
+    series = torch.stack([wave[100 - 4 * i : 500 - 4 * i] for i in range(14)])
+    noise = 0.1 * torch.randn(series.shape, generator=generator)
+    source = torch.arange(13)
+    return prepare(
+        Data(
+            x=50 + series + noise,
+            edge_index=torch.stack([source, source + 1]),
+            edge_weight=torch.rand(13, generator=generator) + 0.1,
+            pos=34 + torch.rand(14, 2, generator=generator, dtype=torch.double),
+        )
+    )
+
+
+def test_windows_end_before_their_targets_begin(traffic):
+    step = torch.tensor([20, 57])
+    window, time = traffic.windows(step)
+    target = traffic.targets(step)
+    for number, last in enumerate(step.tolist()):
+        for lag in range(WINDOW):
+            assert torch.equal(window[number, :, lag], traffic.scaled[last - lag])
+        for place, ahead in enumerate(HORIZONS):
+            assert torch.equal(target[number, :, place], traffic.speed[last + ahead])
+    assert time.square().sum(1) == pytest.approx([1, 1])
+
+
+def test_parts_share_no_target(traffic):
+    cut, end = traffic.cut, int(0.8 * len(traffic.speed))
+    assert int(traffic.train[-1]) + max(HORIZONS) == cut - 1
+    assert int(traffic.val[0]) + min(HORIZONS) == cut
+    assert int(traffic.val[-1]) + max(HORIZONS) == end - 1
+    assert int(traffic.test[0]) + min(HORIZONS) == end
+    assert int(traffic.test[-1]) + max(HORIZONS) == len(traffic.speed) - 1
+    # Nothing but training steps tells level and deviation.
+    mean = traffic.speed[:cut].mean(0)
+    torch.testing.assert_close(traffic.mean, mean)
+
+
+def test_graphs(traffic):
+    road = fixed_graph('road', traffic)
+    total = torch.zeros(14).index_add_(0, road.edge_index[1], road.edge_weight)
+    torch.testing.assert_close(total, torch.tensor([0.0] + [1.0] * 13))
+    near = fixed_graph('lagged nearest', traffic)
+    assert near.edge_index.size(1) == 14 * 9
+    assert bool((near.edge_index[0] != near.edge_index[1]).all())
+    assert fixed_graph('none', traffic).edge_index.size(1) == 0
+    score = sensors_data.lagged_correlation(traffic, 12)
+    source, target = (rows.double().numpy() for rows in traffic.lagged(12))
+    expected = torch.tensor(
+        [
+            [float(torch.corrcoef(torch.tensor([s, t]))[0, 1]) for s in source.tolist()]
+            for t in target.tolist()
+        ]
+    )
+    torch.testing.assert_close(score, expected, atol=1e-4, rtol=0)
+    # A sensor follows the one that is three before it by twelve steps.
+    best = largest(score, 1).edge_index[0].view(-1)
+    assert best[5:].tolist() == [*range(2, 11)]
+
+
+def test_ridge_finds_the_sensor_that_comes_first(traffic):
+    graph = largest(sensors_data.lagged_correlation(traffic, 12), 1)
+    target = traffic.targets(traffic.test)
+    own, near = (errors(ridge(traffic, g)[1], target) for g in (None, graph))
+    assert near['rmse'][2] < 0.5 * own['rmse'][2]
+
+
+@pytest.mark.parametrize('kind', NETWORKS)
+def test_every_graph_runs_and_is_the_same_again(kind, traffic, monkeypatch):
+    monkeypatch.setattr(sensors, 'load', lambda: traffic)
+    run = sensors.Run(FORECAST, kind, 1)
+    name, result = sensors.execute(run, SMALL)
+    assert name == f'forecast/{kind}/1'
+    assert all(math.isfinite(v) for v in result['test']['rmse'])
+    assert sensors.execute(run, SMALL)[1] == result
+    assert ('edges' in result) == (kind in LEARNED)
+    assert sensors.execute(run._replace(seed=2), SMALL)[1] != result
+
+
+@pytest.mark.parametrize('kind', RIDGES)
+def test_ridges_run(kind, traffic, monkeypatch):
+    monkeypatch.setattr(sensors, 'load', lambda: traffic)
+    result = sensors.execute(sensors.Run(FORECAST, kind, 0), SMALL)[1]
+    assert result['val'].keys() == result['test'].keys() == {'rmse', 'mae'}
+
+
+@pytest.mark.parametrize('kind', NEW_KINDS)
+def test_later_readings_of_new_sensors_are_not_seen(kind, traffic, monkeypatch):
+    monkeypatch.setattr(sensors, 'load', lambda: traffic)
+    setting = SMALL | {'candidates': 3}
+    monkeypatch.setattr(sensors, 'HELD_OUT', 3)
+    monkeypatch.setattr(sensors_new, 'NEAREST', 2)
+    name, result = sensors.execute(sensors.Run(NEW, kind, 0), setting)
+    assert name == f'new/{kind}/0'
+    sources, targets = torch.arange(3, 14), torch.arange(3)
+    later = traffic.scaled.clone()
+    later[traffic.cut :, :3] = 100.0
+    other = traffic._replace(scaled=later)
+    if kind == 'last values':
+        changed = traffic._replace(speed=later)
+        found = sensors_new.last_values(changed, sources, targets)
+        assert bool((found < 100).all())
+        return
+    outs = []
+    for one in (traffic, other):
+        torch.manual_seed(0)
+        model = sensors_new.NewSensors(kind, one, sources, setting).eval()
+        outs.append(model(traffic.test[:5], targets))
+        graph = model.graph(sources)
+        loops = sources[graph.edge_index[0]] == sources[graph.edge_index[1]]
+        assert not bool(loops.any())
+    assert torch.equal(*outs)
+    assert math.isfinite(result['test']['mae'][0])
+
+
+def test_draws_reach_the_scale(traffic):
+    torch.manual_seed(0)
+    model = Forecaster('lagged draws', traffic, SMALL)
+    one, other = model.lagged(), model.lagged()
+    assert not torch.equal(one.edge_weight, other.edge_weight)
+    model(traffic.train[:3], torch.arange(14)).sum().backward()
+    grads = [p.grad for p in model.lagged.parameters()]
+    assert len(grads) == 1
+    assert float(grads[0].abs()) > 0
+    model.eval()
+    assert torch.equal(model.lagged().edge_weight, model.lagged().edge_weight)
+
+
+def test_tables(tmp_path):
+    results = Results(tmp_path / SENSORS, SMALL, KINDS)
+    for seed in range(3):
+        for kind, error in (('none', 9.0), ('lagged series', 8.0 + seed)):
+            part = {'rmse': [5.0, 6.0, error], 'mae': [3.0, 4.0, 5.0]}
+            result = {'val': part, 'test': part}
+            if kind == 'lagged series':
+                result['edges'] = [[0, 1, 2 + seed], [5, 6, 7]]
+            results.add(f'forecast/{kind}/{seed}', result)
+    rows = dict(sensors_grid(FORECAST, tmp_path).rows)
+    none, ours = rows['no graph'], rows['learned, lagged series']
+    assert none[2].ours == ours[2].ours == '9.00 / 5.00'
+    assert none[2].is_best
+    assert ours[3].ours == '1.00'
+    assert agreement(tmp_path) == {'lagged series': pytest.approx((2 / 3 + 1) / 2)}
+    assert sensors_grid(NEW, tmp_path).is_empty
+
+
+def test_real_series(gsl_data, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(gsl_data('traffic').parent))
+    sensors_data.load.cache_clear()
+    found = sensors_data.load()
+    assert [len(part) for part in found[4:7]] == [1388, 192, 395]
+    target = found.targets(found.test)
+    graph = fixed_graph('lagged nearest', found)
+    test = errors(ridge(found, graph)[1], target)
+    assert test['rmse'][2] == pytest.approx(8.58, abs=0.05)
+    assert test['mae'][2] == pytest.approx(5.11, abs=0.1)
+
+
+def test_absent_series_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv('GSL_DATA', str(tmp_path))
+    sensors_data.load.cache_clear()
+    with pytest.raises(OSError, match=r"traffic' was not found: let 'GSL_DATA'"):
+        sensors_data.load()
