@@ -26,6 +26,7 @@ from reproduction.attacked_tables import (
 )
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
+from reproduction.first_tables import first_grid
 from reproduction.formats import FORMATS, rst_table, text_of
 from reproduction.half_tables import HALF, half_grid
 from reproduction.labels_tables import DATASETS as LABELLED
@@ -82,6 +83,7 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         f'sensors_{task}': (SENSORS, functools.partial(sensors_grid, task))
         for task in (FORECAST, NEW)
     },
+    'pays_first': (HIDDEN, first_grid),
     'pays': (HIDDEN, pays_grid),
     'labels_paired': (LABELS_FILE, labels_paired),
     **{

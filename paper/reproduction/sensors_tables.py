@@ -147,12 +147,8 @@ def sensors_figure(root: Path) -> Figure | None:
     ):
         colour, width = ('C0', 1.0) if known else ('C1', 0.4)
         right.plot(*place[list(pair)].T, color=colour, linewidth=width)
-    titles = (
-        f'road graph, {len(roads)} pairs',
-        (
-            f'{DRAWN} heaviest learned edges of each sensor: {share:.0%} are roads (blue)'
-        ),
-    )
+    shown = f'{share:.0%} of the {DRAWN} heaviest learned edges are roads (blue)'
+    titles = f'road graph, {len(roads)} pairs', shown
     for ax, title in zip((left, right), titles, strict=True):
         ax.plot(*place.T, '.', color='k', markersize=3)
         ax.set(title=title, xticks=[], yticks=[], aspect=1.2)

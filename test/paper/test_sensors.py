@@ -7,6 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from reproduction import sensors, sensors_data, sensors_new
+from reproduction.first_tables import first_grid
 from reproduction.own_runs import Results
 from reproduction.sensors_data import HORIZONS, WINDOW, errors, largest, prepare, ridge
 from reproduction.sensors_models import SETTING, Forecaster, fixed_graph
@@ -193,3 +194,18 @@ def test_absent_series_are_told(tmp_path, monkeypatch):
     sensors_data.load.cache_clear()
     with pytest.raises(OSError, match=r"traffic' was not found: let 'GSL_DATA'"):
         sensors_data.load()
+
+
+def test_the_first_table_takes_the_best_control_of_enough_runs(tmp_path):
+    part = {'mae': [1.0, 1.0, 1.0]}
+    errors = {'lagged series': [7.0, 7.2], 'road': [7.9, 8.1], 'random': [1.0]}
+    results = Results(tmp_path / SENSORS, {}, KINDS)
+    for kind, values in errors.items():
+        for seed, error in enumerate(values):
+            found = part | {'rmse': [1.0, 1.0, error]}
+            results.add(f'{FORECAST}/{kind}/{seed}', {'test': found})
+    ((title, entries),) = first_grid(tmp_path).rows
+    assert title == 'traffic in 60 minutes, 207 sensors'
+    texts = [entry.ours for entry in entries]
+    assert texts == ['RMSE, miles an hour', '', '8.00 (road graph)', '7.10', '2']
+    assert first_grid(tmp_path / 'none').is_empty
