@@ -34,7 +34,7 @@ SETTING: dict[str, Any] = {
     'patience': 12,
     # Below this error, in miles an hour, the loss is a square.
     'beta': 3.0,
-    # The candidates of each sensor where lagged series are compared, and their lag.
+    # The candidates of new sensors, and the lag at which series are compared.
     'candidates': 32,
     'lag': 12,
     'scale': 10.0,
@@ -53,7 +53,7 @@ class LaggedGraph(torch.nn.Module):
         self.is_drawn = is_drawn
         source, target = traffic.lagged(setting['lag'])
         score = lagged_correlation(traffic, setting['lag'])
-        candidates = largest(score, min(setting['candidates'], len(score) - 1))
+        candidates = largest(score, len(score) - 1)  # All but the sensor itself.
         self.register_buffer('source', unit_rows(source), persistent=False)
         self.register_buffer('target', unit_rows(target), persistent=False)
         self.register_buffer('edges', candidates.edge_index, persistent=False)

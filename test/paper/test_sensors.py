@@ -169,7 +169,7 @@ def test_tables(tmp_path):
                 result['edges'] = [[0, 1, 2 + seed], [5, 6, 7]]
             results.add(f'forecast/{kind}/{seed}', result)
     rows = dict(sensors_grid(FORECAST, tmp_path).rows)
-    none, ours = rows['no graph'], rows['learned, lagged series']
+    none, ours = rows['no graph'], rows['learned, cosine of lagged series']
     assert none[2].ours == ours[2].ours == '9.00 / 5.00'
     assert none[2].is_best
     assert ours[3].ours == '1.00'
