@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -190,7 +189,8 @@ def mix(found: list[Prediction], y: Tensor, split: Split) -> tuple[Prediction, T
     weight = mixture_weights([one.prob for one in found], y, split.val)
     prob = sum(w * one.prob for w, one in zip(weight, found, strict=True))
     assert isinstance(prob, Tensor)
-    return Prediction(prob, accuracy(prob, y, split.val), math.nan, {}), weight
+    loss = float(F.nll_loss(prob[split.val].log(), y[split.val]))
+    return Prediction(prob, accuracy(prob, y, split.val), loss, {}), weight
 
 
 def with_labels(prob: Tensor, y: Tensor, split: Split) -> Tensor:

@@ -75,7 +75,7 @@ def read_cells(root: Path) -> Found:
         for row, (_, network) in ROWS.items():
             known = _networks(network, result['rows'])
             if known:
-                best = max(known, key=lambda one: (one['val'], -one['loss']))
+                best = max(known, key=lambda one: (one['val'], -(one['loss'] or 0.0)))
                 tests[dataset, int(rate), split, row][int(seed)] = 100 * best['test']
     return {key: Cell(test) for key, test in tests.items()}
 
