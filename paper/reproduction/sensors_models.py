@@ -43,6 +43,13 @@ SETTING: dict[str, Any] = {
 }
 
 
+#: Forecasters with two convolutions, and their graphs.
+SEVERAL = {
+    'both': ['road', 'lagged series'],
+    'both, fixed': ['road', 'lagged nearest'],
+}
+
+
 class LaggedGraph(torch.nn.Module):
     """A graph by the cosine of lagged series, of which a scale is learned."""
 
@@ -81,7 +88,7 @@ class Forecaster(torch.nn.Module):
         self.dropout = setting['dropout']
         self.first = torch.nn.Linear(WINDOW + own + 2, hidden)
         size = hidden, hidden
-        kinds = ['road', 'lagged series'] if kind == 'both' else [kind]
+        kinds = SEVERAL.get(kind, [kind])
         self.convs = torch.nn.ModuleList()
         for one in kinds:
             options: dict[str, Any] = {}

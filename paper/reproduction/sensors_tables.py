@@ -39,6 +39,7 @@ KINDS = {
     'attention': Kind('attention over all sensors'),
     'road': Kind('road graph'),
     'lagged nearest': Kind('9 nearest by lagged correlation'),
+    'both, fixed': Kind('road graph; 9 nearest by lagged correlation'),
     'free vectors': Kind('learned, free vectors'),
     'lagged draws': Kind('learned, cosine of lagged series, draws'),
     'lagged series': Kind('learned, cosine of lagged series'),
