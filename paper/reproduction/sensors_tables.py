@@ -141,13 +141,14 @@ def sensors_figure(root: Path) -> Figure | None:
     share = sum(is_road) / len(is_road)
     figure = Figure(figsize=(10, 4.6), layout='constrained')
     left, right = figure.subplots(1, 2)
-    for pair in roads:
-        left.plot(*place[list(pair)].T, color='0.6', linewidth=0.6)
+    for pair in sorted(roads):
+        left.plot(*place[list(pair)].T, color='0.6', linewidth=0.6, rasterized=True)
     for pair, known in sorted(
         zip(learned, is_road, strict=True), key=lambda one: one[1]
     ):
         colour, width = ('C0', 1.0) if known else ('C1', 0.4)
-        right.plot(*place[list(pair)].T, color=colour, linewidth=width)
+        style = {'color': colour, 'linewidth': width, 'rasterized': True}
+        right.plot(*place[list(pair)].T, **style)
     shown = f'{share:.0%} of the {DRAWN} heaviest learned edges are roads (blue)'
     titles = f'road graph, {len(roads)} pairs', shown
     for ax, title in zip((left, right), titles, strict=True):
