@@ -159,11 +159,13 @@ def adaptive_grid(root: Path) -> Grid:
     head = ['']
     for dataset in datasets:
         head += [f'{dataset}, clean', *(f'{rate} %' for rate in ADAPTIVE_RATES)]
-    counts = {len(cell.test) for cell in cells.values()} or {0}
+    counts = sorted({len(cell.test) for cell in cells.values()} or {0})
+    seeds = ' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     note = (
         'Test accuracy in %, after an attack of the trained network / trained again on '
-        f'the graph of the attack on itself: means of {min(counts)} to {max(counts)} '
-        'seeds. Of the attacks on all networks the worst counts.'
+        f'the graph of the attack on itself. Seeds: {seeds}. Of the attacks on all '
+        'networks the worst counts; the MLP is taught again from the graph of the attack '
+        'on the refined network.'
     )
     return Grid(head, rows, [note], 'no finished runs yet')
 
