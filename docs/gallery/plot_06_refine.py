@@ -76,7 +76,8 @@ def fit(model, edge_index=None, edge_weight=None, prob=None):
         out = model.train()(x, *graph)
         loss = F.cross_entropy(out[train], y[train])
         if prob is not None:
-            loss = loss + F.cross_entropy(out, prob)
+            others = torch.cat([val, test])
+            loss = loss + F.cross_entropy(out[others], prob[others])
         loss.backward()
         optimizer.step()
         with torch.no_grad():
@@ -125,8 +126,9 @@ def mix(probs):
 #
 # :class:`~torch_geometric_gsl.transforms.RefineGraph` weighs each edge, given or added,
 # by the probability that its ends are of one digit, :math:`\mathbf{p}_i^{\top}
-# \mathbf{p}_j`. Known labels are put in. Then any network is trained on the refined
-# graph, here the GCN again, once by the labels alone, and once taught by the mixture.
+# \mathbf{p}_j`. Known labels are put in. Then any network that takes edge weights is
+# trained on the refined graph, here the GCN again, once by the labels alone, and once
+# taught by the mixture.
 
 
 def refined_networks(edge_index, mixture):

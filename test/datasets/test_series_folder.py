@@ -41,27 +41,32 @@ def test_series_alone(folder):
 @pytest.mark.parametrize(
     ('changes', 'message'),
     [
-        ({'speed__csv': None}, 'must have one of a .csv file of series (got [])'),
+        ({'speed__csv': None}, 'must have exactly one .csv file of series (got [])'),
         (
             {'more__csv': SERIES},
-            "one of a .csv file of series (got ['more.csv', 'speed.csv'])",
+            "exactly one .csv file of series (got ['more.csv', 'speed.csv'])",
         ),
-        ({'y_adj__csv': ADJACENCY}, "one of a file '*adj.csv'"),
+        ({'y_adj__csv': ADJACENCY}, "exactly one '*adj.csv'"),
         ({'speed__csv': 'a,a,c\n1,2,3\n'}, 'distinct names of the sensors'),
         ({'speed__csv': 'a,b,c\n'}, '(got 3 names and 0 steps)'),
         ({'speed__csv': 'a,b,c\n1,2\n'}, 'line 2 must have 3 fields, one a sensor'),
         ({'speed__csv': 'a,b,c\n1,2,3\n1,,3\n'}, 'line 3, field 2 must be a finite'),
         ({'speed__csv': 'a,b,c\n1,nan,3\n'}, "(got 'nan')"),
+        ({'speed__csv': ''}, '(got 0 names and 0 steps)'),
+        ({'speed__csv': 'a,b,c\n1,2,3\n\n4,5,6\n'}, 'line 3 must have 3 fields'),
+        ({'speed__csv': 'a,b,c\n1,1e39,3\n'}, "(got '1e39')"),
+        ({'x_locations__csv': PLACES + '3,a,1,1\n'}, 'line 5 must give one place'),
+        ({'x_locations__csv': PLACES + '3,d\n'}, 'line 5 must have 4 fields'),
         ({'x_adj__csv': '1,0,0\n0,1,0\n'}, 'must have 3 lines, one a sensor'),
-        ({'x_adj__csv': '1,0,0\n0,1,-1\n0,0,1\n'}, 'are not negative'),
+        ({'x_adj__csv': '1,0,0\n0,1,-1\n0,0,1\n'}, 'no negative weights (got -1.0)'),
         ({'x_locations__csv': 'sensor_id,latitude\na,1\n'}, "a column 'longitude'"),
         (
             {'x_locations__csv': 'sensor_id,latitude,longitude\na,1,1\nb,2,2\n'},
             "a line for each sensor (not 'c')",
         ),
         (
-            {'x_locations__csv': PLACES.replace('-2', 'west')},
-            "must place sensor 'b' by finite numbers",
+            {'x_locations__csv': PLACES.replace('2,-2', 'west,-2')},
+            "(got 'b' at 'west', '-2')",
         ),
     ],
 )

@@ -183,6 +183,8 @@ def test_order_of_points_does_not_matter():
         (lambda x: knn_graph((x, x[:, :1]), 1), ValueError, "'x_dst'"),
         (lambda x: knn_graph(x, 1, torch.tensor([1, 0, 0])), ValueError, 'sorted'),
         (lambda x: radius_graph(x, -1.0), ValueError, r"'r' must be .*\(got -1.0\)"),
+        (lambda x: knn_graph(x[:, :0], 1), ValueError, "'x' must have columns"),
+        (lambda x: knn_graph(x, 1, memory_budget=0), ValueError, "'memory_budget'"),
         (
             lambda x: radius_graph(x, 1.0, max_num_neighbors=0),
             ValueError,
@@ -193,3 +195,35 @@ def test_order_of_points_does_not_matter():
 def test_bad_arguments(call, error, text):
     with pytest.raises(error, match=text):
         call(torch.ones(3, 2))
+
+
+class _Joined(torch.nn.Module):
+    def __init__(self, join):
+        super().__init__()
+        self.join = join
+
+    def forward(self, x, batch):
+        return self.join(x, batch)
+
+
+@pytest.mark.parametrize(
+    ('join', 'text'),
+    [
+        (lambda x, batch: knn_graph(x, 1, batch), "'batch' must be None while"),
+        (lambda x, batch: radius_graph(x, 1.0), "'radius_graph' cannot be recorded"),
+    ],
+)
+def test_programs_whose_number_of_edges_is_open_are_refused(join, text):
+    batch = torch.tensor([0, 0, 1, 1])
+    with pytest.raises(ValueError, match=text):
+        torch.export.export(_Joined(join), (torch.randn(4, 2), batch))
+
+
+def test_a_large_cloud_beside_many_small_ones_keeps_the_budget(meter):
+    budget = 2**20
+    batch = torch.cat([torch.arange(3000), torch.full((3000,), 3000)])
+    x = torch.randn(6000, 2)
+    with meter() as made:
+        edges = knn_graph(x, 2, batch, memory_budget=budget)
+    assert made.largest * 8 <= budget
+    assert torch.equal(edges, 3000 + knn_graph(x[3000:], 2))

@@ -43,7 +43,9 @@ def definition(data, k, prob=None, least=None):
         is_near.scatter_(1, order.topk(min(k, len(x) - 1)).indices, 1.0)
     near = cosine.clamp(min=0)
     weight = weight + (is_near + is_near.T) * near
-    return weight if prob is None else weight * (prob @ prob.T)
+    if prob is None:
+        return weight
+    return weight * (prob @ prob.T).fill_diagonal_(1)
 
 
 @pytest.mark.parametrize('k', [0, 3, 11, 20])
@@ -135,6 +137,14 @@ def test_gradient_reaches_weights_and_probabilities():
     assert torch.autograd.gradcheck(refined, (weight, prob))
 
 
+def test_edges_of_no_weight_are_left_out():
+    data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1], [1, 0, 1]]))
+    data.prob = torch.eye(3)
+    out = RefineGraph(0, 'prob')(data)
+    assert out.edge_index.tolist() == [[1], [1]]
+    assert out.edge_weight.tolist() == [1.0]
+
+
 def test_any_network_takes_the_graph():
     data = RefineGraph(2, 'prob')(drawn(dtype=torch.float))
     out = GCNConv(5, 2)(data.x, data.edge_index, data.edge_weight)
@@ -148,14 +158,21 @@ def test_any_network_takes_the_graph():
         ({'x': None}, {}, "'data.x' must hold node features (got None)"),
         ({'prob': None}, {'prob': 'prob'}, "'data.prob' must hold class probabilities"),
         (
-            {'prob': torch.ones(3, 2)},
+            {'prob': torch.ones(3, 2) / 2},
             {'prob': 'prob'},
-            "'data.prob' must have one row per node (got 3 for 12 nodes)",
+            'must be dense, of shape [num_nodes, num_classes] (got [3, 2] for 12',
         ),
         (
             {'prob': -torch.ones(12, 2)},
             {'prob': 'prob'},
-            "'data.prob' must hold no negative probabilities (got -1.0)",
+            'must hold class probabilities, rows that sum to one (got -1..-1)',
+        ),
+        ({'prob': torch.rand(12, 2) * 100}, {'prob': 'prob'}, 'rows that sum to one'),
+        ({'prob': torch.ones(12, 0)}, {'prob': 'prob'}, '(got [12, 0] for 12 nodes'),
+        (
+            {'prob': torch.eye(12).to_sparse_csr()},
+            {'prob': 'prob'},
+            'must be dense, of shape',
         ),
         (
             {'prob': torch.full((12, 2), torch.nan)},
@@ -186,6 +203,7 @@ def test_bad_data(change, kwargs, message):
         ({'k': -1}, ValueError, "'k' must be"),
         ({'k': 2.5}, TypeError, "'k' must be"),
         ({'prob': 3}, TypeError, "'prob' must be the name of an attribute"),
+        ({'attr': None}, TypeError, "'attr' must be the name of an attribute"),
         ({'min_similarity': 'high'}, TypeError, "'min_similarity' must be"),
     ],
 )

@@ -83,7 +83,8 @@ def load_dataset(
 
     * a folder of series of sensors: one :obj:`.csv` file with the names of the sensors
       in the first line and a line a step; and, if they are there, one that ends in
-      :obj:`adj.csv`, a matrix of weights of the edges from the sensor of a line, and
+      :obj:`adj.csv`, a matrix of weights of the edges from the sensor of a line (loops
+      are left out), and
       one that ends in :obj:`locations.csv`, with the columns :obj:`sensor_id`,
       :obj:`latitude` and :obj:`longitude`. :obj:`x` has a row for each sensor, and a
       column for each step; edges, weights, places (:obj:`pos`) and names

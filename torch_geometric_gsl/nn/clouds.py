@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import to_dense_batch
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -20,8 +19,8 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.ops.boxes import (
     PointBlock,
     are_boxed,
-    box_blocks,
     bytes_per_pair,
+    cloud_blocks,
 )
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -87,8 +86,14 @@ def knn_graph(
                 [0, 0, 1, 1, 2, 2, 3, 3]])
     """
     check_count(k, 'k')
+    check_count(memory_budget, 'memory_budget')
     src, dst, has_loops = _points(x, loop, cosine)
     if is_exporting():
+        if batch is not None:
+            raise ValueError(
+                "'batch' must be None while a program is recorded: the number of edges "
+                'depends on its values (got a batch)'
+            )
         return _exported(src, dst, k, has_loops)
     is_large = len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE
     if batch is None and is_large and not are_boxed(src, dst, k + 1):
@@ -143,6 +148,12 @@ def radius_graph(
     check_positive(r, 'r')
     if max_num_neighbors is not None:
         check_count(max_num_neighbors, 'max_num_neighbors')
+    check_count(memory_budget, 'memory_budget')
+    if is_exporting():
+        raise ValueError(
+            "'radius_graph' cannot be recorded by 'torch.export': how many edges there "
+            "are depends on the values of 'x'; 'knn_graph' can"
+        )
     src, dst, has_loops = _points(x, loop, False)
     most_square = min(r * r, max_square(src.dtype))
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
@@ -168,6 +179,8 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
     for rows in (src, dst):
         if rows.layout != torch.strided:
             raise ValueError(f"'x' must be dense (got {rows.layout})")
+        if rows.size(1) == 0:
+            raise ValueError(f"'x' must have columns (got {list(rows.shape)})")
     # Apple's GPUs have no double precision.
     dtype = torch.float32 if src.device.type == 'mps' else torch.float64
     is_pair = isinstance(x, tuple | list)
@@ -187,44 +200,17 @@ def _blocks(
     memory_budget: int,
     near: dict[str, Any],
 ) -> Iterator[PointBlock]:
-    """Yield all clouds if their distances fit into a memory budget, else the rows of
-    each by blocks, of a large cloud with those sources only that may be near.
-    """
-    num_src, num_dst = len(src), len(dst)
-    ids = src.new_zeros(num_src + num_dst).long()
-    if batch is not None:
-        pair: Any = batch, batch
-        if isinstance(x, tuple | list):
-            pair = split_pair(batch, 'batch')
-        of_src, of_dst = pair
-        check_batch(of_src, src)
-        check_batch(of_dst, dst)
-        _, ids = torch.cat([of_src, of_dst]).unique(return_inverse=True)
-    if num_src == 0 or num_dst == 0:
-        return
-    size = int(ids.amax()) + 1
-    (source, is_source), (target, is_target) = (
-        to_dense_batch(torch.arange(len(own), device=own.device), own, batch_size=size)
-        for own in ids.split([num_src, num_dst])
-    )
-    bytes_per_row = bytes_per_pair(src) * source.size(1)
-    if bytes_per_row * target.numel() <= memory_budget:
-        yield PointBlock(source, target, is_source, is_target)
-        return
-    for cloud in range(size):
-        source_of = source[cloud, is_source[cloud]]
-        target_of = target[cloud, is_target[cloud]]
-        own_src = src[source_of]
-        own_dst = own_src if dst is src else dst[target_of]
-        if are_boxed(own_src, own_dst, near.get('k', 1)):
-            for own in box_blocks(
-                own_src, own_dst, **near, memory_budget=memory_budget
-            ):
-                numbers = source_of[own.source], target_of[own.target]
-                yield PointBlock(*numbers, own.is_source, own.is_target)
-            continue
-        for rows in row_blocks(len(target_of), bytes_per_row, memory_budget):
-            yield PointBlock.of(source_of.unsqueeze(0), target_of[rows].unsqueeze(0))
+    """Yield blocks of all clouds with the sources that may be near their targets."""
+    if batch is None:
+        of_src, of_dst = (rows.new_zeros(len(rows)).long() for rows in (src, dst))
+    else:
+        is_pair = isinstance(x, tuple | list)
+        both: Any = split_pair(batch, 'batch') if is_pair else (batch, batch)
+        check_batch(both[0], src)
+        check_batch(both[1], dst)
+        _, ids = torch.cat(both).unique(return_inverse=True)
+        of_src, of_dst = ids.split([len(src), len(dst)])
+    yield from cloud_blocks(src, dst, of_src, of_dst, memory_budget, **near)
 
 
 def _sorted(found: list[Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,6 +83,84 @@ class _Boxes(NamedTuple):
 
     def take(self, rows: slice | Tensor) -> _Boxes:
         return _Boxes(*(each[rows] for each in self))
+
+
+def cloud_blocks(
+    src: Tensor,
+    dst: Tensor,
+    of_src: Tensor,
+    of_dst: Tensor,
+    memory_budget: int,
+    *,
+    k: int | None = None,
+    square: float = math.inf,
+) -> Iterator[PointBlock]:
+    """Yield blocks of clouds with the sources that may be near enough.
+
+    Points are sorted by the number of their cloud. Clouds of like sizes stand together;
+    one that is too large for a block comes by rows, or by boxes.
+    """
+    size = 1 + max((int(ids[-1]) for ids in (of_src, of_dst) if len(ids)), default=-1)
+    counts = [torch.bincount(ids, minlength=size) for ids in (of_src, of_dst)]
+    starts = [count.cumsum(0) - count for count in counts]
+    pair = bytes_per_pair(src)
+    for clouds in _alike(counts[0], counts[1], memory_budget // pair):
+        (source, is_source), (target, is_target) = (
+            _dense_numbers(start[clouds], count[clouds])
+            for start, count in zip(starts, counts, strict=True)
+        )
+        parts = source, target, is_source, is_target
+        step = memory_budget // (pair * source.size(1) * target.size(1))
+        if step > 0:
+            for rows in row_blocks(len(clouds), 1, step):
+                yield PointBlock(*(part[rows] for part in parts))
+            continue
+        for one in range(len(clouds)):
+            numbers = source[one, is_source[one]], target[one, is_target[one]]
+            yield from _one_cloud(src, dst, *numbers, memory_budget, k, square)
+
+
+def _alike(sources: Tensor, targets: Tensor, most: int) -> Iterator[Tensor]:
+    """Yield clouds of like sizes together, or all where they have few pairs."""
+    clouds = ((sources > 0) & (targets > 0)).nonzero().flatten()
+    if clouds.numel() == 0:
+        return
+    if int(sources.amax() * targets.amax()) * clouds.numel() <= most:
+        yield clouds
+        return
+    width = torch.maximum(sources, targets)[clouds].double().log2().ceil()
+    for one in width.unique():
+        yield clouds[width == one]
+
+
+def _dense_numbers(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the numbers of the points of each cloud, and where there are some."""
+    place = torch.arange(int(count.amax()), device=count.device)
+    is_there = place < count.unsqueeze(1)
+    return (start.unsqueeze(1) + place) * is_there, is_there
+
+
+def _one_cloud(
+    src: Tensor,
+    dst: Tensor,
+    source: Tensor,
+    target: Tensor,
+    memory_budget: int,
+    k: int | None,
+    square: float,
+) -> Iterator[PointBlock]:
+    """Yield a large cloud by blocks."""
+    own_src = src[source]
+    own_dst = own_src if dst is src else dst[target]
+    if are_boxed(own_src, own_dst, k or 1):
+        limits: Any = {'k': k, 'square': square, 'memory_budget': memory_budget}
+        for own in box_blocks(own_src, own_dst, **limits):
+            numbers = source[own.source], target[own.target]
+            yield PointBlock(*numbers, own.is_source, own.is_target)
+        return
+    bytes_per_row = bytes_per_pair(src) * len(source)
+    for rows in row_blocks(len(target), bytes_per_row, memory_budget):
+        yield PointBlock.of(source.unsqueeze(0), target[rows].unsqueeze(0))
 
 
 def box_blocks(

@@ -40,21 +40,24 @@ class RefineGraph(BaseTransform):
         [i \in \mathcal{N}(j)] \, c_{ij} \right) \, \mathbf{p}_i^{\top} \mathbf{p}_j,
         \qquad c_{ij} = \max(\cos(\mathbf{x}_i, \mathbf{x}_j), 0)
 
-    where :math:`a_{ij}` are the given weights, or ones, :math:`\mathcal{N}(i)` are the
-    :obj:`k` nearest rows of :math:`i` by the cosine, and :math:`\mathbf{p}_i` are class
-    probabilities that a first model predicts, with the known labels put in: the
-    product is the probability that both nodes are of one class. Without probabilities
-    it is one. Where few given edges of a node agree, the added ones outweigh them; a
-    layer with self-loops, such as :class:`~torch_geometric.nn.conv.GCNConv`, falls back
-    on the node itself where none does. Train a second model on the refined graph, by
-    the labels and by the probabilities of all other nodes: :doc:`/attacked` has the
-    recipe, and what each of its parts is worth.
+    where :math:`a_{ij}` are the given weights :obj:`data.edge_weight`, or ones,
+    :math:`\mathcal{N}(i)` are the :obj:`k` nearest rows of :math:`i` by the cosine, and
+    :math:`\mathbf{p}_i` are class probabilities that a first model predicts, with the
+    known labels put in: the product is the probability that two nodes are of one class
+    if their classes are drawn independently. Without probabilities, and for loops, it
+    is one. Where few given edges of a node agree, the added ones outweigh them; a layer
+    with self-loops, such as :class:`~torch_geometric.nn.conv.GCNConv`, falls back on
+    the node itself where none does. Train a second model that takes edge weights on the
+    refined graph, by the labels and by the probabilities of all other nodes:
+    :doc:`/attacked` has the recipe, and what each of its parts is worth.
 
     On one or two columns, the nearest rows are those at the least distance, weighed as
-    by :func:`SimilarityKNNGraph`. The edges are sorted by target, and equal ones add
-    up. The graph that :obj:`data` had is kept under names with the prefix
-    :obj:`observed_`; applied again, such as with better probabilities, the transform
-    starts from that one. In a batch no added edge joins two examples.
+    by :func:`SimilarityKNNGraph`. The edges are sorted by target, equal ones add up,
+    and those of no weight are left out. The graph that :obj:`data` had is kept under
+    names with the prefix :obj:`observed_`. Where a transform has left such a graph, it
+    is the one that is refined, so that the transform can be applied again with better
+    probabilities: delete :obj:`data.observed_edge_index` to refine another. Weights in
+    :obj:`data.edge_attr` are not read. In a batch no added edge joins two examples.
 
     Args:
         k (int, optional): The number of nearest rows of each node, or zero.
@@ -97,8 +100,8 @@ class RefineGraph(BaseTransform):
         check_count(k, 'k', minimum=0)
         if min_similarity is not None:
             check_number(min_similarity, 'min_similarity')
-        for value, name in ((prob, 'prob'), (attr, 'attr')):
-            check_type(value, (str, type(None)), name, 'the name of an attribute')
+        check_type(prob, (str, type(None)), 'prob', 'the name of an attribute or None')
+        check_type(attr, str, 'attr', 'the name of an attribute')
         self.k = k
         self.prob = prob
         self.min_similarity = min_similarity
@@ -120,7 +123,7 @@ class RefineGraph(BaseTransform):
             if batch is not None:
                 check_batch(batch, x, 'data.batch')
             nearest = nearest_neighbours(x, self.k, batch)
-        set_graph(data, refine(graph, nearest, prob))
+        set_graph(data, refine(graph, nearest, prob).prune())
         return data
 
     def __repr__(self) -> str:
@@ -147,6 +150,7 @@ def refine(
     if prob is not None:
         source, target = edge_index
         agreement = (prob[source] * prob[target]).sum(dim=1)
+        agreement = agreement.masked_fill(source == target, 1)
         weight = weight * agreement.to(weight.dtype)
     edge_index, weight = coalesce(edge_index, weight, sort_by_row=False)
     return SampledGraph(edge_index, weight)
@@ -158,7 +162,9 @@ def _given_graph(data: Data, x: Tensor) -> SampledGraph:
     prefix = OBSERVED if f'{OBSERVED}edge_index' in store else ''
     name = f'{prefix}edge_index'
     if store.get(name) is None:
-        raise ValueError(f"'data.{name}' must hold the edges to refine (got None)")
+        raise ValueError(
+            f"'data.{name}' must hold the edges to refine; 'adj_t' is not read (got None)"
+        )
     edge_index, weight = store[name], store.get(f'{prefix}edge_weight')
     check_edge_index(edge_index, x, x, f'data.{name}')
     edge_index = plain_edges(edge_index)
@@ -175,11 +181,12 @@ def _probabilities(data: Data, name: str, x: Tensor) -> Tensor:
         raise ValueError(f"'data.{name}' must hold class probabilities (got None)")
     prob: Tensor = data[name]
     check_features(prob, f'data.{name}')
-    if prob.size(0) != x.size(0):
+    if prob.layout != torch.strided or prob.shape != (x.size(0), max(1, prob.size(1))):
         raise ValueError(
-            f"'data.{name}' must have one row per node (got {prob.size(0)} for "
-            f'{x.size(0)} nodes)'
+            f"'data.{name}' must be dense, of shape [num_nodes, num_classes] (got "
+            f'{list(prob.shape)} for {x.size(0)} nodes, {prob.layout})'
         )
-    text = f"'data.{name}' must hold no negative probabilities"
-    check_value(~(prob < 0).any(), text, got=lambda: float(prob.min()))
+    is_prob = (prob >= 0).all() & ((prob.sum(dim=1) - 1).abs() < 0.01).all()
+    text = f"'data.{name}' must hold class probabilities, rows that sum to one"
+    check_value(is_prob, text, got=lambda: f'{prob.min():.3g}..{prob.max():.3g}')
     return prob
