@@ -164,8 +164,8 @@ def adaptive_grid(root: Path) -> Grid:
     note = (
         'Test accuracy in %, after an attack of the trained network / trained again on '
         f'the graph of the attack on itself. Seeds: {seeds}. Of the attacks on all '
-        'networks the worst counts; the MLP is taught again from the graph of the attack '
-        'on the refined network.'
+        'networks the worst counts; the MLP is taught again from the graph of the '
+        'attack on the refined network.'
     )
     return Grid(head, rows, [note], 'no finished runs yet')
 
@@ -174,6 +174,7 @@ def adaptive_grid(root: Path) -> Grid:
 DRAWN = {
     'gcn': ('C1', ':'),
     'mlp': ('C7', '--'),
+    'mean': ('C5', ':'),
     'gcn_cosine': ('C2', ':'),
     'both': ('C4', ':'),
     'mixture': ('C3', ':'),

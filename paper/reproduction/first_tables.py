@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reproduction import attacked_tables, relation_tables, sensors_tables, tables_report
+from reproduction import (
+    attacked_tables,
+    relation_tables,
+    relations,
+    sensors_tables,
+    tables_report,
+)
 from reproduction.attacked_tables import ATTACKED
 from reproduction.pays_tables import DELTA
 from reproduction.sensors_tables import FORECAST, MINUTES, NEW
@@ -16,11 +22,13 @@ from reproduction.tables_methods import METHODS
 
 #: The rate of Metattack that is shown, in %.
 RATE = 25
-#: Networks on attacked graphs that no mixture has taught.
+#: Rows on attacked graphs whose graph is not refined.
 FIXED = (
     *('knn', 'gcn', 'gat', 'mean', 'gcn_cosine', 'gcn_jaccard', 'mean_cosine'),
-    *('both', 'both_cosine'),
+    *('both', 'both_cosine', 'mixture', 'mlp_taught', 'gcn_taught', 'both_taught'),
 )
+#: Methods that do not learn where the relation is.
+UNLEARNED = ('mlp', 'nodeformer', 'uniform', 'linear', 'difference', 'bell')
 Cells = Mapping[str, Cell]
 
 
@@ -28,8 +36,9 @@ def first_grid(root: Path) -> Grid:
     """Compare a learned graph with no graph and with the best control, by setting."""
     rows = [*_tables(root), *_attacked(root), *_sensors(root), *_hidden(root)]
     note = (
-        'Means of the runs of the learned graph. The best control is that of the full '
-        'tables with the best mean of at least as many runs.'
+        'Means of the runs of the learned graph. The best control is that row of the '
+        'full tables without a learned graph, of at least as many runs, which has the '
+        'best mean.'
     )
     head = ['', 'measure', 'no graph', 'best control', 'learned graph', 'runs']
     return Grid(head, rows, [note], 'no finished runs yet')
@@ -116,7 +125,7 @@ def _sensors(root: Path) -> list[tuple[str, list[Entry]]]:
 def _hidden(root: Path) -> list[tuple[str, list[Entry]]]:
     found = relation_tables.read_errors(root)
     cells = {name: cell for (delta, name), cell in found.items() if delta == DELTA}
-    controls = {'uniform': 'uniform draws', 'mlp': 'MLP'}
+    controls = {name: relations.METHODS[name].title for name in UNLEARNED}
     title = f'hidden relation at {DELTA}°'
     ours = relation_tables.OURS
     return _row(title, 'error', cells, 'mlp', ours, controls, digits=3)

@@ -20,21 +20,29 @@ import torch
 from torch_geometric import seed_everything
 
 from reproduction.own_runs import Results, parse_args
-from reproduction.sensors_data import Traffic, errors, load, ridge
+from reproduction.sensors_data import Traffic, errors, load, plain_forecast, ridge
 from reproduction.sensors_models import SETTING, Forecaster, fit, fixed_graph
-from reproduction.sensors_new import HELD_OUT, NewSensors, last_values
+from reproduction.sensors_new import (
+    HELD_OUT,
+    NewSensors,
+    choose_inverse,
+    last_values,
+)
 from reproduction.sensors_tables import (
     FORECAST,
     KINDS,
     LEARNED,
     NEW,
     NEW_KINDS,
+    PLAIN,
     RIDGES,
     SENSORS,
 )
 from torch_geometric_gsl.typing import SampledGraph
 
 SEEDS = 5
+#: Forecasts without a seed.
+UNTRAINED = (*PLAIN, *RIDGES)
 #: The heaviest edges of each sensor that are kept.
 KEPT = 9
 
@@ -57,12 +65,15 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     traffic = load()
     if run.task == NEW:
         return str(run), forecast_new(run, traffic, setting)
-    if run.kind in RIDGES:
-        graph = fixed_graph(RIDGES[run.kind], traffic)
-        val, test = ridge(traffic, graph)
-        steps = (traffic.val, val), (traffic.test, test)
-        both = [errors(speed, traffic.targets(step)) for step, speed in steps]
-        return str(run), dict(zip(('val', 'test'), both, strict=True))
+    if run.kind in UNTRAINED:
+        steps = traffic.val, traffic.test
+        if run.kind in PLAIN:
+            found = [plain_forecast(run.kind, traffic, step) for step in steps]
+        else:
+            found = [*ridge(traffic, fixed_graph(RIDGES[run.kind], traffic))]
+        both = zip(steps, found, strict=True)
+        scores = [errors(speed, traffic.targets(step)) for step, speed in both]
+        return str(run), dict(zip(('val', 'test'), scores, strict=True))
     seed_everything(run.seed)
     model = Forecaster(run.kind, traffic, setting)
     parts = traffic.train, traffic.val, traffic.test
@@ -85,9 +96,13 @@ def forecast_new(run: Run, traffic: Traffic, setting: dict[str, Any]) -> dict[st
     order = torch.randperm(n)
     held, kept = order[:HELD_OUT].sort().values, order[HELD_OUT:].sort().values
     if run.kind == 'last values':
-        speed = last_values(traffic, kept, held)
-        target = traffic.targets(traffic.test)[:, held]
-        return {'val': None, 'test': errors(speed, target)}
+        weights = choose_inverse(traffic, kept)
+        found: dict[str, Any] = {'choice': weights}
+        told = {'val': (traffic.val, kept), 'test': (traffic.test, held)}
+        for part, (step, sensors) in told.items():
+            speed = last_values(traffic, step, kept, sensors, *weights)
+            found[part] = errors(speed, traffic.targets(step)[:, sensors])
+        return found
     model = NewSensors(run.kind, traffic, kept, setting)
     parts = traffic.train, traffic.val, traffic.test
     return fit(model, traffic, parts, [kept, kept, held], setting)
@@ -113,7 +128,7 @@ def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) 
         for task in args.tasks
         for seed in range(args.seeds)
         for kind in kinds[task]
-        if kind in args.kinds and (seed == 0 or kind not in RIDGES)
+        if kind in args.kinds and (seed == 0 or kind not in UNTRAINED)
     ]
     results = Results(args.results / SENSORS, setting, KINDS)
     results.complete('sensors', wanted, execute, args.jobs)

@@ -21,7 +21,7 @@ SHARES = 0.7, 0.8
 #: Steps of five minutes in a day.
 DAY = 288
 #: The neighbours of fixed graphs, and what validation chooses from for a ridge.
-NEAREST, PENALTIES = 9, (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+NEAREST, PENALTIES = 9, (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
 
 
 class Traffic(NamedTuple):
@@ -120,36 +120,53 @@ def road(traffic: Traffic) -> SampledGraph:
     return SampledGraph(edge_index, weight / total[edge_index[1]])
 
 
-def ridge(traffic: Traffic, graph: SampledGraph | None) -> tuple[Tensor, Tensor]:
-    """Forecast each sensor by a ridge on its window and those of its neighbours.
+def plain_forecast(kind: str, traffic: Traffic, step: Tensor) -> Tensor:
+    """Repeat the last reading, or what the time of day was in training on average."""
+    if kind == 'last reading':
+        speed = traffic.speed[step].unsqueeze(2)
+        return speed.expand(-1, -1, len(HORIZONS))
+    hour = torch.arange(traffic.cut) % DAY
+    near = (torch.arange(DAY).unsqueeze(1) - hour + DAY // 2) % DAY - DAY // 2
+    weight = (near.abs() <= WINDOW // 2).float()
+    weight = weight / weight.sum(dim=1, keepdim=True)
+    profile = weight @ traffic.speed[: traffic.cut]
+    ahead = (step.unsqueeze(1) + torch.tensor(HORIZONS)) % DAY
+    return profile[ahead].transpose(1, 2)
 
-    Returns validation and test forecasts; of each sensor and horizon the penalty is
-    that of the least validation error.
+
+def ridge(traffic: Traffic, graph: SampledGraph | None) -> tuple[Tensor, Tensor]:
+    """Forecast each sensor by a ridge on windows, its own and those of its neighbours,
+    and on the time of day.
+
+    Returns validation and test forecasts, of each horizon with the penalty for all
+    sensors of the least validation error.
     """
     steps = traffic.train, traffic.val, traffic.test
-    windows = [traffic.windows(step)[0].double() for step in steps]
-    wanted = [(traffic.targets(step) - traffic.mean[:, None]) for step in steps]
-    wanted = [(part / traffic.std[:, None]).double() for part in wanted]
-    found = [torch.zeros_like(part) for part in wanted[1:]]
-    for sensor in range(len(traffic.mean)):
+    windows = [traffic.windows(step) for step in steps]
+    std, mean = traffic.std[:, None], traffic.mean[:, None]
+    y = ((traffic.targets(traffic.train) - mean) / std).double()
+    found: list[list[Tensor]] = [[], []]  # [sensors] of [penalties, steps, horizons]
+    for sensor in range(len(mean)):
         columns = [sensor]
         if graph is not None:
             source, target = graph.edge_index
             columns += source[target == sensor].tolist()
-        fit, *rest = (part[:, columns].flatten(1) for part in windows)
-        y, y_val, _ = (part[:, sensor] for part in wanted)
-        least = torch.full((len(HORIZONS),), torch.inf, dtype=torch.double)
-        gram, moment = fit.t() @ fit, fit.t() @ y
-        for penalty in PENALTIES:
-            weight = torch.linalg.solve(gram + penalty * torch.eye(len(gram)), moment)
-            error = (rest[0] @ weight - y_val).square().mean(dim=0)
-            for h in (error < least).nonzero().flatten():
-                least[h] = error[h]
-                for part, x in zip(found, rest, strict=True):
-                    part[:, sensor, h] = x @ weight[:, h]
-    std, mean = traffic.std[:, None], traffic.mean[:, None]
-    val, test = ((part * std + mean).float() for part in found)
-    return val, test
+        fit, *rest = (
+            torch.cat([window[:, columns].flatten(1), time], dim=1).double()
+            for window, time in windows
+        )
+        gram, moment = fit.t() @ fit, fit.t() @ y[:, sensor]
+        penalty = torch.tensor(PENALTIES).double().view(-1, 1, 1)
+        weight = torch.linalg.solve(gram + penalty * torch.eye(len(gram)), moment)
+        for part, x in zip(found, rest, strict=True):
+            part.append(x @ weight)
+    val, test = (torch.stack(part, dim=2).float() * std + mean for part in found)
+    error = (val - traffic.targets(traffic.val)) / std
+    best = error.square().mean(dim=(1, 2)).argmin(dim=0)
+    every = torch.arange(len(HORIZONS))
+    both = (part.permute(0, 3, 1, 2)[best, every] for part in (val, test))
+    one, other = (part.permute(1, 2, 0) for part in both)
+    return one, other
 
 
 def errors(forecast: Tensor, target: Tensor) -> dict[str, list[float]]:

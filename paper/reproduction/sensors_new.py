@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from reproduction.sensors_data import (
     HORIZONS,
-    NEAREST,
     WINDOW,
     Traffic,
     unit_rows,
@@ -25,6 +24,8 @@ from torch_geometric_gsl.typing import SampledGraph
 
 #: How many sensors are held out.
 HELD_OUT = 10
+#: Neighbours and powers of the distance of which validation chooses.
+INVERSE = tuple((k, power) for k in (1, 3, 9, 32) for power in (1.0, 2.0))
 #: Miles to the north of a degree, and to the east at the latitude of Los Angeles.
 MILES = 69.0, 57.3
 
@@ -56,6 +57,7 @@ class NewSensors(torch.nn.Module):
         if kind == 'place':
             similarity = DistanceSimilarity(2)
         self.sampler = None
+        self.inverse = choose_inverse(traffic, sources)
         if kind != 'inverse distance':
             scale = 1.0 if kind == 'place' else setting['scale']
             self.sampler = GumbelKNNSampler(
@@ -64,20 +66,12 @@ class NewSensors(torch.nn.Module):
 
     def graph(self, targets: Tensor) -> SampledGraph:
         """Return the edges from sources to targets, of which none is a loop."""
-        distance = torch.cdist(self.miles[targets], self.miles[self.sources])
-        score = -distance
+        if self.sampler is None:
+            return inverse_distance(self.traffic, self.sources, targets, *self.inverse)
+        score = -torch.cdist(self.miles[targets], self.miles[self.sources])
         if self.kind == 'lagged series':
             score = self.rows[1][targets] @ self.rows[0][self.sources].t()
-        is_same = targets.unsqueeze(1) == self.sources
-        k = self.candidates if self.sampler is not None else NEAREST
-        source = score.masked_fill(is_same, -torch.inf).topk(k, dim=1).indices
-        source = source.sort(dim=1).values
-        target = torch.arange(len(targets)).repeat_interleave(k)
-        edge_index = torch.stack([source.flatten(), target])
-        if self.sampler is None:
-            weight = 1 / distance.gather(1, source).clamp(min=0.01)
-            weight = weight / weight.sum(dim=1, keepdim=True)
-            return SampledGraph(edge_index, weight.flatten())
+        edge_index = nearest_others(score, self.sources, targets, self.candidates)
         rows = self.rows if self.kind == 'lagged series' else [self.miles] * 2
         pair = rows[0][self.sources], rows[1][targets]
         self.sampler.eval()  # Noise-free weights: few sensors are all there is.
@@ -98,13 +92,52 @@ class NewSensors(torch.nn.Module):
         return speed
 
 
-def last_values(traffic: Traffic, sources: Tensor, targets: Tensor) -> Tensor:
-    """Return the last speeds of the nearest sources, by inverse distance."""
+def nearest_others(score: Tensor, sources: Tensor, targets: Tensor, k: int) -> Tensor:
+    """Join each target to the sources of the largest scores, none to itself."""
+    is_same = targets.unsqueeze(1) == sources
+    k = min(k, len(sources) - 1)
+    source = score.masked_fill(is_same, -torch.inf).topk(k, dim=1).indices
+    source = source.sort(dim=1).values
+    target = torch.arange(len(targets)).repeat_interleave(k)
+    return torch.stack([source.flatten(), target])
+
+
+def inverse_distance(
+    traffic: Traffic, sources: Tensor, targets: Tensor, k: int, power: float
+) -> SampledGraph:
+    """Weigh the nearest sources of each target by a power of their distance."""
     miles = (traffic.data['pos'] * torch.tensor(MILES)).float()
     distance = torch.cdist(miles[targets], miles[sources])
-    near, place = distance.topk(NEAREST, dim=1, largest=False)
-    weight = 1 / near.clamp(min=0.01)
-    weight = weight / weight.sum(dim=1, keepdim=True)
-    speed = traffic.speed[traffic.test][:, sources[place]]
-    mixed: Tensor = (speed * weight).sum(dim=2)
+    edge_index = nearest_others(-distance, sources, targets, k)
+    source, target = edge_index
+    weight = distance[target, source].clamp(min=0.01) ** -power
+    total = torch.zeros(len(targets)).index_add_(0, target, weight)
+    return SampledGraph(edge_index, weight / total[target])
+
+
+def last_values(
+    traffic: Traffic,
+    step: Tensor,
+    sources: Tensor,
+    targets: Tensor,
+    k: int,
+    power: float,
+) -> Tensor:
+    """Return the last speeds of the nearest sources, by inverse distance."""
+    (source, target), weight = inverse_distance(traffic, sources, targets, k, power)
+    speed = traffic.speed[step][:, sources[source]] * weight
+    mixed = torch.zeros(len(step), len(targets)).index_add_(1, target, speed)
     return mixed.unsqueeze(2).expand(-1, -1, len(HORIZONS))
+
+
+def choose_inverse(traffic: Traffic, sources: Tensor) -> tuple[int, float]:
+    """Return how many neighbours and which power tell the sources best in validation,
+    each from the others.
+    """
+    target = traffic.targets(traffic.val)[:, sources]
+
+    def error(choice: tuple[int, float]) -> float:
+        speed = last_values(traffic, traffic.val, sources, sources, *choice)
+        return float((speed - target).square().mean())
+
+    return min(INVERSE, key=error)

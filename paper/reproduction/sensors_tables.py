@@ -30,9 +30,11 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    'ridge, own': Kind('ridge, own readings'),
-    'ridge, road': Kind('ridge, with road neighbours'),
-    'ridge, lagged nearest': Kind('ridge, with 9 nearest by lagged correlation'),
+    'last reading': Kind('last reading'),
+    'time of day': Kind('mean of the time of day'),
+    'ridge, own': Kind('ridge, own readings, time of day'),
+    'ridge, road': Kind('ridge, and those of road neighbours'),
+    'ridge, lagged nearest': Kind('ridge, and of 9 nearest by lagged correlation'),
     'none': Kind('no graph'),
     'random': Kind('9 random sensors'),
     'uniform': Kind('mean of all sensors'),
@@ -44,11 +46,12 @@ KINDS = {
     'lagged draws': Kind('learned, cosine of lagged series, draws'),
     'lagged series': Kind('learned, cosine of lagged series'),
     'both': Kind('learned, cosine of lagged series; road graph'),
-    'last values': Kind('last readings, by inverse distance'),
-    'inverse distance': Kind('network, inverse distance'),
+    'last values': Kind('last readings, inverse distance chosen by validation'),
+    'inverse distance': Kind('network, the same weights'),
     'place': Kind('network, learned kernel of places'),
 }
-#: The graphs of regressions.
+#: Forecasts that nothing is trained for, and the graphs of regressions.
+PLAIN = ('last reading', 'time of day')
 RIDGES = {
     'ridge, own': 'none',
     'ridge, road': 'road',

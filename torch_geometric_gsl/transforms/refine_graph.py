@@ -163,7 +163,7 @@ def _given_graph(data: Data, x: Tensor) -> SampledGraph:
     name = f'{prefix}edge_index'
     if store.get(name) is None:
         raise ValueError(
-            f"'data.{name}' must hold the edges to refine; 'adj_t' is not read (got None)"
+            f"'data.{name}' must hold the edges to refine, no 'adj_t' (got None)"
         )
     edge_index, weight = store[name], store.get(f'{prefix}edge_weight')
     check_edge_index(edge_index, x, x, f'data.{name}')
