@@ -160,13 +160,15 @@ def load_dataset(
         others = {'standardize': standardize, **of_files}
     elif name in _TABLES:
         others |= of_files
-    is_folder = name not in DATASETS and Path(name).expanduser().is_dir()
+    path = Path(name).expanduser()
+    is_file = path.suffix.lower() in SUFFIXES
+    is_folder = name not in DATASETS and not is_file and path.is_dir()
     if is_folder:
         others |= {'standardize': standardize, **of_files}
     for what, value in others.items():
         check_absent(value, what, f"for '{name}'")
     if is_folder:
-        return read_series_folder(Path(name).expanduser())
+        return read_series_folder(path)
     if name in _TABLES:
         return _load_table(name, standardize is None or standardize)
     if name in RAW_FILES:
@@ -174,7 +176,7 @@ def load_dataset(
         if name not in _WORDS:
             return data
         return Data(x=_normalize(cast(Tensor, data.x)), y=data.y)
-    if Path(name).suffix.lower() in SUFFIXES:
+    if is_file:
         return read_table_file(name, label, standardize, task, missing)
     raise ValueError(
         f"'name' must be one of {list(DATASETS)}, or the path of a folder or of a file "
