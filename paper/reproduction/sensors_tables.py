@@ -102,8 +102,8 @@ def sensors_grid(task: str, root: Path) -> Grid:
     head = ['', *(f'{minutes} min' for minutes in MINUTES), 'deviation', 'seeds']
     note = (
         'Test errors in miles an hour, root mean squared / mean absolute: means over '
-        'seeds. Bold: the least root mean squared error. The deviation is that of its '
-        'last column over seeds.'
+        'seeds. Bold: the least root mean squared error. Deviation: that of the root mean '
+        'squared error at 60 minutes over seeds.'
     )
     shared = agreement(root) if task == FORECAST else {}
     if shared:
