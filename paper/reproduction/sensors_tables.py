@@ -47,7 +47,7 @@ KINDS = {
     'lagged series': Kind('learned, cosine of lagged series'),
     'both': Kind('learned, cosine of lagged series; road graph'),
     'last values': Kind('last readings, inverse distance chosen by validation'),
-    'inverse distance': Kind('network, the same weights'),
+    'inverse distance': Kind('network, the same inverse distance'),
     'place': Kind('network, learned kernel of places'),
 }
 #: Forecasts that nothing is trained for, and the graphs of regressions.
@@ -102,8 +102,8 @@ def sensors_grid(task: str, root: Path) -> Grid:
     head = ['', *(f'{minutes} min' for minutes in MINUTES), 'deviation', 'seeds']
     note = (
         'Test errors in miles an hour, root mean squared / mean absolute: means over '
-        'seeds. Bold: the least root mean squared error. Deviation: that of the root mean '
-        'squared error at 60 minutes over seeds.'
+        'seeds. Bold: the least root mean squared error. Deviation: that of the root '
+        'mean squared error at 60 minutes over seeds.'
     )
     shared = agreement(root) if task == FORECAST else {}
     if shared:

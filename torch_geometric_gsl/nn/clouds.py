@@ -33,7 +33,7 @@ from torch_geometric_gsl.ops.scores import (
 )
 from torch_geometric_gsl.typing import Batch, Features
 
-# From so many pairs on the nearest are found by bounds, with a few to spare.
+# From this number of pairs on the nearest are found by bounds, with a few to spare.
 _BOUNDED, _SPARE = 2**27, 8
 # Two ways to compute a distance in double precision may differ by this share.
 _ROUNDING = 1e-12

@@ -17,13 +17,13 @@ from torch_geometric_gsl.ops.scores import (
     squared_distance_matrix,
 )
 
-# Distances of so many columns are summed column by column.
+# Distances of up to this many columns are summed column by column.
 _FEW_COLUMNS = 16
-# From so many pairs on, of so many columns at most, boxes are worth their price.
+# Boxes pay from this number of pairs on, and up to this number of columns.
 _BOXED, _BOXED_COLUMNS = 2**22, 3
-# Points of a box, and boxes that tell how far the nearest points of one can be.
+# The points of a box, and the number of near boxes that bound the distances.
 _SIZE, _FIRST = 32, 8
-# With so many near boxes for each of the first, the targets of a box look on their own.
+# Beyond this many near boxes for each of the first, targets are searched one by one.
 _WIDE = 16
 # Targets of one block.
 _TOGETHER = 512
