@@ -9,7 +9,7 @@ import torch
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.race_block import BYTES_PER_PROPOSAL, RaceBlock, has_kernel
+from torch_geometric_gsl.ops.race_block import BYTES_PER_PROPOSAL, RaceBlock, find_kernel
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
@@ -71,7 +71,8 @@ def race_arrivals(
     :obj:`pairs.upper`; :obj:`least` arrivals are enough, or all :math:`M` by default.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
-    graph whatever the memory budget. On a GPU a Triton kernel runs the same rounds.
+    graph whatever the memory budget. A kernel in C++, or of Triton on a GPU, runs
+    the same rounds.
 
     Beside the arrivals, without gradient, the sources are returned that stand for the
     later ones: up to a temperature of 1 proposed by an envelope with clusters, so that
@@ -90,8 +91,8 @@ def race_arrivals(
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
-    is_fused = has_kernel(pairs, options)
-    stored = 0 if is_fused else num_races * length  # The kernel stores no proposals.
+    kernel = find_kernel(pairs, options)
+    stored = num_races * length if kernel is None else 0  # A kernel stores none.
     if tail is not None:
         stored = max(stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
@@ -109,7 +110,7 @@ def race_arrivals(
             num_races,
             length,
             least or options.num_arrivals,
-            is_fused,
+            kernel,
             memory_budget,
         )
         block.run()

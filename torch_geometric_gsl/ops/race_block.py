@@ -3,12 +3,14 @@ r"""A block of races: proposals, what arrives, and what is looked at in the end.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
+from torch_geometric_gsl.ops._native.race_native import find_function, race_native
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
@@ -28,14 +30,24 @@ from torch_geometric_gsl.ops.scan import SHARE, Found, is_repeated, scan_arrival
 #: What one proposal takes in a block of rows, in bytes.
 BYTES_PER_PROPOSAL = 64
 
+#: It takes the length of the first round, the number of arrivals that are enough, and
+#: what a block begins with; a look at scores outside their bounds is left to the block.
+Kernel = Callable[..., Tensor | None]
 
-def has_kernel(pairs: PairScores, options: DrawOptions) -> bool:
-    """Return whether the Triton kernel serves a call."""
+
+def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
+    """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
+    if pairs.response.triton is None or pairs.is_sparse or pairs.src.size(0) >= 2**31:
+        return None
+    if find_function(pairs) is not None:
+        return race_native
+    if pairs.dst.dtype != torch.float32 or not options.replace:
+        return None
     if not has_triton(pairs.dst.device):
-        return False
-    is_float = pairs.dst.dtype == torch.float32
-    is_known = pairs.response.triton is not None and pairs.src.size(0) < 2**31
-    return is_known and is_float and not pairs.is_sparse and options.replace
+        return None
+    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+    return race_kernel
 
 
 class RaceBlock(NamedTuple):
@@ -52,23 +64,23 @@ class RaceBlock(NamedTuple):
     num_races: int  # Of each target.
     length: int  # The number of proposals of the first round.
     least: int  # The number of arrivals with which a race may end with its round.
-    is_fused: bool  # Whether the Triton kernel runs the rounds.
+    kernel: Kernel | None  # What runs all rounds at once.
     memory_budget: int  # Bytes for the proposals of one round.
 
     def run(self) -> None:
         """Run the races in rounds, until each has its least number of arrivals."""
-        length, is_fused = self.length, self.is_fused
+        length, kernel = self.length, self.kernel
         race, begin = torch.arange(self.found.numel(), device=self.found.device), 0
         if length == 0:
             self._scan(race, begin)
             return
-        if is_fused:
-            from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
-
-            race_kernel(length, self.least, *self[:8])
+        if kernel is not None:
+            scores = kernel(length, self.least, *self[:8])
+            if scores is not None:
+                _check_bounds(self.pairs, scores)
         while race.numel() > 0:
             num_rows = max(1, self.memory_budget // (BYTES_PER_PROPOSAL * length))
-            for some in () if is_fused else race.split(num_rows):
+            for some in () if kernel else race.split(num_rows):
                 self._propose(some, begin, length)
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length

@@ -1,0 +1,248 @@
+// The rounds of the Gumbel race on a processor: `ops/race.py` is the definition.
+//
+// A race ends with its last arrival, and nothing is stored for proposals that are
+// rejected. Some proposals at a time are drawn before they are scored, so that their
+// rows come from memory side by side.
+
+#include <cmath>
+#include <cstdint>
+
+namespace {
+
+// SplitMix64, as in `ops/noise.py`.
+constexpr uint64_t GAMMA = 0x9E3779B97F4A7C15u;
+constexpr uint64_t MIX_1 = 0xBF58476D1CE4E5B9u;
+constexpr uint64_t MIX_2 = 0x94D049BB133111EBu;
+// Proposals at a time, and the bytes of a row that are fetched ahead.
+constexpr int BATCH = 16;
+constexpr int64_t AHEAD = 512, LINE = 64;
+
+enum Response { IDENTITY, NEGATIVE, DIFFERENCE, HEAT_KERNEL, GAUSSIAN };
+
+uint64_t random_word(uint64_t state) {
+  uint64_t word = (state ^ (state >> 30)) * MIX_1;
+  word = (word ^ (word >> 27)) * MIX_2;
+  return word ^ (word >> 31);
+}
+
+int64_t below(uint64_t word, int64_t size) {
+  return static_cast<int64_t>(((word >> 32) * static_cast<uint64_t>(size)) >> 32);
+}
+
+template <typename T> T uniform(uint64_t word) {
+  constexpr int bits = sizeof(T) == 8 ? 32 : 23;
+  constexpr uint64_t scale = uint64_t(1) << bits;
+  return (static_cast<T>(word & (scale - 1)) + T(0.5)) * (T(1) / static_cast<T>(scale));
+}
+
+// Count the ascending entries that do not exceed each of some values. All searches take
+// a step together, without branches: none would be predicted, and a single one waits
+// for each entry.
+template <typename E, typename V>
+void count_up_to(const E *table, int32_t size, const V *value, int32_t *count) {
+  for (int i = 0; i < BATCH; ++i) count[i] = 0;
+  while (size > 1) {
+    const int32_t half = size / 2;
+    for (int i = 0; i < BATCH; ++i)
+      count[i] += table[count[i] + half - 1] <= value[i] ? half : 0;
+    size -= half;
+  }
+  for (int i = 0; i < BATCH && size == 1; ++i) count[i] += table[count[i]] <= value[i];
+}
+
+}  // namespace
+
+// The fields of `race_native._Race`, in its order; absent tensors are null.
+template <typename T> struct Race {
+  const T *dst, *src, *b, *c;
+  const int64_t *excluded, *start, *listed, *count;
+  const T *bound, *total;
+  const int32_t *share;
+  const int64_t *member, *offset, *head, *state;
+  int64_t *out_source;
+  T *out_noise, *out_horizon;
+  int64_t *out_found;
+  T *out_clock;
+  double scale;
+  int64_t channels, b_stride, c_stride, per_target, length, least, num_arrivals;
+  int64_t num_kinds, num_clusters, look_share, response, is_dot, is_distinct;
+};
+
+namespace {
+
+template <typename T>
+T compare(const T *u, const T *v, int64_t channels, bool is_dot) {
+  T sum = 0;
+  if (is_dot) {
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < channels; ++i) sum += u[i] * v[i];
+    return sum;
+  }
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < channels; ++i) sum += (u[i] - v[i]) * (u[i] - v[i]);
+  const T most = sizeof(T) == 8 ? T(1e300) : T(1e36);
+  return sum < most ? sum : most;
+}
+
+template <typename T> T respond(const Race<T> &race, T value, int64_t row) {
+  switch (race.response) {
+  case NEGATIVE:
+    return -value;
+  case DIFFERENCE:
+    return 1 - value;
+  case HEAT_KERNEL:
+    return std::exp(-value / race.c[row * race.c_stride]);
+  case GAUSSIAN: {
+    const T t = value - race.b[row * race.b_stride];
+    return std::exp(-(t * t) / race.c[row * race.c_stride]);
+  }
+  default:
+    return value;
+  }
+}
+
+template <typename T> class Runner {
+ public:
+  explicit Runner(const Race<T> &race) : race_(race) {}
+
+  void run(int64_t number) {
+    number_ = number, row_ = number / race_.per_target;
+    state_ = static_cast<uint64_t>(race_.state[number]);
+    found_ = 0, clock_ = 0;
+    int64_t begin = 0, limit = race_.length;
+    while (!go_on(begin, limit)) {
+      const bool is_long = limit * race_.look_share >= race_.count[row_];
+      if (found_ >= race_.least || is_long) {
+        race_.out_horizon[number] = std::log(T(clock_)) - race_.total[row_];
+        break;
+      }
+      begin = limit, limit = 2 * limit + race_.length;
+    }
+    race_.out_found[number] = found_;
+    race_.out_clock[number] = T(clock_);
+  }
+
+  double lowest = INFINITY, highest = -INFINITY;  // Of all scores.
+
+ private:
+  // Return whether the last arrival is among some proposals.
+  bool go_on(int64_t begin, int64_t limit) {
+    for (; begin < limit; begin += BATCH) {
+      const int count = limit - begin < BATCH ? int(limit - begin) : BATCH;
+      draw(begin);
+      double product = 1;  // Of uniform numbers: its logarithm is the time of all.
+      for (int i = 0; i < count; ++i) {
+        product *= double(gap_[i]);
+        if (source_[i] >= 0 && accept(i, product)) return true;
+      }
+      clock_ -= std::log(product);
+    }
+    return false;
+  }
+
+  // Draw a batch of proposals. A source of -1 is void, and takes time alone.
+  void draw(int64_t turn) {
+    for (int i = 0; i < BATCH; ++i) {
+      const uint64_t place = state_ + GAMMA * static_cast<uint64_t>(2 * (turn + i) + 1);
+      word_[i] = random_word(place), other_[i] = random_word(place + GAMMA);
+    }
+    for (int i = 0; i < BATCH; ++i)
+      level_[i] = uniform<T>(word_[i]), gap_[i] = uniform<T>(other_[i]);
+    race_.share ? propose_kinds() : propose_flat();
+    for (int i = 0; i < BATCH; ++i)
+      if (source_[i] >= 0) fetch(race_.src + source_[i] * race_.channels);
+  }
+
+  void fetch(const T *row) const {
+    const int64_t bytes = race_.channels * int64_t(sizeof(T));
+    for (int64_t at = 0; at < bytes && at < AHEAD; at += LINE)
+      __builtin_prefetch(reinterpret_cast<const char *>(row) + at);
+  }
+
+  // Propose uniform candidates.
+  void propose_flat() {
+    const int64_t start = race_.start ? race_.start[row_] : 0;
+    for (int i = 0; i < BATCH; ++i) {
+      int64_t place = below(word_[i], race_.count[row_]);
+      if (race_.excluded) place += place >= race_.excluded[row_] - start;
+      source_[i] = start + place, bound_[i] = race_.bound[row_];
+    }
+    for (int i = 0; i < BATCH && race_.listed; ++i) source_[i] = race_.listed[source_[i]];
+  }
+
+  // Propose candidates of clusters and of a head.
+  void propose_kinds() {
+    const int32_t kinds = int32_t(race_.num_kinds), clusters = int32_t(race_.num_clusters);
+    int32_t value[BATCH], kind[BATCH], near[BATCH];
+    for (int i = 0; i < BATCH; ++i) value[i] = static_cast<int32_t>(other_[i] >> 32);
+    count_up_to(race_.share + row_ * kinds, kinds, value, kind);
+    const int64_t *from[BATCH], *head = race_.head + row_ * (kinds - clusters);
+    for (int i = 0; i < BATCH; ++i) {
+      kind[i] = kind[i] < kinds ? kind[i] : kinds - 1;  // Rounding may lead past the last.
+      bound_[i] = race_.bound[row_ * kinds + kind[i]];
+      const int32_t cluster = kind[i] < clusters ? kind[i] : 0;
+      const int64_t first = race_.offset[cluster];
+      from[i] = race_.member + first + below(word_[i], race_.offset[cluster + 1] - first);
+      if (kind[i] >= clusters) from[i] = head + (kind[i] - clusters);
+      __builtin_prefetch(from[i]);
+    }
+    for (int i = 0; i < BATCH; ++i) source_[i] = *from[i];
+    if (race_.head) {  // Members of the head have their own rates.
+      count_up_to(head, kinds - clusters, source_, near);
+      for (int i = 0; i < BATCH; ++i)
+        if (kind[i] < clusters && near[i] > 0 && head[near[i] - 1] == source_[i])
+          source_[i] = -1;
+    }
+    for (int i = 0; i < BATCH && race_.excluded; ++i)
+      if (source_[i] == race_.excluded[row_]) source_[i] = -1;
+  }
+
+  // Return whether a proposal is the last arrival.
+  bool accept(int i, double product) {
+    const T *u = race_.dst + row_ * race_.channels;
+    const T *v = race_.src + source_[i] * race_.channels;
+    const T value = compare(u, v, race_.channels, race_.is_dot);
+    const T score = T(race_.scale) * respond(race_, value, row_);
+    lowest = score < lowest ? score : lowest;
+    highest = score > highest ? score : highest;
+    if (!(level_[i] < std::exp(score - bound_[i]))) return false;
+    int64_t *source = race_.out_source + number_ * race_.num_arrivals;
+    for (int64_t j = 0; race_.is_distinct && j < found_; ++j)
+      if (source[j] == source_[i]) return false;
+    const T log_time = std::log(T(clock_ - std::log(product))) - race_.total[row_];
+    source[found_] = source_[i];
+    race_.out_noise[number_ * race_.num_arrivals + found_] = -(log_time + score);
+    if (++found_ < race_.num_arrivals) return false;
+    race_.out_horizon[number_] = log_time;
+    return true;
+  }
+
+  const Race<T> &race_;
+  int64_t number_ = 0, row_ = 0, found_ = 0;
+  uint64_t state_ = 0;
+  double clock_ = 0;  // In units of the mean gap.
+  // A batch of proposals.
+  uint64_t word_[BATCH], other_[BATCH];
+  int64_t source_[BATCH];
+  T bound_[BATCH], level_[BATCH], gap_[BATCH];
+};
+
+template <typename T>
+void run_races(const Race<T> &race, int64_t first, int64_t last, double *range) {
+  Runner<T> runner(race);
+  for (int64_t number = first; number < last; ++number) runner.run(number);
+  range[0] = runner.lowest, range[1] = runner.highest;
+}
+
+}  // namespace
+
+extern "C" {
+
+void race_float(const Race<float> *race, int64_t first, int64_t last, double *range) {
+  run_races(*race, first, last, range);
+}
+
+void race_double(const Race<double> *race, int64_t first, int64_t last, double *range) {
+  run_races(*race, first, last, range);
+}
+}
