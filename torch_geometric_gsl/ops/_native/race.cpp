@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 namespace {
 
@@ -14,7 +15,7 @@ constexpr uint64_t GAMMA = 0x9E3779B97F4A7C15u;
 constexpr uint64_t MIX_1 = 0xBF58476D1CE4E5B9u;
 constexpr uint64_t MIX_2 = 0x94D049BB133111EBu;
 // Proposals at a time, and the bytes of a row that are fetched ahead.
-constexpr int BATCH = 16;
+constexpr int BATCH = 16, LANES = 16;
 constexpr int64_t AHEAD = 512, LINE = 64;
 
 enum Response { IDENTITY, NEGATIVE, DIFFERENCE, HEAT_KERNEL, GAUSSIAN };
@@ -70,34 +71,71 @@ template <typename T> struct Race {
 
 namespace {
 
-template <typename T>
-T compare(const T *u, const T *v, int64_t channels, bool is_dot) {
-  T sum = 0;
-  if (is_dot) {
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < channels; ++i) sum += u[i] * v[i];
-    return sum;
-  }
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < channels; ++i) sum += (u[i] - v[i]) * (u[i] - v[i]);
+// Sum a function of the channels of two rows, in as many parts as a register has lanes.
+template <typename T, typename F>
+inline T sum_channels(const T *u, const T *v, int64_t channels, F term) {
+  T part[LANES] = {};
+  int64_t i = 0;
+  for (; i + LANES <= channels; i += LANES)
+    for (int j = 0; j < LANES; ++j) part[j] += term(u[i + j], v[i + j]);
+  for (int j = 0; i < channels; ++i, ++j) part[j] += term(u[i], v[i]);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) part[j] += part[j + half];
+  return part[0];
+}
+
+template <typename T> inline T dot(const T *u, const T *v, int64_t channels) {
+  return sum_channels(u, v, channels, [](T a, T b) { return a * b; });
+}
+
+template <typename T> inline T squared_distance(const T *u, const T *v, int64_t channels) {
+  const T sum = sum_channels(u, v, channels, [](T a, T b) { return (a - b) * (a - b); });
   const T most = sizeof(T) == 8 ? T(1e300) : T(1e36);
   return sum < most ? sum : most;
 }
 
-template <typename T> T respond(const Race<T> &race, T value, int64_t row) {
+// The exponential function to the last bit but one, for a vector of registers.
+inline float exponential(float x) {
+  x = x > -87.0f ? (x < 88.0f ? x : 88.0f) : -87.0f;
+  const float shift = 12582912.0f;  // Rounds to a whole number.
+  const float power = x * 1.44269504f + shift, whole = power - shift;
+  const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  float value = 1.9875691500e-4f;
+  value = value * r + 1.3981999507e-3f;
+  value = value * r + 8.3334519073e-3f;
+  value = value * r + 4.1665795894e-2f;
+  value = value * r + 1.6666665459e-1f;
+  value = value * r + 5.0000001201e-1f;
+  value = value * r * r + r + 1.0f;
+  int32_t bits;
+  std::memcpy(&bits, &value, 4);
+  bits += static_cast<int32_t>(whole) << 23;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+inline double exponential(double x) { return std::exp(x); }
+
+// Turn compared values of a batch into responses.
+template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
+  const T b = race.b ? race.b[row * race.b_stride] : 0;
+  const T c = race.c ? race.c[row * race.c_stride] : 1;
   switch (race.response) {
   case NEGATIVE:
-    return -value;
+    for (int i = 0; i < BATCH; ++i) value[i] = -value[i];
+    break;
   case DIFFERENCE:
-    return 1 - value;
+    for (int i = 0; i < BATCH; ++i) value[i] = 1 - value[i];
+    break;
   case HEAT_KERNEL:
-    return std::exp(-value / race.c[row * race.c_stride]);
-  case GAUSSIAN: {
-    const T t = value - race.b[row * race.b_stride];
-    return std::exp(-(t * t) / race.c[row * race.c_stride]);
-  }
+    for (int i = 0; i < BATCH; ++i) value[i] = exponential(-value[i] / c);
+    break;
+  case GAUSSIAN:
+    for (int i = 0; i < BATCH; ++i)
+      value[i] = exponential(-((value[i] - b) * (value[i] - b)) / c);
+    break;
   default:
-    return value;
+    break;
   }
 }
 
@@ -122,7 +160,7 @@ template <typename T> class Runner {
     race_.out_clock[number] = T(clock_);
   }
 
-  double lowest = INFINITY, highest = -INFINITY;  // Of all scores.
+  T lowest = INFINITY, highest = -INFINITY;  // Of all scores.
 
  private:
   // Return whether the last arrival is among some proposals.
@@ -130,10 +168,11 @@ template <typename T> class Runner {
     for (; begin < limit; begin += BATCH) {
       const int count = limit - begin < BATCH ? int(limit - begin) : BATCH;
       draw(begin);
+      score();
       double product = 1;  // Of uniform numbers: its logarithm is the time of all.
       for (int i = 0; i < count; ++i) {
         product *= double(gap_[i]);
-        if (source_[i] >= 0 && accept(i, product)) return true;
+        if (is_accepted_[i] && arrive(i, product)) return true;
       }
       clock_ -= std::log(product);
     }
@@ -197,21 +236,34 @@ template <typename T> class Runner {
       if (source_[i] == race_.excluded[row_]) source_[i] = -1;
   }
 
-  // Return whether a proposal is the last arrival.
-  bool accept(int i, double product) {
+  // Score a batch, and decide which proposals are accepted.
+  void score() {
     const T *u = race_.dst + row_ * race_.channels;
-    const T *v = race_.src + source_[i] * race_.channels;
-    const T value = compare(u, v, race_.channels, race_.is_dot);
-    const T score = T(race_.scale) * respond(race_, value, row_);
-    lowest = score < lowest ? score : lowest;
-    highest = score > highest ? score : highest;
-    if (!(level_[i] < std::exp(score - bound_[i]))) return false;
+    for (int i = 0; i < BATCH; ++i) {
+      const int64_t source = source_[i] >= 0 ? source_[i] : 0;
+      const T *v = race_.src + source * race_.channels;
+      score_[i] = race_.is_dot ? dot(u, v, race_.channels)
+                               : squared_distance(u, v, race_.channels);
+    }
+    respond(race_, row_, score_);
+    const T scale = T(race_.scale);
+    for (int i = 0; i < BATCH; ++i) {
+      score_[i] *= scale;
+      lowest = score_[i] < lowest ? score_[i] : lowest;
+      highest = score_[i] > highest ? score_[i] : highest;
+      const bool is_less = level_[i] < exponential(score_[i] - bound_[i]);
+      is_accepted_[i] = is_less & (source_[i] >= 0);
+    }
+  }
+
+  // Keep an accepted proposal; return whether it is the last arrival.
+  bool arrive(int i, double product) {
     int64_t *source = race_.out_source + number_ * race_.num_arrivals;
     for (int64_t j = 0; race_.is_distinct && j < found_; ++j)
       if (source[j] == source_[i]) return false;
     const T log_time = std::log(T(clock_ - std::log(product))) - race_.total[row_];
     source[found_] = source_[i];
-    race_.out_noise[number_ * race_.num_arrivals + found_] = -(log_time + score);
+    race_.out_noise[number_ * race_.num_arrivals + found_] = -(log_time + score_[i]);
     if (++found_ < race_.num_arrivals) return false;
     race_.out_horizon[number_] = log_time;
     return true;
@@ -224,7 +276,8 @@ template <typename T> class Runner {
   // A batch of proposals.
   uint64_t word_[BATCH], other_[BATCH];
   int64_t source_[BATCH];
-  T bound_[BATCH], level_[BATCH], gap_[BATCH];
+  T bound_[BATCH], level_[BATCH], gap_[BATCH], score_[BATCH];
+  bool is_accepted_[BATCH];
 };
 
 template <typename T>
