@@ -7,7 +7,7 @@ import torch
 from oracles import matrix_pairs, seeded
 from responses import Tanh
 
-from torch_geometric_gsl.ops import race_block
+from torch_geometric_gsl.ops import race_block, scan
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.envelope import find_nearest, make_envelope
@@ -123,11 +123,25 @@ LENGTHS = [(12, 4), (60, 9), (3, 5), (1, 1)]
 @pytest.fixture(params=[1, 8])
 def share(request, monkeypatch):
     """How early races look at all candidates: 1 is after many rounds."""
-    monkeypatch.setattr(race_block, 'SHARE', request.param)
+    for module in (race_block, scan):  # The kernel reads that of `scan`.
+        monkeypatch.setattr(module, 'SHARE', request.param)
     return request.param
 
 
-@pytest.mark.usefixtures('share')
+@pytest.fixture
+def definition(monkeypatch):
+    """No kernel serves."""
+    monkeypatch.setattr(race_block, 'find_library', lambda pairs: None)
+
+
+@pytest.fixture(params=['C++', 'definition'])
+def kernel(request):
+    """The kernel where it serves, and none."""
+    if request.param == 'definition':
+        request.getfixturevalue('definition')
+
+
+@pytest.mark.usefixtures('share', 'kernel')
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 @pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize(('length', 'kept'), LENGTHS)
@@ -197,7 +211,7 @@ def test_any_memory_budget_gives_the_same_arrivals(name, replace):
 
 
 @pytest.fixture
-def shapes(monkeypatch):
+def shapes(monkeypatch, definition):
     """The shapes of the blocks of proposals that are scored."""
     seen, plain = [], PairScores.compare
 
@@ -268,7 +282,7 @@ def test_num_proposals(m, spread):
         assert num_proposals(m, 40.0, replace=replace) == INF
 
 
-def test_tails_of_a_block_fit_into_the_budget(monkeypatch):
+def test_tails_of_a_block_fit_into_the_budget(monkeypatch, definition):
     seen, plain = [], race_block.propose
 
     def propose(kind, word, *args):
@@ -308,6 +322,7 @@ def test_scores_beyond_their_bounds_raise(bounds, shown):
         ({'response': Tanh()}, False),
     ],
 )
+@pytest.mark.usefixtures('definition')
 def test_the_kernel_serves_what_it_knows(change, is_served, monkeypatch):
     pytest.importorskip('triton')
     from torch_geometric_gsl.ops._triton import race_kernel

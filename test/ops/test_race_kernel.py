@@ -1,202 +1,24 @@
 """The Triton kernel of the race against its definition in torch.
 
 Triton reads when it is imported whether it interprets kernels, so this file runs itself
-in a process of its own, once for all cases. The random numbers are equal bit by bit;
-scores may differ in their last bits, by which one decision in ten million differs, of
-about 100,000 that are drawn here under fixed seeds.
+in a process of its own, once for all cases.
 """
 
-import itertools
 import os
-import random
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
-from oracles import run_alone, seeded
-from responses import RESPONSES, comparison_of
-from torch import Tensor
+from oracles import run_alone
+from race_cases import CASES, compare, run
 
-from torch_geometric_gsl.ops import race, race_block
-from torch_geometric_gsl.ops.clusters import group
-from torch_geometric_gsl.ops.edges import Candidates
-from torch_geometric_gsl.ops.envelope import Envelope, Head, find_nearest, make_envelope
-from torch_geometric_gsl.ops.noise import draw_seed
-from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.scores import unit_rows
+from torch_geometric_gsl.ops.relax import Arrivals
 
 pytestmark = pytest.mark.skipif(
     find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
 )
-
-SIZES = {
-    'n': (1, 7, 33),
-    'num_sources': (1, 5, 130),
-    'm': (1, 3, 6, 33),
-    'k': (1, 2, 5),
-    'length': (1, 8, 22, 37),
-    'kept': (1, 4, 5, 20),
-    'scale': (1.0, 3.0, 8.0),
-}
-KNOWN = [name for name, row in RESPONSES.items() if row.cls.triton]
-# All sources, a range of them or a list; or all under better bounds.
-SETS = ('all', 'range', 'list', 'clusters', 'head', 'head and clusters')
-
-
-class Case(NamedTuple):
-    response: str = 'identity'
-    sets: str = 'all'
-    excluded: bool = False
-    n: int = 7
-    num_sources: int = 130
-    m: int = 6
-    k: int = 5
-    length: int = 22
-    kept: int = 4
-    scale: float = 1.0
-    layout: str = 'contiguous'
-    tile: int = 2**14
-    least: int | None = None
-
-    def __str__(self):
-        return '-'.join(map(str, self))
-
-
-def _grid():
-    """Every response with every kind of candidates, in sizes that go round."""
-    pick, cases = random.Random(1), []
-    for response, sets in itertools.product(KNOWN, SETS):
-        for excluded in (False,) if sets == 'list' else (False, True):
-            size = {name: pick.choice(sizes) for name, sizes in SIZES.items()}
-            # Another one than the excluded source must be left.
-            size['num_sources'] = max(1 + int(excluded), size['num_sources'])
-            cases.append(Case(response, sets, excluded, **size))
-    return cases
-
-
-CASES = [
-    *_grid(),
-    Case(),
-    *(Case(sets=sets, excluded=True, tile=1024) for sets in SETS if sets != 'list'),
-    # More channels than a tile holds, and many arrivals.
-    *(Case(response, m=70, n=3) for response in ('identity', 'heat_kernel')),
-    Case(n=9, k=2, length=200, kept=17),
-    # Long races: some end by arrivals, some at the last of several rounds.
-    *(
-        Case(response, sets, n=4, num_sources=3000, k=2, scale=6.0)
-        for response in ('identity', 'gaussian')
-        for sets in ('all', 'range', 'head', 'clusters')
-    ),
-    Case('heat_kernel', 'head and clusters', True, num_sources=400, scale=20.0),
-    # Hardly any proposal is accepted: what is lacking is drawn from all candidates.
-    *(Case(sets=sets, n=33, length=8, scale=12.0) for sets in SETS),
-    Case('difference', scale=0.5),
-    Case('heat_kernel', layout='strided'),
-    Case('gaussian', layout='expanded', n=33),
-    Case('heat_kernel', layout='expanded'),
-    *(Case(sets=sets, layout='learned', scale=5.0) for sets in ('all', 'clusters')),
-    # Every proposal is the only source that is left.
-    Case(excluded=True, num_sources=2, n=2),
-    Case('gaussian', 'range', True, num_sources=2, n=2),
-    Case('gaussian', 'clusters', True, num_sources=2, n=2),
-    # Races that may end with a round, with less than all arrivals.
-    *(
-        Case(sets=sets, n=33, k=2, length=length, scale=scale, least=least)
-        for sets in ('all', 'list')
-        for length, scale in ((8, 1.0), (17, 3.0), (37, 6.0))
-        for least in (1, 3)
-    ),
-    # Many blocks of targets.
-    Case('gaussian', 'head and clusters', n=33, layout='blocks'),
-    Case(n=0),
-]
-
-
-def make(case):
-    torch.manual_seed(CASES.index(case))
-    dst = unit_rows(torch.randn(case.n, case.m))
-    src = unit_rows(torch.randn(case.num_sources, case.m))
-    row = RESPONSES[case.response]
-    params = [torch.rand(case.n) + 0.1 for _ in row.params]
-    if case.layout == 'strided':
-        src = src.repeat_interleave(2, dim=1)[:, ::2]
-        dst = dst.t().contiguous().t()
-    elif case.layout == 'expanded':
-        params = [torch.tensor(0.4).expand(case.n) for _ in params]
-    candidates, excluded = _candidates(case), torch.arange(case.n) % case.num_sources
-    if candidates is not None:
-        excluded = candidates.start + (torch.rand(case.n) * candidates.size).long()
-    scale = torch.tensor(case.scale) if case.layout == 'learned' else case.scale
-    pairs = PairScores(
-        dst,
-        src,
-        row.cls(*params),
-        comparison_of(case.response),
-        scale,
-        upper=scale * (2.0 if case.response == 'difference' else 1.0),
-        excluded=excluded if case.excluded else None,
-        candidates=candidates,
-    )
-    return pairs, DrawOptions(case.k, 0.5, case.kept), _envelope(case, pairs)
-
-
-def _candidates(case):
-    if case.sets not in ('range', 'list'):
-        return None
-    least, end = 1 + int(case.excluded), case.num_sources - int(case.excluded)
-    start = torch.randint(0, end, (case.n,))
-    size = least + (torch.rand(case.n) * (end - start)).long()
-    listed = torch.randperm(case.num_sources) if case.sets == 'list' else None
-    return Candidates(start, size, listed)
-
-
-def _envelope(case, pairs):
-    """Bound the scores by random clusters, and lists of near or of random sources."""
-    if case.sets in ('all', 'range', 'list'):
-        return Envelope()
-    clusters = head = None
-    if 'clusters' in case.sets:
-        clusters = group(torch.randint(9, (case.num_sources,)))
-    if 'head' in case.sets:
-        size = min(7, case.num_sources - 1)
-        if pairs.response.monotonic and size > 0:
-            head = find_nearest(pairs, size)
-        else:
-            some = torch.rand(case.n, case.num_sources).argsort(1)[:, : max(1, size)]
-            end = torch.full((case.n,), 9.0)
-            low = -end if pairs.comparison == 'dot' else 0 * end
-            head = Head(some.sort(dim=1).values, low, end)
-    return make_envelope(pairs, clusters, head)
-
-
-def _moved(x, device):
-    """Move the tensors of a tuple, and of tuples inside it, to a device."""
-    if isinstance(x, Tensor):
-        return x.to(device)
-    if isinstance(x, tuple):
-        fields = [_moved(field, device) for field in x]
-        return type(x)(*fields) if hasattr(x, '_fields') else tuple(fields)
-    return x
-
-
-def _race(case, device='cpu'):
-    pairs, options, envelope = _moved(make(case), device)
-    budget = 2000 if case.layout == 'blocks' else 2**25
-    generator = seeded(1000 + CASES.index(case))
-    found, _ = race.race_arrivals(
-        pairs,
-        options,
-        case.length,
-        envelope,
-        least=case.least,
-        generator=generator,
-        memory_budget=budget,
-    )
-    return _moved(found, 'cpu')
 
 
 def _run_kernel(path, device):
@@ -204,17 +26,15 @@ def _run_kernel(path, device):
     from torch_geometric_gsl.ops._triton import race_kernel as module
 
     calls = []
-    run_kernel = module.race_kernel
-    module.race_kernel = lambda *args: calls.append(run_kernel(*args))
-    race_block.has_triton = lambda device: True
-    race.draw_seed = lambda device, generator: draw_seed(
-        torch.device('cpu'), generator
-    ).to(device)
+
+    def kernel(*args):
+        calls.append(module.race_kernel(*args))
+
     found = {}
     for case in CASES:
         module._TILE = case.tile
         calls.clear()
-        found[str(case)] = tuple(_race(case, device))
+        found[str(case)] = tuple(run(case, kernel, device))
         assert len(calls) >= int(case.n > 0), f'no kernel ran for {case}'
     torch.save(found, path)
 
@@ -235,7 +55,7 @@ def _run_alone(path, device, **environment):
 
 @pytest.mark.parametrize('case', CASES, ids=str)
 def test_equals_the_definition(case, found):
-    _compare(case, found)
+    compare(case, Arrivals(*found[str(case)]), run(case))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
@@ -244,18 +64,7 @@ def test_equals_the_definition_on_a_gpu(tmp_path):
     _run_alone(str(path), 'cuda', TRITON_INTERPRET='0')
     found = torch.load(path)
     for case in CASES:
-        _compare(case, found)
-
-
-def _compare(case, found):
-    expected, result = _race(case), Arrivals(*found[str(case)])
-    assert result.source.shape == (case.n, case.k, case.kept)
-    assert result.source.dtype == torch.long
-    assert torch.equal(result.source, expected.source)
-    assert torch.equal(result.noise.isneginf(), expected.noise.isneginf())
-    # As types and shapes; equal infinite numbers are close.
-    torch.testing.assert_close(result.noise, expected.noise, rtol=0, atol=1e-5)
-    torch.testing.assert_close(result.horizon, expected.horizon, rtol=0, atol=1e-5)
+        compare(case, Arrivals(*found[str(case)]), run(case))
 
 
 if __name__ == '__main__':

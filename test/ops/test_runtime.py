@@ -11,9 +11,9 @@ from torch_geometric_gsl.ops.neighbours import _gathered_dots
 from torch_geometric_gsl.ops.noise import STEP, draw_uniform, race_states
 from torch_geometric_gsl.ops.runtime import (
     MIN_NUMEL,
+    find_compiler,
     full_dtype,
     full_precision,
-    has_compiler,
     has_triton,
     maybe_compile,
     row_blocks,
@@ -45,7 +45,7 @@ def stub(monkeypatch):
 
     def replace(quick):
         made = []
-        monkeypatch.setattr(module, 'has_compiler', lambda: True)
+        monkeypatch.setattr(module, 'find_compiler', lambda: 'c++')
 
         def compiled(function, dynamic):
             made.append((function, dynamic))
@@ -75,7 +75,7 @@ def test_large_inputs_on_a_cpu_are_compiled_once(stub):
 def test_nothing_is_compiled_where_it_is_off(stub, reason, monkeypatch):
     made = stub(double)
     if reason == 'compiler':
-        monkeypatch.setattr(module, 'has_compiler', lambda: False)
+        monkeypatch.setattr(module, 'find_compiler', lambda: None)
     elif reason == 'variable':
         monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
     with torch._dynamo.config.patch(disable=reason == 'config'):
@@ -84,13 +84,15 @@ def test_nothing_is_compiled_where_it_is_off(stub, reason, monkeypatch):
 
 
 @pytest.mark.parametrize('present', ['g++', 'clang++', 'special', None])
-def test_has_compiler(monkeypatch, present):
-    uncached = has_compiler.__wrapped__
-    monkeypatch.setattr(module.shutil, 'which', lambda name: name == present or None)
+def test_find_compiler(monkeypatch, present):
+    uncached = find_compiler.__wrapped__
+    monkeypatch.setattr(
+        module.shutil, 'which', lambda name: name if name == present else None
+    )
     monkeypatch.setenv('CXX', 'special')
-    assert uncached() is (present is not None)
+    assert uncached() == present
     monkeypatch.delenv('CXX')
-    assert uncached() is (present in ('g++', 'clang++'))
+    assert uncached() == (None if present == 'special' else present)
 
 
 def test_a_failure_warns_once_and_runs_eagerly(stub):
@@ -113,7 +115,7 @@ def test_a_failure_warns_once_and_runs_eagerly(stub):
     assert len(calls) == 1
 
 
-@pytest.mark.skipif(not has_compiler(), reason='needs a C++ compiler')
+@pytest.mark.skipif(find_compiler() is None, reason='needs a C++ compiler')
 def test_compiled_functions_equal_the_eager_ones():
     n, q = 600, 500
     assert n * q > MIN_NUMEL

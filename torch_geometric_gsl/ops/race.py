@@ -9,7 +9,11 @@ import torch
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.race_block import BYTES_PER_PROPOSAL, RaceBlock, find_kernel
+from torch_geometric_gsl.ops.race_block import (
+    BYTES_PER_PROPOSAL,
+    RaceBlock,
+    find_kernel,
+)
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.ops.tail import Tail, draw_tail

@@ -10,7 +10,11 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops._native.race_native import find_function, race_native
+from torch_geometric_gsl.ops._native.race_native import (
+    find_library,
+    race_native,
+    tail_native,
+)
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
@@ -24,7 +28,7 @@ from torch_geometric_gsl.ops.noise import (
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import has_triton, maybe_compile
+from torch_geometric_gsl.ops.runtime import has_triton
 from torch_geometric_gsl.ops.scan import SHARE, Found, is_repeated, scan_arrivals
 
 #: What one proposal takes in a block of rows, in bytes.
@@ -39,7 +43,7 @@ def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
     """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
     if pairs.response.triton is None or pairs.is_sparse or pairs.src.size(0) >= 2**31:
         return None
-    if find_function(pairs) is not None:
+    if find_library(pairs) is not None:
         return race_native
     if pairs.dst.dtype != torch.float32 or not options.replace:
         return None
@@ -123,21 +127,17 @@ class RaceBlock(NamedTuple):
         pairs, rates, target = self.pairs, self.rates, self.first + row
         word = torch.arange(2 * begin + 1, 2 * (begin + length), 2, device=row.device)
         columns = torch.stack([word, word + 1]).unsqueeze(1) * STEP
-        # Compiled if the first round of all targets is long.
-        numel = pairs.dst.size(0) * self.num_races * self.length
         own = None if pairs.excluded is None else pairs.excluded[target].unsqueeze(1)
         if rates.kinds is not None:
-            draw = maybe_compile(draw_kinds, numel, state.device, dynamic=True)
-            found = draw(state, columns, pairs.dst.dtype, row, *rates.kinds)
+            found = draw_kinds(state, columns, pairs.dst.dtype, row, *rates.kinds)
             source, bound, is_void, level, gap = found
             if is_void is not None:
                 level.masked_fill_(is_void, torch.inf)
             if own is not None:
                 level.masked_fill_(source == own, torch.inf)
             return source, bound, level, gap
-        draw_flat = maybe_compile(draw_uniform, numel, state.device, dynamic=True)
         count = rates.sizes[row].unsqueeze(1)
-        source, level, gap = draw_flat(state, columns, count, pairs.dst.dtype)
+        source, level, gap = draw_uniform(state, columns, count, pairs.dst.dtype)
         if pairs.candidates is None:
             if own is not None:  # Step over it.
                 source += source >= own
@@ -156,22 +156,25 @@ class RaceBlock(NamedTuple):
         They are :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
         """
         num_races, size = self.num_races, self.options.num_tail
-        number = self.found.numel()
-        place = torch.arange(size, device=seed.device)
+        number, shape = self.found.numel(), (-1, num_races, size)
         first = (self.pairs.first + self.first) * num_races
-        state = race_states(seed, first, number).unsqueeze(1)
+        state = race_states(seed, first, number)
+        if self.kernel is race_native:
+            source = torch.empty(number, size, dtype=torch.long)
+            share = self.pairs.dst.new_empty(number, size)
+            tail_native(self.pairs, self.rates, self.first, state, source, share)
+            return source.view(shape), share.view(shape)
+        place = torch.arange(size, device=seed.device)
+        state = state.unsqueeze(1)
         word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
         # One of each of S equal parts of the rates.
         part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31
         row = torch.arange(number, device=seed.device) // num_races
-        numel = self.pairs.dst.size(0) * num_races * self.length
-        look_up = maybe_compile(propose, numel, seed.device, dynamic=True)
-        found = look_up(part.floor().int(), word, row, *(self.rates.kinds or ()))
-        source, bound, is_void = found
+        kinds = self.rates.kinds or ()
+        source, bound, is_void = propose(part.floor().int(), word, row, *kinds)
         share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
         if is_void is not None:
             share.masked_fill_(is_void, -torch.inf)
-        shape = -1, num_races, size
         return source.view(shape), share.view(shape)
 
     def _note(

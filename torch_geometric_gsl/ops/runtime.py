@@ -73,9 +73,9 @@ def maybe_compile(
     later ones; with :obj:`dynamic` it serves inputs of other sizes in each call. The
     environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns this off.
     """
-    if numel < MIN_NUMEL or device.type != 'cpu' or not has_compiler():
+    if numel < MIN_NUMEL or device.type != 'cpu' or find_compiler() is None:
         return function
-    if torch._dynamo.config.disable or os.environ.get('TORCH_COMPILE_DISABLE') == '1':
+    if is_compiling_off():
         return function
     with _LOCK:  # Each function once, however many threads ask for it.
         return cast('Callable[..., Result]', _compile(function, dynamic))
@@ -91,10 +91,16 @@ def recomputed(function: Function) -> Function:
 
 
 @cache
-def has_compiler() -> bool:
-    """Return whether :func:`torch.compile` would find a C++ compiler."""
+def find_compiler() -> str | None:
+    """Return the path of a C++ compiler."""
     names = [os.environ.get('CXX', ''), 'g++', 'clang++']
-    return any(shutil.which(name) for name in names if name)
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def is_compiling_off() -> bool:
+    """Return whether the user has turned compilation off."""
+    is_off = os.environ.get('TORCH_COMPILE_DISABLE') == '1'
+    return is_off or bool(torch._dynamo.config.disable)
 
 
 @cache

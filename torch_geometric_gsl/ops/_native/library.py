@@ -10,16 +10,14 @@ import ctypes
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 from threading import Lock
 
-import torch
-
 from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.ops.runtime import find_compiler, is_compiling_off
 
 _LOCK = Lock()
 _FLAGS = ('-O3', '-std=c++17', '-fno-math-errno', '-fopenmp-simd', '-shared', '-fPIC')
@@ -33,17 +31,10 @@ def load_library(name: str) -> ctypes.CDLL | None:
     :obj:`None` without a C++ compiler, or where :obj:`TORCH_COMPILE_DISABLE=1` turns
     compilation off.
     """
-    if torch._dynamo.config.disable or os.environ.get('TORCH_COMPILE_DISABLE') == '1':
+    if is_compiling_off():
         return None
     with _LOCK:  # Once, however many threads ask for it.
         return _load(name)
-
-
-@cache
-def find_compiler() -> str | None:
-    """Return the path of a C++ compiler."""
-    names = [os.environ.get('CXX', ''), 'g++', 'clang++']
-    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 @cache

@@ -160,6 +160,29 @@ template <typename T> class Runner {
     race_.out_clock[number] = T(clock_);
   }
 
+  // Draw the sources that stand for later arrivals, one of each equal part of the rates,
+  // and the logarithms of their shares.
+  void draw_tail(int64_t number) {
+    number_ = number, row_ = number / race_.per_target;
+    state_ = static_cast<uint64_t>(race_.state[number]);
+    const int64_t size = race_.num_arrivals;
+    for (int64_t turn = 0; turn < size; turn += BATCH) {
+      draw_words(turn);
+      for (int i = 0; i < BATCH; ++i) {
+        const double part = (double(other_[i] >> 32) + 0.5) * 0x1p-32;
+        const double place = (double(turn + i) + part) * (0x1p32 / double(size)) - 0x1p31;
+        place_[i] = place < 0x1p31 ? static_cast<int32_t>(std::floor(place)) : INT32_MAX;
+      }
+      propose_kinds();
+      for (int i = 0; i < BATCH && turn + i < size; ++i) {
+        const int64_t out = number * size + turn + i;
+        const T share = race_.total[row_] - bound_[i] - std::log(T(size));
+        race_.out_source[out] = source_[i];
+        race_.out_noise[out] = is_void_[i] ? T(-INFINITY) : share;
+      }
+    }
+  }
+
   T lowest = INFINITY, highest = -INFINITY;  // Of all scores.
 
  private:
@@ -179,17 +202,22 @@ template <typename T> class Runner {
     return false;
   }
 
-  // Draw a batch of proposals. A source of -1 is void, and takes time alone.
+  // Draw a batch of proposals.
   void draw(int64_t turn) {
+    draw_words(turn);
+    for (int i = 0; i < BATCH; ++i) {
+      level_[i] = uniform<T>(word_[i]), gap_[i] = uniform<T>(other_[i]);
+      place_[i] = static_cast<int32_t>(other_[i] >> 32);
+    }
+    race_.share ? propose_kinds() : propose_flat();
+    for (int i = 0; i < BATCH; ++i) fetch(race_.src + source_[i] * race_.channels);
+  }
+
+  void draw_words(int64_t turn) {
     for (int i = 0; i < BATCH; ++i) {
       const uint64_t place = state_ + GAMMA * static_cast<uint64_t>(2 * (turn + i) + 1);
       word_[i] = random_word(place), other_[i] = random_word(place + GAMMA);
     }
-    for (int i = 0; i < BATCH; ++i)
-      level_[i] = uniform<T>(word_[i]), gap_[i] = uniform<T>(other_[i]);
-    race_.share ? propose_kinds() : propose_flat();
-    for (int i = 0; i < BATCH; ++i)
-      if (source_[i] >= 0) fetch(race_.src + source_[i] * race_.channels);
   }
 
   void fetch(const T *row) const {
@@ -204,17 +232,16 @@ template <typename T> class Runner {
     for (int i = 0; i < BATCH; ++i) {
       int64_t place = below(word_[i], race_.count[row_]);
       if (race_.excluded) place += place >= race_.excluded[row_] - start;
-      source_[i] = start + place, bound_[i] = race_.bound[row_];
+      source_[i] = start + place, bound_[i] = race_.bound[row_], is_void_[i] = false;
     }
     for (int i = 0; i < BATCH && race_.listed; ++i) source_[i] = race_.listed[source_[i]];
   }
 
-  // Propose candidates of clusters and of a head.
+  // Propose candidates of clusters and of a head. Void ones take time alone.
   void propose_kinds() {
     const int32_t kinds = int32_t(race_.num_kinds), clusters = int32_t(race_.num_clusters);
-    int32_t value[BATCH], kind[BATCH], near[BATCH];
-    for (int i = 0; i < BATCH; ++i) value[i] = static_cast<int32_t>(other_[i] >> 32);
-    count_up_to(race_.share + row_ * kinds, kinds, value, kind);
+    int32_t kind[BATCH], near[BATCH];
+    count_up_to(race_.share + row_ * kinds, kinds, place_, kind);
     const int64_t *from[BATCH], *head = race_.head + row_ * (kinds - clusters);
     for (int i = 0; i < BATCH; ++i) {
       kind[i] = kind[i] < kinds ? kind[i] : kinds - 1;  // Rounding may lead past the last.
@@ -225,23 +252,21 @@ template <typename T> class Runner {
       if (kind[i] >= clusters) from[i] = head + (kind[i] - clusters);
       __builtin_prefetch(from[i]);
     }
-    for (int i = 0; i < BATCH; ++i) source_[i] = *from[i];
+    for (int i = 0; i < BATCH; ++i) source_[i] = *from[i], is_void_[i] = false;
     if (race_.head) {  // Members of the head have their own rates.
       count_up_to(head, kinds - clusters, source_, near);
       for (int i = 0; i < BATCH; ++i)
-        if (kind[i] < clusters && near[i] > 0 && head[near[i] - 1] == source_[i])
-          source_[i] = -1;
+        is_void_[i] = kind[i] < clusters && near[i] > 0 && head[near[i] - 1] == source_[i];
     }
     for (int i = 0; i < BATCH && race_.excluded; ++i)
-      if (source_[i] == race_.excluded[row_]) source_[i] = -1;
+      is_void_[i] |= source_[i] == race_.excluded[row_];
   }
 
   // Score a batch, and decide which proposals are accepted.
   void score() {
     const T *u = race_.dst + row_ * race_.channels;
     for (int i = 0; i < BATCH; ++i) {
-      const int64_t source = source_[i] >= 0 ? source_[i] : 0;
-      const T *v = race_.src + source * race_.channels;
+      const T *v = race_.src + source_[i] * race_.channels;
       score_[i] = race_.is_dot ? dot(u, v, race_.channels)
                                : squared_distance(u, v, race_.channels);
     }
@@ -252,7 +277,7 @@ template <typename T> class Runner {
       lowest = score_[i] < lowest ? score_[i] : lowest;
       highest = score_[i] > highest ? score_[i] : highest;
       const bool is_less = level_[i] < exponential(score_[i] - bound_[i]);
-      is_accepted_[i] = is_less & (source_[i] >= 0);
+      is_accepted_[i] = is_less & !is_void_[i];
     }
   }
 
@@ -277,7 +302,8 @@ template <typename T> class Runner {
   uint64_t word_[BATCH], other_[BATCH];
   int64_t source_[BATCH];
   T bound_[BATCH], level_[BATCH], gap_[BATCH], score_[BATCH];
-  bool is_accepted_[BATCH];
+  int32_t place_[BATCH];  // Where they lie among the rates.
+  bool is_void_[BATCH], is_accepted_[BATCH];
 };
 
 template <typename T>
@@ -285,6 +311,11 @@ void run_races(const Race<T> &race, int64_t first, int64_t last, double *range) 
   Runner<T> runner(race);
   for (int64_t number = first; number < last; ++number) runner.run(number);
   range[0] = runner.lowest, range[1] = runner.highest;
+}
+
+template <typename T> void draw_tails(const Race<T> &race, int64_t first, int64_t last) {
+  Runner<T> runner(race);
+  for (int64_t number = first; number < last; ++number) runner.draw_tail(number);
 }
 
 }  // namespace
@@ -297,5 +328,13 @@ void race_float(const Race<float> *race, int64_t first, int64_t last, double *ra
 
 void race_double(const Race<double> *race, int64_t first, int64_t last, double *range) {
   run_races(*race, first, last, range);
+}
+
+void tail_float(const Race<float> *race, int64_t first, int64_t last, double *) {
+  draw_tails(*race, first, last);
+}
+
+void tail_double(const Race<double> *race, int64_t first, int64_t last, double *) {
+  draw_tails(*race, first, last);
 }
 }

@@ -21,11 +21,18 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 
 _RESPONSES = ('identity', 'negative', 'difference', 'heat_kernel', 'gaussian')
-_FUNCTIONS = {torch.float32: 'race_float', torch.float64: 'race_double'}
-_TENSORS = """dst src b c excluded start listed count bound total share member offset
-head state source noise horizon found clock""".split()
-_NUMBERS = """channels b_stride c_stride per_target length least num_arrivals num_kinds
-num_clusters look_share response is_dot is_distinct""".split()
+_NAMES = {torch.float32: 'float', torch.float64: 'double'}
+# The fields of `Race` in `race.cpp`, in its order.
+_TENSORS = (
+    *('dst', 'src', 'b', 'c', 'excluded', 'start', 'listed', 'count'),
+    *('bound', 'total', 'share', 'member', 'offset', 'head', 'state'),
+    *('source', 'noise', 'horizon', 'found', 'clock'),
+)
+_NUMBERS = (
+    *('channels', 'b_stride', 'c_stride', 'per_target', 'length', 'least'),
+    *('num_arrivals', 'num_kinds', 'num_clusters', 'look_share', 'response'),
+    *('is_dot', 'is_distinct'),
+)
 # Fewer races than these have one thread, and a thread has so many parts of others.
 _FEW, _PARTS = 256, 4
 
@@ -38,14 +45,11 @@ class _Race(ctypes.Structure):
     )
 
 
-def find_function(pairs: PairScores) -> Any:
-    """Return the compiled function that serves these scores, if there is one."""
+def find_library(pairs: PairScores) -> ctypes.CDLL | None:
+    """Return the compiled library if it serves these scores."""
     is_known = pairs.response.triton in _RESPONSES and not pairs.is_sparse
-    name = _FUNCTIONS.get(pairs.dst.dtype)
-    if not is_known or name is None or pairs.dst.device.type != 'cpu':
-        return None
-    library = load_library('race')
-    return None if library is None else getattr(library, name)
+    is_known &= pairs.dst.device.type == 'cpu' and pairs.dst.dtype in _NAMES
+    return load_library('race') if is_known else None
 
 
 @torch.no_grad()
@@ -62,6 +66,31 @@ def race_native(
     clock: Tensor,
 ) -> Tensor:
     """Run all rounds of a block of races; return the least and the largest score."""
+    outputs = *arrivals[:3], found, clock
+    sizes = length, least, options.num_arrivals
+    return _run('race', pairs, rates, first, state, outputs, sizes, not options.replace)
+
+
+def tail_native(
+    pairs: PairScores, rates: Rates, first: int, state: Tensor, *outputs: Tensor
+) -> None:
+    """Draw the sources of the tails of races, and the logarithms of their shares."""
+    pairs = pairs._replace(excluded=None)  # They are excluded where tails are scored.
+    given = *outputs, None, None, None
+    _run('tail', pairs, rates, first, state, given, (0, 0, outputs[0].size(-1)))
+
+
+def _run(
+    kind: str,
+    pairs: PairScores,
+    rates: Rates,
+    first: int,
+    state: Tensor,
+    outputs: tuple[Tensor | None, ...],
+    sizes: tuple[int, int, int],
+    is_distinct: bool = False,
+) -> Tensor:
+    """Run a function of the library for a block of races."""
     rows = slice(first, first + rates.sizes.size(0))
     share, _, member, offset, head = rates.kinds or (None,) * 5
     num_kinds = rates.bound.size(1)
@@ -76,21 +105,20 @@ def race_native(
     # A parameter for all targets comes as a tensor of stride 0.
     strides = [0 if x is None else x.stride(0) for x in (b, c)]
     kept = [x if x is None or x is b or x is c else x.contiguous() for x in inputs]
-    outputs = arrivals.source, arrivals.noise, arrivals.horizon, found, clock
-    assert all(x.is_contiguous() for x in outputs)
+    assert all(x is None or x.is_contiguous() for x in outputs)
     race = _Race(
         *(None if x is None else x.data_ptr() for x in (*kept, *outputs)),
         float(pairs.scale),
-        *(pairs.src.size(1), *strides, found.numel() // max(1, rates.sizes.numel())),
-        *(length, least, options.num_arrivals, num_kinds),
-        num_kinds - (0 if head is None else head.size(1)),
+        *(pairs.src.size(1), *strides, state.numel() // max(1, rates.sizes.numel())),
+        *(*sizes, num_kinds, num_kinds - (0 if head is None else head.size(1))),
         *(scan.SHARE, _RESPONSES.index(pairs.response.triton or '')),
-        *(pairs.comparison == 'dot', not options.replace),
+        *(pairs.comparison == 'dot', is_distinct),
     )
-    return _run(find_function(pairs), race, found.numel()).to(pairs.dst.dtype)
+    function = getattr(find_library(pairs), f'{kind}_{_NAMES[pairs.dst.dtype]}')
+    return _run_parts(function, race, state.numel()).to(pairs.dst.dtype)
 
 
-def _run(function: Any, race: _Race, count: int) -> Tensor:
+def _run_parts(function: Any, race: _Race, count: int) -> Tensor:
     """Run races on all threads; return the least and the largest of their scores."""
     threads = torch.get_num_threads() if count >= _FEW else 1
     parts = threads * _PARTS if threads > 1 else 1

@@ -1,0 +1,164 @@
+"""The race in C++ against its definition in torch."""
+
+import os
+import subprocess
+from unittest import mock
+
+import pytest
+import torch
+from oracles import seeded
+from race_cases import CASES, Case, compare, make, run
+
+from torch_geometric_gsl.ops import race, race_block
+from torch_geometric_gsl.ops._native import library, race_native
+from torch_geometric_gsl.ops.race_block import find_kernel
+from torch_geometric_gsl.ops.runtime import find_compiler
+
+needs_compiler = pytest.mark.skipif(
+    find_compiler() is None, reason='needs a C++ compiler'
+)
+# One race a target, which looks for other neighbours than it has.
+DISTINCT = [
+    Case(sets=sets, excluded=sets != 'list', n=33, kept=kept, scale=3.0, replace=False)
+    for sets in ('all', 'list', 'clusters', 'head and clusters')
+    for kept in (1, 5, 20)
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize('case', CASES, ids=str)
+def test_equals_the_definition(case):
+    compare(case, run(case, race_native.race_native), run(case))
+
+
+@needs_compiler
+@pytest.mark.parametrize('case', CASES[::5], ids=str)
+def test_equals_the_definition_in_double_precision(case):
+    found = run(case, race_native.race_native, dtype=torch.float64)
+    assert found.noise.dtype == torch.float64
+    compare(case, found, run(case, dtype=torch.float64), atol=1e-11)
+
+
+@needs_compiler
+@pytest.mark.parametrize('case', DISTINCT, ids=str)
+def test_neighbours_without_replacement(case, monkeypatch):
+    monkeypatch.setattr('race_cases.CASES', [*CASES, *DISTINCT])
+    found = run(case, race_native.race_native)
+    compare(case, found, run(case))
+    some = found.source[0, 0][found.noise[0, 0] > -torch.inf]
+    assert some.unique().numel() == some.numel()
+
+
+@needs_compiler
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+@pytest.mark.parametrize('size', [1, 16, 37])
+@pytest.mark.parametrize('sets', ['clusters', 'head', 'head and clusters'])
+def test_tails_are_those_of_the_definition(sets, size, dtype):
+    case = next(
+        one
+        for one in CASES
+        if one.sets == sets and one.n == 33 and one.num_sources > 40
+    )
+    pairs, options, envelope = make(case, dtype)
+    options = options._replace(num_tail=size)
+    found = []
+    for kernel in (race_native.race_native, None):
+        with mock.patch.object(race, 'find_kernel', return_value=kernel):
+            args = pairs, options, case.length, envelope
+            found.append(race.race_arrivals(*args, generator=seeded())[1])
+    assert found[0].source.shape == (33, case.k * size)
+    assert torch.equal(found[0].source, found[1].source)
+    assert torch.equal(found[0].log_share, found[1].log_share)
+
+
+@needs_compiler
+def test_threads_draw_the_same(monkeypatch):
+    monkeypatch.setattr(race_native, '_FEW', 1)
+    case = CASES[40]
+    with_one = run(case, race_native.race_native)
+    monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
+    for one, three in zip(
+        with_one[:3], run(case, race_native.race_native)[:3], strict=True
+    ):
+        assert torch.equal(one, three)
+
+
+@needs_compiler
+def test_scores_outside_their_bounds_raise():
+    pairs, options, _ = make(CASES[-2])
+    pairs = pairs._replace(upper=0.1)
+    text = (
+        "'similarity' must lie between its 'bounds' \\(got scores in .* for .*, 0.1\\]"
+    )
+    with pytest.raises(ValueError, match=text):
+        race.race_arrivals(pairs, options, 22, generator=seeded())
+
+
+def test_what_it_serves(monkeypatch):
+    monkeypatch.setattr(library, '_load', lambda name: None)
+    pairs, options, _ = make(Case())
+    assert find_kernel(pairs, options) is None
+    monkeypatch.undo()
+    half = pairs._replace(dst=pairs.dst.bfloat16(), src=pairs.src.bfloat16())
+    assert find_kernel(half, options) is None
+    if find_compiler() is not None:
+        assert find_kernel(pairs, options) is race_native.race_native
+    monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
+    assert find_kernel(pairs, options) is None
+
+
+@needs_compiler
+def test_a_library_is_compiled_once(tmp_path, monkeypatch):
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    commands = []
+    run_command = library._run
+
+    def counted(*command):
+        commands.append(command)
+        return run_command(*command)
+
+    monkeypatch.setattr(library, '_run', counted)
+    library._load.__wrapped__('race')
+    made = [*(tmp_path / 'torch_geometric_gsl').iterdir()]
+    assert [path.suffix for path in made] == ['.so']
+    library._load.__wrapped__('race')
+    # Twice for the key, once for the library.
+    assert len(commands) == 3
+
+
+@needs_compiler
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / 'torch_geometric_gsl').write_text('a file')
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    assert library._load.__wrapped__('race') is not None
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        OSError('no space left'),
+        subprocess.CalledProcessError(1, 'c++', stderr='unknown option\nmore'),
+    ],
+)
+def test_a_compiler_that_fails(monkeypatch, error):
+    def fail(*command):
+        raise error
+
+    monkeypatch.setattr(library, 'find_compiler', lambda: os.devnull)
+    monkeypatch.setattr(library, '_run', fail)
+    said = 'no space left' if isinstance(error, OSError) else 'unknown option'
+    text = f'race.cpp could not be compiled by {os.devnull}, .*: {said}$'
+    with pytest.warns(RuntimeWarning, match=text):
+        assert library._load.__wrapped__('race') is None
+
+
+def test_without_a_compiler(monkeypatch):
+    monkeypatch.setattr(library, 'find_compiler', lambda: None)
+    assert library._load.__wrapped__('race') is None
+
+
+def test_the_definition_takes_its_place(monkeypatch):
+    monkeypatch.setattr(race_block, 'find_library', lambda pairs: None)
+    pairs, options, _ = make(Case())
+    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    assert int((found.noise > -torch.inf).sum()) > 0
