@@ -25,8 +25,10 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows
 BOUND, SEARCH = 0.15, 0.08
 # The number of candidates of a head.
 _HEAD = 64
-# Two layers, or two sets of nodes, with clusters and heads.
-_MOST_KEPT = 4
+# From so many clusters on fewer of them are tried before all.
+_FEW_CLUSTERS = 128
+# Two layers, or two sets of nodes, with clusters of two numbers and heads.
+_MOST_KEPT = 6
 
 
 Rows = tuple[Tensor, ...]
@@ -70,10 +72,11 @@ class BoundsCache:
             return cost, expected, envelope
 
         found = [measure()]
-        if pairs.has_clusters:
-            number = num_clusters(pairs.src.size(0))
+        for number, more in _cluster_numbers(pairs):
             find = partial(k_means, pairs.src, number)
-            found.append(measure(self._find(('clusters',), (pairs.src,), find)))
+            found.append(measure(self._find(('clusters', number), (pairs.src,), find)))
+            if options.num_races * found[-1][1] < BOUND * more:
+                break  # Fewer proposals would not pay for more bounds.
         num_sources = pairs.src.size(0)
         is_monotone = pairs.response.monotonic != 0 and num_sources > 2 * _HEAD
         accepted = options.num_races * options.num_arrivals
@@ -112,6 +115,15 @@ class BoundsCache:
         others = [e for e in self._entries if e is not entry]
         self._entries = [*others, entry][-_MOST_KEPT:]
         return entry.found
+
+
+def _cluster_numbers(pairs: PairScores) -> list[tuple[int, int]]:
+    """Return numbers of clusters to try, and how many more the next one has."""
+    if not pairs.has_clusters:
+        return []
+    number = num_clusters(pairs.src.size(0))
+    few = number // 4
+    return [(few, number - few), (number, 0)] if few >= _FEW_CLUSTERS else [(number, 0)]
 
 
 def _rows(pairs: PairScores) -> Rows:

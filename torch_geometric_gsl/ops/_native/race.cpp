@@ -40,15 +40,20 @@ template <typename T> T uniform(uint64_t word) {
 // a step together, without branches: none would be predicted, and a single one waits
 // for each entry.
 template <typename E, typename V>
-void count_up_to(const E *table, int32_t size, const V *value, int32_t *count) {
+void count_up_to(const E *__restrict table, int32_t size, const V *__restrict value,
+                 int32_t *__restrict count) {
   for (int i = 0; i < BATCH; ++i) count[i] = 0;
   while (size > 1) {
     const int32_t half = size / 2;
-    for (int i = 0; i < BATCH; ++i)
-      count[i] += table[count[i] + half - 1] <= value[i] ? half : 0;
+#pragma omp simd
+    for (int i = 0; i < BATCH; ++i) {
+      const E entry = table[count[i] + half - 1];
+      count[i] += entry <= value[i] ? half : 0;
+    }
     size -= half;
   }
-  for (int i = 0; i < BATCH && size == 1; ++i) count[i] += table[count[i]] <= value[i];
+  if (size == 1)
+    for (int i = 0; i < BATCH; ++i) count[i] += table[count[i]] <= value[i];
 }
 
 }  // namespace
@@ -272,13 +277,15 @@ template <typename T> class Runner {
     }
     respond(race_, row_, score_);
     const T scale = T(race_.scale);
+    T least = lowest, most = highest, rate[BATCH];
     for (int i = 0; i < BATCH; ++i) {
       score_[i] *= scale;
-      lowest = score_[i] < lowest ? score_[i] : lowest;
-      highest = score_[i] > highest ? score_[i] : highest;
-      const bool is_less = level_[i] < exponential(score_[i] - bound_[i]);
-      is_accepted_[i] = is_less & !is_void_[i];
+      least = score_[i] < least ? score_[i] : least;
+      most = score_[i] > most ? score_[i] : most;
     }
+    lowest = least, highest = most;
+    for (int i = 0; i < BATCH; ++i) rate[i] = exponential(score_[i] - bound_[i]);
+    for (int i = 0; i < BATCH; ++i) is_accepted_[i] = (level_[i] < rate[i]) & !is_void_[i];
   }
 
   // Keep an accepted proposal; return whether it is the last arrival.
