@@ -100,8 +100,9 @@ template <typename T> inline T squared_distance(const T *u, const T *v, int64_t 
 }
 
 // The exponential function to the last bit but one, for a vector of registers.
-inline float exponential(float x) {
-  x = x > -87.0f ? (x < 88.0f ? x : 88.0f) : -87.0f;
+inline float exponential(float number) {
+  float x = number < -87.0f ? -87.0f : number;
+  x = x > 88.0f ? 88.0f : x;
   const float shift = 12582912.0f;  // Rounds to a whole number.
   const float power = x * 1.44269504f + shift, whole = power - shift;
   const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
@@ -116,7 +117,7 @@ inline float exponential(float x) {
   std::memcpy(&bits, &value, 4);
   bits += static_cast<int32_t>(whole) << 23;
   std::memcpy(&value, &bits, 4);
-  return value;
+  return number == number ? value : number;  // NaN stays what it is.
 }
 
 inline double exponential(double x) { return std::exp(x); }
