@@ -135,4 +135,6 @@ def _run_parts(function: Any, race: _Race, count: int) -> Tensor:
         with ThreadPoolExecutor(threads) as pool:
             [*pool.map(run, range(parts))]
     scores = torch.tensor([[*two] for two in found], dtype=torch.float64)
-    return torch.stack([scores[:, 0].amin(), scores[:, 1].amax()])
+    lowest, highest = scores[:, 0].amin(), scores[:, 1].amax()
+    is_any = lowest <= highest  # Else there are none, or NaN alone.
+    return torch.stack([lowest, highest]) if is_any else scores.new_empty(0)
