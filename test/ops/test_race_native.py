@@ -95,7 +95,7 @@ def test_scores_outside_their_bounds_raise():
 
 
 def test_what_it_serves(monkeypatch):
-    monkeypatch.setattr(library, '_load', lambda name: None)
+    monkeypatch.setattr(race_native, 'load', lambda name: None)
     pairs, options, _ = make(Case())
     assert find_kernel(pairs, options) is None
     monkeypatch.undo()
@@ -118,10 +118,10 @@ def test_a_library_is_compiled_once(tmp_path, monkeypatch):
         return run_command(*command)
 
     monkeypatch.setattr(library, '_run', counted)
-    library._load.__wrapped__('race')
+    library.load.__wrapped__('race')
     made = [*(tmp_path / 'torch_geometric_gsl').iterdir()]
     assert [path.suffix for path in made] == ['.so']
-    library._load.__wrapped__('race')
+    library.load.__wrapped__('race')
     # Twice for the key, once for the library.
     assert len(commands) == 3
 
@@ -130,7 +130,7 @@ def test_a_library_is_compiled_once(tmp_path, monkeypatch):
 def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / 'torch_geometric_gsl').write_text('a file')
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    assert library._load.__wrapped__('race') is not None
+    assert library.load.__wrapped__('race') is not None
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def test_a_compiler_that_fails(monkeypatch, error):
     said = 'no space left' if isinstance(error, OSError) else 'unknown option'
     text = f'race.cpp could not be compiled by {os.devnull}, .*: {said}$'
     with pytest.warns(RuntimeWarning, match=text):
-        assert library._load.__wrapped__('race') is None
+        assert library.load.__wrapped__('race') is None
 
 
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setattr(library, 'find_compiler', lambda: None)
-    assert library._load.__wrapped__('race') is None
+    assert library.load.__wrapped__('race') is None
 
 
 def test_the_definition_takes_its_place(monkeypatch):

@@ -14,31 +14,21 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from threading import Lock
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.ops.runtime import find_compiler, is_compiling_off
+from torch_geometric_gsl.ops.runtime import find_compiler
 
-_LOCK = Lock()
 _FLAGS = ('-O3', '-std=c++17', '-fno-math-errno', '-fopenmp-simd', '-shared', '-fPIC')
 # Of the very processor, whose widest registers it takes.
 _NATIVE = '-mcpu' if platform.machine() in ('arm64', 'aarch64') else '-march'
 
 
-def load_library(name: str) -> ctypes.CDLL | None:
+@cache
+def load(name: str) -> ctypes.CDLL | None:
     """Return the library of a source file, compiled where that has not been done.
 
-    :obj:`None` without a C++ compiler, or where :obj:`TORCH_COMPILE_DISABLE=1` turns
-    compilation off.
+    :obj:`None` without a C++ compiler. Threads that ask at once may compile it twice.
     """
-    if is_compiling_off():
-        return None
-    with _LOCK:  # Once, however many threads ask for it.
-        return _load(name)
-
-
-@cache
-def _load(name: str) -> ctypes.CDLL | None:
     compiler = find_compiler()
     if compiler is None:
         return None

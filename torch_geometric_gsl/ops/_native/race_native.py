@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops import scan
-from torch_geometric_gsl.ops._native.library import load_library
+from torch_geometric_gsl.ops._native.library import load
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.runtime import is_compiling_off
 
 _RESPONSES = ('identity', 'negative', 'difference', 'heat_kernel', 'gaussian')
 _NAMES = {torch.float32: 'float', torch.float64: 'double'}
@@ -46,10 +47,13 @@ class _Race(ctypes.Structure):
 
 
 def find_library(pairs: PairScores) -> ctypes.CDLL | None:
-    """Return the compiled library if it serves these scores."""
+    """Return the compiled library if it serves these scores.
+
+    The environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns it off.
+    """
     is_known = pairs.response.triton in _RESPONSES and not pairs.is_sparse
     is_known &= pairs.dst.device.type == 'cpu' and pairs.dst.dtype in _NAMES
-    return load_library('race') if is_known else None
+    return load('race') if is_known and not is_compiling_off() else None
 
 
 @torch.no_grad()
@@ -114,7 +118,7 @@ def _run(
         *(scan.SHARE, _RESPONSES.index(pairs.response.triton or '')),
         *(pairs.comparison == 'dot', is_distinct),
     )
-    function = getattr(find_library(pairs), f'{kind}_{_NAMES[pairs.dst.dtype]}')
+    function = getattr(load('race'), f'{kind}_{_NAMES[pairs.dst.dtype]}')
     return _run_parts(function, race, state.numel()).to(pairs.dst.dtype)
 
 
