@@ -128,9 +128,11 @@ class Nets:
             cosine = LinearSimilarity(rows.size(1))(rows, graph.edge_index)
             keep = cosine > float(least)
             graph = SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
+        # Of whole edges there is none or at least one: the same without weights.
+        mass = 1.0 if is_smooth else 1e-9
+        if kind == 'mean':
+            return mean(graph, n, mass)
         if kind == 'both':
-            # Of whole edges there is none or at least one: the same without weights.
-            mass = 1.0 if is_smooth else 1e-9
             return half_and_half(graph, self.on.nearest(), n, mass)
         return gcn(graph, n)
 

@@ -36,6 +36,7 @@ from reproduction.attacked_models import (
     fit,
     gcn,
     half_and_half,
+    low_rank,
     mean,
     mix,
     no_graph,
@@ -128,7 +129,8 @@ class Trainer:
 def train_mixed(on: Trainer) -> Trained:
     """Train the networks that are mixed, on graphs that are fixed, and mix them."""
     found = {'mlp': on.net(no_graph, False), 'knn': on.mean(on.nearest())}
-    found |= {'gcn': on.gcn(on.given()), 'both': on.both(on.given())}
+    given = on.given()
+    found |= {'gcn': on.gcn(given), 'mean': on.mean(given), 'both': on.both(given)}
     for least in on.setting['mixed_cosines']:
         kept = on.given(on.graph.cosine, least)
         found[f'gcn, cosine > {least}'] = on.gcn(kept)
@@ -141,7 +143,10 @@ def train_mixed(on: Trainer) -> Trained:
 def train_controls(on: Trainer) -> dict[str, Prediction]:
     """Train more networks on graphs that are fixed."""
     graph, setting = on.graph, on.setting
-    found = {'mean': on.mean(on.given())}
+    found = {}
+    for rank in setting['ranks']:
+        along = low_rank(on.given(), on.num_nodes, rank)
+        found[f'gcn, rank {rank}'] = on.net(along, False)
     for least in setting['cosines']:
         kept = on.given(graph.cosine, least)
         if least in setting['mixed_cosines']:

@@ -46,10 +46,11 @@ ROWS: dict[str, tuple[str, str]] = {
     'mean': ('mean, root weight', 'mean'),
     'gcn_cosine': ('GCN, cosine filter', 'gcn, cosine'),
     'gcn_jaccard': ('GCN, Jaccard filter', 'gcn, Jaccard'),
+    'gcn_rank': ('GCN, low rank', 'gcn, rank'),
     'mean_cosine': ('mean, root weight, cosine filter', 'mean, cosine'),
     'both': ('mean of given and nearest', 'both'),
     'both_cosine': ('mean of given and nearest, cosine filter', 'both, cosine'),
-    'mixture': ('mixture of eight networks', 'mixture'),
+    'mixture': ('mixture of nine networks', 'mixture'),
     'mlp_taught': ('MLP, taught', 'mlp, taught'),
     'gcn_taught': ('GCN, cosine above 0.05, taught', 'gcn, filtered, taught'),
     'both_taught': ('mean of given and nearest, taught', 'both, taught'),
@@ -81,10 +82,10 @@ def read_cells(root: Path) -> Found:
 
 
 def _networks(name: str, rows: dict[str, Any]) -> list[dict[str, float]]:
-    """Return a network, or with a filter those of all thresholds, and of none."""
+    """Return a network, or those of all thresholds or ranks, and of none."""
     if name in rows:
         return [rows[name]]
-    filtered = [found for kind, found in rows.items() if kind.startswith(f'{name} >')]
+    filtered = [found for kind, found in rows.items() if kind.startswith(f'{name} ')]
     return [rows[name.partition(',')[0]], *filtered] if filtered else []
 
 

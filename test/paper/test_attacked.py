@@ -14,7 +14,9 @@ from reproduction.attacked_data import AttackedGraph, Split
 from reproduction.attacked_models import (
     SETTING,
     Prediction,
+    gcn,
     half_and_half,
+    low_rank,
     mean,
     mix,
     mixture_weights,
@@ -24,7 +26,7 @@ from reproduction.own_runs import Results
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
-SMALL = SETTING | {'epochs': 5, 'hidden_channels': 8, 'k': 3}
+SMALL = SETTING | {'epochs': 5, 'hidden_channels': 8, 'k': 3, 'ranks': [10]}
 ADAPTIVE = adaptive.ADAPTIVE_SETTING | SMALL
 ADAPTIVE |= {'block_size': 300, 'attack_epochs': 4, 'resampling': 2}
 SPLIT = Split(*torch.arange(48).split([12, 12, 24]))
@@ -109,6 +111,19 @@ def test_sums_are_those_of_matrices(graph):
     torch.testing.assert_close(mean(given, 48)(h), matrix(given) @ h)
     both = (matrix(given) @ h + matrix(graph.nearest) @ h) / 2
     torch.testing.assert_close(half_and_half(given, graph.nearest, 48)(h), both)
+
+
+def test_low_rank_keeps_the_largest_eigenvalues():
+    generator = torch.Generator().manual_seed(0)
+    upper = (torch.rand(30, 30, generator=generator) < 0.2).triu(1)
+    edge_index = (upper | upper.T).nonzero().T
+    given = SampledGraph(edge_index, torch.ones(edge_index.size(1)))
+    matrix = gcn(given, 30)(torch.eye(30))
+    values, vectors = torch.linalg.eigh(matrix.double())
+    keep = values.abs().argsort(descending=True)[:9]
+    expected = vectors[:, keep] * values[keep] @ vectors[:, keep].T
+    found = low_rank(given, 30, 9)(torch.eye(30))
+    torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=0)
 
 
 def test_what_is_attacked_is_what_was_trained(graph):
