@@ -22,7 +22,7 @@ from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # Costs in proposals: of a bound of a cluster, and of a comparison of a search.
-BOUND, SEARCH = 0.15, 0.08
+BOUND, SEARCH = 0.2, 0.18
 # The number of candidates of a head.
 _HEAD = 64
 # From so many clusters on fewer of them are tried before all.
