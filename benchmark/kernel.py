@@ -71,7 +71,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
         'seconds': seconds,
         'ratio': plain / quick,
         'differ': differ,
-        'nanoseconds': 1e9 * quick / (x.size(0) * K * proposals),
+        'nanoseconds': 1e9 * quick / (x.size(0) * K * max(1.0, proposals)),
     }
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import certified
 import clouds
 import estimate
+import kernel
 import measure
 import numpy as np
 import pytest
@@ -176,3 +177,13 @@ def test_clouds_beside_torch_cluster():
     pytest.importorskip('torch_cluster', reason='torch-cluster is not installed')
     x = torch.rand(300, 3, generator=torch.Generator().manual_seed(0))
     assert torch.equal(clouds.METHODS['torch_cluster'](x, 1), clouds._ours(x, 1))
+
+
+def test_kernel(tmp_path, capsys):
+    out = tmp_path / 'kernel.json'
+    names = 'noise-1000/cosine/1', 'clustered-1000@0.1/bell/5'
+    kernel.main(['--rows', *names, '--repeats', '1', '--out', str(out)])
+    rows = json.loads(out.read_text())['rows']
+    assert [row['differ'] for row in rows] == [0.0, 0.0]
+    assert all(row['ratio'] > 0 for row in rows)
+    assert 'noise-1000/cosine/1' in capsys.readouterr().out
