@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import sharp
 import sharp_agreement
+import table_epoch
 import torch
 from embeddings import load
 
@@ -187,3 +188,15 @@ def test_kernel(tmp_path, capsys):
     assert [row['differ'] for row in rows] == [0.0, 0.0]
     assert all(row['ratio'] > 0 for row in rows)
     assert 'noise-1000/cosine/1' in capsys.readouterr().out
+
+
+def test_table_epoch(tmp_path, capsys):
+    out = tmp_path / 'epoch.json'
+    args = '--tables', '1000', '--warm', '2', '--steps', '3', '--out', str(out)
+    table_epoch.main(args)
+    (row,) = json.loads(out.read_text())['rows']
+    assert len(row['step_seconds']) == 3
+    assert row['steps'] == 13  # Of 1,000 rows 800, by 62.
+    # The scores of a batch with its pool alone are as many.
+    assert row['operations'] > 2 * 62 * 700 * 64
+    assert '| 1000 | 13 |' in capsys.readouterr().out
