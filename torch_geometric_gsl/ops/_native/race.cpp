@@ -15,7 +15,7 @@ constexpr uint64_t GAMMA = 0x9E3779B97F4A7C15u;
 constexpr uint64_t MIX_1 = 0xBF58476D1CE4E5B9u;
 constexpr uint64_t MIX_2 = 0x94D049BB133111EBu;
 // Proposals at a time, and the bytes of a row that are fetched ahead.
-constexpr int BATCH = 16, LANES = 16;
+constexpr int BATCH = 16, HALF = 8, LANES = 16;
 constexpr int64_t AHEAD = 512, LINE = 64;
 
 enum Response { IDENTITY, NEGATIVE, DIFFERENCE, HEAT_KERNEL, GAUSSIAN };
@@ -122,22 +122,22 @@ inline float exponential(float number) {
 
 inline double exponential(double x) { return std::exp(x); }
 
-// Turn compared values of a batch into responses.
+// Turn compared values of half a batch into responses.
 template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
   const T b = race.b ? race.b[row * race.b_stride] : 0;
   const T c = race.c ? race.c[row * race.c_stride] : 1;
   switch (race.response) {
   case NEGATIVE:
-    for (int i = 0; i < BATCH; ++i) value[i] = -value[i];
+    for (int i = 0; i < HALF; ++i) value[i] = -value[i];
     break;
   case DIFFERENCE:
-    for (int i = 0; i < BATCH; ++i) value[i] = 1 - value[i];
+    for (int i = 0; i < HALF; ++i) value[i] = 1 - value[i];
     break;
   case HEAT_KERNEL:
-    for (int i = 0; i < BATCH; ++i) value[i] = exponential(-value[i] / c);
+    for (int i = 0; i < HALF; ++i) value[i] = exponential(-value[i] / c);
     break;
   case GAUSSIAN:
-    for (int i = 0; i < BATCH; ++i)
+    for (int i = 0; i < HALF; ++i)
       value[i] = exponential(-((value[i] - b) * (value[i] - b)) / c);
     break;
   default:
@@ -194,14 +194,20 @@ template <typename T> class Runner {
  private:
   // Return whether the last arrival is among some proposals.
   bool go_on(int64_t begin, int64_t limit) {
+    // A short race mostly ends with the first half of a batch.
+    const int step = limit > BATCH ? BATCH : HALF;
     for (; begin < limit; begin += BATCH) {
       const int count = limit - begin < BATCH ? int(limit - begin) : BATCH;
       draw(begin);
-      score();
       double product = 1;  // Of uniform numbers: its logarithm is the time of all.
-      for (int i = 0; i < count; ++i) {
-        product *= double(gap_[i]);
-        if (is_accepted_[i] && arrive(i, product)) return true;
+      for (int first = 0; first < count; first += step) {
+        const int last = first + step < count ? first + step : count;
+        for (int i = first; i < last; ++i) fetch(race_.src + source_[i] * race_.channels);
+        for (int at = first; at < last; at += HALF) score(at, last);
+        for (int i = first; i < last; ++i) {
+          product *= double(gap_[i]);
+          if (is_accepted_[i] && arrive(i, product)) return true;
+        }
       }
       clock_ -= std::log(product);
     }
@@ -216,7 +222,6 @@ template <typename T> class Runner {
       place_[i] = static_cast<int32_t>(other_[i] >> 32);
     }
     race_.share ? propose_kinds() : propose_flat();
-    for (int i = 0; i < BATCH; ++i) fetch(race_.src + source_[i] * race_.channels);
   }
 
   void draw_words(int64_t turn) {
@@ -268,25 +273,27 @@ template <typename T> class Runner {
       is_void_[i] |= source_[i] == race_.excluded[row_];
   }
 
-  // Score a batch, and decide which proposals are accepted.
-  void score() {
+  // Score half a batch, and decide which proposals are accepted.
+  void score(int first, int last) {
     const T *u = race_.dst + row_ * race_.channels;
-    for (int i = 0; i < BATCH; ++i) {
+    T score[HALF] = {}, rate[HALF];
+    for (int i = first; i < last && i < first + HALF; ++i) {
       const T *v = race_.src + source_[i] * race_.channels;
-      score_[i] = race_.is_dot ? dot(u, v, race_.channels)
-                               : squared_distance(u, v, race_.channels);
+      score[i - first] = race_.is_dot ? dot(u, v, race_.channels)
+                                      : squared_distance(u, v, race_.channels);
     }
-    respond(race_, row_, score_);
+    respond(race_, row_, score);
     const T scale = T(race_.scale);
-    T least = lowest, most = highest, rate[BATCH];
-    for (int i = 0; i < BATCH; ++i) {
-      score_[i] *= scale;
-      least = score_[i] < least ? score_[i] : least;
-      most = score_[i] > most ? score_[i] : most;
+    for (int i = 0; i < HALF; ++i) score[i] *= scale;
+    for (int i = first; i < last && i < first + HALF; ++i) {
+      lowest = score[i - first] < lowest ? score[i - first] : lowest;
+      highest = score[i - first] > highest ? score[i - first] : highest;
     }
-    lowest = least, highest = most;
-    for (int i = 0; i < BATCH; ++i) rate[i] = exponential(score_[i] - bound_[i]);
-    for (int i = 0; i < BATCH; ++i) is_accepted_[i] = (level_[i] < rate[i]) & !is_void_[i];
+    for (int i = 0; i < HALF; ++i) rate[i] = exponential(score[i] - bound_[first + i]);
+    for (int i = 0; i < HALF; ++i) {
+      score_[first + i] = score[i];
+      is_accepted_[first + i] = (level_[first + i] < rate[i]) & !is_void_[first + i];
+    }
   }
 
   // Keep an accepted proposal; return whether it is the last arrival.
