@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 namespace {
 
@@ -122,6 +123,32 @@ inline float exponential(float number) {
 
 inline double exponential(double x) { return std::exp(x); }
 
+// The logarithm of a positive number, likewise.
+inline float logarithm(float x) {
+  int32_t bits;
+  std::memcpy(&bits, &x, 4);
+  // The power of two next to the number, and what is left about 1.
+  const int32_t power = (bits - 0x3f3504f3) >> 23;
+  bits -= power * (1 << 23);
+  float r;
+  std::memcpy(&r, &bits, 4);
+  r -= 1;
+  float value = 7.0376836292e-2f;
+  value = value * r - 1.1514610310e-1f;
+  value = value * r + 1.1676998740e-1f;
+  value = value * r - 1.2420140846e-1f;
+  value = value * r + 1.4249322787e-1f;
+  value = value * r - 1.6668057665e-1f;
+  value = value * r + 2.0000714765e-1f;
+  value = value * r - 2.4999993993e-1f;
+  value = value * r + 3.3333331174e-1f;
+  const float whole = static_cast<float>(power), square = r * r;
+  value = value * square * r - whole * 2.12194440e-4f - 0.5f * square;
+  return r + value + whole * 0.693359375f;
+}
+
+inline double logarithm(double x) { return std::log(x); }
+
 // Turn compared values of half a batch into responses.
 template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
   const T b = race.b ? race.b[row * race.b_stride] : 0;
@@ -147,7 +174,7 @@ template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
 
 template <typename T> class Runner {
  public:
-  explicit Runner(const Race<T> &race) : race_(race) {}
+  explicit Runner(const Race<T> &race) : race_(race), scores_(race.num_arrivals) {}
 
   void run(int64_t number) {
     number_ = number, row_ = number / race_.per_target;
@@ -156,14 +183,10 @@ template <typename T> class Runner {
     int64_t begin = 0, limit = race_.length;
     while (!go_on(begin, limit)) {
       const bool is_long = limit * race_.look_share >= race_.count[row_];
-      if (found_ >= race_.least || is_long) {
-        race_.out_horizon[number] = std::log(T(clock_)) - race_.total[row_];
-        break;
-      }
+      if (found_ >= race_.least || is_long) break;
       begin = limit, limit = 2 * limit + race_.length;
     }
-    race_.out_found[number] = found_;
-    race_.out_clock[number] = T(clock_);
+    finish();
   }
 
   // Draw the sources that stand for later arrivals, one of each equal part of the rates,
@@ -199,17 +222,15 @@ template <typename T> class Runner {
     for (; begin < limit; begin += BATCH) {
       const int count = limit - begin < BATCH ? int(limit - begin) : BATCH;
       draw(begin);
-      double product = 1;  // Of uniform numbers: its logarithm is the time of all.
       for (int first = 0; first < count; first += step) {
         const int last = first + step < count ? first + step : count;
         for (int i = first; i < last; ++i) fetch(race_.src + source_[i] * race_.channels);
         for (int at = first; at < last; at += HALF) score(at, last);
         for (int i = first; i < last; ++i) {
-          product *= double(gap_[i]);
-          if (is_accepted_[i] && arrive(i, product)) return true;
+          clock_ += double(gap_[i]);
+          if (is_accepted_[i] && arrive(i)) return true;
         }
       }
-      clock_ -= std::log(product);
     }
     return false;
   }
@@ -218,7 +239,7 @@ template <typename T> class Runner {
   void draw(int64_t turn) {
     draw_words(turn);
     for (int i = 0; i < BATCH; ++i) {
-      level_[i] = uniform<T>(word_[i]), gap_[i] = uniform<T>(other_[i]);
+      level_[i] = uniform<T>(word_[i]), gap_[i] = -logarithm(uniform<T>(other_[i]));
       place_[i] = static_cast<int32_t>(other_[i] >> 32);
     }
     race_.share ? propose_kinds() : propose_flat();
@@ -297,22 +318,32 @@ template <typename T> class Runner {
   }
 
   // Keep an accepted proposal; return whether it is the last arrival.
-  bool arrive(int i, double product) {
-    int64_t *source = race_.out_source + number_ * race_.num_arrivals;
+  bool arrive(int i) {
+    const int64_t most = race_.num_arrivals;
+    int64_t *source = race_.out_source + number_ * most;
     for (int64_t j = 0; race_.is_distinct && j < found_; ++j)
       if (source[j] == source_[i]) return false;
-    const T log_time = std::log(T(clock_ - std::log(product))) - race_.total[row_];
-    source[found_] = source_[i];
-    race_.out_noise[number_ * race_.num_arrivals + found_] = -(log_time + score_[i]);
-    if (++found_ < race_.num_arrivals) return false;
-    race_.out_horizon[number_] = log_time;
-    return true;
+    source[found_] = source_[i], scores_[found_] = score_[i];
+    race_.out_noise[number_ * most + found_] = T(clock_);
+    return ++found_ == most;
+  }
+
+  // Turn the times of arrivals into noise.
+  void finish() const {
+    T *noise = race_.out_noise + number_ * race_.num_arrivals;
+    const T log_rate = race_.total[row_];
+    for (int64_t i = 0; i < found_; ++i)
+      noise[i] = log_rate - logarithm(noise[i]) - scores_[i];
+    race_.out_horizon[number_] = std::log(T(clock_)) - log_rate;
+    race_.out_found[number_] = found_;
+    race_.out_clock[number_] = T(clock_);
   }
 
   const Race<T> &race_;
   int64_t number_ = 0, row_ = 0, found_ = 0;
   uint64_t state_ = 0;
   double clock_ = 0;  // In units of the mean gap.
+  std::vector<T> scores_;  // Of the arrivals.
   // A batch of proposals.
   uint64_t word_[BATCH], other_[BATCH];
   int64_t source_[BATCH];
