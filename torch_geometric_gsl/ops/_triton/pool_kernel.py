@@ -27,7 +27,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_geometric_gsl.ops._triton.pool_program import (
-    find_means,
     find_totals,
     sum_sources,
     sum_targets,
@@ -37,14 +36,16 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import once_differentiable
 
 # Targets and sources of a tile, channels of a product at a time, and the most channels
-# of what a program sums.
-_BLOCK_TARGETS = _BLOCK_SOURCES = 64
-_BLOCK_CHANNELS = 32
+# that a program sums. With eight warps registers suffice for a sum of the most channels
+# (none is spilled at capability 9.0, by Triton 3.9), and 80 KB of shared memory.
+_BLOCK_TARGETS, _BLOCK_SOURCES, _BLOCK_CHANNELS = 64, 32, 16
+# Programs that sum over targets have two sums.
+_FEW_TARGETS = 32
 _MOST_KEYS, _MOST_WIDTH = 128, 256
-_WARPS = 8
+_WARPS, _STAGES = 8, 2
 # Programs that keep a card busy: fewer share the work by parts.
 _PROGRAMS = 256
-# Rows of this multiple of channels are read by long words.
+# Rows of a multiple of these channels are read by long words.
 _MULTIPLE = 16
 
 
@@ -66,7 +67,8 @@ def pool_kernel(
         state = race_states(seed, pairs.first * count, number)
     excluded = None if pairs.excluded is None else pairs.excluded.contiguous()
     given = (_padded(x) for x in (pairs.scale * pairs.dst, pairs.src, h.float()))
-    out: Tensor = _PoolSum.apply(*given, excluded, state, count, p, noise)
+    options = state, count, float(p), noise
+    out: Tensor = _PoolSum.apply(*given, excluded, *options)  # type: ignore[no-untyped-call]
     return out[:, : h.size(1)].to(h.dtype)
 
 
@@ -82,14 +84,9 @@ class _Pool(NamedTuple):
     p: float
     noise: str | None
 
-    def totals(self) -> tuple[Tensor, Tensor]:
+    def shares(self) -> tuple[Tensor, Tensor]:
         """Return the largest scores [n], and the weights of a rate of 1 [n, K]."""
-        grid, per_part = _grid(*self._numbers, _BLOCK_TARGETS, _BLOCK_SOURCES)
-        most = self.dst.new_empty(grid[1], self.dst.size(0))
-        total = self.dst.new_empty(*most.shape, self.draws)
-        given = self.dst, self.src, self.excluded, self.state, most, total
-        sizes = *self._numbers, self.dst.size(1), self.draws, per_part
-        self._run(find_totals, grid, *given, *sizes, **self._draw_options)
+        most, total = self._totals(None, None)
         level = most.amax(dim=0)
         level = level.masked_fill(level == -torch.inf, 0)
         total = (total * (most - level).exp().unsqueeze(-1)).sum(dim=0)
@@ -97,14 +94,21 @@ class _Pool(NamedTuple):
         return level, share.masked_fill_(total == 0, 0)  # Without candidates.
 
     def means(self, grad: Tensor, most: Tensor, share: Tensor) -> Tensor:
-        """Return the means of the gradients of weights over each draw [n, K]."""
-        grid, per_part = _grid(*self._numbers, _BLOCK_TARGETS, _BLOCK_SOURCES)
-        out = self.dst.new_empty(grid[1], *share.shape)
-        given = *self[:3], grad, self.excluded, self.state, most, share, out
-        options = {k: v for k, v in self._draw_options.items() if k != 'NOISE'}
-        sizes = *self._sizes, per_part
-        self._run(find_means, grid, *given, *sizes, **options)
-        return self.draws * out.sum(dim=0)
+        """Return the mean gradient of the weights of each draw [n, K]."""
+        return self.draws * share * self._totals(grad, most)[1].sum(dim=0)
+
+    def _totals(
+        self, grad: Tensor | None, most: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        grid, part = _grid(self.dst, self.src, _BLOCK_TARGETS, _BLOCK_SOURCES)
+        if most is None:
+            most = self.dst.new_empty(grid[1], len(self.dst))
+        total = self.dst.new_empty(grid[1], len(self.dst), self.draws)
+        given = *self[:3], grad, self.excluded, self.state, most, total
+        blocks = {'BLOCK_DRAWS': triton.next_power_of_2(self.draws)}
+        sizes = *self._sizes, part
+        _run(find_totals, grid, *given, *sizes, NOISE=self.noise, **blocks)
+        return most, total
 
     def sums(
         self,
@@ -116,49 +120,33 @@ class _Pool(NamedTuple):
         """Return the sums of messages [n, w], or the gradient of targets [n, m]."""
         width = (self.message if grad is None else self.src).size(1)
         block = _block(width, _MOST_WIDTH if grad is None else _MOST_KEYS)
-        grid, per_part = _grid(*self._numbers, _BLOCK_TARGETS, _BLOCK_SOURCES)
-        out = self.dst.new_empty(grid[1], self.dst.size(0), width)
+        grid, part = _grid(self.dst, self.src, _BLOCK_TARGETS, _BLOCK_SOURCES)
+        out = self.dst.new_empty(grid[1], len(self.dst), width)
         given = *self[:3], grad, self.excluded, self.state, most, share, mean, out
-        sizes = self.p, *self._sizes, per_part
-        options = {'NOISE': self.noise, 'BLOCK_WIDTH': block}
         grid = *grid, triton.cdiv(width, block)
-        self._run(sum_sources, grid, *given, *sizes, **options)
+        kind: dict[str, Any] = {'NOISE': self.noise, 'BLOCK_WIDTH': block}
+        _run(sum_sources, grid, *given, self.p, *self._sizes, part, **kind)
         return out.sum(dim=0)
 
     def source_sums(
         self, most: Tensor, share: Tensor, grad: Tensor, mean: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> list[Tensor]:
         """Return the gradients of sources [N, m] and of their messages [N, w]."""
-        numbers = self._numbers[::-1]
-        grid, per_part = _grid(*numbers, _BLOCK_SOURCES, _BLOCK_TARGETS)
+        grid, part = _grid(self.src, self.dst, _BLOCK_SOURCES, _FEW_TARGETS)
         out = [x.new_empty(grid[1], *x.shape) for x in (self.src, self.message)]
         given = *self[:3], grad, self.excluded, self.state, most, share, mean, *out
-        sizes = self.p, *self._sizes, per_part
         keys, width = self.src.size(1), self.message.size(1)
-        blocks = _block(keys, _MOST_KEYS), _block(width, _MOST_WIDTH)
-        options = {'BLOCK_KEYS': blocks[0], 'BLOCK_WIDTH': blocks[1]}
-        most_blocks = max(triton.cdiv(keys, blocks[0]), triton.cdiv(width, blocks[1]))
-        grid = *grid, most_blocks
-        self._run(sum_targets, grid, *given, *sizes, NOISE=self.noise, **options)
-        return out[0].sum(dim=0), out[1].sum(dim=0)
-
-    @property
-    def _numbers(self) -> tuple[int, int]:
-        return self.dst.size(0), self.src.size(0)
+        block_keys, block_width = _block(keys, _MOST_KEYS), _block(width, _MOST_WIDTH)
+        number = max(triton.cdiv(keys, block_keys), triton.cdiv(width, block_width))
+        kind: dict[str, Any] = {'NOISE': self.noise, 'BLOCK_TARGETS': _FEW_TARGETS}
+        kind |= {'BLOCK_KEYS': block_keys, 'BLOCK_WIDTH': block_width}
+        _run(sum_targets, (*grid, number), *given, self.p, *self._sizes, part, **kind)
+        return [x.sum(dim=0) for x in out]
 
     @property
     def _sizes(self) -> tuple[int, ...]:
-        return *self._numbers, self.dst.size(1), self.message.size(1), self.draws
-
-    @property
-    def _draw_options(self) -> dict[str, Any]:
-        return {'NOISE': self.noise, 'BLOCK_DRAWS': triton.next_power_of_2(self.draws)}
-
-    def _run(self, program: Any, grid: Sequence[int], *args: Any, **options: Any) -> None:
-        device = self.dst.device
-        # Triton launches on the current device.
-        with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
-            program[tuple(grid)](*args, **options, **_options())
+        channels, width = self.dst.size(1), self.message.size(1)
+        return len(self.dst), len(self.src), channels, width, self.draws
 
 
 class _PoolSum(torch.autograd.Function):
@@ -167,7 +155,7 @@ class _PoolSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
         pool = _Pool(*given)
-        most, share = pool.totals()
+        most, share = pool.shares()
         out = pool.sums(most, share)
         ctx.save_for_backward(*pool[:5], most, share, out)
         ctx.options = pool[5:]
@@ -178,11 +166,10 @@ class _PoolSum(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, most, share, out = ctx.saved_tensors
         pool, grad = _Pool(*tensors, *ctx.options), grad.contiguous()
-        mean = (
-            (grad * out).sum(dim=1, keepdim=True)
-            if pool.draws == 1
-            else pool.means(grad, most, share)
-        )
+        if pool.draws == 1:  # Of one draw the sum tells.
+            mean = (grad * out).sum(dim=1, keepdim=True)
+        else:
+            mean = pool.means(grad, most, share)
         needs_dst, *needs_sources = ctx.needs_input_grad[:3]
         grads: list[Tensor | None] = [None] * len(ctx.needs_input_grad)
         if needs_dst:
@@ -193,34 +180,42 @@ class _PoolSum(torch.autograd.Function):
 
 
 def _padded(x: Tensor) -> Tensor:
-    """Pad rows by zeros to the next multiple."""
-    return F.pad(x, (0, -x.size(1) % _MULTIPLE or _MULTIPLE * (x.size(1) == 0)))
+    """Pad rows by zeros to the next multiple of channels."""
+    width = max(_MULTIPLE, _MULTIPLE * triton.cdiv(x.size(1), _MULTIPLE))
+    return F.pad(x, (0, width - x.size(1))).contiguous()
 
 
-def _grid(number: int, other: int, block: int, step: int) -> tuple[list[int], int]:
-    """Return the numbers of blocks and of parts of what they sum over, and its size."""
-    blocks = triton.cdiv(number, block)
-    steps = triton.cdiv(other, step)
-    per_part = step * triton.cdiv(steps, triton.cdiv(_PROGRAMS, blocks))
-    return [blocks, triton.cdiv(other, per_part)], per_part
+def _grid(own: Tensor, other: Tensor, block: int, step: int) -> tuple[Any, int]:
+    """Return how many blocks of rows and parts of others there are, and its size."""
+    blocks, steps = triton.cdiv(len(own), block), triton.cdiv(len(other), step)
+    part = step * triton.cdiv(steps, triton.cdiv(_PROGRAMS, blocks))
+    return (blocks, triton.cdiv(len(other), part)), part
 
 
 def _block(width: int, most: int) -> int:
     """Return how many channels a program sums, a power of two."""
-    return min(most, triton.next_power_of_2(width))
+    return min(most, int(triton.next_power_of_2(width)))
 
 
-def _options() -> dict[str, Any]:
-    """Return the options of all programs."""
-    matmul = torch.backends.cuda.matmul
-    # PyTorch from 2.9 on has one name for all devices, and refuses the older one then.
-    setting = getattr(matmul, 'fp32_precision', None)
-    is_tf32 = matmul.allow_tf32 if setting is None else setting == 'tf32'
-    return {
-        # Three products of halves of the digits, in place of one.
-        'PRECISION': 'tf32' if is_tf32 else 'tf32x3',
+def _run(program: Any, grid: Sequence[int], *args: Any, **kind: Any) -> None:
+    """Run a program on the device of its arguments, not on the current one."""
+    options: dict[str, Any] = {
+        'PRECISION': 'tf32' if _allows_tf32() else 'tf32x3',
         'BLOCK_TARGETS': _BLOCK_TARGETS,
         'BLOCK_SOURCES': _BLOCK_SOURCES,
         'BLOCK_CHANNELS': _BLOCK_CHANNELS,
         'num_warps': _WARPS,
+        'num_stages': _STAGES,
+        'enable_fp_fusion': True,
     }
+    device = args[0].device
+    with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
+        program[tuple(grid)](*args, **options | kind)
+
+
+def _allows_tf32() -> bool:
+    """Return whether PyTorch may take products of fewer digits."""
+    matmul = torch.backends.cuda.matmul
+    # Since PyTorch 2.9 the older name raises where the newer one was set.
+    setting = getattr(matmul, 'fp32_precision', None)
+    return bool(matmul.allow_tf32 if setting is None else setting == 'tf32')
