@@ -158,9 +158,11 @@ def keyed_weights(
         weight = score.softmax(dim=1)
         is_left = uniform(word, torch.float) >= p
         return (weight / (1 - p)).where(is_left, 0) if p > 0 else weight
-    noise = -_from_bits((word >> 32).int(), torch.float).log().to(score.dtype)
-    weight = (score.unsqueeze(1) + noise.view(-1, draws, score.size(1))).softmax(dim=2)
-    return weight.mean(dim=1)
+    # Noise that was added to huge scores would be lost in rounding.
+    rate = (score - score.detach().amax(dim=1, keepdim=True)).exp().unsqueeze(1)
+    time = _from_bits((word >> 32).int(), torch.float).to(score.dtype)
+    rate = rate / time.view(-1, draws, score.size(1))
+    return (rate / rate.sum(dim=2, keepdim=True)).mean(dim=1)
 
 
 def _has_kernel(pairs: PairScores) -> bool:
