@@ -49,7 +49,7 @@ NOISE = ({}, {'p': 0.3}, {'draws': 1}, {'draws': 3})
 CASES = [
     *(Case(**noise, excluded=own) for noise in NOISE for own in (False, True)),
     # Blocks of targets and of sources that are not full, and channels of the nets.
-    *(Case(70, 97, 97, 194, **noise, excluded=True) for noise in NOISE),
+    *(Case(20, 40, 97, 194, **noise, excluded=True) for noise in NOISE),
     *(Case(5, 40, channels, 1, draws=1) for channels in (1, 16, 17, 140)),
     *(Case(5, 40, 5, width, p=0.1) for width in (16, 17, 257, 300)),
     *(Case(n=1, **noise) for noise in NOISE),
@@ -148,7 +148,11 @@ def _others(module):
     """Return what calls of one state give, and what has no candidates or gradient."""
     pairs, h = PairScores(torch.randn(9, 4), torch.randn(80, 4), Identity()), {}
     generator, x = seeded(3), torch.randn(80, 2)
-    for name, state in (('first', generator), ('next', generator), ('again', seeded(3))):
+    for name, state in (
+        ('first', generator),
+        ('next', generator),
+        ('again', seeded(3)),
+    ):
         h[name] = module.pool_kernel(x, pairs, 0.0, 2, state)
     h['half'] = module.pool_kernel(x.bfloat16(), pairs)
     h['full'] = module.pool_kernel(x.bfloat16().float(), pairs)
@@ -176,7 +180,9 @@ def _net(module):
         net = TableNet(6, 16, 1, num_frequencies=0, dropout=0.0, graph_dropout=0.0)
         out = net(torch.randn(60, 6), torch.randn(60))
         out.square().mean().backward()
-        found.append([out.detach(), *(parameter.grad for parameter in net.parameters())])
+        found.append(
+            [out.detach(), *(parameter.grad for parameter in net.parameters())]
+        )
     return found
 
 
@@ -337,8 +343,8 @@ TILES = {
     'BLOCK_WIDTH': pool_kernel._MOST_WIDTH,
     'BLOCK_DRAWS': 4,
 }
-# Shared memory of a block on the smallest cards from capability 8.0 on.
-MOST_BYTES = 99 * 1024
+# Shared memory of a block; cards of 8.6, 8.9 and 12.0 have the least.
+MOST_BYTES = {80: 99 * 1024, 90: 227 * 1024}
 
 def build(name, arch, noise, absent=(), precision='tf32x3', **tiles):
     program = getattr(pool_program, name)
@@ -356,7 +362,7 @@ def build(name, arch, noise, absent=(), precision='tf32x3', **tiles):
     target = GPUTarget('cuda', arch, 32)
     kernel = triton.compile(source, target=target, options=options)
     assert kernel.asm['cubin']
-    assert kernel.metadata.shared <= MOST_BYTES, (name, kernel.metadata.shared)
+    assert kernel.metadata.shared <= MOST_BYTES[arch], (name, kernel.metadata.shared)
 
 few = {'BLOCK_TARGETS': pool_kernel._FEW_TARGETS}
 keys = {'BLOCK_WIDTH': pool_kernel._MOST_KEYS}
@@ -366,10 +372,8 @@ for arch in (80, 90):
     build('sum_sources', arch, 'draws', ('grad', 'mean'))
     build('sum_sources', arch, 'draws', **keys)
     build('sum_targets', arch, 'draws', **few)
-build('find_totals', 90, None, ('grad', 'excluded'))
 build('sum_sources', 90, None, ('grad', 'mean', 'excluded'), 'tf32')
-build('sum_sources', 80, 'dropout', **keys)
-build('sum_targets', 80, 'dropout', precision='tf32', **few)
+build('sum_targets', 80, 'dropout', **few)
 """
 
 

@@ -6,8 +6,8 @@ softmax does; a second one weighs the messages. The backward pass computes score
 and weights again, tile by tile. Noise is a function of the seed, the target, the draw
 and the source alone.
 
-Products are those of tensor cores: three where PyTorch forbids TF32, which lose no more
-than the last bits of :obj:`torch.float32`.
+Products are those of tensor cores, of scores three in place of one, which lose no more
+than the last bits of :obj:`torch.float32`; of messages one where PyTorch allows TF32.
 
 Checked under Triton's interpreter against the definition, and compiled for compute
 capabilities 8.0 and 9.0; not yet measured on a GPU.
@@ -33,11 +33,11 @@ from torch_geometric_gsl.ops._triton.pool_program import (
 )
 from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import once_differentiable
+from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
 
 # Targets and sources of a tile, channels of a product at a time, and the most channels
-# that a program sums. With eight warps registers suffice for a sum of the most channels
-# (none is spilled at capability 9.0, by Triton 3.9), and 80 KB of shared memory.
+# that a program sums. By Triton 3.9 eight warps have the registers for that (at 8.0 one
+# program spills a few), and shared memory suffices on small cards.
 _BLOCK_TARGETS, _BLOCK_SOURCES, _BLOCK_CHANNELS = 64, 32, 16
 # Programs that sum over targets have two sums.
 _FEW_TARGETS = 32
@@ -49,6 +49,7 @@ _PROGRAMS = 256
 _MULTIPLE = 16
 
 
+@disable_compile
 def pool_kernel(
     h: Tensor,
     pairs: PairScores,

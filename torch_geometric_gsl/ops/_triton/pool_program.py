@@ -22,6 +22,8 @@ from torch_geometric_gsl.ops._triton.pool_tiles import (
     words,
 )
 
+# Three products in place of one: errors of scores grow in exponentials.
+_PRECISE = tl.constexpr('tf32x3')
 # A program of its own for numbers that 16 divides, or for 1, does not pay.
 _NUMBERS = ['num_targets', 'num_sources', 'size']
 
@@ -74,7 +76,7 @@ def find_totals(
             is_source,
             channels,
             BLOCK_CHANNELS,
-            PRECISION,
+            _PRECISE,
         )
         score = mask(score, excluded, rows, are_rows, sources, is_source[None, :])
         if grad is None:
@@ -158,7 +160,7 @@ def sum_sources(
             is_source,
             channels,
             BLOCK_CHANNELS,
-            PRECISION,
+            _PRECISE,
         )
         score = mask(score, excluded, rows, are_rows, sources, is_source[None, :])
         weight, total = weigh(
@@ -235,7 +237,7 @@ def sum_targets(
             is_row,
             channels,
             BLOCK_CHANNELS,
-            PRECISION,
+            _PRECISE,
         )
         score = mask(score, excluded, rows, are_rows, sources, is_source[:, None])
         weight, total = weigh(
