@@ -328,6 +328,19 @@ def test_what_the_kernel_serves(monkeypatch):
     assert not pool._has_kernel(pairs)  # A CPU has none.
 
 
+def test_products_follow_the_setting_of_pytorch():
+    from torch_geometric_gsl.ops._triton.pool_kernel import _allows_tf32
+
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    try:
+        for allowed in (True, False):
+            matmul.allow_tf32 = allowed
+            assert _allows_tf32() is allowed
+    finally:
+        matmul.allow_tf32 = before
+
+
 COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
