@@ -8,7 +8,8 @@ installed. Parts run in the order of their importance; each is isolated: one tha
 is noted with its traceback, and the next one begins. The file is written before and
 after each part. An error after which CUDA answers no more starts the process again,
 with the next part. A part that has no time left is skipped. The exit status is 1 if a
-part has failed. Formulas of bytes and operations are in `gpu_times.py`.
+part has failed. Formulas of bytes and operations are in `gpu_times.py` and
+`gpu_tables.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import gpu_checks
 import gpu_times
-from gpu_checks import Part, Setup
+from gpu_frame import Part, Setup
 from record import environment, write_json
 
 OUT = Path(__file__).resolve().parent / 'results' / 'gpu.json'
@@ -154,7 +155,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add, has_cuda = parser.add_argument, torch.cuda.is_available()
     add('--device', type=torch.device, default='cuda' if has_cuda else 'cpu')
-    add('--minutes', type=float, default=6.0, help='after which no part begins (6)')
+    add('--minutes', type=float, default=8.0, help='after which no part begins (8)')
     add('--small', action='store_true', help='small sizes, a few seconds')
     add('--seed', type=int, default=0)
     add('--out', type=Path, default=OUT)

@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
+import gpu_tables
 import torch
+from gpu_frame import Found, Part, Setup, difference, expect, seeded
 from torch import Tensor
 
 from reproduction.baselines import NodeFormer
-from torch_geometric_gsl import GSLNet, GumbelKNNSampler, resolve_similarity
+from torch_geometric_gsl import GSLNet, GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.ops import race, race_block, scan, tail
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.noise import draw_seed
 
-Found = dict[str, Any]
 Outputs = Callable[[Tensor | None], list[Tensor]]
 # Numbers of nodes and of channels; no block divides them.
 SIZES = ((1000, 64), (257, 100), (31, 5), (31, 1), (1, 5))
@@ -34,31 +35,6 @@ ERROR_RATE, DRAWS = 1e-4, 20_000
 OTHER = {'cuda': 'cpu', 'cpu': 'meta'}
 
 
-class Setup(NamedTuple):
-    """What all parts share."""
-
-    device: torch.device
-    is_small: bool
-    seed: int
-
-    def randn(self, *size: int) -> Tensor:
-        """Draw numbers that are the same on every device."""
-        generator = torch.Generator().manual_seed(self.seed)
-        return torch.randn(*size, generator=generator).to(self.device)
-
-    def sampler(self, name: str, m: int, **options: Any) -> GumbelKNNSampler:
-        torch.manual_seed(self.seed)
-        return GumbelKNNSampler(resolve_similarity(name, m), **options).to(self.device)
-
-
-class Part(NamedTuple):
-    """A part of a run; `reference` names the part whose time divides its own."""
-
-    name: str
-    run: Callable[[Setup], Found]
-    reference: str | None = None
-
-
 def parts(setup: Setup) -> Iterator[Part]:
     """Return the checks, the most important ones first."""
     grid = list(product(SMALL_SIZES if setup.is_small else SIZES, SIMILARITIES))
@@ -67,6 +43,7 @@ def parts(setup: Setup) -> Iterator[Part]:
         for check in (check_race, check_evaluation):
             run = partial(check, name=name, size=size, loop=loop)
             yield Part(f'{check.__name__[6:]}: {form}', run)
+    yield from gpu_tables.checks(setup)
     for name in ('linear', 'neural_gaussian', 'heat_kernel'):
         yield Part(f'sharp race: {name}', partial(check_sharp, name=name))
     yield Part('law', check_law)
@@ -87,28 +64,6 @@ def parts(setup: Setup) -> Iterator[Part]:
         yield Part(f'devices: {name}', partial(check_refusal, name=name))
     for model in (GSLNet, NodeFormer):
         yield Part(f'model: {model.__name__}', partial(check_model, model=model))
-
-
-def expect(holds: bool, message: str) -> None:
-    """Raise an error unless something holds, also under `python -O`."""
-    if not holds:
-        raise AssertionError(message)
-
-
-def difference(found: Tensor, expected: Tensor, rtol: float) -> float:
-    """Return the largest difference relative to the largest number; it is small."""
-    expect(found.shape == expected.shape, f'{found.shape}, not {expected.shape}')
-    if found.numel() == 0:
-        return 0.0
-    found, expected = (x.detach().cpu().double() for x in (found, expected))
-    size = expected.abs().max().clamp_min(1e-3)
-    error = float((found - expected).abs().max() / size)
-    expect(error <= rtol, f'relative difference {error:.2e} > {rtol:.0e}')
-    return error
-
-
-def seeded(x: Tensor) -> torch.Generator:
-    return torch.Generator(x.device).manual_seed(1)
 
 
 @contextmanager

@@ -9,15 +9,14 @@ copy reads and writes.
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import gpu_tables
 import torch
 from embeddings import CHANNELS, NOISE
-from gpu_checks import Found, Part, Setup
+from gpu_frame import Found, Part, Setup, rates, timed
 from measure import gathered_rows, make_step
 from models import TAU, K, gsl_net, node_former
 from plain import PlainNet
@@ -27,9 +26,10 @@ from workloads import Workload, load
 
 from torch_geometric_gsl import GumbelKNNSampler, resolve_similarity
 
+AUTOCAST = 'race, autocast to bfloat16'
+MODELS = ('race', 'race, CSR', AUTOCAST, 'dense definition', 'NodeFormer')
 NODES, SMALL_NODES = 3_327, 1_000  # CiteSeer's.
 SIZES, SMALL_SIZES = (100_000, 1_000_000), (1_500,)
-ROUNDS, LIMIT = 10, 10.0  # After so many rounds or seconds no further one begins.
 # Beyond, an evaluation and the search of the nearest look at some targets.
 PAIRS, SMALL_PAIRS = 10**10, 10**6
 BLOCK = 2**27  # Pairs of a block of the search.
@@ -40,12 +40,15 @@ def parts(setup: Setup) -> Iterator[Part]:
     yield Part('speed', speeds)
     for task in ('forward+backward', 'evaluation'):
         first = f'CiteSeer size, {task}: race'
-        for name in ('race', 'race, CSR', 'dense definition', 'NodeFormer'):
+        for name in MODELS:
             run = partial(time_model, name=name, task=task)
             yield Part(f'CiteSeer size, {task}: {name}', run, first)
+    yield from gpu_tables.times(setup)
     for size in SMALL_SIZES if setup.is_small else SIZES:
         first = f'{size} rows: flat step'
         yield Part(first, partial(time_step, size=size, scale=1.0), first)
+        half = partial(time_step, size=size, scale=1.0, dtype=torch.bfloat16)
+        yield Part(f'{size} rows: flat step, bfloat16', half, first)
         sharp = partial(time_step, size=size, scale=20.0)
         yield Part(f'{size} rows: sharp step', sharp, first)
         evaluation = partial(time_evaluation, size=size)
@@ -58,40 +61,8 @@ def parts(setup: Setup) -> Iterator[Part]:
             yield Part(f'{size} rows, model: {name}', run, first)
 
 
-def timed(setup: Setup, step: Callable[[], object]) -> Found:
-    """Time rounds of a step, after one that is not counted: by events on CUDA."""
-    rounds = 3 if setup.is_small else ROUNDS
-    begin, seconds = time.perf_counter(), [seconds_of(setup, step)]
-    while len(seconds) < 2 or (
-        len(seconds) <= rounds and time.perf_counter() - begin < LIMIT
-    ):
-        seconds.append(seconds_of(setup, step))
-    first, *rest = seconds
-
-    return {
-        'median': statistics.median(rest),
-        'min': min(rest),
-        'max': max(rest),
-        'rounds': len(seconds) - 1,
-        'first': first,
-    }
-
-
-def seconds_of(setup: Setup, step: Callable[[], object]) -> float:
-    if setup.device.type != 'cuda':
-        start = time.perf_counter()
-        step()
-        return time.perf_counter() - start
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    step()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) / 1e3
-
-
 def speeds(setup: Setup) -> Found:
-    """Measure a copy (read and written) and a product of matrices in float32."""
+    """Measure a copy (read and written) and products of matrices."""
     size = 2**22 if setup.is_small else 2**30
     source = torch.ones(size // 4, device=setup.device)
     target = torch.empty_like(source)
@@ -99,19 +70,13 @@ def speeds(setup: Setup) -> Found:
     n = 512 if setup.is_small else 8192
     a = setup.randn(n, n)
     product = timed(setup, lambda: a @ a)
+    half = a.bfloat16()
+    half_product = timed(setup, lambda: half @ half)
     return {
         'copy_bytes_per_second': 2 * size / copied['min'],
         'product_operations_per_second': 2 * n**3 / product['min'],
+        'bfloat16_operations_per_second': 2 * n**3 / half_product['min'],
     }
-
-
-def rates(found: Found, moved: float | None, operations: float | None) -> Found:
-    """Add bytes and operations of a step, and what it achieves in a second."""
-    for name, number in (('bytes', moved), ('operations', operations)):
-        if number is not None:
-            rate = number / found['median']
-            found |= {name: number, f'{name}_per_second': rate}
-    return found
 
 
 def add_ratios(times: dict[str, Found], parts: list[Part]) -> None:
@@ -150,7 +115,11 @@ def time_model(setup: Setup, name: str, task: str, size: int | None = None) -> F
         model = net = gsl_net('race', 'full', work, dropout=0.5)
         if name == 'dense definition':
             model = PlainNet(net, x.size(0))
-    return timed(setup, make_step(model.to(setup.device), work, task))
+    model = model.to(setup.device)
+    if name == AUTOCAST:
+        run = torch.autocast(setup.device.type, torch.bfloat16)(model.forward)
+        model.forward = run  # type: ignore[method-assign]
+    return timed(setup, make_step(model, work, task))
 
 
 def problem(setup: Setup, size: int, scale: float) -> tuple[GumbelKNNSampler, Tensor]:
@@ -167,11 +136,13 @@ def problem(setup: Setup, size: int, scale: float) -> tuple[GumbelKNNSampler, Te
     return sampler.to(setup.device), F.normalize(x)
 
 
-def time_step(setup: Setup, size: int, scale: float) -> Found:
+def time_step(
+    setup: Setup, size: int, scale: float, dtype: torch.dtype = torch.float32
+) -> Found:
     """Time the sum of messages over a graph that is drawn, and its backward pass."""
     sampler, x = problem(setup, size, scale)
-    h = setup.randn(size, CHANNELS).requires_grad_()
-    x.requires_grad_()
+    h = setup.randn(size, CHANNELS).to(dtype).requires_grad_()
+    x = x.to(dtype).requires_grad_()
 
     def step() -> None:
         sampler.propagate(x, h).square().mean().backward()
@@ -180,7 +151,7 @@ def time_step(setup: Setup, size: int, scale: float) -> Found:
     found = timed(setup, step)
     plan = sampler.plan(x)
     found |= plan._asdict()
-    if plan.method != 'race':
+    if plan.method != 'race' or dtype != torch.float32:
         return found
     rows = gathered_rows(plan, size)
     return rates(found, 4 * CHANNELS * rows, 2 * CHANNELS * rows)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import gpu
 import gpu_checks
+import gpu_tables
 import gpu_times
 import pytest
 import torch
-from gpu_checks import Part
+from gpu_frame import Part
 
 ROOT = Path(gpu.__file__).resolve().parents[1]
 KEYS = {'command', 'seed', 'git_commit', 'torch', 'triton', 'card', 'checks', 'times'}
@@ -58,6 +59,10 @@ def test_a_bare_machine(tmp_path):
     assert step['ratio'] > 0
     assert step['bytes_per_second'] == step['bytes'] / step['median']
     assert step['share_of_copy'] > 0
+    epoch = found['times']['1500 rows, table epoch: PyTorch']
+    assert epoch['steps'] == 12
+    assert epoch['ratio'] > 0
+    assert epoch['share_of_product'] > 0
 
 
 def test_a_broken_kernel_is_found(tmp_path, monkeypatch, capsys):
@@ -79,6 +84,19 @@ def test_a_broken_kernel_is_found(tmp_path, monkeypatch, capsys):
     assert 'Traceback' in first['traceback']
     assert second['status'] == 'passed'  # The next one runs.
     assert '1 failed\n  race: linear' in capsys.readouterr().out
+
+
+def test_a_broken_sum_over_a_pool_is_found(monkeypatch):
+    setup = gpu.Setup(torch.device('cpu'), True, 0)
+    check, *others = gpu_tables.checks(setup)
+    assert max(check.run(setup)['differences']) < gpu_tables.RTOL
+    assert others[0].run(setup)['status'] == 'skipped'  # A CPU draws by a generator.
+    exact = gpu_tables.pool.pool_sum
+    monkeypatch.setattr(
+        gpu_tables.pool, 'pool_sum', lambda *args, **options: 2 * exact(*args)
+    )
+    with pytest.raises(AssertionError, match='relative difference'):
+        check.run(setup)
 
 
 def test_the_rest_runs_in_a_new_process(tmp_path, monkeypatch):

@@ -1,0 +1,104 @@
+"""What the parts of a run on a device share: setups, comparisons and times."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl import GumbelKNNSampler, resolve_similarity
+
+Found = dict[str, Any]
+ROUNDS, LIMIT = 10, 10.0  # After so many rounds or seconds no further one begins.
+
+
+class Setup(NamedTuple):
+    """What all parts share."""
+
+    device: torch.device
+    is_small: bool
+    seed: int
+
+    def randn(self, *size: int) -> Tensor:
+        """Draw numbers that are the same on every device."""
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randn(*size, generator=generator).to(self.device)
+
+    def sampler(self, name: str, m: int, **options: Any) -> GumbelKNNSampler:
+        torch.manual_seed(self.seed)
+        return GumbelKNNSampler(resolve_similarity(name, m), **options).to(self.device)
+
+
+class Part(NamedTuple):
+    """A part of a run; `reference` names the part whose time divides its own."""
+
+    name: str
+    run: Callable[[Setup], Found]
+    reference: str | None = None
+
+
+def expect(holds: bool, message: str) -> None:
+    """Raise an error unless something holds, also under `python -O`."""
+    if not holds:
+        raise AssertionError(message)
+
+
+def difference(found: Tensor, expected: Tensor, rtol: float) -> float:
+    """Return the largest difference relative to the largest number; it is small."""
+    expect(found.shape == expected.shape, f'{found.shape}, not {expected.shape}')
+    if found.numel() == 0:
+        return 0.0
+    found, expected = (x.detach().cpu().double() for x in (found, expected))
+    size = expected.abs().max().clamp_min(1e-3)
+    error = float((found - expected).abs().max() / size)
+    expect(error <= rtol, f'relative difference {error:.2e} > {rtol:.0e}')
+    return error
+
+
+def seeded(x: Tensor) -> torch.Generator:
+    return torch.Generator(x.device).manual_seed(1)
+
+
+def timed(setup: Setup, step: Callable[[], object]) -> Found:
+    """Time rounds of a step, after one that is not counted: by events on CUDA."""
+    rounds = 3 if setup.is_small else ROUNDS
+    begin, seconds = time.perf_counter(), [seconds_of(setup, step)]
+    while len(seconds) < 2 or (
+        len(seconds) <= rounds and time.perf_counter() - begin < LIMIT
+    ):
+        seconds.append(seconds_of(setup, step))
+    first, *rest = seconds
+
+    return {
+        'median': statistics.median(rest),
+        'min': min(rest),
+        'max': max(rest),
+        'rounds': len(seconds) - 1,
+        'first': first,
+    }
+
+
+def seconds_of(setup: Setup, step: Callable[[], object]) -> float:
+    if setup.device.type != 'cuda':
+        start = time.perf_counter()
+        step()
+        return time.perf_counter() - start
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    step()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def rates(found: Found, moved: float | None, operations: float | None) -> Found:
+    """Add bytes and operations of a step, and what it achieves in a second."""
+    for name, number in (('bytes', moved), ('operations', operations)):
+        if number is not None:
+            rate = number / found['median']
+            found |= {name: number, f'{name}_per_second': rate}
+    return found
