@@ -18,25 +18,27 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 from made_table import make_table
 from record import environment, positive, write_json
 from report import line, number
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.flop_counter import FlopCounterMode
 
 from reproduction import tables_data
-from torch_geometric_gsl.sklearn import GSLRegressor, _training
+from torch_geometric_gsl.sklearn import GSLRegressor
 
 HERE = Path(__file__).resolve().parent
 TABLES = ('california', 'diamonds', '1000000')
 SIZE, ROUNDS = 1024, 5
+# The default share of rows that are held back, and the batch of large tables.
+VALIDATED, BATCH = 0.2, 512
 HEADER = ('table', 'steps of an epoch', 'step [ms]', 'epoch [s]', 'of products')
 
 
@@ -65,35 +67,32 @@ def measure(name: str, warm: int, steps: int) -> dict[str, Any]:
     """Train on a table, time the last steps, and count their products."""
     x, y = read(name)
     seconds: list[float] = []
-    seen, per_epoch, operations = 0, 0, 0
-    plain = _training._steps
+    seen, operations, begin = 0, 0, 0.0
+    counter = FlopCounterMode(display=False)
 
-    def timed(*args: Any) -> Iterator[float]:
-        nonlocal seen, per_epoch, operations
-        parts, options = args[2:4]
-        per_epoch = math.ceil(len(parts.train) / options.batch_size)
-        every = plain(*args)
-        while True:
-            counter = FlopCounterMode(display=False)
-            begin = time.process_time()
-            try:
-                if seen == warm + steps:  # One more, whose products are counted.
-                    with counter:
-                        next(every)
-                    operations = counter.get_total_flops()
-                    raise Done
-                loss = next(every)
-            except StopIteration:
-                return
-            if seen >= warm:
-                seconds.append(time.process_time() - begin)
-            seen += 1
-            yield loss
+    def after_step(*args: Any) -> None:
+        nonlocal seen, operations, begin
+        seen += 1
+        now = time.process_time()
+        if warm < seen <= warm + steps:
+            seconds.append(now - begin)
+        if seen == warm + steps + 1:  # One more, whose products are counted.
+            counter.__enter__()
+        if seen == warm + steps + 2:
+            counter.__exit__(None, None, None)
+            operations = counter.get_total_flops()
+            raise Done
+        begin = time.process_time()
 
-    model = GSLRegressor('learned', n_members=1, random_state=0, max_iter=10**6)
-    with mock.patch.object(_training, '_steps', timed), suppress(Done):
-        model.fit(x, y)
+    options: dict[str, Any] = {'n_members': 1, 'random_state': 0, 'max_iter': 10**6}
+    hook = register_optimizer_step_post_hook(after_step)
+    try:
+        with suppress(Done):
+            GSLRegressor('learned', **options).fit(x, y)
+    finally:
+        hook.remove()
     step, rate = statistics.median(seconds), product_rate()
+    per_epoch = math.ceil(len(y) * (1 - VALIDATED) / BATCH)
     return {
         'table': name,
         'steps': per_epoch,
