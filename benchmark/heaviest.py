@@ -10,7 +10,7 @@ channels) of a `TableNet` that was trained for `--steps` steps on pools of 1,024
 
 Ours is `best_sources` in double precision, as evaluation runs it. Beside it stand
 blocks of matrix products with `topk`, faiss' flat index, its inverted lists with the
-fewest probes that reach a recall of 0.99, and pynndescent, as far as they are installed.
+fewest probes that reach a recall of 0.99, and pynndescent, where they are installed.
 Recall is the share of what was found that is as near as the k-th nearest row in double
 precision, of 256 targets. It must be 1 for ours before anything is timed, and 0.999 for
 what is exact but for single precision; else the exit status is 1.
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import embeddings
 import torch
 import torch.nn.functional as F
-from measure import interleave, seconds_of
+from measure import interleave
 from record import environment, positive, write_json
 from report import line, number
 from tables import make_table
@@ -173,12 +173,12 @@ def measure(z: Tensor, k: int, args: argparse.Namespace) -> list[dict[str, Any]]
     size = z.size(0)
     some = torch.randperm(size, generator=torch.Generator().manual_seed(1))
     some, every = some[: args.targets], torch.arange(size)
-    steps = {
+    steps: dict[str, Callable[[], None]] = {
         name: partial(_run, method.search, some if method.is_quadratic else every)
         for name, method in found.items()
     }
     taken = interleave(steps, args.repeats, args.limit, is_warm=True)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, method in found.items():
         share = len(some) / size if method.is_quadratic else 1.0
         rows.append(

@@ -225,7 +225,7 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
 @pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('num_clusters', [1, 9, 90])
 def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
-    monkeypatch.setattr(module, '_FIRST', 0)
+    monkeypatch.setattr(cells, '_FIRST', 1)
     monkeypatch.setattr(cells, '_MEAN_ROWS', 8)
     monkeypatch.setattr(cells, '_MIN_ROWS', 1)
     x = torch.randn(30, 5)
