@@ -141,6 +141,8 @@ class PairScores(NamedTuple):
         for name in ('dst', 'src', 'scale', 'lower', 'upper', 'null'):
             if not isinstance(fields[name], int | float | None):
                 fields[name] = fields[name].detach()
+        if self.dst is self.src:
+            fields['dst'] = fields['src']
         fields['response'] = self.response.map(Tensor.detach)
         return PairScores(**fields)
 
