@@ -36,8 +36,8 @@ import torch.nn.functional as F
 from measure import interleave
 from record import environment, positive, write_json
 from report import line, number
-from tables import make_table
 from torch import Tensor
+from waves import make_table
 
 from torch_geometric_gsl import TableNet
 from torch_geometric_gsl.ops.knn import best_sources, top_k

@@ -22,7 +22,6 @@ validation are parts of it. 1,000 other rows are for test.
 from __future__ import annotations
 
 import argparse
-import math
 import resource
 import statistics
 import sys
@@ -33,15 +32,15 @@ from typing import Any
 
 import numpy as np
 from measure import interleave, seconds_of
-from numpy.typing import NDArray
 from record import environment, positive, write_json
 from report import line, number
 from tqdm import tqdm
+from waves import make_table
 from worker import ask
 
 HERE = Path(__file__).resolve().parent
 ROWS = (1_000, 16_000, 43_000)
-NUM_TEST, NUM_WAVES, LENGTH, NOISE = 1_000, 200, 0.05, 0.2
+NUM_TEST = 1_000
 METHODS = ('learned graph', 'boosting')
 #: Predictions are timed no longer than these seconds.
 LIMIT = 30.0
@@ -54,21 +53,6 @@ HEADER: tuple[str, ...] = (
     '1,000 rows [s]',
 )
 HEADER += ('one row [ms]', 'memory [MB]', 'RMSE')
-Array = NDArray[np.float64]
-
-
-def make_table(num_rows: int, seed: int) -> tuple[Array, Array]:
-    """Return the columns and the target of rows, of one law for all numbers of rows."""
-    law, random = np.random.default_rng(0), np.random.default_rng([seed, num_rows])
-    frequency = law.normal(0, 1 / LENGTH, (2, NUM_WAVES))
-    phase = law.uniform(0, 2 * math.pi, NUM_WAVES)
-    place, x = random.random((num_rows, 2)), random.normal(size=(num_rows, 6))
-    field = np.zeros(num_rows)
-    # Wave by wave, so that a million rows take little memory.
-    for wave, shift in zip(frequency.T, phase, strict=True):
-        field += math.sqrt(2 / NUM_WAVES) * np.cos(place @ wave + shift)
-    y = field + np.tanh(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.5 * (x[:, 3] > 0)
-    return np.hstack([place, x]), y + NOISE * random.normal(size=num_rows)
 
 
 def make_model(method: str, request: dict[str, Any]) -> tuple[Any, str]:

@@ -64,12 +64,20 @@ def best_sources(
     is_double = pairs.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     if is_double and not pairs.is_sparse:
         ranks = normalise_ranks(ranks)
-    num_sources = ranks.src.size(0)
-    if not ranks.has_clusters or ranks.dst.size(0) * num_sources < _BOUNDED:
+    if not pays_clusters(ranks):
         return _without_bounds(ranks, k, memory_budget)
     single = in_single_precision(ranks).src if is_double else ranks.src
-    clusters = k_means(single, num_clusters(num_sources))
+    clusters = k_means(single, num_clusters(ranks.src.size(0)))
     return nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
+
+
+def pays_clusters(ranks: PairScores) -> bool:
+    """Return whether there are enough pairs to pay for clusters of the sources."""
+    num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
+    # A target alone costs about as much as to find the clusters of two sources.
+    is_large = num_targets >= 2 * num_clusters(num_sources)
+    is_large &= num_targets * num_sources >= _BOUNDED
+    return is_large and ranks.has_clusters
 
 
 def _without_bounds(ranks: PairScores, k: int, memory_budget: int) -> Tensor:
