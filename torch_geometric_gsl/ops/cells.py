@@ -101,8 +101,7 @@ class CellSearch(NamedTuple):
 
     pairs: PairScores  # In double precision.
     members: Members
-    groups: Members  # The clusters as wholes, within their radii.
-    radius: Tensor
+    radius: Tensor  # How far each cluster reaches from its centre.
     offsets: Tensor  # Where each cluster begins, and the last one ends.
     k: int
     memory_budget: int
@@ -122,9 +121,8 @@ class CellSearch(NamedTuple):
             response=pairs.response.map(Tensor.double),
             excluded=excluded,
         )
-        groups = members.whole_clusters()
-        radius = cast(Tensor, groups.radius)
-        return cls(pairs, members, groups, radius, clusters.offsets, k, memory_budget)
+        radius = cast(Tensor, members.whole_clusters().radius)
+        return cls(pairs, members, radius, clusters.offsets, k, memory_budget)
 
     @property
     def is_nearest(self) -> bool:
@@ -135,41 +133,36 @@ class CellSearch(NamedTuple):
     def within_reach(self, part: PairScores) -> Tensor | None:
         """Return the places of all that could be among the best of a cell's targets.
 
-        Near clusters are scored first; the :math:`k`-th best so far of each target
-        tells which other clusters are looked into, and which of their sources are kept.
-        :obj:`None` says that there are no bounds.
+        Near sources are scored first; the :math:`k`-th best so far of each target tells
+        which others are kept. :obj:`None` says that there are no bounds.
         """
-        if self.is_nearest:
-            value = compare_all(part.comparison, _middle(part.dst), self.groups.src)
-            high = part.response(value)[0]
-        elif (bounds := score_range(part, self.groups)) is not None:
-            high = bounds[1]
-        else:
-            return None
-        order = high.argsort(descending=True)
-        total = self.offsets.diff()[order].cumsum(0)
         needed = min(_FIRST * self.k + 1, part.src.size(0))
+        if not self.is_nearest:
+            if (bounds := score_range(part, self.members)) is None:
+                return None
+            first = bounds[1].topk(needed).indices.sort().values
+            least = self.best(part, first)[0][:, -1].amin()
+            return (~(bounds[1] < least)).nonzero().squeeze(1)
+        middle = compare_all(part.comparison, _middle(part.dst), self.members.centre)
+        order = part.response(middle)[0].argsort(descending=True)
+        total = self.offsets.diff()[order].cumsum(0)
         first = order[: int(torch.searchsorted(total, needed)) + 1].sort().values
         worst = self.best(part, self._places(first))[0][:, -1]
-        least = worst.amin()
-        if self.is_nearest:
-            away = self._least_distance(part, worst)
-            near = (~(self.radius < away)).nonzero().squeeze(1)
-            place = self._places(near)
-            number, distance = self.members.number[place], self.members.distance[place]
-            place = place[~(distance < away[number])]
-        else:
-            near = (~(high < least)).nonzero().squeeze(1)
-            place = self._places(near)
+        # First whole clusters are left out, then single sources.
+        away = self._least_distance(part, worst)
+        near = (~(self.radius < away)).nonzero().squeeze(1)
+        place = self._places(near)
+        number, distance = self.members.number[place], self.members.distance[place]
+        place = place[~(distance < away[number])]
         if (bounds := score_range(part, self.members.take(place, near))) is None:
             return None
-        return place[~(bounds[1] < least)]
+        return place[~(bounds[1] < worst.amin())]
 
     def _least_distance(self, part: PairScores, worst: Tensor) -> Tensor:
         """Return how far from the centre of each cluster a source lies at the least
         that any target scores higher than its worst, by the triangle inequality.
         """
-        dst, centre = part.dst, self.groups.src
+        dst, centre = part.dst, self.members.centre
         worst = worst.unsqueeze(1) / part.scale
         eps = 16 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
         if part.comparison == 'dot':
