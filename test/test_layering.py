@@ -27,7 +27,6 @@ FLOORS = {
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,
-    'nn.knn_backends': 4,
     'nn.nearest_neighbours': 4,
     'nn.models': 5,
     'nn.self_supervision': 5,

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import certified
 import clouds
 import estimate
+import heaviest
 import kernel
 import measure
 import numpy as np
@@ -127,6 +128,27 @@ def test_the_limit_leaves_three_rounds(limit, rounds, monkeypatch):
     # Two seconds a round, the one that is not counted included.
     found = measure.interleave({'a': wait, 'b': wait}, 7, limit)
     assert found == {'a': [1.0] * rounds, 'b': [1.0] * rounds}
+
+
+@pytest.mark.parametrize('agrees', [True, False])
+def test_heaviest(agrees, monkeypatch, tmp_path, capsys):
+    if not agrees:
+        monkeypatch.setattr(heaviest, 'best_sources', lambda pairs, k: wrong(pairs, k))
+
+    def wrong(pairs, k):
+        return heaviest.top_k(pairs._replace(dst=pairs.dst + 0.1), k)
+
+    path = tmp_path / 'heaviest.json'
+    few = '--rows 1000 --k 5 --steps 1 --targets 100 --repeats 1'
+    status = heaviest.main([*few.split(), '--out', str(path)])
+    assert status == int(not agrees)
+    rows = json.loads(path.read_text())['rows']
+    assert {row['workload'] for row in rows} == {'table', 'clustered'}
+    ours = [row for row in rows if row['method'] == 'best_sources']
+    assert [row['agrees'] for row in ours] == [agrees, agrees]
+    assert {row['ratio'] for row in ours} == {1.0}
+    assert all(row['extrapolated'] for row in rows if row['method'] == 'blocks')
+    assert ('disagrees' in capsys.readouterr().out) is not agrees
 
 
 @pytest.mark.parametrize('method', tables.METHODS)

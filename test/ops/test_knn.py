@@ -13,7 +13,12 @@ from sklearn.neighbors import NearestNeighbors
 from torch_geometric_gsl.ops import cells
 from torch_geometric_gsl.ops import knn as module
 from torch_geometric_gsl.ops.clusters import group, k_means
-from torch_geometric_gsl.ops.knn import best_sources, nearest_by_bounds, top_k
+from torch_geometric_gsl.ops.knn import (
+    best_sources,
+    nearest_by_bounds,
+    pays_clusters,
+    top_k,
+)
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
@@ -225,7 +230,7 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
 @pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('num_clusters', [1, 9, 90])
 def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
-    monkeypatch.setattr(module, '_FIRST', 0)
+    monkeypatch.setattr(cells, '_FIRST', 1)
     monkeypatch.setattr(cells, '_MEAN_ROWS', 8)
     monkeypatch.setattr(cells, '_MIN_ROWS', 1)
     x = torch.randn(30, 5)
@@ -238,20 +243,91 @@ def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
         check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 
-def test_nearest_by_bounds_scores_few_pairs(monkeypatch):
-    seen, plain = [], PairScores.rows
+def draw_clustered(n, num_clusters, noise=0.1, channels=16):
+    centre = torch.randn(num_clusters, channels, generator=seeded(), **DOUBLE)
+    x = torch.randn(n, channels, generator=seeded(1), **DOUBLE)
+    return centre[torch.arange(n) % num_clusters] + noise * x
+
+
+KINDS = {
+    'random': lambda n: torch.randn(n, 5, generator=seeded(), **DOUBLE),
+    'clustered': lambda n: draw_clustered(n, 12),
+    'duplicates': lambda n: torch.randn(n // 20, 4, generator=seeded()).repeat(20, 1),
+    'one point': lambda n: torch.ones(n, 3, **DOUBLE),
+    'zeros': lambda n: torch.zeros(n, 3, **DOUBLE),
+    'one column': lambda n: torch.linspace(0, 1, n, **DOUBLE).square().unsqueeze(1),
+    'far': lambda n: 1e6 + draw_clustered(n, 12),
+    'of all sizes': lambda n: (
+        torch.logspace(-6, 3, n, **DOUBLE).unsqueeze(1)
+        * torch.randn(n, 3, generator=seeded(), **DOUBLE)
+    ),
+}
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float32])
+@pytest.mark.parametrize('is_pair', [True, False])
+@pytest.mark.parametrize('formula', ['negative', 'identity', 'difference', 'gaussian'])
+@pytest.mark.parametrize('kind', KINDS)
+def test_bounds_find_the_best_in_double_precision(
+    kind, formula, is_pair, dtype, monkeypatch
+):
+    for name, value in (('_MEAN_ROWS', 20), ('_MIN_ROWS', 2), ('_FIRST', 2)):
+        monkeypatch.setattr(cells, name, value)
+    monkeypatch.setattr(module, '_MAX_SHARE', 1.0)  # Bounds are not given up.
+    src = KINDS[kind](400).to(dtype)
+    dst = src.flip(0)[:150] * 1.01 if is_pair else src
+    own = None if is_pair else torch.arange(400)
+    pairs = make(dst, src, formula, scale=3.0, excluded=own).ranking
+    double = pairs._replace(
+        dst=dst.double(),
+        src=src.double(),
+        response=pairs.response.map(torch.Tensor.double),
+    )
+    score = double.rows()
+    for k in (1, 7):
+        found = nearest_by_bounds(pairs, k, k_means(src.float(), 12))
+        assert all(len(set(row)) == k for row in found.tolist())
+        best = score.sort(dim=1, descending=True).values[:, :k]
+        # The order of what is nearer than the last has its precision.
+        slack = 1e-9 * best[:, -1:].abs() + 1e-15 * score[score.isfinite()].abs().max()
+        assert bool(((score.gather(1, found) - best).abs() <= slack).all())
+
+
+@pytest.mark.parametrize('formula', ['identity', 'negative', 'gaussian'])
+def test_nearest_by_bounds_scores_few_pairs(formula, monkeypatch):
+    seen, bounded, plain = [], [], PairScores.rows
 
     def rows(self, block):
         seen.append((score := plain(self, block)).numel())
         return score
 
+    def score_range(pairs, members):
+        bounded.append(members.source.numel() * pairs.dst.size(0))
+        return plain_range(pairs, members)
+
+    plain_range = cells.score_range
     monkeypatch.setattr(PairScores, 'rows', rows)
+    monkeypatch.setattr(cells, 'score_range', score_range)
     monkeypatch.setattr(cells, '_MEAN_ROWS', 32)
     shares = []
     for n in (1500, 6000):
         seen.clear()
-        centre = torch.randn(n // 50, 16, generator=seeded())
-        x = unit_rows(centre.repeat(50, 1) + 0.1 * torch.randn(n, 16))
-        nearest_by_bounds(PairScores(x, x, Identity()), 5, k_means(x, n // 50))
+        bounded.clear()
+        x = unit_rows(draw_clustered(n, n // 50))
+        pairs = make(x, x, formula).ranking
+        if formula == 'gaussian':  # Its best sources are those of this product.
+            pairs = pairs._replace(
+                response=type(pairs.response)(torch.ones(n, **DOUBLE))
+            )
+        nearest_by_bounds(pairs, 5, k_means(x, n // 50))
         shares.append(sum(seen) / n**2)
-    assert shares[1] < 0.6 * shares[0] < 0.2
+        # The bounds of single sources are not found in clusters that are skipped.
+        assert formula == 'gaussian' or sum(bounded) < 0.06 * n**2
+    assert shares[1] < 0.7 * shares[0] < 0.2
+
+
+def test_few_targets_do_not_pay_for_clusters(monkeypatch):
+    monkeypatch.setattr(module, '_BOUNDED', 0)
+    x = torch.randn(400, 3, generator=seeded())
+    for num_targets, pays in ((100, False), (300, True)):
+        assert pays_clusters(make(x[:num_targets], x, 'negative')) is pays

@@ -14,7 +14,6 @@ from torch_geometric_gsl._checks import (
     check_features,
     check_option,
 )
-from torch_geometric_gsl.nn.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -23,6 +22,7 @@ from torch_geometric_gsl.nn.similarity.distance_similarity import (
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -101,8 +101,8 @@ def nearest_neighbours(
     metric = nearness(x.size(1))
     x = _comparable(x)
     if backend != 'exact':
-        sizes = graph_sizes(x, batch)
-        edge_index = search_edges(x, sizes, k, metric, backend, loop)
+        pairs = metric.exact_scores(x)
+        edge_index = search_edges(pairs, graph_sizes(x, batch), k, backend, loop)
     else:
         budget = Budget(memory=memory_budget)
         sampler = GumbelKNNSampler(metric, eval_k=k, loop=loop, budget=budget)

@@ -2,7 +2,7 @@ r"""Cells of targets, and intervals that hold the scores of a cell with each sou
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -13,14 +13,20 @@ from torch_geometric_gsl.ops.clusters import (
     k_means,
     num_clusters,
 )
+from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
+from torch_geometric_gsl.ops.pool_sum import Sources, distances_as_dots
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scores import max_square
+from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 
 # Targets of a cell: enough to pay for its intervals, few enough to keep them narrow.
 _MIN_ROWS = 16
 _MEAN_ROWS = 128
 _MAX_ROWS = 512
+# Sources that are scored first, for each that is kept.
+_FIRST = 4
+# Rounding errors that order distances, relative to the k-th nearest one.
+_PRECISION = 1e-9
 
 
 class Members(NamedTuple):
@@ -90,6 +96,117 @@ def cells_of(
     return cells, torch.cat(few)
 
 
+class CellSearch(NamedTuple):
+    """Searches of the best sources of cells, which stand in the order of clusters."""
+
+    pairs: PairScores  # In double precision.
+    members: Members
+    radius: Tensor  # How far each cluster reaches from its centre.
+    offsets: Tensor  # Where each cluster begins, and the last one ends.
+    k: int
+    memory_budget: int
+
+    @classmethod
+    def of(
+        cls, pairs: PairScores, k: int, clusters: Clusters, memory_budget: int
+    ) -> CellSearch:
+        """Prepare the sources."""
+        members = find_members(pairs.src.double(), clusters)
+        excluded = pairs.excluded
+        if excluded is not None:
+            excluded = clusters.source.argsort()[excluded]
+        pairs = pairs._replace(
+            dst=pairs.dst.double(),
+            src=members.src,
+            response=pairs.response.map(Tensor.double),
+            excluded=excluded,
+        )
+        radius = cast(Tensor, members.whole_clusters().radius)
+        return cls(pairs, members, radius, clusters.offsets, k, memory_budget)
+
+    @property
+    def is_nearest(self) -> bool:
+        """Return whether the best sources are the nearest, or of largest products."""
+        kind = Identity if self.pairs.comparison == 'dot' else Negative
+        return isinstance(self.pairs.response, kind)
+
+    def within_reach(self, part: PairScores) -> Tensor | None:
+        """Return the places of all that could be among the best of a cell's targets.
+
+        Near sources are scored first; the :math:`k`-th best so far of each target tells
+        which others are kept. :obj:`None` says that there are no bounds.
+        """
+        needed = min(_FIRST * self.k + 1, part.src.size(0))
+        if not self.is_nearest:
+            if (bounds := score_range(part, self.members)) is None:
+                return None
+            first = bounds[1].topk(needed).indices.sort().values
+            least = self.best(part, first)[0][:, -1].amin()
+            return (~(bounds[1] < least)).nonzero().squeeze(1)
+        middle = compare_all(part.comparison, _middle(part.dst), self.members.centre)
+        order = part.response(middle)[0].argsort(descending=True)
+        total = self.offsets.diff()[order].cumsum(0)
+        first = order[: int(torch.searchsorted(total, needed)) + 1].sort().values
+        worst = self.best(part, self._places(first))[0][:, -1]
+        # First whole clusters are left out, then single sources.
+        away = self._least_distance(part, worst)
+        near = (~(self.radius < away)).nonzero().squeeze(1)
+        place = self._places(near)
+        number, distance = self.members.number[place], self.members.distance[place]
+        place = place[~(distance < away[number])]
+        if (bounds := score_range(part, self.members.take(place, near))) is None:
+            return None
+        return place[~(bounds[1] < worst.amin())]
+
+    def _least_distance(self, part: PairScores, worst: Tensor) -> Tensor:
+        """Return how far from the centre of each cluster a source lies at the least
+        that any target scores higher than its worst, by the triangle inequality.
+        """
+        dst, centre = part.dst, self.members.centre
+        worst = worst.unsqueeze(1) / part.scale
+        eps = 16 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
+        if part.comparison == 'dot':
+            norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
+            norm = norm.clamp(min=torch.finfo(dst.dtype).tiny)
+            away: Tensor = (worst - dst @ centre.t()) / norm
+            longest = torch.linalg.vector_norm(centre, dim=1) + self.radius
+            return away.amin(dim=0).sub_(eps * longest.amax())
+        middle = _middle(dst)
+        dst, centre = dst - middle, centre - middle
+        length = centre.square().sum(dim=1) * (1 - eps)
+        away = torch.addmm(length, dst, centre.t(), alpha=-2)
+        away += dst.square().sum(dim=1, keepdim=True) * (1 - eps)
+        away = away.clamp_(min=0).sqrt_() * (1 - eps)
+        away -= (-worst).clamp(min=0).sqrt() * (1 + eps)
+        return away.amin(dim=0)
+
+    def _places(self, clusters: Tensor) -> Tensor:
+        start = self.offsets[clusters]
+        return expand_ranges(start, self.offsets[clusters + 1] - start)[1]
+
+    def best(self, part: PairScores, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best scores among the sources of ascending places, lowered by
+        their rounding errors, and these sources.
+        """
+        if (excluded := part.excluded) is not None:
+            at = torch.searchsorted(place, excluded).clamp_(max=place.numel() - 1)
+            excluded = at.masked_fill_(place[at] != excluded, -1)
+        part = part._replace(src=part.src.index_select(0, place), excluded=excluded)
+        if self.is_nearest and part.comparison != 'dot':
+            # Products about a centre nearby tell distances apart.
+            sources = Sources.of(part.src)
+            square = (part.dst - sources.centre).square().sum(dim=1, keepdim=True)
+            dots = distances_as_dots(part, sources)
+            score, found = dots.best(self.k, self.memory_budget)
+            score -= part.scale * square
+            eps = 16 * (part.src.size(1) + 8) * torch.finfo(score.dtype).eps
+            error = part.scale * eps * (square.amax() - sources.rows[:, -1].amin())
+            if bool(error < -_PRECISION * score[:, -1].amax()):
+                return score - error, place[found]
+        score, found = part.best(self.k, self.memory_budget)
+        return score, place[found]
+
+
 @torch.no_grad()
 def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | None:
     r"""Return intervals that hold the scores of all targets with each source.
@@ -121,11 +238,15 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
     return (low, high) if bool((high - low).sum().isfinite()) else None
 
 
+def _middle(dst: Tensor) -> Tensor:
+    return (dst / dst.size(0)).sum(dim=0, keepdim=True)
+
+
 def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]:
     """Return intervals of what the targets compare with each source."""
     comparison, dst, number = pairs.comparison, pairs.dst, members.number
     reach: Tensor | float = 0.0 if members.radius is None else members.radius
-    middle = (dst / dst.size(0)).sum(dim=0, keepdim=True)
+    middle = _middle(dst)
     radius = torch.linalg.vector_norm(dst - middle, dim=1).amax()
     error = 4 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
     near = compare_all(comparison, middle, members.src)[0]

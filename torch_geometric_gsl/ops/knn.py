@@ -12,11 +12,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
+from torch_geometric_gsl.ops.cells import CellSearch, cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.pool_sum import Sources, distances_as_dots
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.scores import Negative
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Candidates that are found beside those that are kept.
@@ -27,8 +29,6 @@ _FEW = 2**18
 _PROBED = 256
 # The nearest among so many pairs are found by bounds.
 _BOUNDED = 2**27
-# Sources that are scored first, besides twice as many as are kept.
-_FIRST = 32
 # Cells that tell whether the bounds are worth their price, and the largest share of
 # pairs that may be left to score.
 _FIRST_CELLS = 8
@@ -61,17 +61,37 @@ def best_sources(
                 [2, 1]])
     """
     ranks = pairs.ranking
-    if pairs.dst.dtype != torch.float64 or not ranks.response.is_lipschitz:
-        return _search(ranks, k, memory_budget)
-    ranks = ranks if pairs.is_sparse else normalise_ranks(ranks)
-    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-    if num_targets * num_sources <= _FEW or k + _SPARE > pairs.available:
+    is_double = pairs.dst.dtype == torch.float64 and ranks.response.is_lipschitz
+    if is_double and not pairs.is_sparse:
+        ranks = normalise_ranks(ranks)
+    if not pays_clusters(ranks):
+        return _without_bounds(ranks, k, memory_budget)
+    single = in_single_precision(ranks).src if is_double else ranks.src
+    clusters = k_means(single, num_clusters(ranks.src.size(0)))
+    return nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
+
+
+def pays_clusters(ranks: PairScores) -> bool:
+    """Return whether there are enough pairs to pay for clusters of the sources."""
+    num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
+    # A target alone costs about as much as to find the clusters of two sources.
+    is_large = num_targets >= 2 * num_clusters(num_sources)
+    is_large &= num_targets * num_sources >= _BOUNDED
+    return is_large and ranks.has_clusters
+
+
+def _without_bounds(ranks: PairScores, k: int, memory_budget: int) -> Tensor:
+    """Compare all pairs, in single precision where that tells the best."""
+    num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
+    is_double = ranks.dst.dtype == torch.float64 and ranks.response.is_lipschitz
+    is_small = num_targets * num_sources <= _FEW or k + _SPARE > ranks.available
+    if not is_double or is_small:
         return top_k(ranks, k, memory_budget=memory_budget)
-    every = torch.arange(num_targets, device=pairs.dst.device)
+    every = torch.arange(num_targets, device=ranks.dst.device)
     probed = every[:: max(1, num_targets // _PROBED)]
     _, is_certain = _certified(ranks.take(probed), k, memory_budget)
     if 2 * int(is_certain.sum()) < probed.numel():
-        return _search(ranks, k, memory_budget)
+        return top_k(ranks, k, memory_budget=memory_budget)
     found, is_certain = _certified(ranks, k, memory_budget)
     rest = (~is_certain).nonzero().squeeze(1)
     if rest.numel() > 0:
@@ -79,28 +99,10 @@ def best_sources(
     return found
 
 
-def _search(ranks: PairScores, k: int, memory_budget: int) -> Tensor:
-    num_sources = ranks.src.size(0)
-    if ranks.has_clusters and ranks.dst.size(0) * num_sources >= _BOUNDED:
-        clusters = k_means(ranks.src, num_clusters(num_sources))
-        return nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
-    return top_k(ranks, k, memory_budget=memory_budget)
-
-
 @torch.no_grad()
 def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
     r"""Return the sources :math:`[n, k]` of the largest scores, by blocks of rows."""
-    return _best_of(scores, k, memory_budget)[1]
-
-
-def _best_of(pairs: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
-    """Return the best scores of each target, and the sources that have them."""
-    score = pairs.dst.new_empty(pairs.dst.size(0), k)
-    source = torch.empty_like(score, dtype=torch.long)
-    bytes_per_row = 3 * pairs.src.size(0) * pairs.dst.element_size()
-    for rows in row_blocks(score.size(0), bytes_per_row, memory_budget):
-        score[rows], source[rows] = pairs.rows(rows).topk(k, dim=-1)
-    return score, source
+    return scores.best(k, memory_budget)[1]
 
 
 @torch.no_grad()
@@ -114,36 +116,28 @@ def nearest_by_bounds(
     """Find the nearest of :func:`top_k`, up to ties, without scoring all pairs.
 
     The response has an interval, and clusters are found for any embeddings of the
-    sources. For each cell of near targets an interval holds the scores of each source.
-    The sources of highest bounds are scored first; the :math:`k`-th best so far of each
-    target, and of all targets the least, tells which other sources are scored at all.
-    Bounds that leave more than 30 % of the pairs of the first cells are given up.
+    sources. A :class:`CellSearch` serves each cell of near targets. Bounds that leave
+    more than 30 % of the pairs of the first cells are given up.
     """
-    device = pairs.dst.device
-    found = torch.empty(pairs.dst.size(0), k, dtype=torch.long, device=device)
-    members = find_members(pairs.src, clusters)
+    search = CellSearch.of(pairs, k, clusters, memory_budget)
+    found = clusters.source.new_empty(pairs.dst.size(0), k)
     cells, few = cells_of(pairs, clusters, memory_budget=memory_budget)
     rest, num_scored, num_pairs = [few], 0, 0
     for number, rows in enumerate(cells):
         if number == _FIRST_CELLS and num_scored > _MAX_SHARE * num_pairs:
             rest += cells[number:]
             break
+        part = search.pairs.take(rows)
+        place = search.within_reach(part)
         num_pairs += pairs.src.size(0)
-        part = pairs.take(rows)
-        bounds = score_range(part, members)
-        if bounds is None:
+        num_scored += pairs.src.size(0) if place is None else place.numel()
+        if place is None:
             rest.append(rows)
-            num_scored += pairs.src.size(0)
-            continue
-        high = bounds[1]
-        first = high.topk(min(high.numel(), 2 * k + _FIRST)).indices
-        score, _ = _best_of(part.select(members.source[first]), k, memory_budget)
-        # All that could be among the best of any target, the first as well.
-        source = members.source[~(high < score[:, -1].amin())]
-        num_scored += source.numel()
-        found[rows] = source[_best_of(part.select(source), k, memory_budget)[1]]
+        else:
+            found[rows] = clusters.source[search.best(part, place)[1]]
     left = torch.cat(rest)
-    found[left] = top_k(pairs.take(left), k, memory_budget=memory_budget)
+    if left.numel() > 0:
+        found[left] = _without_bounds(pairs.take(left), k, memory_budget)
     return found
 
 
@@ -199,30 +193,33 @@ def in_single_precision(ranks: PairScores) -> PairScores:
 
 def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
     """Return the best sources of each target, and whether no other can be as good."""
-    source = _search(in_single_precision(ranks), k + _SPARE, memory_budget)
+    is_distance = ranks.comparison == 'squared_distance'
+    if is_distance and isinstance(ranks.response, Negative):
+        # Differences take several times as long as products.
+        single = distances_as_dots(ranks, Sources.of(ranks.src).single())
+    else:
+        single = in_single_precision(ranks)
+    source = top_k(single, k + _SPARE, memory_budget=memory_budget)
     listed = Neighbours(source, ranks.src.size(0), memory_budget=memory_budget)
     score = ranks.pairs(slice(None), listed)
-    others = _bound_of_others(ranks, score[:, -1:])
+    others = score[:, -1] + _rounding(ranks, score[:, -1])
     # Ties go to the first sources.
     source, place = source.sort(dim=1)
     score, order = score.gather(1, place).sort(dim=1, descending=True, stable=True)
     return source.gather(1, order)[:, :k], score[:, k - 1] > others
 
 
-def _bound_of_others(ranks: PairScores, score: Tensor) -> Tensor:
-    """Bound the scores of all sources that single precision puts behind one."""
+def _rounding(ranks: PairScores, score: Tensor) -> Tensor:
+    """Bound the errors of two scores of single precision, one of them as given."""
     eps = torch.finfo(torch.float32).eps
-    # The errors of that one and of the other.
     width = ranks.src.size(1)
     if isinstance(ranks.src, SparseRows):  # Products of an inner product, at the most.
         width = int(ranks.src.words.offsets.diff().amax())
     relative = 2 * (width + 8) * eps
-    length, longest = row_norms(ranks.dst).unsqueeze(1), row_norms(ranks.src).amax()
-    if ranks.comparison == 'squared_distance':
-        shift = 2 * eps * (length + longest) + 1e-18
-        nearest = (-score).clamp(min=0).sqrt() * (1 - relative) - shift
-        return -nearest.clamp(min=0).square().squeeze(1)
-    error = relative * length * longest + 4 * eps * score.abs() + 1e-30
+    length, longest = row_norms(ranks.dst), row_norms(ranks.src).amax()
+    is_dot = ranks.comparison == 'dot'
+    largest = length * longest if is_dot else (length + longest).square()
+    error = relative * largest + 4 * eps * score.abs() + 1e-30
     for param in ranks.response.params:
-        error = error + 4 * eps * param.abs().unsqueeze(1)
-    return (score + error).squeeze(1)
+        error = error + 4 * eps * param.abs()
+    return error

@@ -44,18 +44,30 @@ def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) ->
 
 
 def nearest_graph(
-    pairs: PairScores, k: int, tau: float, *, memory_budget: int = MEMORY_BUDGET
+    pairs: PairScores,
+    k: int,
+    tau: float,
+    *,
+    memory_budget: int = MEMORY_BUDGET,
+    source: Tensor | None = None,
 ) -> SampledGraph:
     """Return the :obj:`k` best sources of each target, with their noise-free weights.
 
-    A null neighbour is left to the caller: weights of a target sum to 1.
+    They may be given, each target's with -1 where there are fewer. A null neighbour is
+    left to the caller: weights of a target sum to 1.
     """
-    k = min(k, pairs.available)
-    source = best_sources(pairs, k, memory_budget=memory_budget)
+    listed = None
+    if source is None:
+        k = min(k, pairs.available)
+        source = best_sources(pairs, k, memory_budget=memory_budget)
+    else:
+        listed, source = source >= 0, source.clamp(min=0)
     # The scores of these pairs alone are computed again, with gradient.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
     score = pairs.pairs(slice(None), neighbours)
-    return neighbour_graph(source, noise_free_weights(score, tau))
+    if listed is not None:
+        score = score.masked_fill(~listed, torch.finfo(score.dtype).min)
+    return neighbour_graph(source, noise_free_weights(score, tau), listed)
 
 
 @disable_compile

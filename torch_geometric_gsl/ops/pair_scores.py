@@ -19,7 +19,7 @@ from torch_geometric_gsl.ops.neighbours import (
     pair_distances,
     pair_dots,
 )
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The functions that compare targets with the sources that they list.
@@ -57,6 +57,15 @@ class PairScores(NamedTuple):
         value = compare_all(self.comparison, self.dst[rows], self.src)
         score = self.respond(rows, value)
         return score if self.excluded is None else exclude(score, self.excluded[rows])
+
+    def best(self, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
+        """Return the best scores of each target, and the sources that have them."""
+        score = self.dst.new_empty(self.dst.size(0), k)
+        source = torch.empty_like(score, dtype=torch.long)
+        bytes_per_row = 3 * self.src.size(0) * self.dst.element_size()
+        for rows in row_blocks(score.size(0), bytes_per_row, memory_budget):
+            score[rows], source[rows] = self.rows(rows).topk(k, dim=-1)
+        return score, source
 
     def compare(self, rows: slice, neighbours: Neighbours) -> Tensor:
         """Compare each target of a block with the sources that it lists."""
@@ -132,6 +141,8 @@ class PairScores(NamedTuple):
         for name in ('dst', 'src', 'scale', 'lower', 'upper', 'null'):
             if not isinstance(fields[name], int | float | None):
                 fields[name] = fields[name].detach()
+        if self.dst is self.src:
+            fields['dst'] = fields['src']
         fields['response'] = self.response.map(Tensor.detach)
         return PairScores(**fields)
 
@@ -167,11 +178,11 @@ class PairScores(NamedTuple):
     def ranking(self) -> PairScores:
         """Return scores of the same order, which do not saturate, without gradient."""
         ranked = self.detach()
-        response = ranked.response.ranking
-        if type(response) is type(ranked.response):
-            return ranked
         return ranked._replace(
-            response=response, scale=1.0, lower=-math.inf, upper=math.inf
+            response=ranked.response.ranking,
+            scale=1.0,
+            lower=-math.inf,
+            upper=math.inf,
         )
 
     @property

@@ -14,11 +14,6 @@ from torch_geometric_gsl._checks import (
     check_flag,
     check_option,
 )
-from torch_geometric_gsl.nn.knn_backends import (
-    check_backend,
-    check_is_nearest,
-    search_edges,
-)
 from torch_geometric_gsl.nn.nearest_neighbours import (
     WEIGHTS,
     nearest_in_context,
@@ -29,6 +24,11 @@ from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.knn_backends import (
+    check_backend,
+    check_is_nearest,
+    search_edges,
+)
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._graphs import FeatureGraph
 from torch_geometric_gsl.typing import Features, SampledGraph
@@ -169,8 +169,8 @@ class SimilarityKNNGraph(FeatureGraph):
             options = {'eval_k': k, 'loop': self.loop, 'budget': Budget(memory=memory)}
             edge_index, _ = GumbelKNNSampler(similarity, **options).eval()(x)
         else:
-            args = similarity, self.backend, self.loop
-            edge_index = search_edges(x, [x.size(0)], k, *args)
+            pairs = similarity.exact_scores(x)
+            edge_index = search_edges(pairs, [x.size(0)], k, self.backend, self.loop)
         return SampledGraph(edge_index, similarity(x, edge_index))
 
     def __repr__(self) -> str:

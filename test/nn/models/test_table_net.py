@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
+from torch_geometric_gsl.ops import cells, knn
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
 IN, HIDDEN, N = 4, 8, 30
@@ -46,6 +47,17 @@ def definition(net, x_src, x_dst, y, own):
         h = h_dst[i] + (weight / weight.sum()) @ message[others]
         outputs.append(after_the_sum(net, h))
     return torch.stack(outputs)
+
+
+@pytest.mark.parametrize('own', [True, False])
+def test_clusters_find_the_same_neighbours(own, monkeypatch):
+    net, (x, y) = make(eval_k=7).eval(), draw_rows(300)
+    rows = x if own else (x, x[:200] + 0.1)
+    expected = net(rows, y)
+    monkeypatch.setattr(knn, '_BOUNDED', 0)
+    monkeypatch.setattr(knn, 'top_k', None)  # It compares all pairs.
+    monkeypatch.setattr(cells, '_MIN_ROWS', 1)
+    torch.testing.assert_close(net(rows, y), expected)
 
 
 @pytest.mark.parametrize('training', [True, False])

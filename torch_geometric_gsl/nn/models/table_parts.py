@@ -15,7 +15,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.knn import top_k
+from torch_geometric_gsl.ops.knn import best_sources, pays_clusters, top_k
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -206,9 +206,14 @@ class TableNeighbours(torch.nn.Module):
     def _nearest(self, z: Features, pairs: PairScores) -> tuple[Tensor, Tensor]:
         """Return the best sources of each target, and their scores.
 
-        Products of single precision find a few more, whose scores decide.
+        Clusters find them among many, and else products of single precision find a
+        few more, whose scores decide.
         """
         k, ranks = self.eval_k, pairs.detach()
+        if pays_clusters(ranks):
+            source = best_sources(ranks, k)
+            score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
+            return source, score
         if isinstance(ranks.response, Negative):
             kept, _, sources = self._prepared or (None, None, None)
             if sources is None or z[0] is not kept:

@@ -10,10 +10,14 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import check_messages
 from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.sampler.plan import SampledEvaluationWarning, Settings
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.certified_sum import certified_sum
 from torch_geometric_gsl.ops.dense import dense_graph
+from torch_geometric_gsl.ops.knn import best_sources
+from torch_geometric_gsl.ops.knn_backends import library_search
+from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
@@ -29,6 +33,8 @@ from torch_geometric_gsl.typing import SampledGraph
 MOST_LISTED = 2**26
 # An estimate from fewer sources is of no use.
 LEAST_SAMPLES = 1024
+# Targets that tell what another library misses.
+_LOOKED_AT = 64
 
 
 def noise_free_graph(
@@ -44,7 +50,11 @@ def noise_free_graph(
     tau, k, budget = settings.tau, settings.num_nearest, settings.budget
     if k is None:
         return _all_edges(scores, settings, total)
-    graph = nearest_graph(scores, k, tau, memory_budget=budget.memory)
+    source = None
+    if budget.search != 'exact':
+        source = _found_by_library(scores, min(k, scores.available), budget)
+    memory = budget.memory
+    graph = nearest_graph(scores, k, tau, memory_budget=memory, source=source)
     if scores.null is None:
         return graph
     # The nearest carry the weight of all candidates, less that of the null one.
@@ -52,6 +62,30 @@ def noise_free_graph(
     share = all_sum(ones, scores, settings, total).squeeze(1)
     weight = graph.edge_weight * share[graph.edge_index[1]]
     return SampledGraph(graph.edge_index, weight)
+
+
+@torch.no_grad()
+def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
+    """Return the heaviest sources that a library finds; warn if it misses some."""
+    found = library_search(scores, k, budget.search, 'search')
+    every = torch.arange(found.size(0), device=found.device)
+    looked_at = every[:: max(1, -(-every.numel() // _LOOKED_AT))]
+    some, num_sources = scores.ranking.take(looked_at), scores.src.size(0)
+    best, own = best_sources(some, k, memory_budget=budget.memory), found[looked_at]
+    # Of equal scores any source will do.
+    least, score = (
+        some.pairs(slice(None), Neighbours(listed.clamp(min=0), num_sources))
+        for listed in (best, own)
+    )
+    hits = (score >= least.amin(dim=1, keepdim=True)) & (own >= 0)
+    if not bool(hits.all()):
+        _warn(
+            f'{budget.search} found a share of {{:.4g}} of the {k} heaviest sources '
+            f'of {looked_at.numel()} targets that were searched exactly as well: '
+            f"search='exact' of the budget finds all",
+            hits.double().mean(),
+        )
+    return found
 
 
 def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGraph:

@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any, NamedTuple, TypedDict
 
 from torch_geometric_gsl._checks import check_count, check_positive
+from torch_geometric_gsl.ops.knn_backends import check_backend
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 
 #: The number of pairs up to which evaluation is exact by default.
@@ -36,6 +37,12 @@ class Budget(NamedTuple):
             are summed. (default: :obj:`None`)
         memory (int, optional): The bytes of a block of rows. It changes no result.
             (default: :obj:`2**25`)
+        search (str, optional): How evaluation finds the :obj:`eval_k` heaviest
+            candidates: :obj:`"exact"`, or by another library, :obj:`"faiss"` (its exact
+            index in single precision) or :obj:`"pynndescent"` (approximate), for a
+            similarity that falls with the distance. What they miss of 64 targets is
+            told by a :class:`SampledEvaluationWarning`. Given candidates are searched
+            exactly. (default: :obj:`"exact"`)
 
     Example:
         >>> Budget(tail=0)._replace(memory=2**20).memory
@@ -47,6 +54,7 @@ class Budget(NamedTuple):
     eval_pairs: int = EVAL_PAIRS
     eval_tolerance: float | None = None
     memory: int = MEMORY_BUDGET
+    search: str = 'exact'
 
 
 def check_budget(value: Any) -> Budget:
@@ -59,6 +67,7 @@ def check_budget(value: Any) -> Budget:
             check_count(count, name, minimum)
     check_count(budget.eval_pairs, 'eval_pairs')
     check_count(budget.memory, 'memory')
+    check_backend(budget.search, 'search')
     if budget.eval_tolerance is not None:
         check_positive(budget.eval_tolerance, 'eval_tolerance')
         if budget.eval_pairs != EVAL_PAIRS:

@@ -27,7 +27,9 @@ LONG = 64
 
 
 class SampledEvaluationWarning(UserWarning):
-    r"""Evaluation took a sample of the sources, because there are too many pairs."""
+    r"""Evaluation took a sample of the sources, because there are too many pairs, or a
+    library missed some of the heaviest (:obj:`search` of the budget).
+    """
 
 
 class TruncatedRaceWarning(UserWarning):

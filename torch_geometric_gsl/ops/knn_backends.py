@@ -16,7 +16,6 @@ from torch_geometric.nn.pool.knn import (
 )
 
 from torch_geometric_gsl._checks import check_option
-from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.knn import in_single_precision, normalise_ranks
 from torch_geometric_gsl.ops.neighbours import Neighbours
@@ -34,27 +33,30 @@ _LEAST_LIST = 30
 _SPARE = 8
 
 
-def check_backend(backend: Any) -> None:
-    """Raise unless a backend is known and installed."""
-    name = backend
-    if isinstance(backend, KNNIndex):
+def check_backend(backend: Any, name: str = 'backend') -> None:
+    """Raise unless a backend, given by this argument, is known and installed."""
+    library = backend
+    if isinstance(backend, KNNIndex) and name == 'backend':
         if backend.numel > 0:
             raise ValueError(
                 f"'backend' must be an empty index (got one of {backend.numel} rows)"
             )
-        name = 'faiss'
-    check_option(name, BACKENDS, 'backend')
-    if BACKENDS[name] is not None and find_spec(name) is None:
+        library = 'faiss'
+    check_option(library, BACKENDS, name)
+    if BACKENDS[library] is not None and find_spec(library) is None:
         raise ImportError(
-            f"backend={name!r} needs the library {name}: pip install '{BACKENDS[name]}'"
+            f'{name}={library!r} needs the library {library}: pip install '
+            f"'{BACKENDS[library]}'"
         )
 
 
-def check_is_nearest(response: Response, comparison: str, what: object) -> None:
+def check_is_nearest(
+    response: Response, comparison: str, what: object, name: str = 'backend'
+) -> None:
     """Raise unless the best of all nodes are the nearest ones."""
     if response.monotonic != (1 if comparison == 'dot' else -1):
         raise ValueError(
-            f"'backend' must be 'exact' with this 'similarity': other libraries find "
+            f"'{name}' must be 'exact' with this 'similarity': other libraries find "
             f'the nearest nodes, which are not those of its largest scores unless it '
             f"falls with the distance, as 'linear', 'cosine', 'heat_kernel' and "
             f"'distance' do (got {what})"
@@ -63,67 +65,82 @@ def check_is_nearest(response: Response, comparison: str, what: object) -> None:
 
 @torch.no_grad()
 def search_edges(
-    x: Tensor,
-    sizes: list[int],
-    k: int,
-    similarity: Similarity,
-    backend: Any,
-    loop: bool,
+    pairs: PairScores, sizes: list[int], k: int, backend: Any, loop: bool
 ) -> Tensor:
     """Join each node to the :obj:`k` nearest nodes of its graph, as another library
     finds them; in a graph of fewer nodes to all. Edges are sorted by target.
     """
-    pairs = similarity.exact_scores(x)
-    check_is_nearest(pairs.response, pairs.comparison, similarity)
-    if backend != 'pynndescent' and pairs.is_sparse:
-        raise ValueError(
-            "'backend' must be 'exact' or 'pynndescent' with sparse features: faiss "
-            "has no sparse index (got 'faiss')"
-        )
-    edges = [torch.empty(2, 0, dtype=torch.long, device=x.device)]
+    edges = [torch.empty(2, 0, dtype=torch.long, device=pairs.src.device)]
     start = 0
-    for own in pairs.ranking.split(sizes):
+    for own in pairs.split(sizes):
         size = own.dst.size(0)
         number = min(k, size - int(not loop))
         if number > 0:
             own = own._replace(src=own.dst)
-            source = _search(own, number, backend, loop)
+            if not loop:
+                own = own._replace(excluded=torch.arange(size, device=own.src.device))
+            source = library_search(own, number, backend)
             graph = neighbour_graph(source, source.to(own.dst.dtype), source >= 0)
             edges.append(graph.edge_index + start)
         start += size
     return torch.cat(edges, dim=1)
 
 
-def _search(ranks: PairScores, k: int, backend: Any, loop: bool) -> Tensor:
-    """Return the k nearest rows of each row; -1 where fewer were found."""
-    size, device = ranks.dst.size(0), ranks.dst.device
-    number = min(size, k + int(not loop) + _SPARE)
+@torch.no_grad()
+def library_search(
+    pairs: PairScores, k: int, backend: Any, name: str = 'backend'
+) -> Tensor:
+    """Return the best sources of each target :math:`[n, k]` as another library finds
+    them, best first; -1 where fewer were found. The backend is given by this argument.
+    """
+    check_is_nearest(
+        pairs.response, pairs.comparison, type(pairs.response).__name__, name
+    )
+    if backend != 'pynndescent' and pairs.is_sparse:
+        raise ValueError(
+            f"'{name}' must be 'exact' or 'pynndescent' with sparse features: faiss "
+            "has no sparse index (got 'faiss')"
+        )
+    ranks, size = pairs.ranking, pairs.src.size(0)
+    missing = int(ranks.excluded is not None)
+    number = min(size, k + missing + _SPARE)
     if number == size:  # All of them, which needs no search.
-        found = torch.arange(size, device=device).expand(size, -1)
-    elif backend != 'pynndescent' and k + int(not loop) > MAX_FAISS:
-        raise ValueError(f"'k' must be less than {MAX_FAISS} with faiss (got {k})")
+        found = torch.arange(size, device=ranks.src.device)
+        found = found.expand(ranks.dst.size(0), -1)
+    elif backend != 'pynndescent' and k + missing > MAX_FAISS:
+        raise ValueError(
+            f"'k' must be less than {MAX_FAISS} with faiss, and so must 'eval_k' (got "
+            f'{k})'
+        )
     else:
         search = _pynndescent if backend == 'pynndescent' else _faiss
-        found = search(ranks, number, backend).to(device)
+        found = search(ranks, number, backend).to(ranks.src.device)
     listed = Neighbours(found.clamp(min=0), size)
     exact = ranks if ranks.is_sparse else normalise_ranks(ranks)
     score = exact.pairs(slice(None), listed).masked_fill(found < 0, -torch.inf)
-    if not loop:
-        score = exclude(score, torch.arange(size, device=device), found)
+    if ranks.excluded is not None:
+        score = exclude(score, ranks.excluded, found)
     # Libraries compare in single precision: the best of a few more are kept.
     score, place = score.topk(k, dim=1)
     return found.gather(1, place).masked_fill(score == -torch.inf, -1)
 
 
-def _points(ranks: PairScores) -> Tensor:
-    """Return rows whose distances rank as scores do, in single precision."""
+def _points(ranks: PairScores) -> tuple[Tensor, Tensor]:
+    """Return rows of sources and of targets whose distances rank as scores do, in
+    single precision.
+    """
     if ranks.comparison == 'squared_distance':
-        return in_single_precision(normalise_ranks(ranks)).src
+        single = in_single_precision(normalise_ranks(ranks))
+        return single.src, single.dst
     # Of unit rows the distance tells the cosine. Rows of zeros are far from all.
-    missing = (ranks.src == 0).all(dim=1, keepdim=True).to(ranks.src.dtype)
-    centred = ranks.src - ranks.src.mean(dim=0)
-    points = torch.cat([centred, missing], dim=1)
-    return (points / points.abs().amax().clamp(min=1e-300)).float()
+    centre = ranks.src.mean(dim=0)
+    rows = [
+        torch.cat([x - centre, (x == 0).all(dim=1, keepdim=True).to(x.dtype)], dim=1)
+        for x in ((ranks.src,) if ranks.dst is ranks.src else (ranks.src, ranks.dst))
+    ]
+    largest = rows[0].abs().amax().clamp(min=1e-300)
+    rows = [(x / largest).float() for x in rows]
+    return rows[0], rows[-1]
 
 
 def _faiss(ranks: PairScores, k: int, backend: Any) -> Tensor:
@@ -144,7 +161,7 @@ def _faiss(ranks: PairScores, k: int, backend: Any) -> Tensor:
         single = in_single_precision(normalise_ranks(ranks))
         rows, queries = single.src, single.dst
     else:
-        rows = queries = _points(ranks)
+        rows, queries = _points(ranks)
     if not hasattr(faiss, 'StandardGpuResources'):
         rows, queries = rows.cpu(), queries.cpu()
     index.add(rows.contiguous())
@@ -155,19 +172,22 @@ def _faiss(ranks: PairScores, k: int, backend: Any) -> Tensor:
 def _pynndescent(ranks: PairScores, k: int, backend: str) -> Tensor:
     from pynndescent import NNDescent
 
-    z: Any = ranks.src
-    size = z.size(0)
+    size, is_own = ranks.src.size(0), ranks.dst is ranks.src
+    points: list[Any] = [ranks.src, ranks.dst]
     if ranks.is_sparse:
         from scipy.sparse import csr_matrix
 
-        parts = z.value.float(), z.words.source, z.words.offsets
-        rows = csr_matrix(tuple(part.cpu().numpy() for part in parts), shape=z.shape)
+        for i, z in enumerate(points):
+            parts = z.value.float(), z.words.source, z.words.offsets
+            parts = tuple(part.cpu().numpy() for part in parts)
+            points[i] = csr_matrix(parts, shape=z.shape)
     else:
-        rows = _points(ranks).cpu().numpy()
+        points = [x.cpu().numpy() for x in _points(ranks)]
     index = NNDescent(
-        rows,
+        points[0],
         metric='cosine' if ranks.is_sparse else 'euclidean',
         n_neighbors=min(max(k, _LEAST_LIST), size - 1),
         random_state=0,  # The same graph each time, as of an exact search.
     )
-    return torch.from_numpy(index.neighbor_graph[0]).long()[:, :k]
+    found = index.neighbor_graph if is_own else index.query(points[1], k)
+    return torch.from_numpy(found[0]).long()[:, :k]

@@ -18,8 +18,8 @@ from torch_geometric_gsl import (
     HeatKernelSimilarity,
     LinearSimilarity,
 )
-from torch_geometric_gsl.nn import knn_backends
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.ops import knn_backends
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 BACKENDS = ['faiss', 'pynndescent']

@@ -1,0 +1,264 @@
+"""Time searches of the k heaviest sources of a learned metric, beside other libraries.
+
+    python benchmark/heaviest.py
+    python benchmark/heaviest.py --workloads table clustered --rows 1000000 --k 96
+
+Evaluation keeps the `eval_k` heaviest sources of each target: of negative squared
+distances the nearest rows, each its own first. A `table` workload has the keys (96
+channels) of a `TableNet` that was trained for `--steps` steps on pools of 1,024 rows of
+`tables.py`; `clustered` has the rows of 32 channels of `embeddings.py`.
+
+Ours is `best_sources` in double precision, as evaluation runs it. Beside it stand
+blocks of matrix products with `topk`, faiss' flat index, its inverted lists with the
+fewest probes that reach a recall of 0.99, and pynndescent, where they are installed.
+Recall is the share of what was found that is as near as the k-th nearest row in double
+precision, of 256 targets. It must be 1 for ours before anything is timed, and 0.999 for
+what is exact but for single precision; else the exit status is 1.
+
+Methods are interleaved in one process. Those that compare all pairs are timed on
+`--targets` rows and extrapolated, which is marked with a tilde; the others search all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import embeddings
+import torch
+import torch.nn.functional as F
+from made_table import make_table
+from measure import interleave
+from record import environment, positive, write_json
+from report import line, number
+from torch import Tensor
+
+from torch_geometric_gsl import TableNet
+from torch_geometric_gsl.ops.knn import best_sources, top_k
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pool_sum import distances_as_dots
+from torch_geometric_gsl.ops.scores import Negative
+
+HERE = Path(__file__).resolve().parent
+WORKLOADS = 'table', 'clustered'
+HIDDEN, POOL, CHECKED = 192, 1024, 256
+LEAST_RECALL, PROBES = 0.99, (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+EXACT = {'best_sources': 1.0, 'blocks': 0.999, 'faiss flat': 0.999}
+HEADER = 'workload', 'rows', 'k', 'method', 'seconds', 'times ours', 'recall'
+
+
+class Method(NamedTuple):
+    """A search of the rows with these numbers among all rows, and what it compares."""
+
+    search: Callable[[Tensor], Tensor]
+    is_quadratic: bool = False
+    detail: str = ''
+
+
+def load(name: str, num_rows: int, steps: int, seed: int) -> Tensor:
+    """Return the rows of a workload."""
+    if name == 'clustered':
+        return embeddings.load(f'clustered-{num_rows}', seed)[0]
+    torch.manual_seed(seed)
+    x, y = (torch.from_numpy(part).float() for part in make_table(num_rows, seed))
+    # The place is uniform in a square; the other columns have unit variance.
+    x[:, :2] = (x[:, :2] - 0.5) * 12**0.5
+    net = TableNet(x.size(1), HIDDEN, 1, draws=4)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
+    for _ in range(steps):
+        pool = torch.randint(num_rows, (POOL,))
+        optimizer.zero_grad()
+        F.mse_loss(net(x[pool], y[pool]).squeeze(1), y[pool]).backward()
+        optimizer.step()
+    key = net.eval().index(x).index_key
+    if key is None:
+        raise ValueError("'graph' of the net must be 'learned' (got no keys)")
+    return key.clone()
+
+
+def scores(dst: Tensor, src: Tensor) -> PairScores:
+    return PairScores(dst, src, Negative(), 'squared_distance')
+
+
+def methods(z: Tensor, k: int, threads: int) -> dict[str, Method]:
+    """Return the searches; other libraries build their indices in each."""
+    double, dots = z.double(), distances_as_dots(scores(z, z))
+    size = z.size(0)
+
+    def ours(rows: Tensor) -> Tensor:
+        dst = double if rows.numel() == size else double[rows]
+        return best_sources(scores(dst, double), k)
+
+    found = {
+        'best_sources': Method(ours),
+        'blocks': Method(lambda rows: top_k(dots.take(rows), k), True),
+    }
+    if importlib.util.find_spec('faiss') is not None:
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+        found['faiss flat'] = Method(partial(_flat, z, k), True)
+        found['faiss lists'] = Method(partial(_lists, z, k, PROBES[0]))
+    if importlib.util.find_spec('pynndescent') is not None:
+        found['pynndescent'] = Method(partial(_pynndescent, z, k, threads))
+    return found
+
+
+def _flat(z: Tensor, k: int, rows: Tensor) -> Tensor:
+    import faiss
+
+    index = faiss.IndexFlatL2(z.size(1))
+    index.add(z.numpy())
+    return torch.from_numpy(index.search(z[rows].numpy(), k)[1])
+
+
+def _lists(z: Tensor, k: int, probes: int, rows: Tensor) -> Tensor:
+    import faiss
+
+    count = 1 << round(4 * z.size(0) ** 0.5).bit_length() - 1
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(z.size(1)), z.size(1), count)
+    index.train(z[:: max(1, z.size(0) // (64 * count))].numpy())
+    index.add(z.numpy())
+    index.nprobe = probes
+    return torch.from_numpy(index.search(z[rows].numpy(), k)[1])
+
+
+def _pynndescent(z: Tensor, k: int, threads: int, rows: Tensor) -> Tensor:
+    from pynndescent import NNDescent
+
+    index = NNDescent(z.numpy(), n_neighbors=k, n_jobs=threads, random_state=0)
+    return torch.from_numpy(index.neighbor_graph[0]).long()[rows]
+
+
+class Truth:
+    """The distance of the k-th nearest row of some targets, in double precision."""
+
+    def __init__(self, z: Tensor, rows: Tensor, k: int) -> None:
+        self.z, self.rows, self.k = z, rows, k
+        direct = 'donot_use_mm_for_euclid_dist'
+        self.most = torch.cat(
+            [
+                torch.cdist(part, z.double(), compute_mode=direct).kthvalue(k).values
+                for part in z[rows].double().split(16)
+            ]
+        )
+
+    def recall(self, found: Tensor) -> float:
+        """Return the share of the sources that are as near."""
+        hits = 0
+        for row, most, listed in zip(self.rows, self.most, found, strict=True):
+            sources = self.z[listed[listed >= 0].unique()].double()
+            distance = (sources - self.z[row].double()).norm(dim=1)
+            hits += int((distance <= most * (1 + 1e-9)).sum())
+        return hits / found.numel()
+
+
+def check(z: Tensor, k: int, found: dict[str, Method]) -> dict[str, float]:
+    """Return the recall of each method; set how many lists faiss looks into."""
+    rows = torch.arange(0, z.size(0), max(1, z.size(0) // CHECKED))[:CHECKED]
+    every, recalls, truth = torch.arange(z.size(0)), {}, Truth(z, rows, k)
+    for name, method in found.items():
+        if name == 'faiss lists':
+            for probes in PROBES:
+                search = partial(_lists, z, k, probes)
+                found[name] = Method(search, detail=f', {probes} probes')
+                recalls[name] = truth.recall(search(rows))
+                if recalls[name] >= LEAST_RECALL:
+                    break
+            continue
+        # Bounds and graphs are those of a search of all rows.
+        is_some = method.is_quadratic
+        listed = method.search(rows) if is_some else method.search(every)[rows]
+        recalls[name] = truth.recall(listed)
+    return recalls
+
+
+def measure(z: Tensor, k: int, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Check the searches of some rows, then time them."""
+    found = methods(z, k, args.threads)
+    recalls = check(z, k, found)
+    size = z.size(0)
+    some = torch.randperm(size, generator=torch.Generator().manual_seed(1))
+    some, every = some[: args.targets], torch.arange(size)
+    steps: dict[str, Callable[[], None]] = {
+        name: partial(_run, method.search, some if method.is_quadratic else every)
+        for name, method in found.items()
+    }
+    taken = interleave(steps, args.repeats, args.limit, is_warm=True)
+    rows: list[dict[str, Any]] = []
+    for name, method in found.items():
+        share = len(some) / size if method.is_quadratic else 1.0
+        rows.append(
+            {
+                'rows': size,
+                'channels': z.size(1),
+                'k': k,
+                'method': name + method.detail,
+                'seconds': [seconds / share for seconds in taken[name]],
+                'extrapolated': share < 1,
+                'recall': recalls[name],
+                'agrees': recalls[name] >= EXACT.get(name, 0.0),
+            }
+        )
+    first = rows[0]['seconds']
+    for row in rows:
+        pairs = zip(row['seconds'], first, strict=True)
+        row['ratio'] = statistics.median(own / ours for own, ours in pairs)
+    return rows
+
+
+def _run(search: Callable[[Tensor], Tensor], rows: Tensor) -> None:
+    search(rows)
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a row of the table."""
+    tilde = '~' if row['extrapolated'] else ''
+    return [
+        *(row['workload'], f'{row["rows"]:,}', str(row['k']), row['method']),
+        tilde + number(statistics.median(row['seconds'])),
+        tilde + number(row['ratio']),
+        f'{row["recall"]:.4f}',
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--workloads', choices=WORKLOADS, nargs='+', default=WORKLOADS)
+    parser.add_argument('--rows', type=positive, nargs='+', default=[100_000])
+    parser.add_argument('--k', type=positive, nargs='+', default=[96, 10])
+    parser.add_argument('--steps', type=positive, default=100, help='of the training')
+    parser.add_argument('--targets', type=positive, default=2048)
+    parser.add_argument('--repeats', type=positive, default=3)
+    parser.add_argument('--limit', type=float, default=600.0, help='seconds of a case')
+    parser.add_argument('--threads', type=positive, default=1)
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--out', type=Path, default=HERE / 'results' / 'heaviest.json')
+    args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
+    about = environment(**{k: v for k, v in vars(args).items() if k != 'out'})
+    rows: list[dict[str, Any]] = []
+    print(line(HEADER), line(['---'] * len(HEADER)), sep='\n')
+    for size in args.rows:
+        for name in args.workloads:
+            z = load(name, size, args.steps, args.seed)
+            for k in args.k:
+                new = [{'workload': name} | row for row in measure(z, k, args)]
+                print(*(line(cells(row)) for row in new), sep='\n', flush=True)
+                rows += new
+                write_json(args.out, about | {'rows': rows})
+    wrong = [line(cells(row)) for row in rows if not row['agrees']]
+    print(*(f'disagrees: {text}' for text in wrong), sep='\n', end='')
+    return int(bool(wrong))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
