@@ -2,6 +2,7 @@
 
     python benchmark/heaviest.py
     python benchmark/heaviest.py --workloads table clustered --rows 1000000 --k 96
+    python benchmark/heaviest.py --csv benchmark/results/heaviest.json
 
 Evaluation keeps the `eval_k` heaviest sources of each target: of negative squared
 distances the nearest rows, each its own first. A `table` workload has the keys (96
@@ -17,12 +18,16 @@ what is exact but for single precision; else the exit status is 1.
 
 Methods are interleaved in one process. Those that compare all pairs are timed on
 `--targets` rows and extrapolated, which is marked with a tilde; the others search all.
+`--csv` prints the table of a file that was written before.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib.util
+import io
+import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -228,6 +233,13 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the table as comma-separated values."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator='\n').writerows([HEADER, *map(cells, rows)])
+    return text.getvalue()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -242,9 +254,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument('--threads', type=positive, default=1)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path, default=HERE / 'results' / 'heaviest.json')
+    parser.add_argument('--csv', type=Path, metavar='FILE')
     args = parser.parse_args(argv)
+    if args.csv is not None:
+        print(table(json.loads(args.csv.read_text())['rows']), end='')
+        return 0
     torch.set_num_threads(args.threads)
-    about = environment(**{k: v for k, v in vars(args).items() if k != 'out'})
+    about = environment(
+        **{k: v for k, v in vars(args).items() if k not in ('out', 'csv')}
+    )
     rows: list[dict[str, Any]] = []
     print(line(HEADER), line(['---'] * len(HEADER)), sep='\n')
     for size in args.rows:

@@ -5,6 +5,7 @@ import csv
 import doctest
 import importlib
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -78,6 +79,16 @@ def test_quoted_figures_are_those_of_the_benchmarks():
     assert len(pairs) == 5
     for rows, seconds in pairs:
         assert measured[f'{rows:,}'].startswith(f'{seconds} / ')
+
+
+def test_the_table_of_searches_is_that_of_its_run(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS.parent / 'benchmark')
+    heaviest = importlib.import_module('heaviest')
+    path = DOCS.parent / 'benchmark' / 'results' / 'heaviest.json'
+    rows = json.loads(path.read_text(encoding='utf-8'))['rows']
+    table = DOCS / '_tables' / 'benchmarks_heaviest.csv'
+    assert table.read_text(encoding='utf-8') == heaviest.table(rows)
+    assert all(row['agrees'] for row in rows)
 
 
 def test_notebooks_have_no_roles():

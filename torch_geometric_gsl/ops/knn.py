@@ -74,7 +74,7 @@ def best_sources(
 def pays_clusters(ranks: PairScores) -> bool:
     """Return whether there are enough pairs to pay for clusters of the sources."""
     num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
-    # A target alone costs about as much as to find the clusters of two sources.
+    # To find clusters takes about as long as to compare so many targets.
     is_large = num_targets >= 2 * num_clusters(num_sources)
     is_large &= num_targets * num_sources >= _BOUNDED
     return is_large and ranks.has_clusters

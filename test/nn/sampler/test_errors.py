@@ -47,8 +47,6 @@ OPTIONS = [
     ({'budget': Budget(search='annoy'), 'eval_k': 3}, ValueError,
      "'search' must be one of ['exact', 'faiss', 'pynndescent'] (got 'annoy')"),
     # What cannot act is refused.
-    ({'budget': Budget(search='faiss')}, ValueError,
-     "'search' has no meaning where evaluation takes all candidates"),
     ({'budget': Budget(eval_tolerance=0.1, eval_pairs=9)}, ValueError,
      "'eval_pairs' must be left out beside 'eval_tolerance'"),
     *(({'budget': Budget(**{name: 4}), **options}, ValueError, f"'{name}' has no mean")

@@ -194,10 +194,7 @@ class GumbelKNNSampler(OneType):
         if eval_k is not None and eval_k != 'all':
             check_count(eval_k, 'eval_k')
         self.budget = check_budget(budget)
-        if self.num_nearest is None:
-            given = None if self.budget.search == 'exact' else self.budget.search
-            check_absent(given, 'search', 'where evaluation takes all candidates')
-        elif null_score is None:
+        if self.num_nearest is not None and null_score is None:
             # The share of a null neighbour is that among all candidates.
             few = f'where evaluation takes {self.num_nearest} neighbours'
             check_absent(self.budget.eval_tolerance, 'eval_tolerance', few)
