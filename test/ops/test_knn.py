@@ -19,7 +19,7 @@ from torch_geometric_gsl.ops.knn import (
     pays_clusters,
     top_k,
 )
-from torch_geometric_gsl.ops.pair_scores import PairScores, largest
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
@@ -196,17 +196,6 @@ def test_against_sorting(num_rows, num_columns, seed, budget):
             sorted(range(num_columns), key=lambda j: -row[j])[:k]
             for row in score.tolist()
         ]
-
-
-@given(st.integers(1, 5), st.integers(1, 400), st.integers(1, 9), st.integers(0, 2**32))
-def test_largest_against_topk(num_rows, num_columns, k, seed):
-    score = torch.randn(num_rows, num_columns, generator=seeded(seed))
-    score[:, ::3] = -torch.inf
-    k = min(k, num_columns)
-    value, column = largest(score, k)
-    assert torch.equal(value, score.topk(k, dim=1).values)
-    assert torch.equal(score.gather(1, column), value)
-    assert all(len(set(row)) == k for row in column.tolist())
 
 
 def check_nearest(pairs, k, clusters, **options):

@@ -1,16 +1,16 @@
 """The race in C++ against its definition in torch."""
 
-import os
-import subprocess
 from unittest import mock
 
 import pytest
 import torch
 from oracles import seeded
 from race_cases import CASES, Case, compare, make, run
+from torch import Tensor
 
 from torch_geometric_gsl.ops import race, race_block
-from torch_geometric_gsl.ops._native import library, race_native
+from torch_geometric_gsl.ops._native import race_native
+from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.race_block import find_kernel
 from torch_geometric_gsl.ops.runtime import find_compiler
 
@@ -94,6 +94,14 @@ def test_scores_outside_their_bounds_raise():
         race.race_arrivals(pairs, options, 22, generator=seeded())
 
 
+def test_outputs_are_written_in_place():
+    pairs, *_ = make(Case())
+    source = torch.zeros(4, 2, dtype=torch.long).t()
+    rates = proposal_rates(pairs, Envelope(), slice(None))
+    with pytest.raises(ValueError, match="'outputs' must be contiguous"):
+        race_native.tail_native(pairs, rates, 0, torch.zeros(8), source, source)
+
+
 def test_what_it_serves(monkeypatch):
     monkeypatch.setattr(race_native, 'load', lambda name: None)
     pairs, options, _ = make(Case())
@@ -101,60 +109,13 @@ def test_what_it_serves(monkeypatch):
     monkeypatch.undo()
     half = pairs._replace(dst=pairs.dst.bfloat16(), src=pairs.src.bfloat16())
     assert find_kernel(half, options) is None
+    bell, _, _ = make(next(one for one in CASES if one.response == 'gaussian'))
+    width = bell.response.map(Tensor.double)  # Numbers of another type.
+    assert find_kernel(bell._replace(response=width), options) is None
     if find_compiler() is not None:
         assert find_kernel(pairs, options) is race_native.race_native
     monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
     assert find_kernel(pairs, options) is None
-
-
-@needs_compiler
-def test_a_library_is_compiled_once(tmp_path, monkeypatch):
-    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    commands = []
-    run_command = library._run
-
-    def counted(*command):
-        commands.append(command)
-        return run_command(*command)
-
-    monkeypatch.setattr(library, '_run', counted)
-    library.load.__wrapped__('race')
-    made = [*(tmp_path / 'torch_geometric_gsl').iterdir()]
-    assert [path.suffix for path in made] == ['.so']
-    library.load.__wrapped__('race')
-    # Twice for the key, once for the library.
-    assert len(commands) == 3
-
-
-@needs_compiler
-def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
-    (tmp_path / 'torch_geometric_gsl').write_text('a file')
-    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    assert library.load.__wrapped__('race') is not None
-
-
-@pytest.mark.parametrize(
-    'error',
-    [
-        OSError('no space left'),
-        subprocess.CalledProcessError(1, 'c++', stderr='unknown option\nmore'),
-    ],
-)
-def test_a_compiler_that_fails(monkeypatch, error):
-    def fail(*command):
-        raise error
-
-    monkeypatch.setattr(library, 'find_compiler', lambda: os.devnull)
-    monkeypatch.setattr(library, '_run', fail)
-    said = 'no space left' if isinstance(error, OSError) else 'unknown option'
-    text = f'race.cpp could not be compiled by {os.devnull}, .*: {said}$'
-    with pytest.warns(RuntimeWarning, match=text):
-        assert library.load.__wrapped__('race') is None
-
-
-def test_without_a_compiler(monkeypatch):
-    monkeypatch.setattr(library, 'find_compiler', lambda: None)
-    assert library.load.__wrapped__('race') is None
 
 
 def test_the_definition_takes_its_place(monkeypatch):

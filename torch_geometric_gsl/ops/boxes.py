@@ -134,7 +134,7 @@ def _alike(sources: Tensor, targets: Tensor, most: int) -> Iterator[Tensor]:
 
 
 def _dense_numbers(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the numbers of the points of each cloud, and where there are some."""
+    """Number the points of each cloud, and mark the places that have a point."""
     place = torch.arange(int(count.amax()), device=count.device)
     is_there = place < count.unsqueeze(1)
     return (start.unsqueeze(1) + place) * is_there, is_there

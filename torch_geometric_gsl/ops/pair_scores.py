@@ -64,7 +64,7 @@ class PairScores(NamedTuple):
         source = torch.empty_like(score, dtype=torch.long)
         bytes_per_row = 3 * self.src.size(0) * self.dst.element_size()
         for rows in row_blocks(score.size(0), bytes_per_row, memory_budget):
-            score[rows], source[rows] = largest(self.rows(rows), k)
+            score[rows], source[rows] = self.rows(rows).topk(k, dim=1)
         return score, source
 
     def compare(self, rows: slice, neighbours: Neighbours) -> Tensor:
@@ -204,25 +204,6 @@ class PairScores(NamedTuple):
     def available(self) -> int:
         """Return the number of candidates but the excluded one, at the most."""
         return self.most - int(self.excluded is not None)
-
-
-def largest(score: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the largest entries of each row and their columns, as :func:`torch.topk`.
-
-    Of groups of columns those :obj:`k` with the largest entries hold them all; to find
-    these first takes down to half the time.
-    """
-    count = math.isqrt(score.size(1) // k) if k > 0 else 1
-    size = score.size(1) // max(1, count)
-    if count < 4:
-        return score.topk(k, dim=1)
-    groups = score[:, : count * size].unflatten(1, (count, size))
-    group = groups.amax(dim=1).topk(k, dim=1).indices
-    kept = groups.gather(2, group.unsqueeze(1).expand(-1, count, -1)).flatten(1)
-    kept = torch.cat([kept, score[:, count * size :]], dim=1)
-    value, place = kept.topk(k, dim=1)
-    column = place // k * size + group.gather(1, place % k)
-    return value, torch.where(place < count * k, column, place + count * (size - k))
 
 
 def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:

@@ -96,6 +96,8 @@ def race_arrivals(
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
     kernel = find_kernel(pairs, options)
+    if kernel is not None:  # Once for all blocks.
+        pairs = pairs._replace(dst=dst.contiguous(), src=pairs.src.contiguous())
     stored = num_races * length if kernel is None else 0  # A kernel stores none.
     if tail is not None:
         stored = max(stored, num_races * options.num_tail)

@@ -111,7 +111,7 @@ def read_values(given: Any, name: str) -> Values:
 
 
 def _from_objects(items: list[Any], name: str) -> Values:
-    """Return numbers if all items are some, else the texts of all."""
+    """Return the items as numbers if all are numbers, else as texts."""
     if any(isinstance(item, list) for item in items):
         try:
             return read_values(torch.tensor(items), name)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops import scan
-from torch_geometric_gsl.ops._native.library import load
+from torch_geometric_gsl.ops._native.compiled import load
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
@@ -47,12 +48,14 @@ class _Race(ctypes.Structure):
 
 
 def find_library(pairs: PairScores) -> ctypes.CDLL | None:
-    """Return the compiled library if it serves these scores.
+    """Return the compiled library if it serves the scores of these dense rows.
 
     The environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns it off.
     """
-    is_known = pairs.response.triton in _RESPONSES and not pairs.is_sparse
-    is_known &= pairs.dst.device.type == 'cpu' and pairs.dst.dtype in _NAMES
+    is_known = pairs.response.triton in _RESPONSES and pairs.dst.dtype in _NAMES
+    given = pairs.dst, pairs.src, *pairs.response.params
+    is_known &= len(set(map(attrgetter('dtype'), given))) == 1
+    is_known &= pairs.dst.device.type == 'cpu'
     return load('race') if is_known and not is_compiling_off() else None
 
 
@@ -90,7 +93,7 @@ def _run(
     rates: Rates,
     first: int,
     state: Tensor,
-    outputs: tuple[Tensor | None, ...],
+    outputs: tuple[Any, ...],  # Those that are absent are None.
     sizes: tuple[int, int, int],
     is_distinct: bool = False,
 ) -> Tensor:
@@ -101,7 +104,7 @@ def _run(
     b, c = (None, None, *(param[rows] for param in pairs.response.params))[-2:]
     listed = pairs.candidates
     inputs = (
-        *(pairs.dst[rows].contiguous(), pairs.src.contiguous(), b, c),
+        *(pairs.dst[rows], pairs.src, b, c),
         None if pairs.excluded is None else pairs.excluded[rows],
         *((None, None) if listed is None else (listed.start[rows], listed.source)),
         *(rates.sizes, rates.bound, rates.total, share, member, offset, head, state),
@@ -109,7 +112,8 @@ def _run(
     # A parameter for all targets comes as a tensor of stride 0.
     strides = [0 if x is None else x.stride(0) for x in (b, c)]
     kept = [x if x is None or x is b or x is c else x.contiguous() for x in inputs]
-    assert all(x is None or x.is_contiguous() for x in outputs)
+    if not all(map(Tensor.is_contiguous, outputs[:2])):
+        raise ValueError("'outputs' must be contiguous: they are written in place")
     race = _Race(
         *(None if x is None else x.data_ptr() for x in (*kept, *outputs)),
         float(pairs.scale),

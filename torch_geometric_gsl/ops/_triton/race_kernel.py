@@ -63,8 +63,8 @@ def race_kernel(
     # Triton launches on the current device.
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
         run_races[(triton.cdiv(num_races, sizes['BLOCK_RACES']),)](
-            pairs.dst[rows].contiguous(),
-            pairs.src.contiguous(),
+            pairs.dst[rows],
+            pairs.src,
             b,
             c,
             # A learned scale stays on the device.
