@@ -88,15 +88,15 @@ KNOWN = {
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): '158cee1a11',
-    ('lin_sim_t', 0): '0e65a2f757',
-    ('gau_sim', 0): '515f52be13',
-    ('gau_sim_t', 0): 'a2de5b0bfc',
-    ('neural_gau_sim', 0): '63d72b1699',
-    ('neural_gau_sim_t', 0): 'f6ccac9b67',
+    ('lin_sim', 0): 'e0b1592d59',
+    ('lin_sim_t', 0): '6be149c336',
+    ('gau_sim', 0): '1435015561',
+    ('gau_sim_t', 0): 'c25386ec1d',
+    ('neural_gau_sim', 0): '48b8acf340',
+    ('neural_gau_sim_t', 0): 'df1054a13b',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): '398dbfd198',
+    ('uniform', 0): 'eeb2d3da27',
 }
 
 
