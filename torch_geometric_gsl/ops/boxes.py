@@ -134,7 +134,7 @@ def _alike(sources: Tensor, targets: Tensor, most: int) -> Iterator[Tensor]:
 
 
 def _dense_numbers(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Number the points of each cloud, and mark the places that have a point."""
+    """Return the number of each point of each cloud, and which places have one."""
     place = torch.arange(int(count.amax()), device=count.device)
     is_there = place < count.unsqueeze(1)
     return (start.unsqueeze(1) + place) * is_there, is_there
