@@ -1,7 +1,10 @@
 """C++ is compiled once for a machine, and PyTorch runs where that fails."""
 
+import ctypes
 import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -32,10 +35,59 @@ def test_a_library_is_compiled_once(tmp_path, monkeypatch):
     assert len(commands) == 3
 
 
-@needs_compiler
-def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
-    (tmp_path / 'torch_geometric_gsl').write_text('a file')
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+    return tmp_path / 'torch_geometric_gsl'
+
+
+@needs_compiler
+def test_a_cache_that_cannot_be_written(folder):
+    folder.write_text('a file')
+    assert compiled.load.__wrapped__('race') is not None
+    assert [*folder.parent.iterdir()] == [folder]  # Nothing is left.
+
+
+@needs_compiler
+def test_a_damaged_library_is_made_again(folder):
+    compiled.load.__wrapped__('race')
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    for damaged in (b'', whole[:9000], whole[:14000], whole[:-1] + b'?'):
+        path.unlink()  # Not in place: this process has it in memory.
+        path.write_bytes(damaged)
+        assert compiled.load.__wrapped__('race') is not None
+        (path,) = folder.iterdir()
+        assert path.read_bytes() != damaged
+
+
+@needs_compiler
+@pytest.mark.parametrize('what', ['writable', 'link', 'foreign'])
+def test_what_others_can_write_is_not_loaded(folder, monkeypatch, what):
+    compiled.load.__wrapped__('race')
+    (path,) = folder.iterdir()
+    if what == 'writable':
+        folder.chmod(0o770)
+    elif what == 'link':
+        folder.rename(folder.with_name('elsewhere'))
+        folder.symlink_to(folder.with_name('elsewhere'))
+    else:
+        monkeypatch.setattr(os, 'geteuid', lambda: folder.stat().st_uid + 1)
+    loaded, load = [], ctypes.CDLL
+    monkeypatch.setattr(ctypes, 'CDLL', lambda path: loaded.append(path) or load(path))
+    assert compiled.load.__wrapped__('race') is not None
+    assert len(loaded) == 1
+    assert Path(loaded[0]).parent != folder
+
+
+@needs_compiler
+def test_without_a_home(folder, monkeypatch):
+    def fail():
+        raise RuntimeError('Could not determine home directory.')
+
+    monkeypatch.delenv('XDG_CACHE_HOME')
+    monkeypatch.setattr(Path, 'home', fail)
     assert compiled.load.__wrapped__('race') is not None
 
 
@@ -53,7 +105,7 @@ def test_a_compiler_that_fails(monkeypatch, error):
     monkeypatch.setattr(compiled, 'find_compiler', lambda: os.devnull)
     monkeypatch.setattr(compiled, '_run', fail)
     said = 'no space left' if isinstance(error, OSError) else 'unknown option'
-    text = f'race.cpp could not be compiled by {os.devnull}, .*: {said}$'
+    text = f'race.cpp could not be compiled by {os.devnull} .*: {said}$'
     with pytest.warns(RuntimeWarning, match=text):
         assert compiled.load.__wrapped__('race') is None
 

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import stat
 import subprocess
 import tempfile
 from functools import cache
@@ -34,33 +35,43 @@ def load(name: str) -> ctypes.CDLL | None:
         return None
     source = Path(__file__).with_name(f'{name}.cpp')
     try:
-        path = _compile(compiler, source)
-        return ctypes.CDLL(str(path))
+        return _find(compiler, source)
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, 'stderr', None) or str(error)).strip().splitlines()
         warn_caller(
-            f'{source.name} could not be compiled by {compiler}, and PyTorch runs in '
-            f'its place: {said[0] if said else type(error).__name__}',
+            f'{source.name} could not be compiled by {compiler} and loaded; PyTorch '
+            f'runs in its place: {said[0] if said else type(error).__name__}',
             RuntimeWarning,
         )
         return None
 
 
-def _compile(compiler: str, source: Path) -> Path:
-    """Return a library that was compiled for this source, compiler and processor."""
+def _find(compiler: str, source: Path) -> ctypes.CDLL:
+    """Load the library of this source, compiler and processor, or make it.
+
+    Its name ends with its digest: a damaged one is made again.
+    """
     flags = [*_FLAGS, f'{_NATIVE}=native']
     # The macros name the compiler's version and what the processor knows.
     macros = _run(compiler, *flags, '-dM', '-E', '-x', 'c++', os.devnull)
     key = hashlib.sha256(b'\n'.join([source.read_bytes(), *map(str.encode, flags)]))
     key.update(macros.encode())
-    folder = _folder()
-    path = folder / f'{source.stem}-{key.hexdigest()[:16]}.so'
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as own:
-            made = Path(own) / path.name
-            _run(compiler, *flags, '-o', str(made), str(source))
-            made.replace(path)  # Whole, or not there.
-    return path
+    stem, folder = f'{source.stem}-{key.hexdigest()[:16]}', _private_folder()
+    for path in () if folder is None else sorted(folder.glob(f'{stem}-*.so')):
+        if path.stem == f'{stem}-{_digest(path)}':
+            return ctypes.CDLL(str(path))
+        path.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        made = Path(own) / f'{stem}.so'
+        _run(compiler, *flags, '-o', str(made), str(source))
+        library = ctypes.CDLL(str(made))  # It stays when the file is gone.
+        if folder is not None:
+            made.replace(folder / f'{stem}-{_digest(made)}.so')
+    return library
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _run(*command: str) -> str:
@@ -68,17 +79,18 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
-def _folder() -> Path:
-    """Return the folder of compiled libraries: the user's cache, if it can be written.
+def _private_folder() -> Path | None:
+    """Return a folder of the user's cache that nobody else can write, if there is one.
 
-    Only the user writes it, since what lies there is executed.
+    What lies there is executed.
     """
-    root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
-    folder = root / 'torch_geometric_gsl'
     try:
+        root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
+        folder = root / 'torch_geometric_gsl'
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp())
+        about = folder.lstat()
+    except (AttributeError, OSError, RuntimeError):  # No users, or one without a home.
+        return None
+    is_own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
+    is_closed = not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return folder if is_own and is_closed and os.access(folder, os.W_OK) else None
