@@ -33,7 +33,7 @@ SIZES = {
     'kept': (1, 4, 5, 20),
     'scale': (1.0, 3.0, 8.0),
 }
-KNOWN = [name for name, row in RESPONSES.items() if row.cls.triton]
+KNOWN = [name for name, row in RESPONSES.items() if row.cls.formula]
 # All sources, a range of them or a list; or all under better bounds.
 SETS = ('all', 'range', 'list', 'clusters', 'head', 'head and clusters')
 

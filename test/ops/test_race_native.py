@@ -8,7 +8,7 @@ from oracles import seeded
 from race_cases import CASES, Case, compare, make, run
 from torch import Tensor
 
-from torch_geometric_gsl.ops import race, race_block
+from torch_geometric_gsl.ops import race, race_block, scores
 from torch_geometric_gsl.ops._native import race_native
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.race_block import find_kernel
@@ -116,6 +116,48 @@ def test_what_it_serves(monkeypatch):
         assert find_kernel(pairs, options) is race_native.race_native
     monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
     assert find_kernel(pairs, options) is None
+
+
+class Saturating(scores.Identity):
+    @staticmethod
+    def value(t):
+        return 2 * torch.tanh(10 * t)
+
+
+@needs_compiler
+def test_a_subclass_with_another_formula_runs_by_its_definition():
+    pairs, options, _ = make(Case())
+    pairs = pairs._replace(response=Saturating(), lower=-2.0, upper=2.0)
+    assert find_kernel(pairs, options) is None
+    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    with mock.patch.object(race_block, 'find_library', return_value=None):
+        plain, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    assert torch.equal(found.source, plain.source)
+
+
+@needs_compiler
+@pytest.mark.parametrize('side', ['src', 'dst'])
+def test_distances_that_are_not_numbers_arrive_nowhere(side):
+    case = next(c for c in CASES if c.response == 'heat_kernel' and c.sets == 'all')
+    pairs, options, _ = make(case)
+    rows = getattr(pairs, side).clone()
+    rows[0] = torch.nan
+    pairs = pairs._replace(**{side: rows})
+    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    with mock.patch.object(race_block, 'find_library', return_value=None):
+        plain, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    assert torch.equal(found.source, plain.source)
+    assert torch.equal(found.noise.isnan(), plain.noise.isnan())
+
+
+@needs_compiler
+def test_indices_of_another_type():
+    case = next(c for c in CASES if c.excluded and c.sets == 'all' and c.n == 33)
+    pairs, options, _ = make(case)
+    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    pairs = pairs._replace(excluded=pairs.excluded.int())
+    short, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    assert torch.equal(found.source, short.source)
 
 
 def test_the_definition_takes_its_place(monkeypatch):

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric_gsl._checks import check_value
 from torch_geometric_gsl.ops._native.race_native import (
     find_library,
+    is_known,
     race_native,
     tail_native,
 )
@@ -34,14 +35,13 @@ from torch_geometric_gsl.ops.scan import SHARE, Found, is_repeated, scan_arrival
 #: What one proposal takes in a block of rows, in bytes.
 BYTES_PER_PROPOSAL = 64
 
-#: It takes the length of the first round, the number of arrivals that are enough, and
-#: what a block begins with; a look at scores outside their bounds is left to the block.
+#: It runs all rounds of a block, and returns the least and the largest score.
 Kernel = Callable[..., Tensor | None]
 
 
 def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
     """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
-    if pairs.response.triton is None or pairs.is_sparse or pairs.src.size(0) >= 2**31:
+    if not is_known(pairs) or pairs.src.size(0) >= 2**31:
         return None
     if find_library(pairs) is not None:
         return race_native
@@ -79,13 +79,17 @@ class RaceBlock(NamedTuple):
             self._scan(race, begin)
             return
         if kernel is not None:
-            scores = kernel(length, self.least, *self[:8])
+            scores = kernel(
+                *(length, self.least, self.pairs, self.options, self.rates, self.first),
+                *(self.state, self.arrivals, self.found, self.clock),
+            )
             if scores is not None:
                 _check_bounds(self.pairs, scores)
         while race.numel() > 0:
             num_rows = max(1, self.memory_budget // (BYTES_PER_PROPOSAL * length))
-            for some in () if kernel else race.split(num_rows):
-                self._propose(some, begin, length)
+            if kernel is None:
+                for some in race.split(num_rows):
+                    self._propose(some, begin, length)
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
             if race.numel() > 0:

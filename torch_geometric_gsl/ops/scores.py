@@ -89,8 +89,8 @@ class Response(ABC):
 
     #: 1 if scores rise with the compared value, -1 if they fall, 0 if neither.
     monotonic: ClassVar[int] = 0
-    #: The name of the formula in the Triton kernel; the race runs in PyTorch without.
-    triton: ClassVar[str | None] = None
+    #: The name of the formula in the kernels of a race, which runs in PyTorch without.
+    formula: ClassVar[str | None] = None
     #: Whether a score changes by at most as much as the compared value.
     is_lipschitz: ClassVar[bool] = False
 
@@ -123,6 +123,13 @@ class Response(ABC):
             raise ValueError(f"'{cls.__name__}' must have an 'interval' (got none)")
         ends = cls.value(low, *args), cls.value(high, *args)
         return ends if cls.monotonic > 0 else ends[::-1]
+
+    @property
+    def kernel_formula(self) -> str | None:
+        """Return the formula that the class itself declares: a subclass may have
+        another :meth:`value`.
+        """
+        return vars(type(self)).get('formula')
 
     @property
     def has_interval(self) -> bool:
@@ -158,7 +165,7 @@ class Response(ABC):
 class Identity(Response):
     """The compared values as they are."""
 
-    monotonic, triton, is_lipschitz = 1, 'identity', True
+    monotonic, formula, is_lipschitz = 1, 'identity', True
 
     @staticmethod
     def value(t: Tensor) -> Tensor:
@@ -168,7 +175,7 @@ class Identity(Response):
 class Negative(Response):
     r"""The response :math:`-t`: of squared distances, largest for near nodes."""
 
-    monotonic, triton, is_lipschitz = -1, 'negative', True
+    monotonic, formula, is_lipschitz = -1, 'negative', True
 
     @staticmethod
     def value(t: Tensor) -> Tensor:
@@ -178,7 +185,7 @@ class Negative(Response):
 class Difference(Response):
     r"""The response :math:`1 - t`, largest for opposite nodes."""
 
-    monotonic, triton, is_lipschitz = -1, 'difference', True
+    monotonic, formula, is_lipschitz = -1, 'difference', True
 
     @staticmethod
     def value(t: Tensor) -> Tensor:
@@ -188,7 +195,7 @@ class Difference(Response):
 class HeatKernel(Response):
     r"""The heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
 
-    monotonic, triton = -1, 'heat_kernel'
+    monotonic, formula = -1, 'heat_kernel'
 
     @staticmethod
     def value(distance: Tensor, t: Tensor | float) -> Tensor:
@@ -207,7 +214,7 @@ class Gaussian(Response):
         tensor([1.0000, 0.3679])
     """
 
-    triton = 'gaussian'
+    formula = 'gaussian'
 
     @staticmethod
     def value(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:

@@ -226,7 +226,7 @@ def test_a_response_of_ones_own_is_sampled(method, form):
         'batch': {'batch': torch.zeros(n, dtype=torch.long)},
         'edges': {'edge_index': all_pairs(n, n)},
     }[form]
-    assert Bell(5).pair_scores(x).response.triton is None
+    assert Bell(5).pair_scores(x).response.kernel_formula is None
     found = []
     for module in (Bell(5), GaussianSimilarity(5, b=0.5, c=0.25)):
         sampler = GumbelKNNSampler(module, k=2, method=method)

@@ -97,7 +97,7 @@ template <typename T> inline T dot(const T *u, const T *v, int64_t channels) {
 template <typename T> inline T squared_distance(const T *u, const T *v, int64_t channels) {
   const T sum = sum_channels(u, v, channels, [](T a, T b) { return (a - b) * (a - b); });
   const T most = sizeof(T) == 8 ? T(1e300) : T(1e36);
-  return sum < most ? sum : most;
+  return sum > most ? most : sum;  // NaN stays what it is.
 }
 
 // The exponential function to the last bit but one, for a vector of registers.

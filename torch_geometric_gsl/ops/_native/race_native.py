@@ -35,7 +35,7 @@ _NUMBERS = (
     *('num_arrivals', 'num_kinds', 'num_clusters', 'look_share', 'response'),
     *('is_dot', 'is_distinct'),
 )
-# Fewer races than these have one thread, and a thread has so many parts of others.
+# Below this number of races one thread is used; above, each has this number of parts.
 _FEW, _PARTS = 256, 4
 
 
@@ -52,11 +52,17 @@ def find_library(pairs: PairScores) -> ctypes.CDLL | None:
 
     The environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns it off.
     """
-    is_known = pairs.response.triton in _RESPONSES and pairs.dst.dtype in _NAMES
+    is_on_cpu = pairs.dst.device.type == 'cpu' and not is_compiling_off()
+    return load('race') if is_on_cpu and is_known(pairs) else None
+
+
+def is_known(pairs: PairScores) -> bool:
+    """Return whether the library has the formula and the type of these rows."""
+    if pairs.is_sparse or pairs.response.kernel_formula not in _RESPONSES:
+        return False
     given = pairs.dst, pairs.src, *pairs.response.params
-    is_known &= len(set(map(attrgetter('dtype'), given))) == 1
-    is_known &= pairs.dst.device.type == 'cpu'
-    return load('race') if is_known and not is_compiling_off() else None
+    dtypes = set(map(attrgetter('dtype'), given))
+    return len(dtypes) == 1 and pairs.dst.dtype in _NAMES
 
 
 @torch.no_grad()
@@ -102,12 +108,14 @@ def _run(
     share, _, member, offset, head = rates.kinds or (None,) * 5
     num_kinds = rates.bound.size(1)
     b, c = (None, None, *(param[rows] for param in pairs.response.params))[-2:]
-    listed = pairs.candidates
+    start, listed, excluded = None, None, pairs.excluded
+    if pairs.candidates is not None:
+        start, listed = pairs.candidates.start[rows].long(), pairs.candidates.source
     inputs = (
         *(pairs.dst[rows], pairs.src, b, c),
-        None if pairs.excluded is None else pairs.excluded[rows],
-        *((None, None) if listed is None else (listed.start[rows], listed.source)),
-        *(rates.sizes, rates.bound, rates.total, share, member, offset, head, state),
+        *(None if excluded is None else excluded[rows].long(), start),
+        *(None if listed is None else listed.long(), rates.sizes, rates.bound),
+        *(rates.total, share, member, offset, head, state),
     )
     # A parameter for all targets comes as a tensor of stride 0.
     strides = [0 if x is None else x.stride(0) for x in (b, c)]
@@ -119,7 +127,7 @@ def _run(
         float(pairs.scale),
         *(pairs.src.size(1), *strides, state.numel() // max(1, rates.sizes.numel())),
         *(*sizes, num_kinds, num_kinds - (0 if head is None else head.size(1))),
-        *(scan.SHARE, _RESPONSES.index(pairs.response.triton or '')),
+        *(scan.SHARE, _RESPONSES.index(str(pairs.response.kernel_formula))),
         *(pairs.comparison == 'dot', is_distinct),
     )
     function = getattr(load('race'), f'{kind}_{_NAMES[pairs.dst.dtype]}')

@@ -85,7 +85,7 @@ def race_kernel(
             # A number for all targets comes as a tensor of stride 0.
             0 if b is None else b.stride(0),
             0 if c is None else c.stride(0),
-            RESPONSE=pairs.response.triton,
+            RESPONSE=pairs.response.kernel_formula,
             COMPARISON=pairs.comparison,
             enable_fp_fusion=True,
             **sizes,
