@@ -72,7 +72,7 @@ def test_no_nodes(method, training):
         assert graph.edge_index.dtype == torch.long
         assert graph.edge_weight.shape == (0,)
         assert graph.edge_weight.dtype == torch.double
-    assert sampler.plan(nothing)[2:] == (None, None, 0, None)
+    assert sampler.plan(nothing)[2:] == (None, None, 0, None, 0.0)
 
 
 @pytest.mark.parametrize('loop', [True, False])

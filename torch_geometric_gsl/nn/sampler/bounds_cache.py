@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.nn.sampler.cost import BOUND, SEARCH
 from torch_geometric_gsl.ops.clusters import k_means, num_clusters
 from torch_geometric_gsl.ops.envelope import (
     Envelope,
@@ -21,8 +22,6 @@ from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
-# Costs in proposals: of a bound of a cluster, and of a comparison of a search.
-BOUND, SEARCH = 0.2, 0.18
 # The number of candidates of a head.
 _HEAD = 64
 # From so many clusters on fewer of them are tried before all.

@@ -257,7 +257,8 @@ def _short_and_long(
         if settings.is_noisy and call.is_auto:
             is_dense = choose(call).method == 'dense'
             plan = choose(call) if is_dense else plan
-        plan = plan._replace(num_arrivals=None, num_tail=0)
+        cost = call.options.num_races * edges.size(1) / SHARE
+        plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
         part = settings, plan, call.options, edges, score, rank, sizes
         parts.append(Listed(*part, pairs.dst.size(0), short.most, pairs.null))
     if bool(is_raced.any()):

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.bounds_cache import BOUND, SEARCH, BoundsCache
+from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
+from torch_geometric_gsl.nn.sampler.cost import ARRIVAL, BOUND, RATE, SEARCH, SLOW, TAIL
 from torch_geometric_gsl.nn.sampler.plan import (
     LARGE,
     SHARE,
@@ -30,6 +31,7 @@ from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.noise import draw_seed, race_states, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
+from torch_geometric_gsl.ops.race_block import is_known
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.scan import SHARE as SCANNED
@@ -39,10 +41,6 @@ from torch_geometric_gsl.typing import SampledGraph
 
 Generator = torch.Generator | None
 Drawn = tuple[Arrivals, Tail | None]
-# Costs in proposals, of which each takes about 45 ns of one core: the rate of a
-# candidate, an arrival that is drawn from all rates, and a source of a tail that is
-# proposed by bounds.
-RATE, ARRIVAL, TAIL = 0.07, 2.2, 4.0
 
 
 class Draw(NamedTuple):
@@ -59,6 +57,7 @@ class Method(ABC):
     """A way to draw the graph of one law."""
 
     name: ClassVar[str]
+    call_cost: ClassVar[float]  # Whatever the call draws, in proposals.
 
     @abstractmethod
     def obstacles(self, call: Call) -> list[str]:
@@ -67,6 +66,10 @@ class Method(ABC):
     @abstractmethod
     def cost(self, call: Call) -> float:
         """Return the cost of a target, in proposals."""
+
+    def total(self, call: Call) -> float:
+        """Return the cost of all targets."""
+        return self.call_cost + call.num_targets * self.cost(call)
 
     @abstractmethod
     def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
@@ -95,7 +98,7 @@ class Method(ABC):
 class Race(Method):
     """Propose candidates until the first arrivals are known."""
 
-    name = 'race'
+    name, call_cost = 'race', 4e4
 
     def obstacles(self, call: Call) -> list[str]:
         bounds = call.settings.bounds
@@ -117,9 +120,12 @@ class Race(Method):
     def cost(self, call: Call) -> float:
         options, expected = call.options, call.num_expected
         if expected is None:
-            return options.num_races * call.num_proposals
+            # Between those of equal scores and the most that these bounds allow.
+            few = math.sqrt(options.num_arrivals * call.num_proposals)
+            return options.num_races * few
         num_tail = 0 if call.num_kinds == 1 else options.num_tail
-        race = options.num_races * (expected + TAIL * num_tail)
+        slow = 1.0 if call.has_kernel else SLOW
+        race = options.num_races * (slow * expected + TAIL * num_tail)
         race += BOUND * call.num_kinds
         # Slow races end with a look at all candidates.
         return race + STREAM.cost(call) * expected * SCANNED / call.num_sources
@@ -145,7 +151,7 @@ class Race(Method):
 class Dense(Method):
     """Draw noise for each candidate: the definition."""
 
-    name = 'dense'
+    name, call_cost = 'dense', 2e4
 
     def obstacles(self, call: Call) -> list[str]:
         if not call.is_auto or call.is_few:
@@ -191,7 +197,7 @@ class Dense(Method):
 class Stream(Method):
     """Find the first arrivals among all candidates, by blocks."""
 
-    name = 'stream'
+    name, call_cost = 'stream', 2e5
 
     def obstacles(self, call: Call) -> list[str]:
         if call.listed_by in ('edge_index', 'edge_weight'):
@@ -226,12 +232,15 @@ def plan_draw(
         return choose(call), None
     envelope, expected = cache.best(scores, call.options)
     call = call._replace(
-        num_expected=expected, num_kinds=envelope.num_kinds, bounds=str(envelope)
+        num_expected=expected,
+        num_kinds=envelope.num_kinds,
+        bounds=str(envelope),
+        has_kernel=is_known(scores),
     )
     plan = choose(call)
     if plan.method == 'race' and BY_NAME['race'].cost(call) > STREAM.cost(call):
         # Asked for by name: it begins with a look at all candidates.
-        return plan._replace(num_proposals=0.0), None
+        return plan._replace(num_proposals=0.0, cost=STREAM.total(call)), None
     return plan, envelope if plan.method == 'race' else None
 
 
@@ -256,7 +265,7 @@ def choose(call: Call) -> SamplingPlan:
         reason = 'as asked for'
         if method.name == 'race' and call.num_expected is not None:
             reason += f': {call.num_expected:.3g} proposals a draw under {call.bounds}'
-        return call.describe(method.name, reason)
+        return call.describe(method.name, reason, method.total(call))
     serving = [method for method in METHODS if not found[method]]
     best = min(serving, key=lambda method: method.cost(call))
     reasons = []
@@ -264,7 +273,7 @@ def choose(call: Call) -> SamplingPlan:
         why = ', '.join(found[method])
         if method is not best:
             reasons.append(f'{method.name}: {why or _compare(method, best, call)}')
-    return call.describe(best.name, '; '.join(reasons))
+    return call.describe(best.name, '; '.join(reasons), best.total(call))
 
 
 def _compare(method: Method, best: Method, call: Call) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._warnings import one_of_each
+from torch_geometric_gsl.nn.sampler.cost import WIDTH
 from torch_geometric_gsl.nn.sampler.evaluation import evaluated_sum, noise_free_graph
 from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Draw
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings
@@ -145,11 +146,19 @@ class Parts(NamedTuple):
     parts: list[Block | Listed]
 
     def plan(self) -> SamplingPlan:
-        """Return the plan of the target with the most candidates."""
+        """Return the plan of the target with most candidates, and the cost of all."""
         if self.parts:
-            return max(self.parts, key=lambda part: part.most).plan
+            cost = sum(self._cost(part.plan) for part in self.parts)
+            return max(self.parts, key=lambda part: part.most).plan._replace(cost=cost)
         method = 'dense' if self.settings.method == 'auto' else self.settings.method
         return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
+
+    def _cost(self, plan: SamplingPlan) -> float:
+        """Return the cost of a part, whose proposals compare rows of this width."""
+        if plan.method == 'dense':  # Noise takes its time.
+            return plan.cost
+        entries = getattr(self.pairs.src, 'value', self.pairs.src).numel()
+        return plan.cost * (1 + entries / max(1, self.pairs.src.size(0)) / WIDTH)
 
     def graph(self, generator: Generator) -> SampledGraph:
         """Return the graph of all parts, sorted by target."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from torch_geometric_gsl.nn.sampler.cost import proposal_seconds
 from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
@@ -54,6 +55,8 @@ class SamplingPlan(NamedTuple):
         caveat (str, optional): How far the variance of a sum is from its definition,
             where the defaults of :math:`M` or :math:`S` change it by more than 2 %.
             (default: :obj:`None`)
+        cost (float, optional): The processor time of the draw of all targets, in
+            proposals of a race. (default: :obj:`0.0`)
     """
 
     method: str
@@ -62,6 +65,15 @@ class SamplingPlan(NamedTuple):
     num_arrivals: int | None
     num_tail: int
     caveat: str | None = None
+    cost: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        r"""Predict the seconds of one core in which the graph is drawn, within a factor
+        of two: :obj:`cost` times a proposal, whose time is measured once for a machine.
+        Bounds of sharp scores are found once and not counted.
+        """
+        return self.cost * proposal_seconds()
 
 
 class Settings(NamedTuple):
@@ -97,6 +109,7 @@ class Call(NamedTuple):
     num_expected: float | None = None
     num_kinds: int = 1
     bounds: str = 'one bound'
+    has_kernel: bool = True  # For the race, on a machine that can compile it.
 
     @property
     def is_auto(self) -> bool:
@@ -132,7 +145,7 @@ class Call(NamedTuple):
         is_long |= self.num_proposals > LONG
         return self.listed_by is None and is_long
 
-    def describe(self, method: str, reason: str) -> SamplingPlan:
+    def describe(self, method: str, reason: str, cost: float = 0.0) -> SamplingPlan:
         """Return the plan of a method."""
         is_dense, options = method == 'dense', self.options
         is_all = self.keeps_all or (is_dense and options.replace)
@@ -148,6 +161,7 @@ class Call(NamedTuple):
             num_arrivals=None if is_all else options.num_arrivals,
             num_tail=0 if is_all else options.num_tail,
             caveat=None if is_dense else self.caveat,
+            cost=cost,
         )
 
 
