@@ -2,31 +2,41 @@
 
     python benchmark/kernel.py
     python benchmark/kernel.py --rows clustered-100000@0.1/bell/5 --repeats 5
+    python benchmark/kernel.py --before ../older --csv docs/_tables/benchmarks_kernel.csv
 
 A row is a workload of `embeddings.py`, a similarity and a scale of `sharp.py`, and its
 step the sum of 32 messages over the graph that is drawn, with the backward pass. Both
 draw the same random words: before any timing the graphs of one seed are compared. Times
-are processor seconds of all threads, in rounds that take one of each; the last column
-is the time of C++ in a proposal, that of the bounds and of the sums included.
+are processor seconds of all threads, in rounds that take one of each. 'ns' is the time
+of C++ in a proposal, that of the bounds and of the sums included, and 'bound' the share
+of it in which sums over random rows of the table take as many rows. With `--before` a
+process of its own times the step of an older version of the repository.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
-from embeddings import load
+from embeddings import load, parse
+from measure import gather_rate, gathered_rows
 from models import K
 from record import environment, positive, write_json
 from report import line, number
 from sharp import Problem
+from torch import Tensor
 
 from torch_geometric_gsl.ops import race_block
 
@@ -36,7 +46,12 @@ ROWS = (
     *('clustered-100000/cosine/10', 'clustered-100000/bell/10'),
     *('noise-1000000/cosine/1', 'clustered-1000000@0.1/bell/5'),
 )
-HEADER = ('row', 'proposals', 'PyTorch [s]', 'C++ [s]', 'ratio', 'differ', 'ns')
+HEADER = (
+    *('row', 'proposals', 'before [s]', 'PyTorch [s]', 'C++ [s]', 'before / C++'),
+    *('differ', 'ns', 'bound [%]'),
+)
+# A table of the documentation leaves out that no edge differs.
+SHOWN = [i for i, name in enumerate(HEADER) if name != 'differ']
 
 
 @contextmanager
@@ -48,24 +63,19 @@ def definition() -> Iterator[None]:
 
 def measure(name: str, repeats: int) -> dict[str, Any]:
     """Return the processor seconds of steps, and the share of edges that differ."""
-    workload, similarity, scale = name.split('/')
-    x, is_learned = load(workload, 0)
-    problem = Problem(x, is_learned, similarity, float(scale))
+    problem, x = problem_of(name)
     step = problem.step('race', 'step')
     seconds: dict[str, list[float]] = {'PyTorch': [], 'C++': []}
     differ = difference(problem)
     for turn in range(repeats + 1):
         for kind, taken in seconds.items():
-            begin = time.process_time()
-            if kind == 'C++':
-                step()
-            else:
-                with definition():
-                    step()
+            with nullcontext() if kind == 'C++' else definition():
+                found = seconds_of(step)
             if turn > 0:  # The first compiles, and finds bounds.
-                taken.append(time.process_time() - begin)
+                taken.append(found)
     plain, quick = (statistics.median(taken) for taken in seconds.values())
-    proposals = problem.plan('race').num_proposals or 0.0
+    plan = problem.plan('race')
+    proposals, rows = plan.num_proposals or 0.0, gathered_rows(plan, x.size(0))
     return {
         'row': name,
         'proposals': proposals,
@@ -73,7 +83,48 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
         'ratio': plain / quick,
         'differ': differ,
         'nanoseconds': 1e9 * quick / (x.size(0) * K * max(1.0, proposals)),
+        'bound': rows / gather_rate(*x.shape) / quick,
     }
+
+
+def problem_of(name: str) -> tuple[Problem, Tensor]:
+    """Return the problem of a row, and the rows of its nodes."""
+    workload, similarity, scale = name.split('/')
+    x, is_learned = load(workload, 0)
+    return Problem(x, is_learned, similarity, float(scale)), x
+
+
+def seconds_of(step: Callable[[], None]) -> float:
+    begin = time.process_time()
+    step()
+    return time.process_time() - begin
+
+
+def time_alone(name: str, repeats: int) -> list[float]:
+    """Return the seconds of a step as this version of the package runs it."""
+    step = problem_of(name)[0].step('race', 'step')
+    return [seconds_of(step) for _ in range(repeats + 1)][1:]
+
+
+def time_before(folder: Path, name: str, repeats: int) -> list[float]:
+    """Return the seconds of a step of an older version, in a process of its own."""
+    path = os.pathsep.join(map(str, (folder, folder / 'paper')))
+    command = [sys.executable, __file__, '--alone', '--rows', name]
+    done = subprocess.run(
+        [
+            *command,
+            '--repeats',
+            str(repeats),
+            '--threads',
+            str(torch.get_num_threads()),
+        ],
+        env=os.environ | {'PYTHONPATH': path},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 @torch.no_grad()
@@ -89,14 +140,39 @@ def difference(problem: Problem) -> float:
     return len({target for _, target in found[0] ^ found[1]}) / 1000
 
 
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return a row of the table: medians of the rounds."""
+    taken = {kind: statistics.median(own) for kind, own in row['seconds'].items()}
+    before = taken.get('before')
+    gain = None if before is None else before / taken['C++']
+    numbers = row['proposals'], before, taken['PyTorch'], taken['C++'], gain
+    numbers = *numbers, row['differ'], row['nanoseconds'], 100 * row['bound']
+    return [row['row'], *map(number, numbers)]
+
+
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """Return the table: medians of the rounds."""
+    """Return the table."""
     lines = [line(HEADER), line(['---'] * len(HEADER))]
-    for row in rows:
-        numbers = row['proposals'], *map(statistics.median, row['seconds'].values())
-        numbers = *numbers, row['ratio'], row['differ'], row['nanoseconds']
-        lines.append(line([row['row'], *map(number, numbers)]))
-    return '\n'.join(lines)
+    return '\n'.join([*lines, *(line(cells(row)) for row in rows)])
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the table of the documentation."""
+    with path.open('w', newline='') as file:
+        table = csv.writer(file, lineterminator='\n')
+        for row in HEADER, *map(cells, rows):
+            own = [row[i] for i in SHOWN]
+            table.writerow([title(own[0]), *own[1:]])
+
+
+def title(name: str) -> str:
+    """Return the name of a row in words."""
+    if '/' not in name:
+        return 'nodes'
+    workload, similarity, scale = name.split('/')
+    family, size, noise = parse(workload)
+    kind = 'without structure' if family == 'noise' else f'in clusters (noise {noise})'
+    return f'{size:,} {kind}, {similarity}, scale {scale}'
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -106,14 +182,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--rows', nargs='+', default=list(ROWS))
     parser.add_argument('--repeats', type=positive, default=3)
     parser.add_argument('--threads', type=positive, default=1)
+    parser.add_argument('--before', type=Path, help='an older version to compare with')
+    parser.add_argument('--alone', action='store_true', help='print seconds, no more')
+    parser.add_argument('--csv', type=Path, help='the table of the documentation')
     parser.add_argument('--out', type=Path, default=HERE / 'results' / 'kernel.json')
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
-    about = environment(**{k: v for k, v in vars(args).items() if k != 'out'})
+    if args.alone:
+        print(json.dumps(time_alone(args.rows[0], args.repeats)))
+        return
+    about = environment(repeats=args.repeats, threads=args.threads)
     rows = []
     for name in args.rows:
-        rows.append(measure(name, args.repeats))
+        row = measure(name, args.repeats)
+        if args.before is not None:
+            row['seconds']['before'] = time_before(args.before, name, args.repeats)
+        rows.append(row)
         write_json(args.out, about | {'rows': rows})
+    if args.csv is not None:
+        write_csv(args.csv, rows)
     print(f'{markdown(rows)}\n\nWritten: {args.out}')
 
 
