@@ -2,7 +2,7 @@
 
     python benchmark/kernel.py
     python benchmark/kernel.py --rows clustered-100000@0.1/bell/5 --repeats 5
-    python benchmark/kernel.py --before ../older --csv docs/_tables/benchmarks_kernel.csv
+    python benchmark/kernel.py --before ../older --csv table.csv
 
 A row is a workload of `embeddings.py`, a similarity and a scale of `sharp.py`, and its
 step the sum of 32 messages over the graph that is drawn, with the backward pass. Both
@@ -109,15 +109,9 @@ def time_alone(name: str, repeats: int) -> list[float]:
 def time_before(folder: Path, name: str, repeats: int) -> list[float]:
     """Return the seconds of a step of an older version, in a process of its own."""
     path = os.pathsep.join(map(str, (folder, folder / 'paper')))
-    command = [sys.executable, __file__, '--alone', '--rows', name]
+    numbers = '--repeats', str(repeats), '--threads', str(torch.get_num_threads())
     done = subprocess.run(
-        [
-            *command,
-            '--repeats',
-            str(repeats),
-            '--threads',
-            str(torch.get_num_threads()),
-        ],
+        [sys.executable, __file__, '--alone', '--rows', name, *numbers],
         env=os.environ | {'PYTHONPATH': path},
         stdout=subprocess.PIPE,
         text=True,
@@ -145,9 +139,9 @@ def cells(row: dict[str, Any]) -> list[str]:
     taken = {kind: statistics.median(own) for kind, own in row['seconds'].items()}
     before = taken.get('before')
     gain = None if before is None else before / taken['C++']
-    numbers = row['proposals'], before, taken['PyTorch'], taken['C++'], gain
-    numbers = *numbers, row['differ'], row['nanoseconds'], 100 * row['bound']
-    return [row['row'], *map(number, numbers)]
+    times = row['proposals'], before, taken['PyTorch'], taken['C++'], gain
+    others = row['differ'], row['nanoseconds'], 100 * row['bound']
+    return [row['row'], *map(number, (*times, *others))]
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
