@@ -176,7 +176,7 @@ plt.show()
 # Choose the split by what you will ask: ``fit(..., validation_mask=...)`` holds back
 # rows of a region or of the latest months, which end the training and with
 # ``graph='auto'``, the default, choose between a learned graph, the nearest rows and
-# none. One region is a weak judge: :doc:`/estimators` has an example where it chose
-# the worst. :doc:`/tables_numbers`
+# none. One region is a weak judge: :doc:`/guide/tables` has an example where it chose
+# the worst. :doc:`/internals/tables_numbers`
 # compares the estimators with boosting on real tables, and
-# :doc:`/estimators` has all options. Next: :doc:`plot_02_my_table`, for classes.
+# :doc:`/guide/tables` has all options. Next: :doc:`/auto_gallery/plot_02_my_table`, for classes.

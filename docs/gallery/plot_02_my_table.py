@@ -105,8 +105,8 @@ plt.show()
 # **On this table a graph buys nothing.** The columns of a wine tell its cultivar by
 # themselves, and other wines add nothing to that. ``'auto'`` kept the network without a
 # graph; logistic regression, which is quicker, is no worse. It changes where the answer
-# to a row stands in *other* rows: :doc:`plot_01_tables` and :doc:`plot_04_own_gnn` have
-# cases, and :doc:`/pays` and :doc:`/tables_numbers` have the measurements.
+# to a row stands in *other* rows: :doc:`/auto_gallery/plot_01_tables` and :doc:`/auto_gallery/plot_04_own_gnn` have
+# cases, and :doc:`/internals/pays` and :doc:`/internals/tables_numbers` have the measurements.
 #
 # Reading the graph
 # -----------------
@@ -148,5 +148,5 @@ share = graph.data[same].sum() / graph.data.sum()
 print(f'{share:.0%} of the weight joins wines of one cultivar')
 
 # %%
-# Next: :doc:`plot_03_new_rows`, for when rows arrive one at a time, and
-# :doc:`/estimators` for all that these estimators can do.
+# Next: :doc:`/auto_gallery/plot_03_new_rows`, for when rows arrive one at a time, and
+# :doc:`/guide/tables` for all that these estimators can do.

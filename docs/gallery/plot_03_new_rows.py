@@ -163,5 +163,5 @@ with tempfile.TemporaryDirectory() as folder:
 assert torch.equal(other.predict(x_new), predicted)
 
 # %%
-# Which models answer new rows, and which cannot, is in :doc:`/new_rows`. Next:
-# :doc:`plot_04_own_gnn`.
+# Which models answer new rows, and which cannot, is in :doc:`/guide/new_rows`. Next:
+# :doc:`/auto_gallery/plot_04_own_gnn`.

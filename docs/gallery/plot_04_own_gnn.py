@@ -178,9 +178,9 @@ plt.show()
 
 # %%
 # Be warned: this is a task where a bell is right. The bell begins wide, so that the
-# relation pulls it from any angle; :doc:`/pays` has the numbers of ten seeds at eight
+# relation pulls it from any angle; :doc:`/internals/pays` has the numbers of ten seeds at eight
 # angles. On tables whose rows tell their own label a learned graph gains nothing:
-# :doc:`plot_02_my_table`.
+# :doc:`/auto_gallery/plot_02_my_table`.
 #
 # Layers that take no weights
 # ---------------------------
@@ -196,4 +196,4 @@ print(SAGEConv(1, 4)(data.x, edge_index).shape, torch.bincount(edge_index[1]).un
 
 # %%
 # How to tell whether a graph of your own data is any good is the next page,
-# :doc:`plot_05_any_good`. All similarities and options: :doc:`/choosing`.
+# :doc:`/auto_gallery/plot_05_any_good`. All similarities and options: :doc:`/internals/sampler`.

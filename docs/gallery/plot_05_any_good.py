@@ -97,7 +97,7 @@ for name, graph in graphs.items():
 
 # %%
 # Homophily is no proof: on other tasks neighbours *should* differ, as in
-# :doc:`plot_04_own_gnn`, and a graph of equal labels may tell a network only what the
+# :doc:`/auto_gallery/plot_04_own_gnn`, and a graph of equal labels may tell a network only what the
 # row's own features say.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout='constrained')
@@ -153,5 +153,5 @@ plt.show()
 #
 # If your graph fails the first question, raise ``scale`` or make it
 # ``train_scale=True``. If it fails the last one, keep the control: it is simpler.
-# :doc:`/pays` says where neither is the case; a graph that you *have* is
-# :doc:`plot_06_refine`.
+# :doc:`/internals/pays` says where neither is the case; a graph that you *have* is
+# :doc:`/auto_gallery/plot_06_refine`.

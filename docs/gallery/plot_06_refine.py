@@ -165,7 +165,7 @@ for kind in scores['as given']:
 # edges for each given one the mean of given edges and nearest rows is far above both of
 # its parts, and the refined graph above that. The last rows show what comes from the
 # graph and what from the teacher: an MLP that the mixture teaches never sees an edge.
-# This is one split of one table; :doc:`/attacked` has graphs that an attacker changed,
+# This is one split of one table; :doc:`/internals/attacked` has graphs that an attacker changed,
 # ten splits, and all controls.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout='constrained')
@@ -219,4 +219,4 @@ explore(
 # %%
 # `Open the page that it wrote <plot_06_refine_explorer.html>`__. To let a network weigh
 # given edges while it trains, give them to a :class:`~torch_geometric_gsl.nn.GSLNet`;
-# more on candidates, priors and freezing: :doc:`/transforms`.
+# more on candidates, priors and freezing: :doc:`/guide/own_gnn`.

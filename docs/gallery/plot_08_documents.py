@@ -157,7 +157,7 @@ plt.show()
 # distance has to be learned from labels, and a dozen are too few for that. With twenty
 # labels a topic nobody needs a graph. This corpus was made so that notes hang together,
 # and this is one draw of the labels; in yours it may be otherwise, and
-# :doc:`plot_05_any_good` says how to ask.
+# :doc:`/auto_gallery/plot_05_any_good` says how to ask.
 #
 # Who is near whom?
 # -----------------
@@ -187,4 +187,4 @@ for place in np.argsort(-row.data)[:3]:
 #
 # Your own texts take the way of this page: ``TfidfVectorizer``, then a
 # :class:`~torch_geometric_gsl.sklearn.GSLClassifier`. Numbers on real documents are in
-# :doc:`/pays`, under few labels; :doc:`/data` says what else ``load_dataset`` reads.
+# :doc:`/internals/pays`, under few labels; :doc:`/internals/data` says what else ``load_dataset`` reads.

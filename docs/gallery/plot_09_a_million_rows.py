@@ -142,7 +142,7 @@ print(caught[0].message)
 # -------------------
 #
 # Left how many pairs a training step of this page looks at, counted by the plans. Right
-# the seconds of a step of two layers on two cores, as :doc:`/benchmarks` has them
+# the seconds of a step of two layers on two cores, as :doc:`/internals/benchmarks` has them
 # (``method='race'``, 32 hidden units, scale 1). From there, too:
 #
 # * A step of a million rows with 128 columns takes 34.8 s and 3.1 GB at a scale of 1;
@@ -171,5 +171,5 @@ plt.show()
 
 # %%
 # So a hundred steps are an hour on two cores. Before you spend it, train on a tenth of
-# the rows with an MLP beside it, as in :doc:`plot_05_any_good`: where the graph gains
+# the rows with an MLP beside it, as in :doc:`/auto_gallery/plot_05_any_good`: where the graph gains
 # nothing there, it hardly will with all of them.

@@ -136,4 +136,4 @@ plt.show()
 #
 # UMAP takes the graph as ``UMAP(metric='precomputed')``, t-SNE of scikit-learn as
 # ``TSNE(metric='precomputed', init='random')`` in a pipeline. The similarity that is
-# learned need not be the cosine: :doc:`/choosing`; the estimators: :doc:`/estimators`.
+# learned need not be the cosine: :doc:`/internals/sampler`; the estimators: :doc:`/guide/tables`.

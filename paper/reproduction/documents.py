@@ -48,12 +48,12 @@ DOCUMENTS = tuple(
     ROOT / name
     for name in (
         'README.md',
-        'docs/attacked.rst',
-        'docs/results.rst',
-        'docs/sensors.rst',
-        'docs/pays.rst',
-        'docs/pays_numbers.rst',
-        'docs/tables_numbers.rst',
+        'docs/internals/attacked.rst',
+        'docs/internals/results.rst',
+        'docs/internals/sensors.rst',
+        'docs/internals/pays.rst',
+        'docs/internals/pays_numbers.rst',
+        'docs/internals/tables_numbers.rst',
     )
 )
 #: Beside the pages, where the rows of their tables stand.

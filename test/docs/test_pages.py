@@ -148,8 +148,8 @@ def test_a_missing_entry_is_named(reference, documented, name):
 
 
 def test_pages_show_the_files_there_are():
-    pages = [path.read_text(encoding='utf-8') for path in sorted(DOCS.glob('*.rst'))]
-    shown = re.findall(r'^ +:file: (\S+)$', '\n'.join(pages), re.M)
+    pages = [path.read_text(encoding='utf-8') for path in sorted(DOCS.rglob('*.rst'))]
+    shown = re.findall(r'^ +:file: /(\S+)$', '\n'.join(pages), re.M)
     files = [path.relative_to(DOCS).as_posix() for path in DOCS.glob('_tables/*')]
     assert sorted(shown) == sorted(files)
 

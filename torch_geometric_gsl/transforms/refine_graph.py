@@ -49,7 +49,7 @@ class RefineGraph(BaseTransform):
     with self-loops, such as :class:`~torch_geometric.nn.conv.GCNConv`, falls back on
     the node itself where none does. Train a second model that takes edge weights on the
     refined graph, by the labels and by the probabilities of all other nodes:
-    :doc:`/attacked` has the recipe, and what each of its parts is worth.
+    :doc:`/internals/attacked` has the recipe, and what each of its parts is worth.
 
     On one or two columns, the nearest rows are those at the least distance, weighed as
     by :func:`SimilarityKNNGraph`. The edges are sorted by target, equal ones add up,
