@@ -42,7 +42,7 @@ sphinx_gallery_conf = gallery.CONF
 html_theme = 'furo'
 html_title = f'GSL {release}'
 html_static_path = ['_static']
-html_css_files = ['custom.css']
+html_css_files = ['custom.css', 'tiles.css']
 pygments_style = 'friendly'
 pygments_dark_style = 'github-dark'
 
