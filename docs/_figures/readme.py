@@ -1,22 +1,35 @@
-"""Draw the graph that the example of the README learns, into ``docs/_static/``."""
+"""Draw the README's picture, of a real fit, into ``docs/_static/readme.png``.
 
-import re
+The districts around San Francisco of the California housing data: one of them is
+predicted, and lines lead to the training rows with the largest weights.
+``GSL_DATA`` names the folder of the data; ``MODEL`` a file that keeps the fit.
+"""
+
+import os
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
+from reproduction.tables_data import california
 
-from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
+from torch_geometric_gsl.sklearn import GSLRegressor
 
-ROOT = Path(__file__).resolve().parents[2]
+OUT = Path(__file__).resolve().parents[1] / '_static' / 'readme.png'
+BOX = (-122.62, -121.6, 37.2, 38.15)  # Longitude and latitude.
+SHOWN = 10
+DARK, RED = '#222222', '#d1372c'
 
-readme = (ROOT / 'README.md').read_text(encoding='utf-8')
-found = re.search(r'## A first graph.*?```python\n(.*?)```', readme, re.DOTALL)
-assert found is not None
-names: dict = {}
-exec(found[1], names)
-graph = names['model'].graphs(names['x'])[0]
-figure = Figure(figsize=(12, 4.8), layout='constrained')
-left, right = figure.subplots(1, 2)
-plot_adjacency(graph, names['y'], ax=left)
-plot_graph(graph, names['y'], ax=right)
-figure.savefig(ROOT / 'docs' / '_static' / 'readme.png', dpi=80)
+x, y = california()[:2]
+inside = (x[:, 7] > BOX[0]) & (x[:, 7] < BOX[1]) & (x[:, 6] > BOX[2]) & (x[:, 6] < BOX[3])
+x, y = x[inside], y[inside]
+order = np.random.default_rng(0).permutation(len(y))
+train, test = np.split(order, [3 * len(y) // 4])
+kept = os.environ.get('MODEL')
+if kept and Path(kept).exists():
+    model = GSLRegressor.load(kept)
+else:
+    model = GSLRegressor('learned', n_members=1, random_state=0)
+    model.fit(x[train], y[train])
+    if kept:
+        model.save(kept)
+print(len(train), len(test), model.score(x[test], y[test]), model.n_iter_)
