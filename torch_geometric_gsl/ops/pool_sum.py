@@ -195,7 +195,9 @@ def _counting_sources(pairs: PairScores, rows: slice) -> Neighbours:
     score = pairs.detach().rows(rows)
     num_sources = pairs.src.size(0)
     least = math.log(torch.finfo(score.dtype).eps / num_sources)
-    counts = score > score.amax(dim=1, keepdim=True) + least
+    # Excluded sources count never; of a target whose largest score is NaN, all do.
+    bound = score.amax(dim=1, keepdim=True) + least
+    counts = (score < bound.clamp_(min=torch.finfo(score.dtype).min)).logical_not_()
     place = counts.view(-1).nonzero().view(-1)
     offsets = cumsum(counts.sum(dim=1))
     return Neighbours(place % num_sources, num_sources, offsets)
