@@ -30,6 +30,14 @@ pytestmark = pytest.mark.skipif(
 CPU = torch.device('cpu')
 
 
+class Softplus(Identity):
+    """A user's response, which takes all but the formula of one of the package."""
+
+    @staticmethod
+    def value(t):
+        return torch.nn.functional.softplus(t)
+
+
 class Case(NamedTuple):
     n: int = 7
     num_sources: int = 130
@@ -319,6 +327,7 @@ def test_what_the_kernel_serves(monkeypatch):
     for change in (
         {'dst': x.double(), 'src': x.double()},
         {'response': Negative()},
+        {'response': Softplus()},
         {'comparison': 'squared_distance'},
         {'candidates': Candidates(*ends, None)},
         {'null': torch.tensor(0.0)},

@@ -169,7 +169,7 @@ def _has_kernel(pairs: PairScores) -> bool:
     """Return whether the Triton kernel serves a call."""
     if not has_triton(pairs.dst.device) or pairs.is_sparse:
         return False
-    is_dot = pairs.comparison == 'dot' and isinstance(pairs.response, Identity)
+    is_dot = pairs.comparison == 'dot' and type(pairs.response) is Identity
     is_single = pairs.dst.dtype == pairs.src.dtype == torch.float32
     is_plain = pairs.candidates is None and pairs.null is None
     return is_dot and is_single and is_plain and pairs.src.size(0) < 2**31
