@@ -18,6 +18,7 @@ from scipy.stats import binomtest, kstest
 
 from torch_geometric_gsl.nn import TableNet
 from torch_geometric_gsl.ops import pool_sum as pool
+from torch_geometric_gsl.ops.centred import distances_as_dots
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -322,7 +323,7 @@ def test_what_the_kernel_serves(monkeypatch):
     x = torch.randn(4, 2)
     pairs = PairScores(x, x, Identity())
     assert pool._has_kernel(pairs)
-    assert pool._has_kernel(pool.distances_as_dots(pairs))
+    assert pool._has_kernel(distances_as_dots(pairs))
     ends = torch.zeros(4, dtype=torch.long), torch.ones(4, dtype=torch.long)
     for change in (
         {'dst': x.double(), 'src': x.double()},

@@ -6,12 +6,11 @@ from oracles import ERROR_RATE, seeded
 from responses import noise_free
 from scipy.stats import ks_2samp, kstest, norm
 
+from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool_sum import (
-    Sources,
     _exponentials,
     _from_bits,
-    distances_as_dots,
     keyed_weights,
     pool_sum,
     pool_weights,

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
+from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.pool_sum import Sources, distances_as_dots
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.scores import Negative
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
