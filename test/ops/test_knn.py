@@ -243,6 +243,29 @@ def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
         check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 
+class NearAHalf(Identity):
+    """A user's response, which takes all but the formula of one of the package."""
+
+    @staticmethod
+    def value(t):
+        return -(t + 0.5).square()
+
+    @staticmethod
+    def interval(low, high):
+        ends = NearAHalf.value(low), NearAHalf.value(high)
+        half = torch.full_like(low, -0.5)
+        nearest = torch.minimum(torch.maximum(half, low), high)
+        return torch.minimum(*ends), NearAHalf.value(nearest)
+
+
+def test_nearest_by_bounds_of_a_formula_of_users(monkeypatch):
+    for name, value in (('_MEAN_ROWS', 8), ('_MIN_ROWS', 1)):
+        monkeypatch.setattr(cells, name, value)
+    monkeypatch.setattr(module, '_MAX_SHARE', 1.0)  # Bounds are not given up.
+    x = unit_rows(torch.randn(200, 3, generator=seeded(), **DOUBLE))
+    check_nearest(PairScores(x, x, NearAHalf()), 4, k_means(x, 20))
+
+
 def draw_clustered(n, num_clusters, noise=0.1, channels=16):
     centre = torch.randn(num_clusters, channels, generator=seeded(), **DOUBLE)
     x = torch.randn(n, channels, generator=seeded(1), **DOUBLE)

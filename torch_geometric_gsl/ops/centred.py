@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.scores import Identity
+from torch_geometric_gsl.ops.scores import Identity, Negative
 
 
 class Sources(NamedTuple):
@@ -35,14 +35,18 @@ class Sources(NamedTuple):
         return rows.to(self.rows.dtype)
 
 
+def is_distance(pairs: PairScores) -> bool:
+    """Return whether scores are negative squared distances, not a user's formula."""
+    return pairs.comparison == 'squared_distance' and type(pairs.response) is Negative
+
+
 def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> PairScores:
     r"""Return inner products that differ from negative squared distances by a number of
     each target.
 
     Weights and ranks of its sources are the same, since :math:`-\lVert z_i - z_j
     \rVert^2 = 2 z_i \cdot z_j - \lVert z_j \rVert^2 - \lVert z_i \rVert^2`, and matrix
-    products find them. The response is
-    :class:`~torch_geometric_gsl.ops.scores.Negative`.
+    products find them. The pairs are those of :func:`is_distance`.
     """
     sources = Sources.of(pairs.src) if sources is None else sources
     return pairs._replace(

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
-from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
+from torch_geometric_gsl.ops.centred import Sources, distances_as_dots, is_distance
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scores import Negative
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Candidates that are found beside those that are kept.
@@ -193,8 +192,7 @@ def in_single_precision(ranks: PairScores) -> PairScores:
 
 def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
     """Return the best sources of each target, and whether no other can be as good."""
-    is_distance = ranks.comparison == 'squared_distance'
-    if is_distance and isinstance(ranks.response, Negative):
+    if is_distance(ranks):
         # Differences take several times as long as products.
         single = distances_as_dots(ranks, Sources.of(ranks.src).single())
     else:
