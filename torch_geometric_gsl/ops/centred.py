@@ -10,17 +10,30 @@ from torch import Tensor
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import Identity, Negative
 
+# Rows that tell the centre: to sort more takes long, and moves it little.
+_CENTRED = 64
+
+
+def centre_of(rows: Tensor) -> Tensor:
+    """Return about the median of each column, which a few outliers do not move."""
+    if rows.size(0) == 0:
+        return rows.new_zeros(rows.size(1))
+    some = rows.detach()[:: -(-rows.size(0) // _CENTRED)]
+    # Sorted, as medians on a GPU are not deterministic to PyTorch; NaN comes last.
+    median = some.sort(dim=0).values[(some.size(0) - 1) // 2]
+    return median.nan_to_num(0.0, 0.0, 0.0)
+
 
 class Sources(NamedTuple):
     """Sources whose squared distances are found by inner products."""
 
     rows: Tensor  # The rows (z - c, -|z - c|^2).
-    centre: Tensor  # The mean c of the sources, about which rounding errors are small.
+    centre: Tensor  # A row c amid the sources, about which rounding errors are small.
 
     @classmethod
     def of(cls, z: Tensor) -> Sources:
         """Prepare the embeddings of sources."""
-        centre = z.detach().mean(dim=0) if z.size(0) > 0 else z.new_zeros(z.size(1))
+        centre = centre_of(z)
         z = z - centre
         return cls(torch.cat([z, -z.square().sum(dim=1, keepdim=True)], dim=1), centre)
 
