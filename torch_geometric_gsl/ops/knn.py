@@ -13,7 +13,12 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
-from torch_geometric_gsl.ops.centred import Sources, distances_as_dots, is_distance
+from torch_geometric_gsl.ops.centred import (
+    Sources,
+    centre_of,
+    distances_as_dots,
+    is_distance,
+)
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -22,6 +27,10 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Candidates that are found beside those that are kept.
 _SPARE = 8
+# The share of an entry that may be lost where rows are moved.
+_PRECISION = 1e-8
+# Single precision tells the squares of so large entries from infinity.
+_LARGE = 1e15
 # So few pairs are compared in double precision at once.
 _FEW = 2**18
 # Targets that tell whether single precision serves.
@@ -141,30 +150,44 @@ def nearest_by_bounds(
 
 
 def normalise_ranks(ranks: PairScores) -> PairScores:
-    r"""Move embeddings to the origin, and scale them to entries of at most about 1.
+    r"""Move embeddings to the origin, and scale them to entries of about 1.
 
-    An inner product becomes :math:`z_i \cdot z_j - z_i \cdot c = (z_i - c) \cdot
+    Neither loses what tells rows apart where a few others are huge or not numbers. An
+    inner product becomes :math:`z_i \cdot z_j - z_i \cdot c = (z_i - c) \cdot
     (z_j - c) + c \cdot (z_j - c)`, whose last term is one more column.
     """
     dst, src = ranks.dst, ranks.src
     is_own, is_dot = dst is src, ranks.comparison == 'dot'
     can_shift = ranks.response.monotonic != 0
     if can_shift:
-        centre = (src / src.size(0)).sum(dim=0)
+        centre = _safe_centre(src, dst)
         src = src - centre
         dst = src if is_own else dst - centre
-    largest = torch.maximum(_largest(src), _largest(dst))
-    src = src / largest
-    dst = src if is_own else dst / largest
+    size = torch.maximum(typical_size(src, is_dot), typical_size(dst, is_dot))
+    size = torch.where(size > 0, size, 1)
+    src = src / size
+    dst = src if is_own else dst / size
     if is_dot and can_shift:
-        along = _along(ranks.src, src, centre / largest)
-        src = torch.cat([src, along.unsqueeze(1)], dim=1)
+        along = _along(ranks.src, src, centre / size)
+        # A number of each target does not matter, and would cost precision.
+        along = along.unsqueeze(1) - centre_of(along.unsqueeze(1))
+        src = torch.cat([src, along], dim=1)
         dst = torch.cat([dst, dst.new_ones(dst.size(0), 1)], dim=1)
         # All are as near to a row of zeros: not even rounding tells them apart.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
     # The centres of bells are inner products.
-    response = ranks.response.map(lambda param: param / largest.square())
+    response = ranks.response.map(lambda param: param / size.square())
     return ranks._replace(dst=dst, src=src, response=response)
+
+
+def _safe_centre(src: Tensor, dst: Tensor) -> Tensor:
+    """Return the centre of the sources, zero in columns where it would round rows."""
+    centre = centre_of(src)
+    for rows in (src,) if dst is src else (src, dst):
+        error = (rows - centre + centre - rows).abs()
+        is_lost = (error > _PRECISION * rows.abs()).any(dim=0)
+        centre = centre.masked_fill(is_lost, 0)
+    return centre
 
 
 def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
@@ -178,15 +201,29 @@ def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
     return torch.where(is_unit, whole - shifted.square().sum(dim=1) / 2, along)
 
 
-def _largest(x: Tensor) -> Tensor:
-    largest = x.abs().amax() if x.numel() > 0 else x.new_zeros(())
-    return torch.where(largest > 0, largest, 1)
+def typical_size(rows: Tensor, is_dot: bool) -> Tensor:
+    """Return the largest finite entry, or where distances are compared that of all but
+    a tenth of the rows, unless even double precision loses the squares of the others.
+    """
+    if rows.numel() == 0:
+        return rows.new_zeros(())
+    most = rows.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=1).sort().values
+    largest, typical = most[-1], most[9 * (rows.size(0) - 1) // 10]
+    if is_dot:
+        return largest
+    return torch.where(typical > 0, typical.maximum(largest / 1e140), largest)
 
 
 def in_single_precision(ranks: PairScores) -> PairScores:
-    """Return scores whose embeddings are rounded to single precision."""
-    src = ranks.src.float()
-    dst = src if ranks.dst is ranks.src else ranks.dst.float()
+    """Return scores whose embeddings are rounded to single precision, outliers to the
+    largest numbers whose squares it holds.
+    """
+
+    def rounded(rows: Tensor) -> Tensor:
+        return (rows if ranks.is_sparse else rows.clamp(-_LARGE, _LARGE)).float()
+
+    src = rounded(ranks.src)
+    dst = src if ranks.dst is ranks.src else rounded(ranks.dst)
     return ranks._replace(dst=dst, src=src, response=ranks.response.map(Tensor.float))
 
 
