@@ -422,6 +422,26 @@ def test_a_fill_value_leaves_the_graph_of_the_others(fill):
         assert recall(found, x.double()) == 1
 
 
+@pytest.mark.parametrize(
+    ('bounded', 'dtype'), [(0, torch.float32), (0, torch.double), (1e9, torch.double)]
+)
+def test_near_ties_are_listed_best_first(bounded, dtype, monkeypatch):
+    for part, name, value in (
+        (module, '_BOUNDED', bounded),
+        (module, '_MAX_SHARE', 1.0),  # Bounds are not given up.
+        (cells, '_MIN_ROWS', 1),
+    ):
+        monkeypatch.setattr(part, name, value)
+    # Distances between the points of a grid differ by about a rounding error.
+    x = torch.cartesian_prod(*3 * [torch.arange(10.0, **DOUBLE)]) / 10
+    x = (x * (1 + 1e-13 * torch.randn(1000, 3, generator=seeded(), **DOUBLE))).to(dtype)
+    pairs = make(x, x, 'negative', excluded=torch.arange(1000))
+    found = best_sources(pairs._replace(dst=x, src=x), 9)
+    near = (x.double().unsqueeze(1) - x.double()[found]).square().sum(dim=2)
+    # The least error that sums of three squares may have.
+    assert bool((near.diff(dim=1) >= -1e-15 * near[:, 1:]).all())
+
+
 def test_few_targets_do_not_pay_for_clusters(monkeypatch):
     monkeypatch.setattr(module, '_BOUNDED', 0)
     x = torch.randn(400, 3, generator=seeded())

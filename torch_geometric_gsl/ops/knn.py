@@ -68,15 +68,24 @@ def best_sources(
                 [1, 2],
                 [2, 1]])
     """
-    ranks = pairs.ranking
+    ranks = exact = pairs.ranking
     is_double = pairs.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     if is_double and not pairs.is_sparse:
         ranks = normalise_ranks(ranks)
-    if not pays_clusters(ranks):
-        return _without_bounds(ranks, k, memory_budget)
-    single = in_single_precision(ranks).src if is_double else ranks.src
-    clusters = k_means(single, num_clusters(ranks.src.size(0)))
-    return nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
+    is_bounded = pays_clusters(ranks)
+    if is_bounded:
+        single = in_single_precision(ranks).src if is_double else ranks.src
+        clusters = k_means(single, num_clusters(ranks.src.size(0)))
+        found = nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
+    else:
+        found = _without_bounds(ranks, k, memory_budget)
+    if not is_distance(exact) or not (is_double or is_bounded):
+        return found
+    # Neither moved rows nor products tell the order of near ties.
+    exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
+    listed = Neighbours(found, exact.src.size(0), memory_budget=memory_budget)
+    score = exact.pairs(slice(None), listed)
+    return found.gather(1, score.argsort(dim=1, descending=True, stable=True))
 
 
 def pays_clusters(ranks: PairScores) -> bool:
