@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.centred import Sources, distances_as_dots, is_distance
+from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
 from torch_geometric_gsl.ops.clusters import (
     Clusters,
     cluster_means,
@@ -17,7 +17,7 @@ from torch_geometric_gsl.ops.clusters import (
 from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scores import Identity, max_square
+from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 
 # Targets of a cell: enough to pay for its intervals, few enough to keep them narrow.
 _MIN_ROWS = 16
@@ -127,9 +127,8 @@ class CellSearch(NamedTuple):
     @property
     def is_nearest(self) -> bool:
         """Return whether the best sources are the nearest, or of largest products."""
-        is_dot = self.pairs.comparison == 'dot'
-        is_product = is_dot and type(self.pairs.response) is Identity
-        return is_product or is_distance(self.pairs)
+        kind = Identity if self.pairs.comparison == 'dot' else Negative
+        return type(self.pairs.response) is kind
 
     def within_reach(self, part: PairScores) -> Tensor | None:
         """Return the places of all that could be among the best of a cell's targets.

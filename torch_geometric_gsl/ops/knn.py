@@ -12,13 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.ops import centred
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
-from torch_geometric_gsl.ops.centred import (
-    Sources,
-    centre_of,
-    distances_as_dots,
-    is_distance,
-)
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -79,7 +74,7 @@ def best_sources(
         found = nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
     else:
         found = _without_bounds(ranks, k, memory_budget)
-    if not is_distance(exact) or not (is_double or is_bounded):
+    if not centred.is_distance(exact) or not (is_double or is_bounded):
         return found
     # Neither moved rows nor products tell the order of near ties.
     exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
@@ -159,10 +154,9 @@ def nearest_by_bounds(
 
 
 def normalise_ranks(ranks: PairScores) -> PairScores:
-    r"""Move embeddings to the origin, and scale them to entries of about 1.
+    r"""Move embeddings to the origin, and scale most of them to entries of about 1.
 
-    Neither loses what tells rows apart where a few others are huge or not numbers. An
-    inner product becomes :math:`z_i \cdot z_j - z_i \cdot c = (z_i - c) \cdot
+    An inner product becomes :math:`z_i \cdot z_j - z_i \cdot c = (z_i - c) \cdot
     (z_j - c) + c \cdot (z_j - c)`, whose last term is one more column.
     """
     dst, src = ranks.dst, ranks.src
@@ -172,15 +166,14 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
         centre = _safe_centre(src, dst)
         src = src - centre
         dst = src if is_own else dst - centre
-    size = torch.maximum(typical_size(src, is_dot), typical_size(dst, is_dot))
+    size = torch.maximum(_typical_size(src, is_dot), _typical_size(dst, is_dot))
     size = torch.where(size > 0, size, 1)
     src = src / size
     dst = src if is_own else dst / size
     if is_dot and can_shift:
-        along = _along(ranks.src, src, centre / size)
+        along = _along(ranks.src, src, centre / size).unsqueeze(1)
         # A number of each target does not matter, and would cost precision.
-        along = along.unsqueeze(1) - centre_of(along.unsqueeze(1))
-        src = torch.cat([src, along], dim=1)
+        src = torch.cat([src, along - centred.centre_of(along)], dim=1)
         dst = torch.cat([dst, dst.new_ones(dst.size(0), 1)], dim=1)
         # All are as near to a row of zeros: not even rounding tells them apart.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
@@ -191,7 +184,7 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
 
 def _safe_centre(src: Tensor, dst: Tensor) -> Tensor:
     """Return the centre of the sources, zero in columns where it would round rows."""
-    centre = centre_of(src)
+    centre = centred.centre_of(src)
     for rows in (src,) if dst is src else (src, dst):
         error = (rows - centre + centre - rows).abs()
         is_lost = (error > _PRECISION * rows.abs()).any(dim=0)
@@ -210,23 +203,19 @@ def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
     return torch.where(is_unit, whole - shifted.square().sum(dim=1) / 2, along)
 
 
-def typical_size(rows: Tensor, is_dot: bool) -> Tensor:
-    """Return the largest finite entry, or where distances are compared that of all but
-    a tenth of the rows, unless even double precision loses the squares of the others.
-    """
+def _typical_size(rows: Tensor, is_dot: bool) -> Tensor:
+    """Return the largest finite entry, of distances in all but a tenth of the rows."""
     if rows.numel() == 0:
         return rows.new_zeros(())
     most = rows.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=1).sort().values
     largest, typical = most[-1], most[9 * (rows.size(0) - 1) // 10]
-    if is_dot:
-        return largest
-    return torch.where(typical > 0, typical.maximum(largest / 1e140), largest)
+    is_typical = (typical > 0) & (not is_dot)
+    # Double precision squares what is 1e140 times as large as well.
+    return torch.where(is_typical, typical.maximum(largest / 1e140), largest)
 
 
 def in_single_precision(ranks: PairScores) -> PairScores:
-    """Return scores whose embeddings are rounded to single precision, outliers to the
-    largest numbers whose squares it holds.
-    """
+    """Return scores of embeddings in single precision, which clamps outliers."""
 
     def rounded(rows: Tensor) -> Tensor:
         return (rows if ranks.is_sparse else rows.clamp(-_LARGE, _LARGE)).float()
@@ -238,9 +227,11 @@ def in_single_precision(ranks: PairScores) -> PairScores:
 
 def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
     """Return the best sources of each target, and whether no other can be as good."""
-    if is_distance(ranks):
+    if centred.is_distance(ranks):
         # Differences take several times as long as products.
-        single = distances_as_dots(ranks, Sources.of(ranks.src).single())
+        single = centred.distances_as_dots(
+            ranks, centred.Sources.of(ranks.src).single()
+        )
     else:
         single = in_single_precision(ranks)
     source = top_k(single, k + _SPARE, memory_budget=memory_budget)
