@@ -42,7 +42,7 @@ sphinx_gallery_conf = gallery.CONF
 html_theme = 'furo'
 html_title = f'GSL {release}'
 html_static_path = ['_static']
-html_css_files = ['custom.css', 'tiles.css']
+html_css_files = ['custom.css']
 pygments_style = 'friendly'
 pygments_dark_style = 'github-dark'
 
@@ -121,3 +121,4 @@ def skip_requests(
 def setup(app: object) -> None:
     app.connect('autodoc-skip-member', skip_requests)
     app.connect('builder-inited', draw_figures)
+    app.add_css_file('tiles.css')
