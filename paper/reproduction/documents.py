@@ -2,7 +2,7 @@
 
 python paper/tables.py table1
 python paper/tables.py table3 --format latex
-python paper/tables.py --write  # all, into README and documentation
+python paper/tables.py --write  # all, into the documentation
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ WORDS = ('begin', 'end')
 DOCUMENTS = tuple(
     ROOT / name
     for name in (
-        'README.md',
         'docs/internals/attacked.rst',
         'docs/internals/results.rst',
         'docs/internals/sensors.rst',
@@ -56,7 +55,8 @@ DOCUMENTS = tuple(
         'docs/internals/tables_numbers.rst',
     )
 )
-#: Beside the pages, where the rows of their tables stand.
+#: The documentation, and where in it the rows of tables are.
+DOCS = ROOT / 'docs'
 FOLDER = '_tables'
 #: Where units of tables stand.
 UNITS = 'tables/*.json'
@@ -164,7 +164,7 @@ def fill(text: str, kind: str, store: Store) -> Filled:
             files[file] = text_of(grid, 'csv')
             new = [note for note in grid.notes if note not in known]
             known.update(new)
-            table = rst_table(grid._replace(notes=new), file)
+            table = rst_table(grid._replace(notes=new), f'/{file}')
         else:
             table = text_of(grid, kind)
         return f'{found[1]}\n{table.rstrip()}\n\n{found[3]}'
@@ -176,8 +176,8 @@ def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
     for path in paths:
         kind = 'markdown' if path.suffix == '.md' else 'rst'
         filled = fill(path.read_text(encoding='utf-8'), kind, store)
-        for name, text in {path.name: filled.text, **filled.files}.items():
-            file = path.parent / name
+        files = {DOCS / name: rows for name, rows in filled.files.items()}
+        for file, text in {path: filled.text, **files}.items():
             if not file.exists() or file.read_text(encoding='utf-8') != text:
                 write_text(file, text)
                 print('wrote', file)
@@ -190,7 +190,7 @@ def table_parser() -> argparse.ArgumentParser:
     add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
-    add('--write', action='store_true', help='renew README and documentation')
+    add('--write', action='store_true', help='renew the documentation')
     command.add_choice(parser)
     parser.set_defaults(preset=None)
     return parser

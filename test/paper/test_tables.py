@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reproduction.documents import DOCUMENTS, OWN, RESULTS, SEEDS, fill, render
+from reproduction.documents import DOCS, DOCUMENTS, OWN, RESULTS, SEEDS, fill, render
 from reproduction.experiments import Choice, make_config
 from reproduction.formats import FORMATS, text_of
 from reproduction.settings import PAPER
@@ -122,7 +122,7 @@ def test_tables_are_what_the_script_writes(path):
     filled = fill(text, kind, Store(RESULTS, archives_only=True))
     assert filled.text == text
     for name, rows in filled.files.items():
-        assert (path.parent / name).read_text(encoding='utf-8') == rows, name
+        assert (DOCS / name).read_text(encoding='utf-8') == rows, name
 
 
 def test_every_table_stands_in_a_document():
