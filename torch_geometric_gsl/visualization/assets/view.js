@@ -50,6 +50,16 @@ function nodeColour(colour, node, palette) {
   return rampColour(span > 0 ? (value - colour.low) / span : 0.5);
 }
 
+/* The places of edges among those into their targets, heaviest first, without loops. */
+function ranks({ source, target }) {
+  const into = new Map();
+  return target.map((to, e) => {
+    if (source[e] === to) return 0;
+    into.set(to, (into.get(to) || 0) + 1);
+    return into.get(to) - 1;
+  });
+}
+
 /* One drawing of one graph. `page` holds what both drawings share: places, colour,
  * threshold, and the node that is pointed at or chosen. */
 class View {
@@ -101,13 +111,7 @@ class View {
       if (!map.has(key)) map.set(key, []);
       map.get(key).push(value);
     };
-    // The place of an edge among those into its target, heaviest first, without loops.
-    const into = new Map();
-    this.ranks = target.map((to, e) => {
-      if (source[e] === to) return 0;
-      into.set(to, (into.get(to) || 0) + 1);
-      return into.get(to) - 1;
-    });
+    this.ranks = ranks(this.edges);
     source.forEach((from, e) => {
       this.graph.addDirectedEdgeWithKey(String(e), String(from), String(target[e]),
         { type, weight: weight[e], size: 0.4 + 1.6 * (weight[e] / this.most) });
