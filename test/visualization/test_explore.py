@@ -323,7 +323,9 @@ def test_homophily_is_that_of_the_edges_shown(tmp_path):
     order = graph[1].argsort(descending=True, stable=True)
     source, target = source[order], target[order]
     for node in range(30):
-        into = [k for k, s, t in zip(kept, source, target, strict=True) if t == node != s]
+        into = [
+            k for k, s, t in zip(kept, source, target, strict=True) if t == node != s
+        ]
         assert into == [True] * min(2, len(into)) + [False] * (len(into) - 2)
     assert most == 2
 
