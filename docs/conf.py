@@ -72,7 +72,6 @@ pygments_dark_style = 'github-dark'
 add_module_names = False
 # A line for each argument where they do not fit into one.
 maximum_signature_line_length = 76
-python_use_unqualified_type_names = True
 toc_object_entries_show_parents = 'hide'
 autodoc_member_order = 'bysource'
 # An override without a docstring of its own says nothing that its base does not.

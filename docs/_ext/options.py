@@ -61,11 +61,15 @@ def split(item: list[nodes.Node]) -> list[list[nodes.Node]]:
     name = [nodes.paragraph('', '', nodes.literal('', texts[0]))]
     if kind:
         name.append(nodes.paragraph('', '', *kind, classes=['type']))
-    meaning = [nodes.paragraph('', '', *first.children[dash + 1 :]), *rest]
+    said = first.children[dash + 1 :]
+    if len(said) == 1 and isinstance(said[0], nodes.inline):  # It marks translations.
+        said = said[0].children
+    meaning = [nodes.paragraph('', '', *said), *rest]
     default = cut_default(meaning[-1])
-    if not default and not is_optional:
-        default = [nodes.emphasis('', 'required')]
-    return [name, [nodes.paragraph('', '', *default)], meaning]
+    cell = [nodes.paragraph('', '', *default)] if default else []
+    if not cell and not is_optional:
+        cell = [nodes.paragraph('', 'required', classes=['required'])]
+    return [name, cell, meaning]
 
 
 def cut_default(paragraph: nodes.Node) -> list[nodes.Node]:

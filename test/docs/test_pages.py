@@ -235,7 +235,8 @@ def test_arguments_stand_in_a_table(options):
     one = argument('k', *kind, text(')'), text(options.DASH), text('The number.'))
     optional = [nodes.emphasis('', ', '), nodes.emphasis('', 'optional'), text(')')]
     default = text('Noise (of a draw).\n(default: '), literal('', '0.5'), text(')')
-    other = argument('tau', *kind, *optional, text(options.DASH), *default)
+    inline = nodes.inline('', '', *default)
+    other = argument('tau', *kind, *optional, text(options.DASH), inline)
     body = nodes.field_body('', nodes.bullet_list('', one, other))
     rows = [
         [cell.astext() for cell in row]

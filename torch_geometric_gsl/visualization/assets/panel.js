@@ -82,8 +82,8 @@ class Panel {
     box.replaceChildren();
     if (weights.length) {
       add(box, 'span', 'edge weight');
-      [[1, weights[0]], [4, weights[weights.length - 1]]].forEach(([height, weight]) => {
-        add(box, 'i').style.cssText = `height: ${height}px; opacity: ${0.5 + height / 8}`;
+      [...new Set([weights[0], weights[weights.length - 1]])].forEach((weight, isHigh) => {
+        add(box, 'i').style.cssText = `height: ${1 + 3 * isHigh}px; opacity: ${0.5 + isHigh / 2}`;
         add(box, 'span', round(weight));
       });
       add(box, 'p', colour && colour.kind === 'class'
