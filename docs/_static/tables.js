@@ -41,7 +41,10 @@ function makeSortable(table) {
 function hint(box) {
   const isWide = box.scrollWidth > box.clientWidth + 1;
   box.classList.toggle('scrolls', isWide);
-  if (isWide) box.tabIndex = 0; else box.removeAttribute('tabindex');
+  const marks = { tabindex: '0', role: 'region', 'aria-label': 'Table that scrolls sideways' };
+  Object.entries(marks).forEach(([name, value]) => {
+    if (isWide) box.setAttribute(name, value); else box.removeAttribute(name);
+  });
 }
 
 document.querySelectorAll('article table.docutils:not(.options)').forEach((table) => {
