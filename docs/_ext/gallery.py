@@ -28,12 +28,15 @@ NOTEBOOKS = ROOT / 'docs' / 'notebooks'
 #: The address of the repository, as the package's metadata has it.
 URL = re.search(r"^URL = '(.+)'$", (ROOT / 'setup.py').read_text('utf-8'), re.M)[1]
 COLAB = URL.replace('https://github.com', 'https://colab.research.google.com/github')
+#: What Colab installs of it, with what the scripts of the gallery need.
+EXTRAS = '[sklearn,plot]'
+SOURCE = f'torch_geometric_gsl{EXTRAS} @ git+{URL}'
 #: The first cell of a notebook, which does nothing where the package is installed.
 INSTALL = f"""
 import importlib.util
 
 if importlib.util.find_spec('torch_geometric_gsl') is None:
-    %pip install -q 'torch_geometric_gsl[sklearn,plot] @ git+{URL}' pandas
+    %pip install -q '{SOURCE}' pandas
 """
 
 CONF = {
