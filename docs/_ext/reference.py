@@ -72,7 +72,10 @@ def show_arguments(
         return '()', returns
     some = [each for each in found.parameters.values() if each.name != 'return_graph']
     found = found.replace(parameters=some)
-    return stringify_signature(found, show_return_annotation=False), returns
+    text = stringify_signature(
+        found, show_return_annotation=False, unqualified_typehints=True
+    )
+    return text, returns
 
 
 def exists(app: Sphinx, domain: object, node: Element) -> bool | None:
