@@ -1,5 +1,6 @@
 """Configuration of Sphinx."""
 
+import json
 import os
 import subprocess
 import sys
@@ -34,6 +35,7 @@ extensions = [
     'cells',
     'changelog',
     'gallery',
+    'options',
     'reference',
 ]
 exclude_patterns = ['_build', '_ext', '_figures', '_templates', 'gallery']
@@ -43,10 +45,33 @@ html_theme = 'furo'
 html_title = f'GSL {release}'
 html_static_path = ['_static']
 html_css_files = ['custom.css']
+html_js_files = [('tables.js', {'defer': 'defer'})]
+# The versions beside this one, where a host of documentation serves several.
+home = os.environ.get('READTHEDOCS_CANONICAL_URL', '').rstrip('/').rpartition('/')[0]
+html_context = {
+    'shown_version': os.environ.get('READTHEDOCS_VERSION', release),
+    'versions': {
+        name: f'{home}/{name}/'
+        for name in json.loads((DOCS / '_static' / 'versions.json').read_text())
+        if home
+    },
+}
+html_sidebars = {
+    '**': [
+        'sidebar/brand.html',
+        'versions.html',
+        'sidebar/search.html',
+        'sidebar/scroll-start.html',
+        'sidebar/navigation.html',
+        'sidebar/scroll-end.html',
+    ]
+}
 pygments_style = 'friendly'
 pygments_dark_style = 'github-dark'
 
 add_module_names = False
+# A line for each argument where they do not fit into one.
+maximum_signature_line_length = 76
 toc_object_entries_show_parents = 'hide'
 autodoc_member_order = 'bysource'
 # An override without a docstring of its own says nothing that its base does not.

@@ -19,6 +19,8 @@ from sphinx.util.inspect import signature, stringify_signature
 import torch_geometric_gsl
 
 PACKAGE = torch_geometric_gsl.__name__
+#: Methods, and those whose arguments they take.
+HANDED_ON = {'paper': '__init__', 'graph': 'forward', 'graphs': 'forward'}
 WRAPPERS = (classmethod, staticmethod, property)
 
 
@@ -48,7 +50,7 @@ def public_bases(base: type) -> list[type]:
     return [shown for above in base.__bases__ for shown in public_bases(above)]
 
 
-def show_constructor(
+def show_arguments(
     app: Sphinx,
     what: str,
     name: str,
@@ -57,13 +59,23 @@ def show_constructor(
     args: str | None,
     returns: str | None,
 ) -> tuple[str, str | None] | None:
-    """Show the arguments of a constructor where a mixin's `__new__` takes any."""
-    if what != 'class' or args is None or not args.startswith('(*args'):
+    """Show the arguments where `*args` are handed on to another method."""
+    if args is None or not args.startswith('(*args'):
         return None
-    found = signature(obj.__init__, bound_method=True)  # type: ignore[misc]
+    path, _, method = name.rpartition('.')
+    if what != 'class' and method not in HANDED_ON:
+        return None
+    kind = obj if what == 'class' else resolve_name(path)
+    callee = getattr(kind, HANDED_ON.get(method, '__init__'))
+    found = signature(callee, bound_method=True)
     if 'args' in found.parameters:  # An abstract class, which has no constructor.
         return '()', returns
-    return stringify_signature(found, show_return_annotation=False), returns
+    some = [each for each in found.parameters.values() if each.name != 'return_graph']
+    found = found.replace(parameters=some)
+    text = stringify_signature(
+        found, show_return_annotation=False, unqualified_typehints=True
+    )
+    return text, returns
 
 
 def exists(app: Sphinx, domain: object, node: Element) -> bool | None:
@@ -149,7 +161,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect('builder-inited', remove_pages, priority=400)  # before autosummary
     app.connect('autodoc-skip-member', skip_field)
     app.connect('autodoc-process-bases', show_public_bases)
-    app.connect('autodoc-process-signature', show_constructor)
+    app.connect('autodoc-process-signature', show_arguments)
     app.connect('warn-missing-reference', exists)
     app.connect('env-check-consistency', check_exports)
     return {'parallel_read_safe': True}

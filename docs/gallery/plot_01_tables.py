@@ -2,10 +2,10 @@ r"""
 Tables in five minutes
 ======================
 
-You have a table in a csv file: numbers, texts, some of them missing, and one column to
-predict. This page reads one, fits an estimator that learns which rows resemble each
-other, asks which rows a prediction leans on, and compares it with gradient boosting,
-on a table where it wins and on one where it loses.
+You have a table in a csv file, with numbers, texts and missing values, and one column
+to predict. This page fits an estimator that learns which rows resemble each other,
+shows the rows behind a prediction, and compares the result with gradient boosting: on
+one table where it wins and on one where it loses.
 
 It needs ``pip install '.[sklearn,plot]' pandas`` in a clone of the repository.
 """
@@ -177,6 +177,6 @@ plt.show()
 # rows of a region or of the latest months, which end the training and with
 # ``graph='auto'``, the default, choose between a learned graph, the nearest rows and
 # none. One region is a weak judge: :doc:`/guide/tables` has an example where it chose
-# the worst. :doc:`/internals/tables_numbers`
-# compares the estimators with boosting on real tables, and
-# :doc:`/guide/tables` has all options. Next: :doc:`/auto_gallery/plot_02_my_table`, for classes.
+# the worst. :doc:`/internals/tables_numbers` compares the estimators with boosting on
+# real tables, and :doc:`/guide/tables` has all options. Next:
+# :doc:`/auto_gallery/plot_02_my_table`, for classes.

@@ -1,11 +1,10 @@
 r"""
-My table
-========
+Classify the rows of a table
+============================
 
-You have a table: a row for each thing, a column for each property, some of them text,
-some of them missing, and a class to predict. There is no graph. This page fits an
-estimator with ``fit`` and ``predict`` that learns one, in a pipeline of scikit-learn,
-asks whether the graph was worth it, and shows how to read it.
+You have a table with numbers, texts and missing values, a class to predict, and no
+graph. This page learns the graph inside a scikit-learn pipeline with ``fit`` and
+``predict``, compares it with models that use no graph, and shows how to read it.
 
 It needs ``pip install '.[sklearn,plot]' pandas`` in a clone of the repository.
 """
@@ -105,8 +104,9 @@ plt.show()
 # **On this table a graph buys nothing.** The columns of a wine tell its cultivar by
 # themselves, and other wines add nothing to that. ``'auto'`` kept the network without a
 # graph; logistic regression, which is quicker, is no worse. It changes where the answer
-# to a row stands in *other* rows: :doc:`/auto_gallery/plot_01_tables` and :doc:`/auto_gallery/plot_04_own_gnn` have
-# cases, and :doc:`/internals/pays` and :doc:`/internals/tables_numbers` have the measurements.
+# to a row stands in *other* rows: :doc:`/auto_gallery/plot_01_tables` and
+# :doc:`/auto_gallery/plot_04_own_gnn` have cases, and :doc:`/internals/pays` and
+# :doc:`/internals/tables_numbers` have the measurements.
 #
 # Reading the graph
 # -----------------

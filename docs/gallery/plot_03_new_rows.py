@@ -1,12 +1,10 @@
 r"""
-New rows
-========
+Predict new rows
+================
 
-A graph that was learned from a table joins the rows of that table. What does the model
-say of a row that comes tomorrow? It takes its neighbours from the rows of training, and
-from nowhere else. This page trains a network on handwritten digits, asks it for new
-ones, looks at the neighbours that they were given, and takes the model to another
-process.
+A learned graph connects the rows of the training table. A new row takes its neighbours
+from those training rows only. This page trains a network on handwritten digits,
+predicts new ones, shows their neighbours, and loads the model in another process.
 
 It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """

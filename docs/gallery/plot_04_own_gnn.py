@@ -1,11 +1,10 @@
 r"""
-The sampler in my own GNN
-=========================
+Add a sampler to your own GNN
+=============================
 
-You have a network of PyTorch Geometric layers, and no ``edge_index`` to give it. This
-page puts a sampler in front of it that draws one, trains both together, and compares
-with the same network on other graphs: on a task that cannot be solved without the right
-neighbours.
+You have a network of PyTorch Geometric layers and no ``edge_index``. This page puts a
+sampler in front of it, trains both together, and compares the result with the same
+network on other graphs. The task cannot be solved without the right neighbours.
 
 It needs ``pip install '.[plot]'`` in a clone of the repository.
 """
@@ -178,9 +177,9 @@ plt.show()
 
 # %%
 # Be warned: this is a task where a bell is right. The bell begins wide, so that the
-# relation pulls it from any angle; :doc:`/internals/pays` has the numbers of ten seeds at eight
-# angles. On tables whose rows tell their own label a learned graph gains nothing:
-# :doc:`/auto_gallery/plot_02_my_table`.
+# relation pulls it from any angle; :doc:`/internals/pays` has the numbers of ten seeds
+# at eight angles. On tables whose rows tell their own label a learned graph gains
+# nothing: :doc:`/auto_gallery/plot_02_my_table`.
 #
 # Layers that take no weights
 # ---------------------------
@@ -196,4 +195,5 @@ print(SAGEConv(1, 4)(data.x, edge_index).shape, torch.bincount(edge_index[1]).un
 
 # %%
 # How to tell whether a graph of your own data is any good is the next page,
-# :doc:`/auto_gallery/plot_05_any_good`. All similarities and options: :doc:`/internals/sampler`.
+# :doc:`/auto_gallery/plot_05_any_good`. All similarities and options:
+# :doc:`/internals/sampler`.

@@ -1,11 +1,10 @@
 r"""
-Is my graph any good?
-=====================
+Check whether the graph helps
+=============================
 
-A network that learns its graph trains happily on a graph that is worth nothing: its own
-features carry it. This page asks three questions of a trained model. Does it *choose*
-its neighbours at all? *Whom* does it choose? And would the network do as well
-*without*?
+A network can train well on a useless graph, because the features of each node are
+enough. This page checks three things of a trained model: does it select neighbours at
+all, which ones, and how well does the network do without them?
 
 It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
@@ -97,8 +96,8 @@ for name, graph in graphs.items():
 
 # %%
 # Homophily is no proof: on other tasks neighbours *should* differ, as in
-# :doc:`/auto_gallery/plot_04_own_gnn`, and a graph of equal labels may tell a network only what the
-# row's own features say.
+# :doc:`/auto_gallery/plot_04_own_gnn`, and a graph of equal labels may tell a network
+# only what the row's own features say.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout='constrained')
 for ax, (name, model) in zip(axes, {'flat': flat, 'sharp': sharp}.items(), strict=True):

@@ -1,11 +1,11 @@
 r"""
-Refine a graph I have
-=====================
+Refine a graph
+==============
 
-Your data has a graph, and some of its edges are wrong. This page makes such a graph,
-and mends it in three steps: train networks on the graph, on the nearest rows and on
-both, and mix their predictions; weigh the edges by whether these agree, with the
-nearest rows added; train your network on what comes out.
+Your data has a graph, and some of its edges are wrong. This page makes such a graph and
+repairs it in three steps: train networks on the graph, on the nearest rows and on both,
+and average their predictions; reweight the edges by how well these predictions agree,
+and add the nearest rows; train your network on the result.
 
 It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
@@ -165,8 +165,8 @@ for kind in scores['as given']:
 # edges for each given one the mean of given edges and nearest rows is far above both of
 # its parts, and the refined graph above that. The last rows show what comes from the
 # graph and what from the teacher: an MLP that the mixture teaches never sees an edge.
-# This is one split of one table; :doc:`/internals/attacked` has graphs that an attacker changed,
-# ten splits, and all controls.
+# This is one split of one table; :doc:`/internals/attacked` has graphs that an attacker
+# changed, ten splits, and all controls.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout='constrained')
 names = [*graphs]

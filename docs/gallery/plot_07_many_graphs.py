@@ -1,10 +1,10 @@
 r"""
-Many graphs
-===========
+Learn many small graphs
+=======================
 
-Your data is not one table but many small sets of nodes: molecules without bonds,
-point clouds, sensors of many machines. Each has a label, none has edges. This page
-trains on batches of them: a graph is learned for each, and no edge ever joins two.
+Your data is not one table but many small sets of nodes: molecules without bonds, point
+clouds, the sensors of many machines. Each set has a label and none has edges. This page
+trains on batches of sets. It learns a graph inside each set; no edge connects two sets.
 
 It needs ``pip install '.[plot]'`` in a clone of the repository.
 """

@@ -1,10 +1,10 @@
 r"""
-Documents
-=========
+Classify documents with few labels
+==================================
 
-You have documents, and somebody has read a few of them and said what they are about.
-Documents that share words can pass these labels on. This page turns texts into sparse
-rows, learns a graph of them, and counts how many labels that saves.
+You have many documents and labels for a few of them. Documents that share words can
+share labels. This page turns texts into sparse rows, learns a graph, and counts how
+many labels that saves.
 
 It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
@@ -187,4 +187,5 @@ for place in np.argsort(-row.data)[:3]:
 #
 # Your own texts take the way of this page: ``TfidfVectorizer``, then a
 # :class:`~torch_geometric_gsl.sklearn.GSLClassifier`. Numbers on real documents are in
-# :doc:`/internals/pays`, under few labels; :doc:`/internals/data` says what else ``load_dataset`` reads.
+# :doc:`/internals/pays`, under few labels; :doc:`/internals/data` says what else
+# ``load_dataset`` reads.

@@ -1,10 +1,10 @@
 r"""
-A million rows
-==============
+Learn the graph of a million rows
+=================================
 
-A million rows are :math:`10^{12}` pairs: eight terabytes, if each were a number that
-somebody stores. This page shows how a graph is learned without looking at most of them,
-what is exact about that and what is estimated, and what a million rows cost.
+A million rows have :math:`10^{12}` pairs, eight terabytes if each is stored as one
+number. This page learns a graph without visiting most of them. It shows which parts are
+exact, which are estimated, and what a million rows cost.
 
 It runs with 10,000 rows, so that it takes some seconds; raise ``NUM_ROWS`` to try more.
 It needs ``pip install '.[plot]'`` in a clone of the repository.
@@ -142,8 +142,8 @@ print(caught[0].message)
 # -------------------
 #
 # Left how many pairs a training step of this page looks at, counted by the plans. Right
-# the seconds of a step of two layers on two cores, as :doc:`/internals/benchmarks` has them
-# (``method='race'``, 32 hidden units, scale 1). From there, too:
+# the seconds of a step of two layers on two cores, as :doc:`/internals/benchmarks` has
+# them (``method='race'``, 32 hidden units, scale 1). From there, too:
 #
 # * A step of a million rows with 128 columns takes 34.8 s and 3.1 GB at a scale of 1;
 #   on a faster machine it took 19 to 37 s.
@@ -171,5 +171,5 @@ plt.show()
 
 # %%
 # So a hundred steps are an hour on two cores. Before you spend it, train on a tenth of
-# the rows with an MLP beside it, as in :doc:`/auto_gallery/plot_05_any_good`: where the graph gains
-# nothing there, it hardly will with all of them.
+# the rows with an MLP beside it, as in :doc:`/auto_gallery/plot_05_any_good`: where the
+# graph gains nothing there, it hardly will with all of them.

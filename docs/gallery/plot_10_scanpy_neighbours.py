@@ -2,10 +2,9 @@ r"""
 Neighbours for scanpy, UMAP and clustering
 ==========================================
 
-Many tools begin with a graph of nearest neighbours: scanpy and UMAP, spectral
-clustering, t-SNE. They take it from any transformer that keeps scikit-learn's
-convention. This page puts one in its place that first *learns* which columns make two
-rows neighbours, and looks at what that is worth.
+scanpy, UMAP, spectral clustering and t-SNE start from a graph of nearest neighbours.
+They accept any transformer that follows scikit-learn's convention. This page gives them
+one that *learns* which columns make two rows neighbours, and measures what it adds.
 
 It needs ``pip install '.[sklearn,plot]'`` in a clone of the repository.
 """
@@ -136,4 +135,5 @@ plt.show()
 #
 # UMAP takes the graph as ``UMAP(metric='precomputed')``, t-SNE of scikit-learn as
 # ``TSNE(metric='precomputed', init='random')`` in a pipeline. The similarity that is
-# learned need not be the cosine: :doc:`/internals/sampler`; the estimators: :doc:`/guide/tables`.
+# learned need not be the cosine: :doc:`/internals/sampler`; the estimators:
+# :doc:`/guide/tables`.

@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import json
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -91,13 +93,35 @@ def test_the_table_of_searches_is_that_of_its_run(monkeypatch):
     assert all(row['agrees'] for row in rows)
 
 
-def test_notebooks_have_no_roles():
+@pytest.fixture
+def gallery():
     pytest.importorskip('sphinx_gallery')
     spec = importlib.util.spec_from_file_location('gallery', DOCS / '_ext/gallery.py')
     extension = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(extension)
-    assert doctest.testmod(extension) == (0, 1)
-    texts = [extension.plain(re.sub(r'\n# ', '\n', read(name))) for name in PAGES]
+    return extension
+
+
+@pytest.mark.parametrize('name', PAGES)
+def test_notebooks_are_those_of_the_scripts(gallery, name):
+    """If not, run `python docs/_ext/gallery.py`."""
+    path = DOCS / 'notebooks' / f'{name}.ipynb'
+    found = json.loads(path.read_text(encoding='utf-8'))
+    assert found == gallery.to_notebook(FOLDER / f'{name}.py')
+    install = ''.join(found['cells'][0]['source'])
+    assert f'git+{gallery.URL}' in install
+    source = [f'Title\n=====\n\n{name}']
+    gallery.link_notebook(None, f'auto_gallery/{name}', source)
+    assert f'{gallery.COLAB}/blob/main/docs/notebooks/{name}.ipynb>`__' in source[0]
+
+
+def test_no_notebook_is_left_over():
+    assert sorted(path.stem for path in DOCS.glob('notebooks/*.ipynb')) == PAGES
+
+
+def test_notebooks_have_no_roles(gallery):
+    assert doctest.testmod(gallery) == (0, 1)
+    texts = [gallery.plain(re.sub(r'\n# ', '\n', read(name))) for name in PAGES]
     assert [
         role for text in texts for role in re.findall(r':(?!math:)\w+:`', text)
     ] == []
@@ -188,3 +212,76 @@ def test_parts_of_a_cell_stand_in_lines(layout):
     (block,) = tree.findall(lambda node: node.tagname == 'line_block')
     assert [line.astext().replace('\xa0', ' ') for line in block] == ['1 ± 2', '3 ± 4']
     assert block[0][0].tagname == 'strong'
+
+
+@pytest.fixture
+def options(monkeypatch):
+    pytest.importorskip('sphinx')
+    monkeypatch.syspath_prepend(DOCS / '_ext')
+    return importlib.import_module('options')
+
+
+def test_arguments_stand_in_a_table(options):
+    nodes = importlib.import_module('docutils.nodes')
+    addnodes = importlib.import_module('sphinx.addnodes')
+
+    def argument(name, *rest):
+        return nodes.list_item(
+            '', nodes.paragraph('', '', nodes.strong('', name), *rest)
+        )
+
+    literal, text = nodes.literal, nodes.Text
+    kind = [text(' ('), nodes.emphasis('', 'int')]
+    one = argument('k', *kind, text(')'), text(options.DASH), text('The number.'))
+    optional = [nodes.emphasis('', ', '), nodes.emphasis('', 'optional'), text(')')]
+    default = text('Noise (of a draw).\n(default: '), literal('', '0.5'), text(')')
+    inline = nodes.inline('', '', *default)
+    other = argument('tau', *kind, *optional, text(options.DASH), inline)
+    body = nodes.field_body('', nodes.bullet_list('', one, other))
+    rows = [
+        [cell.astext() for cell in row]
+        for row in options.make_table(body).findall(nodes.row)
+    ]
+    assert rows == [
+        ['Argument', 'Default', 'Meaning'],
+        ['k\n\nint', 'required', 'The number.'],
+        ['tau\n\nint', '0.5', 'Noise (of a draw).'],
+    ]
+    # In an entry of a class it takes the place of the list.
+    fields = nodes.field_list(
+        '', nodes.field('', nodes.field_name('', 'Parameters'), body)
+    )
+    content = addnodes.desc_content('', fields)
+    entry = addnodes.desc('', addnodes.desc_signature(), content, objtype='class')
+    options.lay_out(None, nodes.section('', entry))
+    assert [type(child) for child in content] == [nodes.rubric, nodes.table]
+
+
+def test_a_click_sorts_rows_by_their_numbers():
+    node = shutil.which('node')
+    if node is None:
+        pytest.skip('needs node')
+    script = (DOCS / '_static' / 'tables.js').read_text(encoding='utf-8')
+    program = """
+        const document = { querySelectorAll: () => [] };
+        class ResizeObserver {}
+        SCRIPT
+        const sorted = (texts, isUp) => {
+          const rows = texts.map((textContent) => ({ cells: [{ textContent }] }));
+          let found;
+          const append = (...all) => { found = all; };
+          sortBy({ tBodies: [{ rows, append }] }, 0, isUp);
+          return found.map(({ cells }) => cells[0].textContent);
+        };
+        const numbers = [
+          '1,024', '0.9 ± 5', 'none', '\N{MINUS SIGN}3', '~10 (12)', '1e-3'];
+        const words = ['b', 'A 2', 'c'];
+        console.log(JSON.stringify(
+          [sorted(numbers, true), sorted(numbers, false), sorted(words, true)]));
+        """.replace('SCRIPT', script)
+    run = subprocess.run([node], input=program, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    up, down, words = json.loads(run.stdout)
+    assert up == ['\N{MINUS SIGN}3', '1e-3', '0.9 ± 5', '~10 (12)', '1,024', 'none']
+    assert down == [*up[-2::-1], 'none']
+    assert words == ['A 2', 'b', 'c']

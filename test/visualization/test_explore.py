@@ -4,7 +4,10 @@ import base64
 import io
 import json
 import re
+import shutil
+import subprocess
 import sys
+from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from PIL import Image
 from torch_geometric.data import Data
 
 from torch_geometric_gsl import _files
+from torch_geometric_gsl.diagnostics import describe_graph
 from torch_geometric_gsl.visualization import explore
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -230,6 +234,117 @@ def test_markup_stays_text(tmp_path):
     assert "default-src 'none'" in text
     assert not re.search(r'<(script|link|img)[^>]+(src|href)=', text)
     assert content(path)['nodes']['names'][0] == bad
+
+
+class Elements(HTMLParser):
+    """The attributes of the elements of a page, by their ids."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.by_id, self.labelled = {}, set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.by_id[found.get('id')] = {'tag': tag, **found}
+        self.labelled |= {found['for']} if tag == 'label' and 'for' in found else set()
+
+
+def test_controls_and_legend_are_in_the_page(tmp_path):
+    path = explore(GRAPH, data=Data(y=Y), path=tmp_path / 'graph.html')
+    text = path.read_text(encoding='utf-8')
+    found = Elements(text)
+    for name in ('keep', 'least', 'search'):
+        assert found.by_id[name]['tag'] == 'input'
+        assert name in found.labelled
+    assert found.by_id['dark']['tag'] == 'button'
+    assert {'legend', 'edges', 'homophily', 'node'} <= {*found.by_id}
+    # Each element that the program looks for is there.
+    assert {*re.findall(r"\belement\('([a-z-]+)'\)", text)} <= {*found.by_id}
+    # The style has a colour for a dark page wherever it has one.
+    style = re.search(r'<style>(.*?)</style>', text, re.DOTALL)[1]
+    names, rest = style.split(':root[data-theme', 1)
+    assert not re.findall(r'#[0-9a-f]{3,8}\b(?=[;, )])', rest)
+    assert {*re.findall(r'var\((--\w+)\)', rest)} <= {*re.findall(r'--\w+', names)}
+
+
+def run_page(path, script):
+    """Return what a script says of a page whose drawing is left out."""
+    node = shutil.which('node')
+    if node is None:
+        pytest.skip('needs node')
+    text = path.read_text(encoding='utf-8')
+    parts = re.findall(r'<script>(.*?)</script>', text, flags=re.DOTALL)
+    view, panel, page = parts[-3:]
+    program = f"""
+        const data = {json.dumps(content(path))};
+        {view}
+        {panel}
+        {page[: page.index('window.explorer')]}
+        const shown = (index, least, perNode) => Object.assign(
+          Object.create(View.prototype), {{
+            edges: data.graphs[index], page: {{ least, perNode }},
+            ranks: ranks(data.graphs[index]) }});
+        console.log(JSON.stringify({script}));
+        """
+    run = subprocess.run([node], input=program, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def test_homophily_is_that_of_the_edges_shown(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    source, target = torch.randint(30, (2, 200), generator=generator).unique(dim=1)
+    graph = torch.stack([source, target]), torch.rand(len(source), generator=generator)
+    y = torch.randint(3, (30,), generator=generator)
+    value = torch.rand(30, generator=generator)
+    path = explore(
+        graph, data=Data(y=y), prediction=value, path=tmp_path / 'graph.html'
+    )
+    script = """[
+        alike(shown(0, 0, Infinity), data.colours[0]),
+        alike(shown(0, 0, Infinity), data.colours[1]),
+        alike(shown(0, 2, Infinity), data.colours[0]),
+        data.graphs[0].weight.map((_, e) => shown(0, 0, 2).keeps(e)),
+        new Page(data).perNode ]"""
+    classes, numbers, nothing, kept, most = run_page(path, script)
+    summary = describe_graph(graph, y)
+    share, chance = summary.weighted_homophily, summary.chance
+    assert classes.startswith(f'Homophily {share:.2f}: ')
+    assert f' {100 * share:.0f}% joins nodes of equal label' in classes
+    assert classes.endswith(f'{100 * chance:.0f}%.')
+    apart = source != target
+    ends = value[source[apart]], value[target[apart]]
+    covariance = np.cov(*ends, aweights=graph[1][apart], ddof=0)
+    correlation = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
+    assert numbers.startswith(f'Correlation {correlation:.2f}: of prediction')
+    assert nothing == ''
+    # The two heaviest edges into each node are drawn at first; a loop is none of them.
+    order = graph[1].argsort(descending=True, stable=True)
+    source, target = source[order], target[order]
+    for node in range(30):
+        into = [
+            k for k, s, t in zip(kept, source, target, strict=True) if t == node != s
+        ]
+        assert into == [True] * min(2, len(into)) + [False] * (len(into) - 2)
+    assert most == 2
+
+
+def test_few_edges_are_all_drawn_and_dark_classes_lighter(tmp_path):
+    path = explore(GRAPH, data=Data(y=Y), path=tmp_path / 'graph.html')
+    script = """[ new Page(data).perNode === Infinity,
+        data.palette.map((one) => classColour(one)),
+        (theme = THEMES.dark, data.palette.map((one) => classColour(one))) ]"""
+    everything, light, dark = run_page(path, script)
+    assert everything
+    assert light == content(path)['palette']
+    assert len({*dark}) == len(light)
+
+    def brightness(colour):
+        parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        return np.dot(parts, [0.21, 0.72, 0.07]) / 255
+
+    assert min(map(brightness, dark)) > 0.3 > min(map(brightness, light))
 
 
 def test_the_libraries_are_told_with_versions_and_licences():

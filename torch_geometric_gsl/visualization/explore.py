@@ -51,15 +51,16 @@ def explore(
 ) -> Path:
     r"""Write a page to explore a graph: one file, which needs no network.
 
-    Open it in a browser. The wheel zooms; a node under the pointer shows its
-    neighbours with their weights, its label, its features and its image; a click or a
-    tap keeps it. Nodes are found by name, coloured by label, prediction or feature, and
-    weak edges hidden by a threshold. Of several graphs, such as those of layers or of
-    epochs, two stand side by side, with the same nodes at the same places.
+    Open it in a browser. It opens with the two heaviest edges into each node; a slider
+    shows more. The wheel zooms. Point at a node to see its neighbours with their
+    weights, its label, its features and its image; click or tap to keep it selected.
+    Search nodes by name, colour them by label, prediction or feature, and hide edges
+    below a weight. The page prints the homophily of the edges shown (the correlation if
+    the colour is a number), has a dark mode, and compares two graphs side by side.
 
-    Nodes are arranged in the browser by ForceAtlas2, unless :obj:`data.pos` places
-    them. Drawn by `sigma.js <https://www.sigmajs.org>`_ (WebGL) and `graphology
-    <https://graphology.github.io>`_, which the page contains.
+    ForceAtlas2 places the nodes by the edges shown, unless :obj:`data.pos` is given.
+    The page contains `sigma.js <https://www.sigmajs.org>`_ (WebGL) and `graphology
+    <https://graphology.github.io>`_, which draw it.
 
     Args:
         graph (SampledGraph or tuple or scipy.sparse.csr_array or Mapping): A graph on
@@ -67,8 +68,8 @@ def explore(
             in :obj:`graph_` of the estimators.
         data (torch_geometric.data.Data, optional): The nodes: labels
             or targets :obj:`y`, also texts, features :obj:`x`, positions :obj:`pos`
-            :math:`[n, 2]`. A label of -1 is none, unless there is one other or others
-            are negative, too. (default: :obj:`None`)
+            :math:`[n, 2]`. A label of -1 means unlabelled, unless it is one of only
+            two labels or others are negative, too. (default: :obj:`None`)
         path (str or os.PathLike, optional): The file, replaced if it is there.
             (default: :obj:`"graph.html"`)
         prediction (torch.Tensor or Sequence, optional): A predicted class or number of
@@ -84,10 +85,10 @@ def explore(
         feature_names (Sequence, optional): The names of the features.
             (default: :obj:`None`)
         title (str, optional): The title of the page. (default: :obj:`"Learned graph"`)
-        max_edges (int, optional): The number of edges of a graph to show at the most:
-            the strongest. (default: :obj:`50_000`)
-        max_features (int, optional): The number of features to show at the most: those
-            of largest variance. (default: :obj:`32`)
+        max_edges (int, optional): The largest number of edges to store of a graph: the
+            heaviest. (default: :obj:`50_000`)
+        max_features (int, optional): The largest number of features to show: those of
+            largest variance. (default: :obj:`32`)
         seed (int, optional): The seed of the initial places of nodes.
             (default: :obj:`0`)
 

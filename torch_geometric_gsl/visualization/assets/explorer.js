@@ -1,6 +1,10 @@
 'use strict';
 
 const MAX_MATCHES = 8;
+/* Choices of the number of edges into a node; Infinity shows all. */
+const LEVELS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100];
+/* With more edges than these for each node, a page opens with so many of the heaviest. */
+const FEW = 2;
 
 class Page {
   constructor(data) {
@@ -14,6 +18,8 @@ class Page {
     this.panel = new Panel(this);
     this.weights = Float64Array.from(data.graphs.flatMap(({ weight }) => weight)).sort();
     this.least = this.weights.length ? this.weights[0] : 0;
+    const number = Math.max(...data.graphs.map(({ weight }) => weight.length));
+    this.perNode = number > FEW * data.nodes.names.length ? FEW : Infinity;
   }
 
   get focus() { return this.pointed === null ? this.chosen : this.pointed; }
@@ -24,6 +30,9 @@ class Page {
   isHidden(node) { return this.only !== undefined && this.colour.values[node] !== this.only; }
 
   async start() {
+    const preferred = window.matchMedia('(prefers-color-scheme: dark)');
+    this.paint(preferred.matches);
+    preferred.addEventListener('change', () => this.paint(preferred.matches));
     if (this.data.images) {
       this.sprite = new Image();
       this.sprite.src = this.data.images.uri;
@@ -37,6 +46,7 @@ class Page {
     element('least').value = String(this.least);
     ['first', 'second'].forEach((id, place) => this.fillGraphs(id, place));
     this.views[0].show(0);
+    this.fillLevels();
     this.listen();
     this.panel.legend();
     this.panel.describe();
@@ -52,11 +62,30 @@ class Page {
     select.setAttribute('aria-label', 'Graph');
     select.addEventListener('change', () => {
       this.views[place].show(Number(select.value));
+      this.panel.edges();
       this.panel.describe();
     });
   }
 
+  /* As many choices as the node of most edges needs. */
+  fillLevels() {
+    const into = new Map();
+    this.data.graphs.forEach(({ target }, i) => target.forEach((to) => {
+      into.set(`${i} ${to}`, (into.get(`${i} ${to}`) || 0) + 1);
+    }));
+    const largest = Math.max(1, ...new Set(into.values()));
+    this.levels = [...LEVELS.filter((level) => level < largest), Infinity];
+    const place = this.levels.indexOf(this.perNode);
+    const slider = element('keep');
+    slider.max = String(this.levels.length - 1);
+    slider.value = slider.max;
+    slider.disabled = this.levels.length === 1;
+    this.keep(place < 0 ? Infinity : this.perNode);
+  }
+
   listen() {
+    element('keep').addEventListener('input', (event) => this.keep(this.levels[Number(event.target.value)]));
+    element('dark').addEventListener('click', () => this.paint(theme !== THEMES.dark));
     element('colour').addEventListener('change', (event) => {
       this.colour = this.data.colours[Number(event.target.value)];
       this.single(undefined);
@@ -109,7 +138,28 @@ class Page {
   hideBelow(weight) {
     this.least = weight;
     this.refresh();
+    this.panel.edges();
     this.panel.describe();
+  }
+
+  /* Show at most so many edges into each node, the heaviest. */
+  keep(most) {
+    this.perNode = most;
+    const text = most === Infinity ? 'all' : String(most);
+    element('keep').value = String(this.levels.indexOf(most));
+    element('keep').setAttribute('aria-valuetext', text);
+    element('kept').textContent = text;
+    this.refresh();
+    this.panel.edges();
+  }
+
+  paint(isDark) {
+    theme = isDark ? THEMES.dark : THEMES.light;
+    document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
+    element('dark').setAttribute('aria-pressed', String(isDark));
+    this.views.forEach(({ sigma }) => sigma.setSetting('labelColor', { color: theme.text }));
+    this.refresh();
+    this.panel.legend();
   }
 
   single(value) {
@@ -158,7 +208,10 @@ class Page {
     const { graph } = this.views[0];
     if (graph.order < 2) return;
     const settings = { ...gsl.forceAtlas2.inferSettings(graph), barnesHutOptimize: graph.order > 300 };
-    this.layout = new gsl.ForceAtlas2Worker(graph, { settings, getEdgeWeight: 'weight' });
+    const view = this.views[0];
+    // Edges that are not shown do not pull, so that the picture is that of those shown.
+    const getEdgeWeight = (edge, { weight }) => (view.keeps(Number(edge)) ? weight / view.most : 0);
+    this.layout = new gsl.ForceAtlas2Worker(graph, { settings, getEdgeWeight });
     this.layout.start();
     element('arrange').textContent = 'Stop';
     this.timers = [setTimeout(() => this.settle(), duration), setInterval(() => this.sharePlaces(), 250)];
@@ -186,6 +239,7 @@ class Page {
     if (isOpen && this.views.length < 2) this.open();
     this.shownViews.forEach((view) => view.sigma.resize(true));
     this.refresh();
+    this.panel.edges();
     this.panel.describe();
   }
 

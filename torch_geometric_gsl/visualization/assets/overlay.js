@@ -88,11 +88,11 @@ class Overlay {
       if (!box) return;
       taken.push(box);
       this.drawn.push({ text, ...box });
-      context.fillStyle = isFocus ? '#fff' : '#ffffffcc';
+      context.fillStyle = isFocus ? theme.box : theme.veil;
       context.fillRect(box.left, box.top, width, 18);
-      context.strokeStyle = '#999';
+      context.strokeStyle = theme.frame;
       if (isFocus) context.strokeRect(box.left, box.top, width, 18);
-      context.fillStyle = '#222';
+      context.fillStyle = theme.text;
       context.fillText(text, box.left + 3, (box.top + box.bottom) / 2);
     });
   }

@@ -14,6 +14,32 @@ function add(parent, tag, text = '', attributes = {}) {
 
 const round = (value) => (value === null ? '–' : String(Number(value.toPrecision(3))));
 
+/* A sentence on the edges shown: do they join nodes of one class, or of like numbers? */
+function alike(view, { name, kind, values }) {
+  const { source, target, weight } = view.edges;
+  const pairs = weight.map((w, e) => [w, values[source[e]], values[target[e]], e])
+    .filter(([, a, b, e]) => view.keeps(e) && source[e] !== target[e] && a !== null && b !== null);
+  const total = pairs.reduce((sum, [w]) => sum + w, 0);
+  if (!(total > 0)) return '';
+  const mean = (value) => pairs.reduce((sum, pair) => sum + pair[0] * value(pair), 0) / total;
+  if (kind === 'class') {
+    const share = mean(([, a, b]) => Number(a === b));
+    const known = values.filter((value) => value !== null);
+    const sizes = new Map();
+    known.forEach((value) => sizes.set(value, (sizes.get(value) || 0) + 1));
+    const equal = [...sizes.values()].reduce((sum, size) => sum + size * (size - 1), 0);
+    const chance = equal / (known.length * (known.length - 1));
+    return `Homophily ${share.toFixed(2)}: of the weight of the edges shown, `
+      + `${Math.round(100 * share)}% joins nodes of equal ${name}; `
+      + `between random nodes it would be ${Math.round(100 * chance)}%.`;
+  }
+  const [left, right] = [mean(([, a]) => a), mean(([, , b]) => b)];
+  const product = mean(([, a, b]) => (a - left) * (b - right));
+  const spread = Math.sqrt(mean(([, a]) => (a - left) ** 2) * mean(([, , b]) => (b - right) ** 2));
+  return spread > 0 ? `Correlation ${(product / spread).toFixed(2)}: of ${name} at the two ends `
+    + 'of the edges shown, by weight; 1 if neighbours agree, 0 between random nodes.' : '';
+}
+
 /* The legend, and what is known of one node. */
 class Panel {
   constructor(page) { this.page = page; }
@@ -22,16 +48,17 @@ class Panel {
     const box = element('legend');
     const { colour, data } = this.page;
     box.replaceChildren();
+    this.edges();
     if (!colour) return;
     if (colour.kind === 'class') {
-      colour.classes.forEach((name, i) => this.entry(box, name, i, data.palette[i]));
+      colour.classes.forEach((name, i) => this.entry(box, name, i, classColour(data.palette[i])));
     } else {
       const stops = [0, 0.25, 0.5, 0.75, 1].map(rampColour).join(',');
       add(box, 'div', '', { className: 'ramp' }).style.background = `linear-gradient(90deg, ${stops})`;
       const ends = add(box, 'div', '', { className: 'ends' });
       [colour.low, colour.high].forEach((value) => add(ends, 'span', round(value)));
     }
-    if (colour.values.includes(null)) this.entry(box, 'none', null, UNKNOWN);
+    if (colour.values.includes(null)) this.entry(box, 'none', null, theme.unknown);
   }
 
   /* A class, or what has none: a click leaves only its nodes in colour. */
@@ -46,6 +73,26 @@ class Panel {
       [...box.querySelectorAll('button')].forEach((one) => one.setAttribute('aria-pressed',
         String(one === button && page.only === value)));
     });
+  }
+
+  /* What the lines mean, and how alike the nodes are that they join. */
+  edges() {
+    const box = element('edges');
+    const { colour, weights, shownViews, data } = this.page;
+    box.replaceChildren();
+    if (weights.length) {
+      add(box, 'span', 'edge weight');
+      [...new Set([weights[0], weights[weights.length - 1]])].forEach((weight, isHigh) => {
+        add(box, 'i').style.cssText = `height: ${1 + 3 * isHigh}px; opacity: ${0.5 + isHigh / 2}`;
+        add(box, 'span', round(weight));
+      });
+      add(box, 'p', colour && colour.kind === 'class'
+        ? 'An edge has a colour where both ends are of one class, and is grey elsewhere.' : '');
+    }
+    element('homophily').textContent = shownViews.map((view) => {
+      const found = colour ? alike(view, colour) : '';
+      return found && shownViews.length > 1 ? `${data.graphs[view.index].name}: ${found}` : found;
+    }).join(' ');
   }
 
   describe() {

@@ -1,34 +1,63 @@
 'use strict';
 
-/* Colours of numbers from low to high; those of classes come with the data. */
-const RAMP = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-const FAINT = '#e4e4e4';
-const UNKNOWN = '#bbbbbb';
+/* Colours of the drawing, and of numbers from low to high. */
+const THEMES = {
+  light: { page: [255, 255, 255], text: '#222', box: '#fff', veil: '#ffffffcc', frame: '#999',
+    faint: '#e4e4e4', unknown: '#bbbbbb', edge: '#9a9a9a',
+    ramp: [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]] },
+  dark: { page: [22, 24, 28], text: '#e3e5e8', box: '#16181c', veil: '#16181ccc', frame: '#7d848c',
+    faint: '#2c3036', unknown: '#6b7178', edge: '#a2a8ae',
+    ramp: [[128, 96, 190], [88, 130, 196], [38, 162, 156], [104, 206, 104], [253, 231, 37]] },
+};
+let theme = THEMES.light;
 /* A finger does not hit a dot: it takes the nearest node within so many pixels. */
 const REACH = 24;
 /* Of more edges than these all are as thin as a pixel. */
 const THIN = 20000;
 
-/* Mix a colour with the white page: the drawing has no translucent lines. */
-function tint(hex, share) {
-  const parts = [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
-  return `rgb(${parts.map((part) => Math.round(255 + share * (part - 255))).join(',')})`;
+const parts = (hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
+
+function mix(from, to, share) {
+  return `rgb(${from.map((part, c) => Math.round(part + share * (to[c] - part))).join(',')})`;
+}
+
+/* Mix a colour with the page: the drawing has no translucent lines. */
+const tint = (hex, share) => mix(theme.page, parts(hex), share);
+
+/* The colour of a class: a dark one is lighter on a dark page. */
+function classColour(hex) {
+  const [red, green, blue] = parts(hex);
+  const light = (0.21 * red + 0.72 * green + 0.07 * blue) / 255;
+  if (theme !== THEMES.dark || light > 0.35) return hex;
+  const lift = 0.85 * (1 - light / 0.35);
+  return `#${[red, green, blue].map((part) => (
+    Math.round(part + lift * (255 - part)).toString(16).padStart(2, '0'))).join('')}`;
 }
 
 function rampColour(share) {
-  const place = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1);
-  const low = Math.min(Math.floor(place), RAMP.length - 2);
-  const mixed = RAMP[low].map((a, c) => a + (place - low) * (RAMP[low + 1][c] - a));
-  return `rgb(${mixed.map(Math.round).join(',')})`;
+  const { ramp } = theme;
+  const place = Math.min(Math.max(share, 0), 1) * (ramp.length - 1);
+  const low = Math.min(Math.floor(place), ramp.length - 2);
+  return mix(ramp[low], ramp[low + 1], place - low);
 }
 
 function nodeColour(colour, node, palette) {
   const value = colour ? colour.values[node] : 0;
-  if (value === null) return UNKNOWN;
-  if (!colour) return palette[0];
-  if (colour.kind === 'class') return palette[value];
+  if (value === null) return theme.unknown;
+  if (!colour) return classColour(palette[0]);
+  if (colour.kind === 'class') return classColour(palette[value]);
   const span = colour.high - colour.low;
   return rampColour(span > 0 ? (value - colour.low) / span : 0.5);
+}
+
+/* The places of edges among those into their targets, heaviest first, without loops. */
+function ranks({ source, target }) {
+  const into = new Map();
+  return target.map((to, e) => {
+    if (source[e] === to) return 0;
+    into.set(to, (into.get(to) || 0) + 1);
+    return into.get(to) - 1;
+  });
 }
 
 /* One drawing of one graph. `page` holds what both drawings share: places, colour,
@@ -48,6 +77,7 @@ class View {
       allowInvalidContainer: true,
       labelRenderedSizeThreshold: 7,
       labelDensity: 0.5,
+      labelColor: { color: theme.text },
       zIndex: true,
       edgeProgramClasses: { thin: gsl.EdgeLineProgram },
       defaultDrawNodeHover: () => {},  // The overlay names it.
@@ -81,6 +111,7 @@ class View {
       if (!map.has(key)) map.set(key, []);
       map.get(key).push(value);
     };
+    this.ranks = ranks(this.edges);
     source.forEach((from, e) => {
       this.graph.addDirectedEdgeWithKey(String(e), String(from), String(target[e]),
         { type, weight: weight[e], size: 0.4 + 1.6 * (weight[e] / this.most) });
@@ -93,13 +124,18 @@ class View {
     this.refresh();
   }
 
+  /* Whether an edge is drawn while no node is in focus. */
+  keeps(edge) {
+    return this.edges.weight[edge] >= this.page.least && this.ranks[edge] < this.page.perNode;
+  }
+
   /* The neighbours of a node by weight, strongest first, above the threshold. */
   neighbours(map, node) {
     return (map.get(node) || []).filter(([, weight]) => weight >= this.page.least);
   }
 
   refresh() {
-    const { focus, least } = this.page;
+    const { focus } = this.page;
     this.near = null;
     if (focus !== null) {
       const both = [this.sources, this.targets].flatMap((m) => this.neighbours(m, focus));
@@ -109,8 +145,8 @@ class View {
     }
     const { weight, total } = this.edges;
     const count = (number) => number.toLocaleString('en');
-    const shown = weight.reduce((n, w) => n + (w >= least), 0);
-    this.count.textContent = `${count(this.graph.order)} nodes, ${count(shown)} of `
+    this.shown = weight.reduce((n, _, e) => n + this.keeps(e), 0);
+    this.count.textContent = `${count(this.graph.order)} nodes, ${count(this.shown)} of `
       + `${count(weight.length)} edges`
       + (total > weight.length ? `, the strongest of ${count(total)}` : '');
     this.sigma.refresh({ skipIndexation: true });
@@ -119,10 +155,10 @@ class View {
   drawnNode(node, attributes) {
     const color = nodeColour(this.page.colour, node, this.page.data.palette);
     if (!this.near) {
-      if (this.page.isHidden(node)) return { ...attributes, color: FAINT, label: '', zIndex: 0 };
+      if (this.page.isHidden(node)) return { ...attributes, color: theme.faint, label: '', zIndex: 0 };
       return { ...attributes, color, zIndex: 1 };
     }
-    if (!this.isNear.has(node)) return { ...attributes, color: FAINT, label: '', zIndex: 0 };
+    if (!this.isNear.has(node)) return { ...attributes, color: theme.faint, label: '', zIndex: 0 };
     const isFocus = node === this.page.focus;
     return { ...attributes, color, label: '', zIndex: isFocus ? 2 : 1,
       size: attributes.size * (isFocus ? 1.8 : 1.2) };
@@ -133,17 +169,17 @@ class View {
     if (attributes.weight < least) return { ...attributes, hidden: true };
     const source = this.edges.source[edge];
     const target = this.edges.target[edge];
-    const isSeen = focus === null ? !(this.page.isHidden(source) && this.page.isHidden(target))
-      : source === focus || target === focus;
+    const isSeen = focus === null ? this.keeps(edge) && !(this.page.isHidden(source)
+      && this.page.isHidden(target)) : source === focus || target === focus;
     if (!isSeen) return { ...attributes, hidden: true };
-    let color = '#9a9a9a';
+    let color = theme.edge;
     if (colour && colour.kind === 'class' && colour.values[source] !== null
         && colour.values[source] === colour.values[target]) {
       color = nodeColour(colour, source, this.page.data.palette);
     }
     const size = attributes.size * (focus === null ? 1 : 1.6);
     // Edges of a large graph hide each other: they are paler the more there are.
-    const crowd = Math.min(1, 2500 / (this.edges.weight.length + 1));
+    const crowd = Math.min(1, 2500 / (this.shown + 1));
     const share = attributes.weight / this.most;
     const opacity = focus === null ? (0.15 + 0.5 * share) * (0.25 + 0.75 * crowd) : 0.9;
     return { ...attributes, size, color: tint(color, opacity), zIndex: share };

@@ -1,0 +1,91 @@
+"""Show the arguments of classes and functions as tables: name, default, meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+
+#: The class of these tables, and the entries of the reference that have one.
+OPTIONS = 'options'
+KINDS = 'class', 'exception', 'function'
+DASH = ' \N{EN DASH} '  # Between an argument and its meaning.
+HEADER = 'Argument', 'Default', 'Meaning'
+DEFAULT = re.compile(r'\s*\(default:\s*')
+
+
+def lay_out(app: Sphinx, doctree: nodes.document) -> None:
+    """Replace the list of arguments of an entry by a table."""
+    for entry in doctree.findall(addnodes.desc):
+        if entry.get('objtype') not in KINDS:
+            continue
+        for fields in [
+            each for each in entry[-1] if isinstance(each, nodes.field_list)
+        ]:
+            for field in [each for each in fields if each[0].astext() == 'Parameters']:
+                place = fields.parent.index(fields)
+                title = nodes.rubric('', 'Arguments')
+                fields.parent.insert(place, [title, make_table(field[1])])
+                fields.remove(field)
+            if not fields.children:
+                fields.parent.remove(fields)
+
+
+def make_table(body: nodes.field_body) -> nodes.table:
+    """Return the table of a list of arguments, or of one."""
+    is_list = isinstance(body[0], nodes.bullet_list)
+    items = [item.children for item in body[0]] if is_list else [body.children]
+    group = nodes.tgroup('', cols=3)
+    group += [nodes.colspec(colwidth=width) for width in (25, 15, 60)]
+    titles = [[nodes.paragraph('', text)] for text in HEADER]
+    group += nodes.thead('', make_row(titles))
+    group += nodes.tbody('', *[make_row(split(item)) for item in items])
+    return nodes.table('', group, classes=[OPTIONS])
+
+
+def make_row(cells: Iterable[list[nodes.Node]]) -> nodes.row:
+    return nodes.row('', *[nodes.entry('', *cell) for cell in cells])
+
+
+def split(item: list[nodes.Node]) -> list[list[nodes.Node]]:
+    """Return the name with its type, the default, and the meaning of an argument."""
+    first, *rest = (node.deepcopy() for node in item)
+    texts = [child.astext() for child in first]
+    dash = texts.index(DASH) if DASH in texts else len(texts)
+    kind = first.children[2 : max(dash - 1, 2)]  # Between brackets.
+    is_optional = bool(kind) and kind[-1].astext().strip() == 'optional'
+    kind = kind[:-2] if is_optional else kind
+    name = [nodes.paragraph('', '', nodes.literal('', texts[0]))]
+    if kind:
+        name.append(nodes.paragraph('', '', *kind, classes=['type']))
+    said = first.children[dash + 1 :]
+    if len(said) == 1 and isinstance(said[0], nodes.inline):  # It marks translations.
+        said = said[0].children
+    meaning = [nodes.paragraph('', '', *said), *rest]
+    default = cut_default(meaning[-1])
+    cell = [nodes.paragraph('', '', *default)] if default else []
+    if not cell and not is_optional:
+        cell = [nodes.paragraph('', 'required', classes=['required'])]
+    return [name, cell, meaning]
+
+
+def cut_default(paragraph: nodes.Node) -> list[nodes.Node]:
+    """Remove the default from the end of a paragraph and return it."""
+    for place, child in enumerate(paragraph.children):
+        found = DEFAULT.search(child) if isinstance(child, nodes.Text) else None
+        if found is None:
+            continue
+        default = [nodes.Text(child[found.end() :]), *paragraph.children[place + 1 :]]
+        if default[-1].astext().endswith(')'):
+            default[-1] = nodes.Text(default[-1].astext()[:-1])
+            paragraph.children[place:] = [nodes.Text(child[: found.start()])]
+            return [each for each in default if each.astext()]
+    return []
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect('doctree-read', lay_out)
+    return {'parallel_read_safe': True}
