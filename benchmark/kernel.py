@@ -7,7 +7,7 @@
 A row is a workload of `embeddings.py`, a similarity and a scale of `sharp.py`, and its
 step the sum of 32 messages over the graph that is drawn, with the backward pass. Both
 draw the same random words: before any timing the graphs of one seed are compared. Times
-are processor seconds of all threads, in rounds that take one of each. 'ns' is the time
+are processor seconds of one thread, in rounds that take one of each. 'ns' is the time
 of C++ in a proposal, that of the bounds and of the sums included, and 'bound' the share
 of it in which sums over random rows of the table take as many rows. With `--before` a
 process of its own times the step of an older version of the repository.
@@ -22,8 +22,7 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from unittest import mock
 
 import torch
 from embeddings import load, parse
-from measure import gather_rate, gathered_rows
+from measure import gather_rate, gathered_rows, seconds_of
 from models import K
 from record import environment, positive, write_json
 from report import line, number
@@ -75,7 +74,9 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
                 taken.append(found)
     plain, quick = (statistics.median(taken) for taken in seconds.values())
     plan = problem.plan('race')
-    proposals, rows = plan.num_proposals or 0.0, gathered_rows(plan, x.size(0))
+    proposals, bound = plan.num_proposals or 0.0, None
+    if 'under' in plan.reason:  # Else the number of proposals is the most.
+        bound = gathered_rows(plan, x.size(0)) / gather_rate(*x.shape) / quick
     return {
         'row': name,
         'proposals': proposals,
@@ -83,7 +84,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
         'ratio': plain / quick,
         'differ': differ,
         'nanoseconds': 1e9 * quick / (x.size(0) * K * max(1.0, proposals)),
-        'bound': rows / gather_rate(*x.shape) / quick,
+        'bound': bound,
     }
 
 
@@ -92,12 +93,6 @@ def problem_of(name: str) -> tuple[Problem, Tensor]:
     workload, similarity, scale = name.split('/')
     x, is_learned = load(workload, 0)
     return Problem(x, is_learned, similarity, float(scale)), x
-
-
-def seconds_of(step: Callable[[], None]) -> float:
-    begin = time.process_time()
-    step()
-    return time.process_time() - begin
 
 
 def time_alone(name: str, repeats: int) -> list[float]:
@@ -109,9 +104,9 @@ def time_alone(name: str, repeats: int) -> list[float]:
 def time_before(folder: Path, name: str, repeats: int) -> list[float]:
     """Return the seconds of a step of an older version, in a process of its own."""
     path = os.pathsep.join(map(str, (folder, folder / 'paper')))
-    numbers = '--repeats', str(repeats), '--threads', str(torch.get_num_threads())
+    command = '--alone', '--rows', name, '--repeats', str(repeats)
     done = subprocess.run(
-        [sys.executable, __file__, '--alone', '--rows', name, *numbers],
+        [sys.executable, __file__, *command],
         env=os.environ | {'PYTHONPATH': path},
         stdout=subprocess.PIPE,
         text=True,
@@ -140,7 +135,8 @@ def cells(row: dict[str, Any]) -> list[str]:
     before = taken.get('before')
     gain = None if before is None else before / taken['C++']
     times = row['proposals'], before, taken['PyTorch'], taken['C++'], gain
-    others = row['differ'], row['nanoseconds'], 100 * row['bound']
+    share = None if row['bound'] is None else 100 * row['bound']
+    others = row['differ'], row['nanoseconds'], share
     return [row['row'], *map(number, (*times, *others))]
 
 
@@ -175,17 +171,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument('--rows', nargs='+', default=list(ROWS))
     parser.add_argument('--repeats', type=positive, default=3)
-    parser.add_argument('--threads', type=positive, default=1)
     parser.add_argument('--before', type=Path, help='an older version to compare with')
     parser.add_argument('--alone', action='store_true', help='print seconds, no more')
     parser.add_argument('--csv', type=Path, help='the table of the documentation')
     parser.add_argument('--out', type=Path, default=HERE / 'results' / 'kernel.json')
     args = parser.parse_args(argv)
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     if args.alone:
         print(json.dumps(time_alone(args.rows[0], args.repeats)))
         return
-    about = environment(repeats=args.repeats, threads=args.threads)
+    about = environment(repeats=args.repeats, threads=1)
     rows = []
     for name in args.rows:
         row = measure(name, args.repeats)

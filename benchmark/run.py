@@ -5,7 +5,8 @@
     python benchmark/run.py --workloads citeseer synthetic-30000 --repeats 9
 
 Each workload runs in fresh processes. One checks the agreement of all implementations
-and times them, interleaved round by round: ratios of time come from it alone. One more
+and times them, interleaved round by round: ratios of time come from it alone. Seconds
+are those on the wall, with `--threads 1` those of the processor. One more
 per implementation finds its peak memory, from the largest resident size that the
 kernel recorded during a step less that before it. Real data is read where the
 environment variable GSL_DATA names the folder of raw files.

@@ -7,8 +7,8 @@ A `GSLRegressor('learned', n_members=1)` is trained for some steps, in which its
 become sharp, and the next are timed, in processor seconds. The operations of their
 matrix products are counted, and divided by those of a product of two matrices of 1,024
 rows and columns in a second. Tables are those of the experiments, or a number of rows
-that `tables.py` makes. An epoch is the time of a step times the number of steps,
-without validation.
+that `tables.py` makes. An epoch is the time of a step times the number of steps; its
+validation is what the longest step took beyond the others, if one was among them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ TABLES = ('california', 'diamonds', '1000000')
 SIZE, ROUNDS = 1024, 5
 # The default share of rows that are held back, and the batch of large tables.
 VALIDATED, BATCH = 0.2, 512
-HEADER = ('table', 'steps of an epoch', 'step [ms]', 'epoch [s]', 'of products')
+HEADER = (
+    *('table', 'steps of an epoch', 'step [ms]', 'epoch [s]', 'validation [s]'),
+    'of products',
+)
+# A step after a validation takes this many times the others.
+LONG = 4
 
 
 class Done(Exception):
@@ -92,12 +97,13 @@ def measure(name: str, warm: int, steps: int) -> dict[str, Any]:
     finally:
         hook.remove()
     step, rate = statistics.median(seconds), product_rate()
-    per_epoch = math.ceil(len(y) * (1 - VALIDATED) / BATCH)
+    most, per_epoch = max(seconds), math.ceil(len(y) * (1 - VALIDATED) / BATCH)
     return {
         'table': name,
         'steps': per_epoch,
         'step_seconds': seconds,
         'epoch_seconds': step * per_epoch,
+        'validation_seconds': most - step if most > LONG * step else None,
         'operations': operations,
         'product_rate': rate,
         'share_of_products': operations / rate / step,
@@ -124,8 +130,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_json(args.out, about | {'rows': rows})
         step = 1000 * statistics.median(row['step_seconds'])
         share = f'{row["share_of_products"]:.0%}'
-        cells = [str(row['steps']), number(step), number(row['epoch_seconds']), share]
-        print(line([name, *cells]), flush=True)
+        times = step, row['epoch_seconds'], row['validation_seconds']
+        cells = [name, str(row['steps']), *map(number, times), share]
+        print(line(cells), flush=True)
 
 
 if __name__ == '__main__':

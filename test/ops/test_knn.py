@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded
 from responses import OF_USERS, RESPONSES, comparison_of, random_response
 from sklearn.neighbors import NearestNeighbors
+from torch_geometric.data import Data
 
+from torch_geometric_gsl import DistanceSimilarity, GumbelKNNSampler
 from torch_geometric_gsl.ops import cells
 from torch_geometric_gsl.ops import knn as module
 from torch_geometric_gsl.ops.clusters import group, k_means
@@ -22,6 +24,7 @@ from torch_geometric_gsl.ops.knn import (
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 DOUBLE = {'dtype': torch.double}
 
@@ -243,6 +246,29 @@ def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
         check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 
+class NearAHalf(Identity):
+    """A user's response, which takes all but the formula of one of the package."""
+
+    @staticmethod
+    def value(t):
+        return -(t + 0.5).square()
+
+    @staticmethod
+    def interval(low, high):
+        ends = NearAHalf.value(low), NearAHalf.value(high)
+        half = torch.full_like(low, -0.5)
+        nearest = torch.minimum(torch.maximum(half, low), high)
+        return torch.minimum(*ends), NearAHalf.value(nearest)
+
+
+def test_nearest_by_bounds_of_a_formula_of_users(monkeypatch):
+    for name, value in (('_MEAN_ROWS', 8), ('_MIN_ROWS', 1)):
+        monkeypatch.setattr(cells, name, value)
+    monkeypatch.setattr(module, '_MAX_SHARE', 1.0)  # Bounds are not given up.
+    x = unit_rows(torch.randn(200, 3, generator=seeded(), **DOUBLE))
+    check_nearest(PairScores(x, x, NearAHalf()), 4, k_means(x, 20))
+
+
 def draw_clustered(n, num_clusters, noise=0.1, channels=16):
     centre = torch.randn(num_clusters, channels, generator=seeded(), **DOUBLE)
     x = torch.randn(n, channels, generator=seeded(1), **DOUBLE)
@@ -324,6 +350,96 @@ def test_nearest_by_bounds_scores_few_pairs(formula, monkeypatch):
         # The bounds of single sources are not found in clusters that are skipped.
         assert formula == 'gaussian' or sum(bounded) < 0.06 * n**2
     assert shares[1] < 0.7 * shares[0] < 0.2
+
+
+def recall(found, rows):
+    """Return the share of the nearest of all rows but the last that lists hold."""
+    near = torch.cdist(rows, rows, compute_mode='donot_use_mm_for_euclid_dist')
+    near = near.nan_to_num(torch.inf).fill_diagonal_(torch.inf)[:-1, :-1]
+    wanted = near.topk(found.size(1), largest=False).indices
+    hits = (found[:-1].unsqueeze(2) == wanted.unsqueeze(1)).any(dim=2)
+    return float(hits.double().mean())
+
+
+OUTLIERS = [1e8, 1e14, 1e16, 1e18, 1e25, 1e200, -torch.inf]
+
+
+@pytest.mark.parametrize('is_bounded', [False, True])
+@pytest.mark.parametrize('is_single', [False, True])
+@pytest.mark.parametrize('outlier', OUTLIERS)
+def test_an_outlier_leaves_the_lists_of_the_others(
+    outlier, is_single, is_bounded, monkeypatch
+):
+    if is_single:
+        monkeypatch.setattr(module, '_FEW', 0)
+    if is_bounded:
+        monkeypatch.setattr(module, '_BOUNDED', 0)
+        monkeypatch.setattr(module, '_MAX_SHARE', 1.0)  # Bounds are not given up.
+    x = draw_clustered(600, 12, channels=5)
+    x[-1] = outlier
+    pairs = make(x, x, 'negative', excluded=torch.arange(600))
+    assert recall(best_sources(pairs._replace(dst=x, src=x), 5), x) == 1
+
+
+@pytest.mark.parametrize('share', [1, 150, 350])  # Of 600 rows.
+@pytest.mark.parametrize('is_single', [False, True])
+def test_rows_without_numbers_leave_the_order_of_the_others(
+    is_single, share, monkeypatch
+):
+    if is_single:
+        monkeypatch.setattr(module, '_FEW', 0)
+    x = draw_clustered(600, 12, channels=5)
+    x[-share:] = torch.nan
+    found = best_sources(make(x, x, 'negative', excluded=torch.arange(600)), 599)
+    # Sources at no known distance come first, as they do where all pairs are compared.
+    found = found[: 600 - share, share:]
+    near = torch.cdist(x, x, compute_mode='donot_use_mm_for_euclid_dist')
+    assert bool((near[: 600 - share].gather(1, found).diff(dim=1) >= 0).all())
+
+
+@pytest.mark.parametrize('large', [1e6, 1e10, 1e18])
+def test_two_groups_of_very_different_size(large):
+    x = torch.randn(300, 3, generator=seeded(), **DOUBLE)
+    x[::3] *= 1e-6
+    x[1::3, 0], x[2::3, 0] = large, large + 0.1 * x[2::3, 0]
+    near = torch.cdist(x, x, compute_mode='donot_use_mm_for_euclid_dist')
+    near.fill_diagonal_(torch.inf)
+    found = best_sources(make(x, x, 'negative', excluded=torch.arange(300)), 5)
+    expected = near.topk(5, largest=False).values
+    torch.testing.assert_close(near.gather(1, found), expected, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize('fill', [1e14, 1e16, 1e18])
+def test_a_fill_value_leaves_the_graph_of_the_others(fill):
+    x = torch.randn(500, 5, generator=seeded())
+    x[-1, 0] = fill
+    sampler = GumbelKNNSampler(DistanceSimilarity(5), k=5, loop=False, eval_k=5).eval()
+    graphs = SimilarityKNNGraph(5, 'distance')(Data(x=x)), sampler(x)
+    for graph in graphs:
+        source, target = graph.edge_index
+        assert target.bincount().tolist() == [5] * 500
+        found = source[target.argsort(stable=True)].view(500, 5)
+        assert recall(found, x.double()) == 1
+
+
+@pytest.mark.parametrize(
+    ('bounded', 'dtype'), [(0, torch.float32), (0, torch.double), (1e9, torch.double)]
+)
+def test_near_ties_are_listed_best_first(bounded, dtype, monkeypatch):
+    for part, name, value in (
+        (module, '_BOUNDED', bounded),
+        (module, '_MAX_SHARE', 1.0),  # Bounds are not given up.
+        (cells, '_MIN_ROWS', 1),
+    ):
+        monkeypatch.setattr(part, name, value)
+    # Distances between the points of a grid differ by about a rounding error.
+    x = torch.cartesian_prod(*3 * [torch.arange(10.0, **DOUBLE)]) / 10
+    x = (x * (1 + 1e-13 * torch.randn(1000, 3, generator=seeded(), **DOUBLE))).to(dtype)
+    pairs = make(x, x, 'negative', excluded=torch.arange(1000))
+    found = best_sources(pairs._replace(dst=x, src=x), 9)
+    near = (x.double().unsqueeze(1) - x.double()[found]).square().sum(dim=2)
+    # The least error that sums of three squares may have.
+    assert bool((near.diff(dim=1) >= -1e-15 * near[:, 1:]).all())
 
 
 def test_few_targets_do_not_pay_for_clusters(monkeypatch):

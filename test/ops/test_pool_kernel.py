@@ -18,6 +18,7 @@ from scipy.stats import binomtest, kstest
 
 from torch_geometric_gsl.nn import TableNet
 from torch_geometric_gsl.ops import pool_sum as pool
+from torch_geometric_gsl.ops.centred import distances_as_dots
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -28,6 +29,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 CPU = torch.device('cpu')
+
+
+class Softplus(Identity):
+    """A user's response, which takes all but the formula of one of the package."""
+
+    @staticmethod
+    def value(t):
+        return torch.nn.functional.softplus(t)
 
 
 class Case(NamedTuple):
@@ -314,11 +323,12 @@ def test_what_the_kernel_serves(monkeypatch):
     x = torch.randn(4, 2)
     pairs = PairScores(x, x, Identity())
     assert pool._has_kernel(pairs)
-    assert pool._has_kernel(pool.distances_as_dots(pairs))
+    assert pool._has_kernel(distances_as_dots(pairs))
     ends = torch.zeros(4, dtype=torch.long), torch.ones(4, dtype=torch.long)
     for change in (
         {'dst': x.double(), 'src': x.double()},
         {'response': Negative()},
+        {'response': Softplus()},
         {'comparison': 'squared_distance'},
         {'candidates': Candidates(*ends, None)},
         {'null': torch.tensor(0.0)},

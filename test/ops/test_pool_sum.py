@@ -6,16 +6,16 @@ from oracles import ERROR_RATE, seeded
 from responses import noise_free
 from scipy.stats import ks_2samp, kstest, norm
 
+from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool_sum import (
-    Sources,
     _exponentials,
     _from_bits,
-    distances_as_dots,
+    keyed_weights,
     pool_sum,
     pool_weights,
 )
-from torch_geometric_gsl.ops.scores import Negative
+from torch_geometric_gsl.ops.scores import Identity, Negative
 
 DOUBLE = {'dtype': torch.float64}
 
@@ -176,3 +176,27 @@ def test_few_pairs_of_sharp_scores_are_summed():
     pairs = make(n=40, num_sources=500, scale=400.0)
     assert pool_weights(pairs)[1].numel() < 40 * 500 / 20
     assert pool_weights(make(n=40, num_sources=500, scale=0.1))[1].numel() == 40 * 500
+
+
+# Changes of sources, and scales: scores so large that a difference is lost in rounding,
+# and rows that are no numbers.
+ODD = {
+    'huge': (lambda z: 1e10 * z, 1.0),
+    'infinite products': (lambda z: 1e38 * z, 100.0),
+    'NaN source': (lambda z: torch.cat([z[:1] * math.nan, z[1:]]), 1.0),
+    'infinite source': (lambda z: torch.cat([z[:1] * math.inf, z[1:]]), 1.0),
+    'NaN scale': (lambda z: z, math.nan),
+}
+
+
+@pytest.mark.parametrize('own', [False, True])
+@pytest.mark.parametrize('name', ODD)
+def test_scores_beyond_rounding_and_numbers(name, own):
+    change, scale = ODD[name]
+    z, h = torch.randn(20, 4), torch.randn(20, 3)
+    excluded = torch.arange(20) if own else None
+    pairs = PairScores(z, change(z), Identity(), scale=scale, excluded=excluded)
+    expected = keyed_weights(pairs, seed=torch.tensor(0)) @ h
+    # Targets without candidates get zero; here some have candidates of score -inf only.
+    expected[(pairs.rows() == -math.inf).all(dim=1)] = 0
+    torch.testing.assert_close(pool_sum(h, pairs), expected, equal_nan=True)

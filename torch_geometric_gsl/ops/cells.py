@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
 from torch_geometric_gsl.ops.clusters import (
     Clusters,
     cluster_means,
@@ -15,7 +16,6 @@ from torch_geometric_gsl.ops.clusters import (
 )
 from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
-from torch_geometric_gsl.ops.pool_sum import Sources, distances_as_dots
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 
@@ -128,7 +128,7 @@ class CellSearch(NamedTuple):
     def is_nearest(self) -> bool:
         """Return whether the best sources are the nearest, or of largest products."""
         kind = Identity if self.pairs.comparison == 'dot' else Negative
-        return isinstance(self.pairs.response, kind)
+        return type(self.pairs.response) is kind
 
     def within_reach(self, part: PairScores) -> Tensor | None:
         """Return the places of all that could be among the best of a cell's targets.

@@ -12,17 +12,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.ops import centred
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.pool_sum import Sources, distances_as_dots
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
-from torch_geometric_gsl.ops.scores import Negative
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Candidates that are found beside those that are kept.
 _SPARE = 8
+# The share of an entry that may be lost where rows are moved.
+_PRECISION = 1e-8
+# Single precision tells the squares of so large entries from infinity.
+_LARGE = 1e15
 # So few pairs are compared in double precision at once.
 _FEW = 2**18
 # Targets that tell whether single precision serves.
@@ -60,15 +63,24 @@ def best_sources(
                 [1, 2],
                 [2, 1]])
     """
-    ranks = pairs.ranking
+    ranks = exact = pairs.ranking
     is_double = pairs.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     if is_double and not pairs.is_sparse:
         ranks = normalise_ranks(ranks)
-    if not pays_clusters(ranks):
-        return _without_bounds(ranks, k, memory_budget)
-    single = in_single_precision(ranks).src if is_double else ranks.src
-    clusters = k_means(single, num_clusters(ranks.src.size(0)))
-    return nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
+    is_bounded = pays_clusters(ranks)
+    if is_bounded:
+        single = in_single_precision(ranks).src if is_double else ranks.src
+        clusters = k_means(single, num_clusters(ranks.src.size(0)))
+        found = nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
+    else:
+        found = _without_bounds(ranks, k, memory_budget)
+    if not centred.is_distance(exact) or not (is_double or is_bounded):
+        return found
+    # Neither moved rows nor products tell the order of near ties.
+    exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
+    listed = Neighbours(found, exact.src.size(0), memory_budget=memory_budget)
+    score = exact.pairs(slice(None), listed)
+    return found.gather(1, score.argsort(dim=1, descending=True, stable=True))
 
 
 def pays_clusters(ranks: PairScores) -> bool:
@@ -142,7 +154,7 @@ def nearest_by_bounds(
 
 
 def normalise_ranks(ranks: PairScores) -> PairScores:
-    r"""Move embeddings to the origin, and scale them to entries of at most about 1.
+    r"""Move embeddings to the origin, and scale most of them to entries of about 1.
 
     An inner product becomes :math:`z_i \cdot z_j - z_i \cdot c = (z_i - c) \cdot
     (z_j - c) + c \cdot (z_j - c)`, whose last term is one more column.
@@ -151,21 +163,33 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
     is_own, is_dot = dst is src, ranks.comparison == 'dot'
     can_shift = ranks.response.monotonic != 0
     if can_shift:
-        centre = (src / src.size(0)).sum(dim=0)
+        centre = _safe_centre(src, dst)
         src = src - centre
         dst = src if is_own else dst - centre
-    largest = torch.maximum(_largest(src), _largest(dst))
-    src = src / largest
-    dst = src if is_own else dst / largest
+    size = torch.maximum(_typical_size(src, is_dot), _typical_size(dst, is_dot))
+    size = torch.where(size > 0, size, 1)
+    src = src / size
+    dst = src if is_own else dst / size
     if is_dot and can_shift:
-        along = _along(ranks.src, src, centre / largest)
-        src = torch.cat([src, along.unsqueeze(1)], dim=1)
+        along = _along(ranks.src, src, centre / size).unsqueeze(1)
+        # A number of each target does not matter, and would cost precision.
+        src = torch.cat([src, along - centred.centre_of(along)], dim=1)
         dst = torch.cat([dst, dst.new_ones(dst.size(0), 1)], dim=1)
         # All are as near to a row of zeros: not even rounding tells them apart.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
     # The centres of bells are inner products.
-    response = ranks.response.map(lambda param: param / largest.square())
+    response = ranks.response.map(lambda param: param / size.square())
     return ranks._replace(dst=dst, src=src, response=response)
+
+
+def _safe_centre(src: Tensor, dst: Tensor) -> Tensor:
+    """Return the centre of the sources, zero in columns where it would round rows."""
+    centre = centred.centre_of(src)
+    for rows in (src,) if dst is src else (src, dst):
+        error = (rows - centre + centre - rows).abs()
+        is_lost = (error > _PRECISION * rows.abs()).any(dim=0)
+        centre = centre.masked_fill(is_lost, 0)
+    return centre
 
 
 def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
@@ -179,24 +203,35 @@ def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
     return torch.where(is_unit, whole - shifted.square().sum(dim=1) / 2, along)
 
 
-def _largest(x: Tensor) -> Tensor:
-    largest = x.abs().amax() if x.numel() > 0 else x.new_zeros(())
-    return torch.where(largest > 0, largest, 1)
+def _typical_size(rows: Tensor, is_dot: bool) -> Tensor:
+    """Return the largest finite entry, of distances in all but a tenth of the rows."""
+    if rows.numel() == 0:
+        return rows.new_zeros(())
+    most = rows.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=1).sort().values
+    largest, typical = most[-1], most[9 * (rows.size(0) - 1) // 10]
+    is_typical = (typical > 0) & (not is_dot)
+    # Double precision squares what is 1e140 times as large as well.
+    return torch.where(is_typical, typical.maximum(largest / 1e140), largest)
 
 
 def in_single_precision(ranks: PairScores) -> PairScores:
-    """Return scores whose embeddings are rounded to single precision."""
-    src = ranks.src.float()
-    dst = src if ranks.dst is ranks.src else ranks.dst.float()
+    """Return scores of embeddings in single precision, which clamps outliers."""
+
+    def rounded(rows: Tensor) -> Tensor:
+        return (rows if ranks.is_sparse else rows.clamp(-_LARGE, _LARGE)).float()
+
+    src = rounded(ranks.src)
+    dst = src if ranks.dst is ranks.src else rounded(ranks.dst)
     return ranks._replace(dst=dst, src=src, response=ranks.response.map(Tensor.float))
 
 
 def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
     """Return the best sources of each target, and whether no other can be as good."""
-    is_distance = ranks.comparison == 'squared_distance'
-    if is_distance and isinstance(ranks.response, Negative):
+    if centred.is_distance(ranks):
         # Differences take several times as long as products.
-        single = distances_as_dots(ranks, Sources.of(ranks.src).single())
+        single = centred.distances_as_dots(
+            ranks, centred.Sources.of(ranks.src).single()
+        )
     else:
         single = in_single_precision(ranks)
     source = top_k(single, k + _SPARE, memory_budget=memory_budget)

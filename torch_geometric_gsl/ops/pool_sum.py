@@ -8,7 +8,6 @@ gradient, and summed by sparse products. On a GPU a Triton kernel sums all pairs
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,52 +23,6 @@ from torch_geometric_gsl.ops.scores import Identity
 # Bytes of a block of scores; of more blocks than one, each is computed again in the
 # backward pass.
 _BUDGET = 2**26
-
-
-class Sources(NamedTuple):
-    """Sources whose squared distances are found by inner products."""
-
-    rows: Tensor  # The rows (z - c, -|z - c|^2).
-    centre: Tensor  # The mean c of the sources, about which rounding errors are small.
-
-    @classmethod
-    def of(cls, z: Tensor) -> Sources:
-        """Prepare the embeddings of sources."""
-        centre = z.detach().mean(dim=0) if z.size(0) > 0 else z.new_zeros(z.size(1))
-        z = z - centre
-        return cls(torch.cat([z, -z.square().sum(dim=1, keepdim=True)], dim=1), centre)
-
-    def single(self) -> Sources:
-        """Return the rows in single precision."""
-        return self._replace(rows=self.rows.float())
-
-    def targets(self, z: Tensor) -> Tensor:
-        r"""Return the rows :math:`(2 (z_i - c), 1)` of targets."""
-        z = 2 * (z - self.centre)
-        rows = torch.cat([z, z.new_ones(z.size(0), 1)], dim=1)
-        return rows.to(self.rows.dtype)
-
-
-def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> PairScores:
-    r"""Return inner products that differ from negative squared distances by a number of
-    each target.
-
-    Weights and ranks of its sources are the same, since :math:`-\lVert z_i - z_j
-    \rVert^2 = 2 z_i \cdot z_j - \lVert z_j \rVert^2 - \lVert z_i \rVert^2`, and matrix
-    products find them. The response is
-    :class:`~torch_geometric_gsl.ops.scores.Negative`.
-    """
-    sources = Sources.of(pairs.src) if sources is None else sources
-    return pairs._replace(
-        # The scale of a few targets costs less than that of all pairs.
-        dst=pairs.scale * sources.targets(pairs.dst),
-        src=sources.rows,
-        response=Identity(),
-        comparison='dot',
-        scale=1.0,
-        lower=-torch.inf,
-        upper=torch.inf,
-    )
 
 
 def pool_weights(
@@ -169,7 +122,7 @@ def _has_kernel(pairs: PairScores) -> bool:
     """Return whether the Triton kernel serves a call."""
     if not has_triton(pairs.dst.device) or pairs.is_sparse:
         return False
-    is_dot = pairs.comparison == 'dot' and isinstance(pairs.response, Identity)
+    is_dot = pairs.comparison == 'dot' and type(pairs.response) is Identity
     is_single = pairs.dst.dtype == pairs.src.dtype == torch.float32
     is_plain = pairs.candidates is None and pairs.null is None
     return is_dot and is_single and is_plain and pairs.src.size(0) < 2**31
@@ -195,7 +148,9 @@ def _counting_sources(pairs: PairScores, rows: slice) -> Neighbours:
     score = pairs.detach().rows(rows)
     num_sources = pairs.src.size(0)
     least = math.log(torch.finfo(score.dtype).eps / num_sources)
-    counts = score > score.amax(dim=1, keepdim=True) + least
+    # Excluded sources count never; of a target whose largest score is NaN, all do.
+    bound = score.amax(dim=1, keepdim=True) + least
+    counts = (score < bound.clamp_(min=torch.finfo(score.dtype).min)).logical_not_()
     place = counts.view(-1).nonzero().view(-1)
     offsets = cumsum(counts.sum(dim=1))
     return Neighbours(place % num_sources, num_sources, offsets)

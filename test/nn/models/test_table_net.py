@@ -8,10 +8,12 @@ import torch
 from oracles import ERROR_RATE, seeded
 from scipy.stats import norm
 
+from torch_geometric_gsl import DistanceSimilarity
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
 from torch_geometric_gsl.ops import cells, knn
 from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.ops.scores import Negative
 
 IN, HIDDEN, N = 4, 8, 30
 
@@ -244,6 +246,32 @@ def test_other_similarities(similarity):
     with torch.no_grad():
         few, every = (make(similarity=similarity, eval_k=k).eval() for k in (29, 30))
         torch.testing.assert_close(few(x, y), every(x, y))
+
+
+class Root(Negative):
+    @staticmethod
+    def value(distance):
+        return -distance.sqrt()
+
+
+class OfUser(DistanceSimilarity):
+    def response(self, z):
+        return Root() if self.comparison == 'squared_distance' else Negative()
+
+
+@pytest.mark.parametrize('comparison', ['dot', 'squared_distance'])
+@pytest.mark.parametrize('k', [6, 10**6])
+@pytest.mark.parametrize('training', [True, False])
+def test_similarities_of_users(training, k, comparison):
+    similarity, z = OfUser(3), torch.randn(20, 3, generator=seeded()).double()
+    similarity.comparison = comparison
+    neighbours = TableNeighbours(3, similarity, dropout=0.0, eval_k=k).double()
+    score = similarity(z).fill_diagonal_(-torch.inf)
+    if not training and k < 20:
+        least = score.topk(k, dim=1).values[:, -1:]
+        score = score.masked_fill(score < least, -torch.inf)
+    found, _ = neighbours.train(training)(z, torch.eye(20).double())
+    torch.testing.assert_close(found, score.softmax(dim=1))
 
 
 def test_columns_that_are_embedded():

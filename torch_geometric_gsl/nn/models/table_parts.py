@@ -15,17 +15,12 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.centred import Sources, distances_as_dots, is_distance
 from torch_geometric_gsl.ops.knn import best_sources, pays_clusters, top_k
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.pool_sum import (
-    Sources,
-    distances_as_dots,
-    pool_sum,
-    pool_weights,
-)
-from torch_geometric_gsl.ops.scores import Negative
+from torch_geometric_gsl.ops.pool_sum import pool_sum, pool_weights
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 # Sources that are found beside those that are kept.
@@ -158,7 +153,7 @@ class TableNeighbours(torch.nn.Module):
         k = max(0, pairs.available)
         p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
         if self.training or self.eval_k >= k:
-            if isinstance(pairs.response, Negative):
+            if is_distance(pairs):
                 pairs = distances_as_dots(pairs)
             if not return_graph or k == 0:
                 total = pool_sum(message, pairs, p, draws, generator=generator)
@@ -175,7 +170,7 @@ class TableNeighbours(torch.nn.Module):
         self._prepared = None
         if z is not None and not z.requires_grad:
             pairs = self._pairs((z, z[:0]))
-            if isinstance(pairs.response, Negative):
+            if is_distance(pairs):
                 self._prepared = z, pairs.src, Sources.of(pairs.src).single()
 
     def _listed(
@@ -214,7 +209,7 @@ class TableNeighbours(torch.nn.Module):
             source = best_sources(ranks, k)
             score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
             return source, score
-        if isinstance(ranks.response, Negative):
+        if is_distance(ranks):
             kept, _, sources = self._prepared or (None, None, None)
             if sources is None or z[0] is not kept:
                 sources = Sources.of(ranks.src).single()

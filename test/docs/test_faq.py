@@ -1,0 +1,103 @@
+"""Errors and warnings that the page of questions quotes are those of the package."""
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from torch_geometric_gsl import Budget, GSLNet, GumbelKNNSampler, LinearSimilarity
+from torch_geometric_gsl.diagnostics import UniformSamplingWarning, describe_model
+
+PAGE = Path(__file__).resolve().parents[2] / 'docs' / 'faq.rst'
+X = torch.randn(20, 16, generator=torch.Generator().manual_seed(0))
+
+
+def masked(text):
+    """Replace numbers, which depend on the data."""
+    return re.sub(r'\d+(\.\d+)?(e-\d+)?', '#', text)
+
+
+def quoted():
+    section = PAGE.read_text(encoding='utf-8').split('Errors and what they mean')[1]
+    return {masked(text) for text in re.findall(r'^``(.*)``$', section, re.M)}
+
+
+def net(**options):
+    return GSLNet(16, 32, 2, 3, **options)
+
+
+def fit_an_array_with_gaps():
+    module = pytest.importorskip('torch_geometric_gsl.sklearn')
+    table = X.numpy().copy()
+    table[0, 0] = float('nan')
+    module.GSLClassifier().fit(table, [0, 1] * 10)
+
+
+def explain_without_a_graph():
+    module = pytest.importorskip('torch_geometric_gsl.sklearn')
+    model = module.GSLClassifier('none', n_members=1, max_iter=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        model.fit(X.numpy(), [0, 1] * 10)
+    model.kneighbors(X.numpy())
+
+
+def stop_too_early():
+    module = pytest.importorskip('torch_geometric_gsl.sklearn')
+    model = module.GSLRegressor('learned', n_members=1, max_iter=1, random_state=0)
+    model.fit(X.numpy(), X[:, 0].numpy())
+
+
+def forget_the_rows_of_training():
+    model = net()
+    model(X)
+    model.eval()(X[:3])
+
+
+def sample_the_paper_way():
+    UniformSamplingWarning.reset()
+    describe_model(GSLNet.paper(16, 32, 1, 3), X)
+
+
+def too_hot():
+    x = torch.randn(500, 16)
+    GumbelKNNSampler(LinearSimilarity(16), tau=2.0, method='race')(x)
+
+
+CASES = {
+    'nan': lambda: net()(X.masked_fill(X[0, 0] == X, torch.nan)),
+    'gaps': fit_an_array_with_gaps,
+    'dtype': lambda: net()(X.double()),
+    'option': lambda: net(num_nearest=5),
+    'k': lambda: GumbelKNNSampler(LinearSimilarity(16), k=30, replace=False)(X),
+    'no graph': explain_without_a_graph,
+    'new rows': forget_the_rows_of_training,
+    'uniform': sample_the_paper_way,
+    'tau': too_hot,
+    'pairs': lambda: net(budget=Budget(eval_pairs=1000)).eval()(torch.randn(1500, 16)),
+    'epochs': stop_too_early,
+}
+
+
+@pytest.mark.parametrize('case', CASES.values(), ids=CASES)
+def test_the_text_is_that_of_the_package(case):
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        with pytest.raises((ValueError, TypeError, Warning)) as caught:
+            case()
+    name = f'{caught.type.__name__}: ' if issubclass(caught.type, Warning) else ''
+    assert masked(f'{name}{caught.value}') in quoted()
+
+
+def test_all_texts_are_tried():
+    assert len(quoted()) == len(CASES)
+
+
+@pytest.mark.parametrize(
+    'words', ['missing values', 'GPU', 'out of memory', 'overfitting']
+)
+def test_headings_hold_what_people_search_for(words):
+    text = PAGE.read_text(encoding='utf-8')
+    assert words in ' '.join(re.findall(r'^(.*)\n[\^]+$', text, re.M))
