@@ -43,8 +43,9 @@ def new_rows() -> Figure:
         draw_edge(axes, TRAINED[source], TRAINED[target], GREY)
     for source, target in TO_NEW:
         draw_edge(axes, TRAINED[source], NEW[target], ORANGE)
-    axes.scatter(*zip(*TRAINED, strict=True), s=160, color=BLUE, zorder=3)
-    axes.scatter(*zip(*NEW, strict=True), s=160, color=ORANGE, zorder=3)
+    for places, colour in ((TRAINED, BLUE), (NEW, ORANGE)):
+        across, up = zip(*places, strict=True)
+        axes.scatter(across, up, s=160, color=colour, zorder=3)
     axes.text(1.2, 3.9, 'training rows: sources', color=BLUE, ha='center')
     axes.text(4.3, 3.9, 'new rows: targets', color=ORANGE, ha='center')
     notes = [

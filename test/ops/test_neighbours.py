@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from oracles import saved_tensors, seeded
 from torch import Tensor
 
-from torch_geometric_gsl.ops import neighbours as module
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.neighbours import (
     Neighbours,
-    _gathered_dots,
     compare_listed,
     neighbour_sum,
     pair_distances,
@@ -187,26 +185,14 @@ def test_no_gathered_tensor_is_made(meter, num_sources, form):
     assert found.largest <= max(n * q, num_sources * m, 40 * m)
 
 
+@pytest.mark.parametrize('shape', [(40, 40, 6), (3, 2, 7)])
 @pytest.mark.parametrize('width', [4, 64])
-def test_wide_pairs_are_not_compiled(monkeypatch, width):
-    called = []
-
-    def quick(*args):
-        called.append(1)
-        return _gathered_dots(*args)
-
-    monkeypatch.setattr(module, 'maybe_compile', lambda *_: quick)
-    dst, src = rand(40, width), rand(40, width, seed=1)
-    neighbours = lists((40, 40, 6))
-    found = pair_dots(dst, src, neighbours)
-    assert bool(called) == (width < 64)
-    torch.testing.assert_close(
-        found, _gathered_dots(dst, src, neighbours.source.long())
-    )
+def test_few_and_many_pairs(width, shape):
     # A matrix has no place for more pairs than it has entries.
-    called.clear()
-    pair_dots(dst[:3], src[:2], lists((3, 2, 7)))
-    assert called
+    dst, src = rand(shape[0], width), rand(shape[1], width, seed=1)
+    neighbours = lists(shape)
+    expected = (dst.unsqueeze(1) * src[neighbours.source.long()]).sum(dim=-1)
+    torch.testing.assert_close(pair_dots(dst, src, neighbours), expected)
 
 
 def relaxed_race(score):

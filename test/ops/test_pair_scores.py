@@ -5,7 +5,6 @@ import pytest
 import torch
 from responses import OF_USERS, RESPONSES
 
-from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
@@ -72,11 +71,8 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
     assert pairs.available == 7 - (not loop)
 
 
-@pytest.mark.parametrize('is_compiled', [False, True])
 @pytest.mark.parametrize('formula', ROWS)
-def test_weights(formula, is_compiled, monkeypatch):
-    if is_compiled:
-        monkeypatch.setattr(runtime, 'MIN_NUMEL', 1)
+def test_weights(formula):
     pairs, tau = make(formula, ROWS[formula].comparison)._replace(upper=3.0), 0.7
     expected = ((loop_scores(pairs) - 3) / tau).exp()
     found = pairs.weights(slice(1, 4), slice(2, 7), tau)

@@ -19,16 +19,16 @@ import torch
 import triton
 import triton.language as tl
 from torch_geometric_gsl.ops._triton.race_program import (
-    _random_words,
-    _uniform,
+    random_words,
+    uniform,
 )
 
 @triton.jit
 def draw(states, words, lower, SIZE: tl.constexpr):
     place = tl.arange(0, SIZE)
-    word = _random_words(tl.load(states + place).to(tl.uint64))
+    word = random_words(tl.load(states + place).to(tl.uint64))
     tl.store(words + place, word.to(tl.int64))
-    tl.store(lower + place, _uniform(word))
+    tl.store(lower + place, uniform(word))
 
 states = torch.load(sys.argv[1])
 lower = torch.empty(states.shape)

@@ -4,13 +4,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import seeded
 
 from torch_geometric_gsl.ops import runtime as module
-from torch_geometric_gsl.ops.neighbours import _gathered_dots
 from torch_geometric_gsl.ops.noise import STEP, draw_uniform, race_states
 from torch_geometric_gsl.ops.runtime import (
     MIN_NUMEL,
+    cache_budget,
     find_compiler,
     full_dtype,
     full_precision,
@@ -31,6 +30,12 @@ def test_blocks_cover_all_rows_within_the_budget(num_rows, bytes_per_row, budget
         assert len(block) == 1 or len(block) * bytes_per_row <= budget
         covered += block
     assert covered == list(range(num_rows))
+
+
+def test_a_cpu_takes_blocks_that_fit_its_cache():
+    assert cache_budget(2**25, CPU) == 2**21
+    assert cache_budget(2**10, CPU) == 2**10
+    assert cache_budget(2**25, torch.device('cuda')) == 2**25
 
 
 def double(x):
@@ -127,11 +132,6 @@ def test_compiled_functions_equal_the_eager_ones():
     for found, expected in zip(quick(*args), draw_uniform(*args), strict=True):
         exact = torch.equal if found.dtype == torch.long else torch.allclose
         assert exact(found, expected)
-
-    source = torch.randint(1000, (n, q), generator=seeded())
-    dst, src = torch.randn(n, 6), torch.randn(1000, 6)
-    dots = maybe_compile(_gathered_dots, n * q, CPU)(dst, src, source)
-    torch.testing.assert_close(dots, _gathered_dots(dst, src, source))
 
 
 @pytest.mark.parametrize(

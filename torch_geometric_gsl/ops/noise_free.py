@@ -18,6 +18,7 @@ from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
+    cache_budget,
     disable_compile,
     recomputed,
     row_blocks,
@@ -26,9 +27,9 @@ from torch_geometric_gsl.typing import SampledGraph
 
 # Weights of e^-40 times small messages are still far from what float32 rounds to zero.
 _MAX_RANGE = 40.0
-# Sources of a tile: as many as stay in a processor's cache.
-_TILE = 4096
-# Compiling a tile takes seconds, which sums over so many pairs win back.
+# Sources of a tile.
+_TILE = 1024
+# Fewer pairs are summed by whole rows.
 _MIN_PAIRS = 2**23
 # The error of an estimate is that of about so many targets.
 _ERROR_TARGETS = 256
@@ -114,8 +115,9 @@ def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
     full = torch.cat([h.to(dtype), h.new_ones(h.size(0), 1, dtype=dtype)], dim=1)
     out = full.new_zeros(pairs.dst.size(0), full.size(1))
     bytes_per_row = 4 * min(_TILE, pairs.src.size(0)) * pairs.dst.element_size()
-    for rows in _equal_blocks(out.size(0), bytes_per_row, memory_budget):
-        for columns in _equal_blocks(full.size(0), 1, _TILE):
+    budget = cache_budget(memory_budget, full.device)
+    for rows in row_blocks(out.size(0), bytes_per_row, budget):
+        for columns in row_blocks(full.size(0), 1, _TILE):
             weight = pairs.weights(rows, columns, tau)
             if pairs.excluded is not None:
                 own = pairs.excluded[rows].unsqueeze(1) - columns.start
@@ -129,7 +131,7 @@ def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> 
 
 
 def _equal_blocks(num_rows: int, bytes_per_row: int, budget: int) -> list[slice]:
-    """Return blocks of nearly one size: each odd one would be compiled anew."""
+    """Return blocks of nearly one size."""
     count = len(row_blocks(num_rows, bytes_per_row, budget))
     return row_blocks(num_rows, 1, -(-num_rows // max(1, count)))
 

@@ -19,7 +19,7 @@ from torch_geometric_gsl.ops.neighbours import (
     pair_distances,
     pair_dots,
 )
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The functions that compare targets with the sources that they list.
@@ -115,13 +115,9 @@ class PairScores(NamedTuple):
         r"""Return :math:`e^{(s_{ij} - s_{\max}) / \tau}` of all pairs of two blocks."""
         dst, src = self.dst[rows], self.src[columns]
         value = compare_all(self.comparison, dst, src)
-        line = [
-            torch.as_tensor(v, dtype=dst.dtype, device=dst.device)
-            for v in (self.scale / tau, -self.upper / tau)
-        ]
-        params = [param[rows].unsqueeze(1) for param in self.response.params]
-        run = maybe_compile(_exponentials, value.numel(), dst.device)
-        return run(self.response.value, value, *line, *params)
+        params = (param[rows].unsqueeze(1) for param in self.response.params)
+        score = self.response.value(value, *params)
+        return (score * (self.scale / tau)).sub_(self.upper / tau).exp_()
 
     def take(self, target: Tensor, candidates: Candidates | None = None) -> PairScores:
         """Return the scores of some targets, which keep their candidates by default."""
@@ -238,14 +234,3 @@ def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Te
     if source is None:
         source = torch.arange(score.size(-1), device=score.device)
     return score.masked_fill(source == excluded.unsqueeze(-1), -torch.inf)
-
-
-def _exponentials(
-    respond: Callable[..., Tensor],
-    value: Tensor,
-    factor: Tensor,
-    shift: Tensor,
-    *params: Tensor,
-) -> Tensor:
-    """Return exponentials of a linear function of the responses, to be compiled."""
-    return (respond(value, *params) * factor + shift).exp()

@@ -218,7 +218,7 @@ class Gaussian(Response):
 
     @staticmethod
     def value(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
-        return torch.exp(-(t - b).square() / c)
+        return torch.exp((t - b).square() / -c)  # Of a minus for each target.
 
     @classmethod
     def interval(

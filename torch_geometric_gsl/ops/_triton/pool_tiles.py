@@ -12,11 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from torch_geometric_gsl.ops._triton.race_program import (
-    _GAMMA,
-    _random_words,
-    _uniform,
-)
+from torch_geometric_gsl.ops._triton.race_program import GAMMA, random_words, uniform
 
 
 @triton.jit
@@ -70,7 +66,7 @@ def mask(score, excluded, row, is_row, source, is_source):
 def words(state, row, is_row, source):
     """Return the random words of pairs, and none other."""
     first = tl.load(state + row, mask=is_row, other=0).to(tl.uint64)
-    return _random_words(first + (source + 1).to(tl.uint64) * _GAMMA)
+    return random_words(first + (source + 1).to(tl.uint64) * GAMMA)
 
 
 @triton.jit
@@ -115,7 +111,7 @@ def weigh(
             part = part / exponential(words(state, place, is_row, source))
             left = part
         if NOISE == 'dropout':
-            is_left = _uniform(words(state, place, is_row, source)) >= p
+            is_left = uniform(words(state, place, is_row, source)) >= p
             left = tl.where(is_left, part / (1 - p), 0.0)
         weight += left
         if mean is not None:

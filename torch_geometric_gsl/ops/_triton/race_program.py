@@ -15,14 +15,14 @@ import triton.language as tl
 from torch_geometric_gsl.ops import scan
 
 # SplitMix64, as in `noise`.
-_GAMMA = tl.constexpr(0x9E3779B97F4A7C15)
+GAMMA = tl.constexpr(0x9E3779B97F4A7C15)
 _MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
 _MIX_2 = tl.constexpr(0x94D049BB133111EB)
 _SHARE = tl.constexpr(scan.SHARE)
 
 
 @triton.jit
-def _random_words(state):
+def random_words(state):
     """Compute `noise.random_words` of unsigned numbers."""
     word = (state ^ (state >> 30)) * _MIX_1
     word = (word ^ (word >> 27)) * _MIX_2
@@ -30,7 +30,7 @@ def _random_words(state):
 
 
 @triton.jit
-def _uniform(word):
+def uniform(word):
     """Compute `noise.uniform` in float32."""
     whole = (word & 0x7FFFFF).to(tl.int32).to(tl.float32)
     return (whole + 0.5) * 1.1920928955078125e-07  # 2^-23
@@ -256,9 +256,9 @@ def run_races(
         is_wanted = (turn < tl.minimum(end, limit)[:, None]) & (found < num_arrivals)[
             :, None
         ]
-        place = first[:, None] + (2 * turn + 1).to(tl.uint64) * _GAMMA
-        word, other = _random_words(place), _random_words(place + _GAMMA)
-        gap = tl.where(is_wanted, -tl.log(_uniform(other)), 0.0)
+        place = first[:, None] + (2 * turn + 1).to(tl.uint64) * GAMMA
+        word, other = random_words(place), random_words(place + GAMMA)
+        gap = tl.where(is_wanted, -tl.log(uniform(other)), 0.0)
         time = tl.log(clock[:, None] + tl.cumsum(gap, 1)) - log_rate[:, None]
         if share is None:
             source = _propose_flat(word, row, sizes, excluded, start, listed, is_wanted)
@@ -282,7 +282,7 @@ def run_races(
             dst, src, channels, row, source, is_wanted, COMPARISON, BLOCK_CHANNELS
         )
         score = factor * _respond(value, b, b_stride, c, c_stride, row, RESPONSE)
-        accepted = is_wanted & (_uniform(word) < tl.exp(score - most))
+        accepted = is_wanted & (uniform(word) < tl.exp(score - most))
         rank = found[:, None] + tl.cumsum(accepted.to(tl.int32), 1)
         is_kept = accepted[:, :, None] & (rank[:, :, None] == slot[:, None, :] + 1)
         kept_source += _select(source.to(tl.int32), is_kept)
