@@ -66,7 +66,7 @@ def race_arrivals(
     mean, where :math:`Z_i = \sum_j e^{s_{ij}}`: all arrivals before are known.
 
     Races that lack acceptances go on in rounds of twice the length. One that has
-    proposed as often as it has candidates looks at all of those that have not arrived:
+    proposed an eighth as often as it has candidates looks at all that have not arrived:
     by memorylessness these arrive at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`. Where
     fewer arrivals are enough, a race that has them ends with its round, and the time of
     its last proposal is :math:`\Gamma`.
