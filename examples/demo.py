@@ -27,6 +27,8 @@ from sklearn.preprocessing import StandardScaler
 from torch_geometric_gsl.sklearn import GSLRegressor
 
 HEIGHT, WIDTH, LEARNED = 106, 160, 'learned graph'
+# Of the picture: a roof, the lake and a tree, in pixels from the left and the top.
+PLACES = (60, 46), (110, 62), (152, 60)
 
 
 def read_photo() -> Any:
@@ -99,19 +101,23 @@ def conclude(errors: dict[str, float]) -> None:
 
 def draw(model: GSLRegressor, photo: Any, x: Any, is_test: Any, path: Path) -> None:
     """Draw the predictions, and the rows that three of them lean on."""
-    asked = x[is_test][:3]
-    weights, neighbours = model.kneighbors(asked, n_neighbors=40)
+    rows, known = x[is_test], x[~is_test]
+    nearest = [abs(rows[:, :2] - place).sum(axis=1).argmin() for place in PLACES]
+    weights, neighbours = model.kneighbors(rows[nearest], n_neighbors=40)
     figure = Figure(figsize=(11, 4), layout='constrained')
     left, right = figure.subplots(1, 2)
     left.imshow(photo / 255)
-    for pixel, weight, row in zip(asked, weights, neighbours, strict=True):
-        across, down = x[~is_test][row, :2].T
-        left.scatter(across, down, s=600 * weight, color='w', edgecolors='k')
-        left.plot(*pixel[:2], 'X', color='r', markeredgecolor='w', markersize=11)
-    left.set_title('Three pixels (crosses), and those that they lean on (circles)')
+    for i, color in enumerate(('yellow', 'magenta', 'cyan')):
+        across, down = known[neighbours[i], :2].T
+        left.scatter(across, down, s=400 * weights[i], color=color, edgecolors='k')
+        left.plot(*rows[nearest[i], :2], 'X', color=color, mec='k', ms=11)
+    left.set_title('Crosses: three rows. Circles: the rows that they lean on')
     shown = model.predict(x).reshape(HEIGHT, WIDTH)
-    right.imshow(shown, cmap='coolwarm', vmin=-100, vmax=100)
-    right.set_title('Predicted: redder than blue')
+    image = right.imshow(shown, cmap='coolwarm', vmin=-100, vmax=100)
+    right.set_title(f'Predicted from {len(known):,} pixels')
+    figure.colorbar(image, label='red minus blue')
+    for ax in (left, right):
+        ax.set_axis_off()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     print(f'{path} shows three pixels, and the rows that their predictions lean on.')
