@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from torch_geometric_gsl.sklearn import GSLRegressor
 
 HEIGHT, WIDTH, LEARNED = 106, 160, 'learned graph'
-# Of the picture: a roof, the lake and a tree, in pixels from the left and the top.
+# Of the picture: a wall, the lake and a tree, in pixels from the left and the top.
 PLACES = (60, 46), (110, 62), (152, 60)
 
 
@@ -109,13 +109,13 @@ def draw(model: GSLRegressor, photo: Any, x: Any, is_test: Any, path: Path) -> N
     left.imshow(photo / 255)
     for i, color in enumerate(('yellow', 'magenta', 'cyan')):
         across, down = known[neighbours[i], :2].T
-        left.scatter(across, down, s=400 * weights[i], color=color, edgecolors='k')
+        left.scatter(across, down, s=150 * weights[i], color=color, ec='k', lw=0.5)
         left.plot(*rows[nearest[i], :2], 'X', color=color, mec='k', ms=11)
     left.set_title('Crosses: three rows. Circles: the rows that they lean on')
     shown = model.predict(x).reshape(HEIGHT, WIDTH)
     image = right.imshow(shown, cmap='coolwarm', vmin=-100, vmax=100)
     right.set_title(f'Predicted from {len(known):,} pixels')
-    figure.colorbar(image, label='red minus blue')
+    figure.colorbar(image, label='red minus blue', shrink=0.8)
     for ax in (left, right):
         ax.set_axis_off()
     path.parent.mkdir(parents=True, exist_ok=True)
