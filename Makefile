@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || ec
 
 TORCH := torch==2.13.0
 SPARSE := torch-scatter torch-sparse
-DEMO_EXTRAS := datasets,plot
+DEMO_EXTRAS := sklearn,plot
 EXTRAS := test,$(DEMO_EXTRAS),docs,lint
 
 VENV := .venv
@@ -36,10 +36,8 @@ help:  ## Print this list
 
 setup: $(PACKAGE_STAMP)  ## Install everything into .venv
 
-demo: $(DEMO_STAMP)  ## Learn two graphs, one that pays and one that does not
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/hidden_relation.py
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/gausim.py --epochs 40 \
-		--similarity linear --scale 5
+demo: $(DEMO_STAMP)  ## Compare a learned graph with other models on two tables
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/demo.py
 
 test: setup  ## Run the tests and doctests but the slow ones, with coverage
 	$(PYTEST) -m 'not slow' --cov --cov-report=term \

@@ -25,17 +25,18 @@ install_requires = ['torch>=2.6', 'torch-geometric>=2.6']
 # Source distributions only: they need torch first and no build isolation.
 sparse_requires = ['torch-scatter', 'torch-sparse']
 datasets_requires = ['scikit-learn']
+sklearn_requires = ['scikit-learn>=1.6', 'rtdl_num_embeddings']
 plot_requires = ['matplotlib']
 
 extras_require = {
     'sparse': sparse_requires,
     'datasets': datasets_requires,
-    'sklearn': ['scikit-learn>=1.6', 'rtdl_num_embeddings'],
+    'sklearn': sklearn_requires,
     'plot': plot_requires,
     # Other searches of nearest neighbours, and what else PyG can work with.
     'knn': ['faiss-cpu', 'pynndescent'],
     'lightning': ['lightning'],
-    'full': sparse_requires + datasets_requires + plot_requires,
+    'full': sparse_requires + datasets_requires + sklearn_requires + plot_requires,
     'test': [
         'hypothesis',
         'onnxruntime',

@@ -71,12 +71,35 @@ def test_metadata(distribution):
     assert pythons == [f'3.{minor}' for minor in range(10, 10 + len(pythons))]
 
 
-def test_the_version_stands_in_one_place(tracked):
-    version = re.escape(torch_geometric_gsl.__version__)
-    assigned = re.compile(rf'^_*version_*\s*[:=]\s*[\'"]?{version}\b', re.MULTILINE)
-    files = [name for name in tracked if re.search(r'\.(py|toml|cff)$', name)]
+def test_the_version_is_the_same_everywhere(tracked):
+    version = torch_geometric_gsl.__version__
+    assigned = re.compile(
+        rf'^_*version_* *= *[\'"]{re.escape(version)}\b', re.MULTILINE
+    )
+    files = [name for name in tracked if name.endswith(('.py', '.toml'))]
     found = [name for name in files if assigned.search(read(name))]
     assert found == ['torch_geometric_gsl/__init__.py']
+    citation = yaml.safe_load(read('CITATION.cff'))
+    recipe = yaml.safe_load(read('conda/recipe.yaml'))
+    assert citation['version'] == recipe['context']['version'] == version
+    assert f'## [{version}] - {citation["date-released"]}\n' in read('CHANGELOG.md')
+
+
+def test_the_conda_recipe_has_the_same_requirements(distribution):
+    recipe = yaml.safe_load(read('conda/recipe.yaml'))
+    names = {'torch': 'pytorch', 'torch-geometric': 'pytorch_geometric'}
+    metadata = distribution.metadata
+    needed = [line for line in metadata.get_all('Requires-Dist') if ';' not in line]
+    parts = [re.fullmatch(r'([\w-]+)(.*)', line).groups() for line in needed]
+    wanted = {f'{names[name]} {bound}' for name, bound in parts}
+    wanted.add(f'python {metadata["Requires-Python"]}')
+    assert {*recipe['requirements']['run']} == wanted
+    setuptools = (
+        read('pyproject.toml').split('requires = ["setuptools')[1].split('"')[0]
+    )
+    assert f'setuptools {setuptools}' in recipe['requirements']['host']
+    assert recipe['about']['license'] == metadata['License-Expression']
+    assert recipe['about']['repository'] == metadata['Home-page']
 
 
 def steps(workflow):

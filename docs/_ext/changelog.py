@@ -23,16 +23,27 @@ class Changelog(SphinxDirective):
 
 
 def to_rst(text: str) -> str:
-    r"""Translate headings, links and code; leave out the title.
+    r"""Translate headings, tables, links and code; leave out the title.
 
     Example:
         >>> to_rst('# Changelog\n\n## [1.0] - May\n\n- `x`')
         '\n\n1.0 - May\n---------\n\n- ``x``'
     """
     text = re.sub(r'\A# .*', '', text)
+    text = re.sub(r'(?:^\|.*\n)+', _table, text, flags=re.MULTILINE)
     text = re.sub(r'\[([^\]]+)\]\((\S+?)\)', r'`\1 <\2>`__', text)
     text = re.sub(r'(?<!`)`([^`\n]+)`(?![`_])', r'``\1``', text)
     return re.sub(r'^(##+) (.*)$', _heading, text, flags=re.MULTILINE)
+
+
+def _table(match: re.Match[str]) -> str:
+    """Turn a table into a list of its cells; the second line is a rule."""
+    head, _, *rows = match[0].splitlines()
+    lines = ['.. list-table::', '   :header-rows: 1', '   :widths: auto', '']
+    for row in [head, *rows]:
+        for place, cell in enumerate(row.strip('| ').split(' | ')):
+            lines.append(f'   {" " if place else "*"} - {cell}')
+    return '\n'.join(lines) + '\n'
 
 
 def _heading(match: re.Match[str]) -> str:
