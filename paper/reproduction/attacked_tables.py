@@ -189,9 +189,13 @@ def attacked_figure(root: Path) -> Figure | None:
     datasets = [d for d in ATTACKED_DATASETS if (d, 25, ATTACKED, OURS) in found]
     if not datasets:
         return None
-    figure = Figure(figsize=(3.1 * len(datasets) + 2.6, 3.4), layout='constrained')
-    axes = figure.subplots(1, len(datasets), squeeze=False)[0]
-    for ax, dataset in zip(axes, datasets, strict=True):
+    # Two in a row: legible on a telephone.
+    num_rows = (len(datasets) + 1) // 2
+    figure = Figure(figsize=(7.2, 3 * num_rows + 1), layout='constrained')
+    axes = figure.subplots(num_rows, 2, squeeze=False).flatten()
+    for ax in axes[len(datasets) :]:
+        ax.remove()
+    for ax, dataset in zip(axes, datasets, strict=False):
         for row, (colour, line) in DRAWN.items():
             cells = {rate: found.get((dataset, rate, ATTACKED, row)) for rate in RATES}
             known = {rate: cell.mean for rate, cell in cells.items() if cell}
@@ -200,6 +204,7 @@ def attacked_figure(root: Path) -> Figure | None:
             ax.plot([*known], [*known.values()], label=ROWS[row][0], **style)
         ax.set(title=dataset, xlabel='edges changed by Metattack, %', xticks=RATES)
         ax.grid(alpha=0.3)
-    axes[0].set_ylabel('test accuracy, %')
-    figure.legend(*axes[0].get_legend_handles_labels(), loc='outside right center')
+        ax.set_ylabel('test accuracy, %')
+    labels = axes[0].get_legend_handles_labels()
+    figure.legend(*labels, loc='outside lower center', ncols=2)
     return figure
