@@ -14,7 +14,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 __version__ = '0.1.0'
 
-# Not the packages: one of them has the name of `torch.nn`.
+# Not the subpackages: one of them has the name of `torch.nn`.
 __all__ = []
 __all__ += nn.__all__
 __all__ += baselines.__all__
@@ -32,10 +32,10 @@ _MOVED = (
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error that names the new place of what moved."""
+    """Raise an error with the new place of a name that moved."""
     if name in _MOVED:
         raise ImportError(
-            f'since 0.2 {name!r} is in another distribution, beside this one: '
+            f'since 0.2 {name!r} is in a separate distribution: '
             f"'pip install ./paper', 'from reproduction.baselines import {name}'"
         )
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -378,11 +378,11 @@ def test_damaged_csr(tmp_path, crow, column, text):
 def test_nothing_is_executed(tmp_path, harm):
     path = tmp_path / 'my.pt'
     torch.save({'x': 1}, path)
-    with pytest.raises(ValueError, match=r"my.pt' holds no Data object \(got a dict\)"):
+    with pytest.raises(ValueError, match=r'my.pt. is not a valid .*\(got a dict\)'):
         load_dataset(path)
     for content in (harm, Data(x=torch.ones(2, 1), harm=harm)):
         torch.save(content, path)
-        text = rf"'{path}' holds no Data object: it refers to {harm.name}, which"
+        text = rf"'{path}' is not a valid Data object: it refers to {harm.name}, which"
         with pytest.raises(ValueError, match=text):
             load_dataset(path)
     np.savez(tmp_path / 'my.npz', x=np.array([[harm]]), y=np.array([0]))
@@ -406,12 +406,12 @@ def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ('kind', 'options', 'error', 'text'),
     [
-        ('pt', {'label': 'y'}, ValueError, r"'label' has no meaning for a '.pt' file"),
+        ('pt', {'label': 'y'}, ValueError, r"'label' is not supported for a '.pt'"),
         ('pt', {'standardize': 'no'}, TypeError, r"'standardize' must be a bool"),
         ('pt', {'task': 'ranking'}, ValueError, r"'task' must be .* \(got 'ranking'\)"),
-        ('pt', {'missing': ['x']}, ValueError, r"'missing' has no meaning for a '.pt'"),
+        ('pt', {'missing': ['x']}, ValueError, r"'missing' is not supported for a '.p"),
         ('npz', {'missing': 'NA'}, TypeError, "'missing' must be a sequence of texts"),
-        ('npz', {'allow_pickle': True}, ValueError, "'allow_pickle' has no meaning"),
+        ('npz', {'allow_pickle': True}, ValueError, "'allow_pickle' is not supported"),
         ('csv', {}, ValueError, r"'label' must name the column .* \(got None\)"),
     ],
 )

@@ -220,7 +220,7 @@ def test_damaged_files(damage, tmp_path, monkeypatch):
     if damage == 'trap':
         torch.save({'step': Trap()}, path)
     text = 'it refers to' if damage == 'trap' else ''
-    with pytest.raises(OSError, match=rf"'last\.pt' holds no checkpoint: {text}"):
+    with pytest.raises(OSError, match=rf"'last\.pt' is not a valid checkpoint: {text}"):
         load_checkpoint('last.pt', model)
     assert not (tmp_path / 'trapped').exists()  # Nothing in it is executed.
 

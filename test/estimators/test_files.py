@@ -265,14 +265,14 @@ def test_files_that_hold_no_estimator(path, classifier, wine):
         GSLRegressor.load(path)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(OSError, match='holds no saved estimator'):
+    with pytest.raises(OSError, match='is not a valid saved estimator'):
         GSLClassifier.load(path)
     for other in ({'estimator': Bomb()}, [1], {'a': 1}):
         torch.save(other, path)
-        with pytest.raises(OSError, match='holds no saved estimator'):
+        with pytest.raises(OSError, match='is not a valid saved estimator'):
             GSLClassifier.load(path)
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(OSError, match='no file of plain values and tensors'):
+    with pytest.raises(OSError, match='does not hold plain values and tensors'):
         GSLClassifier.load(path)
 
 

@@ -302,7 +302,7 @@ def test_rows_that_are_wrong(name, change, error, text):
         case.make()(change(normal(N, IN)), **case.row_wise())
     is_typed = 'typed' in name
     if not is_typed:
-        text = r"'x' must be a torch.Tensor \(got a dict\): a learned graph joins"
+        text = r"'x' must be a torch.Tensor \(got a dict\): this module learns"
         with pytest.raises(TypeError, match=text):
             case.make()({'row': normal(N, IN)})
 

@@ -142,7 +142,7 @@ BAD = {
         ),
         ({'similarity': 'uniform'}, ValueError, "'similarity' must be one of ["),
         ({'similarity': torch.nn.Tanh()}, TypeError, 'a Similarity (got Tanh)'),
-        ({'similarity': LinearSimilarity(3)}, ValueError, 'expects 3 channels but'),
+        ({'similarity': LinearSimilarity(3)}, ValueError, 'must have in_channels='),
         ({'clamp': 'no'}, TypeError, "'clamp' must be a bool (got 'no')"),
     ],
     SampledLatentGraph: [

@@ -186,7 +186,7 @@ def test_bad_input():
         (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
         (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
         (lambda: free(x, graph=(edge, torch.ones(2))), ValueError, 'one weight per e'),
-        (lambda: free(x, graph=graph, z=x), ValueError, "'z' has no meaning with a"),
+        (lambda: free(x, graph=graph, z=x), ValueError, "'z' is not supported with a"),
         (lambda: make(k=N, replace=False)(x), ValueError, 'k=6 for 5 candidates'),
     ):
         with pytest.raises(error, match=match):

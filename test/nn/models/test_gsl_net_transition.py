@@ -102,7 +102,7 @@ def test_what_has_no_meaning():
                 ('edge_index', edges),
                 ('batch', torch.zeros(N).long()),
             ):
-                match = f"'{name}' has no meaning with transition nodes"
+                match = f"'{name}' is not supported with transition nodes"
                 with pytest.raises(ValueError, match=match):
                     call(x, **{name: value})
         with pytest.raises(ValueError, match=f"indexed with transition='{form}'"):

@@ -165,9 +165,9 @@ def test_damaged_files(tmp_path):
         with pytest.raises(OSError, match=r'model\.pt'):
             GSLNet.load(path)
     for value, reason in [
-        (Bomb(), 'holds no saved model: it refers to'),
+        (Bomb(), 'is not a valid saved model: it refers to'),
         ([1], r'got a list'),
-        ({'weights': 1}, r"holds no saved model \(got \['weights'\]\)"),
+        ({'weights': 1}, r"is not a valid saved model \(got \['weights'\]\)"),
     ]:
         torch.save(value, path)
         with pytest.raises(OSError, match=reason) as caught:

@@ -205,5 +205,5 @@ def test_the_loss_is_of_the_labelled_nodes(name):
     one = torch.arange(N) == 3
     assert bool(loss(one).isfinite())
     assert torch.equal(loss(torch.tensor([3])), loss(one))
-    with pytest.raises(ValueError, match="'mask' must choose at least one node"):
+    with pytest.raises(ValueError, match="'mask' must select at least one node"):
         loss(torch.zeros_like(one))
