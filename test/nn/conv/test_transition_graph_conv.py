@@ -226,7 +226,7 @@ def test_states_that_do_not_fit():
 def test_sources_and_anchors_that_a_form_has_not():
     x = torch.randn(20, IN)
     for call in (free := build('free'), free.graph):
-        with pytest.raises(TypeError, match="with transition='free', which has no sou"):
+        with pytest.raises(TypeError, match="with transition='free', which learns its"):
             call((x, x))
     for other in (free, build('projected')):
         with pytest.raises(ValueError, match="'transition' must be 'anchors' for anch"):

@@ -111,7 +111,7 @@ def test_what_has_no_meaning():
             FreezeLatentGraph(net)
     net = make('free')
     for call in (net, net.graphs, net.predict):
-        with pytest.raises(TypeError, match="with transition='free', which has no sou"):
+        with pytest.raises(TypeError, match="with transition='free', which learns its"):
             call((x, x))
     size = {'num_transition_nodes': S, 'transition': 'anchors'}
     net = GSLNet(IN, HIDDEN, 2, OUT, **size)
