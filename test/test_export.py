@@ -124,7 +124,7 @@ def test_a_fixed_number_of_rows_of_transition_nodes():
 
 def test_what_cannot_be_exported_says_why():
     x, edge_index = features(), torch.randint(N, (2, 40), generator=seeded(1))
-    with pytest.raises(ValueError, match='records evaluation alone'):
+    with pytest.raises(ValueError, match='supports evaluation only'):
         export(make().train(), (x,))
     with pytest.raises(ValueError, match="'edge_index' cannot be given"):
         export(make(), (x,), {'edge_index': edge_index})

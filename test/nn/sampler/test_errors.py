@@ -48,7 +48,7 @@ OPTIONS = [
      "'search' must be one of ['exact', 'faiss', 'pynndescent'] (got 'annoy')"),
     # What cannot act is refused.
     ({'budget': Budget(eval_tolerance=0.1, eval_pairs=9)}, ValueError,
-     "'eval_pairs' must be left out beside 'eval_tolerance'"),
+     "'eval_pairs' must be omitted with 'eval_tolerance'"),
     *(({'budget': Budget(**{name: 4}), **options}, ValueError, f"'{name}' is not sup")
       for name, options in (('arrivals', {'method': 'dense'}),
                             ('tail', {'method': 'dense'}),
