@@ -188,7 +188,7 @@ def test_errors_of_the_first_rank_are_those_of_all(tmp_path):
         starts[0] = 'PermissionError'
     for start, own, text in zip(starts[:2], first, other, strict=False):
         assert own.startswith(start)
-        assert text == f'OSError: the first rank has failed: {own}'
+        assert text == f'OSError: the first rank failed: {own}'
     assert first[2] == other[2]
     assert first[2].startswith(starts[2])
 

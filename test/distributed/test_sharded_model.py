@@ -174,7 +174,7 @@ def run(model, x):
 
 
 CONV, NET = LatentGraphConv(IN, OUT), GSLNet(IN, 8, 2, OUT)
-NO_MEANING = "ValueError: '{}' is not supported where ranks share the rows (got a {})"
+NO_MEANING = "ValueError: '{}' is not supported with distributed rows (got a {})"
 TWO_ROWS = "ValueError: 'x' must have the 12 rows of this rank (got 2)"
 #: The model, how it is called, and what is said of it.
 BAD = {

@@ -226,7 +226,7 @@ def test_bad_options():
 def test_graph_ids_of_one_type_alone(given, name):
     data = draw()
     data[given].batch = torch.arange(data[given].num_nodes) // 6
-    text = r"the graph ids 'batch' of both ends of \('word', 'in', 'doc'\), or of"
+    text = r"the graph ids 'batch' of both ends of \('word', 'in', 'doc'\), or"
     with pytest.raises(ValueError, match=text):
         TRANSFORMS[name]()(data)
     # Other types than those that an edge type joins need none.

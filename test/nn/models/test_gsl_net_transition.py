@@ -105,9 +105,9 @@ def test_what_has_no_meaning():
                 match = f"'{name}' is not supported with transition nodes"
                 with pytest.raises(ValueError, match=match):
                     call(x, **{name: value})
-        with pytest.raises(ValueError, match=f"indexed with transition='{form}'"):
+        with pytest.raises(ValueError, match=f"supported with transition='{form}'"):
             net.index(x)
-        with pytest.raises(ValueError, match="'model' must learn a graph of the nodes"):
+        with pytest.raises(ValueError, match="'model' must learn a graph between"):
             FreezeLatentGraph(net)
     net = make('free')
     for call in (net, net.graphs, net.predict):

@@ -260,7 +260,7 @@ def test_new_rows_alone_are_warned_of_once(kind):
 def test_a_warning_about_rows_with_edges():
     x, model, edges = draw_rows(), make(), torch.tensor([[0, 1], [1, 2]])
     model.train()(x, EDGES)
-    text = r'searched among these 3 rows .*\(x_train\). once, and the edges of both'
+    text = r'searched among these 3 rows .*\(x_train\). once, with the edges of both'
     with pytest.warns(NewRowsWarning, match=text):
         model.eval()(x[:3], edges)
 

@@ -46,7 +46,7 @@ class WatchesRows(torch.nn.Module):
         trained, count = self._num_trained, x.size(0)
         if trained is not None and count < trained:
             self._num_trained = None
-            advice = self._advice + (', and the edges of both' if has_edges else '')
+            advice = self._advice + (', with the edges of both' if has_edges else '')
             warn_caller(
                 f"'x' has {count} rows after training on {trained}, and neighbours are "
                 f'searched among these {count} rows only: for new rows {advice}',
