@@ -190,7 +190,7 @@ def test_folders_that_do_not_serve(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"'name' must be one of \['CiteSeer'"):
         raw_folder('wine')
     monkeypatch.setenv('GSL_DATA', '/no/such/folder')
-    text = r"'GSL_DATA' must name a folder \(got '/no/such/folder'\)"
+    text = r"'GSL_DATA' must be a folder \(got '/no/such/folder'\)"
     with pytest.raises(ValueError, match=text):
         load_dataset('CiteSeer')
 

@@ -234,16 +234,16 @@ def test_columns_are_standardized(tmp_path, kind):
 
 # What is refused
 
-LARGE = 'finite features .got {} that are not, or are too large for float32, the first'
+LARGE = 'finite features .got {} that are not, or overflow float32, the first'
 X, Y = np.ones((3, 2)), np.array([0, 1, 0])
 TX, TY = torch.ones(3, 2), torch.arange(3)
 CSV = [
-    ('', r"my.csv' must begin with distinct names of two .* \(got \[\]\)"),
+    ('', r"my.csv' must start with distinct names of two .* \(got \[\]\)"),
     ('a,y\n', r"my.csv' must have rows below its header \(got none\)"),
     ('a,z\n1,0', r"'label' must name .*, one of \['a', 'z'\] \(got 'y'\)"),
     ('y\n1\n0', r'distinct names of two or more columns'),
     (',a,y\n0,1,0', r"must begin with .* \(got \['', 'a', 'y'\]\)"),
-    ('a,b,a,y', r'must begin with distinct names'),
+    ('a,b,a,y', r'must start with distinct names'),
     ('a,y\n1,0\n2', r'line 3 must have 2 fields, .* \(got 1\)'),
     ('a,y\n1,0\n2,1,1', r'line 3 must have 2 fields, .* \(got 3\)'),
     ('a,y\n1,0\n\n,1', r"line 4: 'a' must not be missing \(got ''\)"),
@@ -253,8 +253,8 @@ CSV = [
     ('a,y\n1_000,0', r"line 2: 'a' must be a finite .* \(got '1_000'\)"),
     ('a,y\ninf,0', r"line 2: 'a' must be a finite number \(got 'inf'\)"),
     ('a,y\n1,0\n2,0', r"column 'y' of .* at least two classes \(got \{0\}\)"),
-    ('a,y\n1,0\n2,1.5', r'classes, not measured numbers \(got 1.5\)'),
-    ('a,y\n1,0\n2,0e9999999999999999999', r'classes, not measured numbers'),
+    ('a,y\n1,0\n2,1.5', r'classes, not real numbers \(got 1.5\)'),
+    ('a,y\n1,0\n2,0e9999999999999999999', r'classes, not real numbers'),
     ('b,a,y\n1,1e39,0\n2,1,1', LARGE.format(1) + r" in column 'a'\)$"),
     (b'a,y\n1,\xff', r"my.csv', after line 0, must be text in UTF-8 .*0xff"),
     ('a,y\n1,"5" pipe"\n2,v\n', r"my.csv', after line 1, must be text "),
@@ -410,9 +410,9 @@ def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
         ('pt', {'standardize': 'no'}, TypeError, r"'standardize' must be a bool"),
         ('pt', {'task': 'ranking'}, ValueError, r"'task' must be .* \(got 'ranking'\)"),
         ('pt', {'missing': ['x']}, ValueError, r"'missing' is not supported for a '.p"),
-        ('npz', {'missing': 'NA'}, TypeError, "'missing' must be a sequence of texts"),
+        ('npz', {'missing': 'NA'}, TypeError, "'missing' must be a sequence of str"),
         ('npz', {'allow_pickle': True}, ValueError, "'allow_pickle' is not supported"),
-        ('csv', {}, ValueError, r"'label' must name the column .* \(got None\)"),
+        ('csv', {}, ValueError, r"'label' must be the label column .* \(got None\)"),
     ],
 )
 def test_arguments(tmp_path, kind, options, error, text):

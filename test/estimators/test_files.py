@@ -261,7 +261,7 @@ def test_files_that_hold_no_estimator(path, classifier, wine):
     with pytest.raises(FileNotFoundError):
         GSLClassifier.load(path)
     classifier('none').save(path)
-    with pytest.raises(ValueError, match='must hold a GSLRegressor .got a GSLClass'):
+    with pytest.raises(ValueError, match=r'must hold a GSLRegressor .got a GSLClass'):
         GSLRegressor.load(path)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
