@@ -125,7 +125,7 @@ class SensorEmbedding(torch.nn.Module):
         self.lin: Linear | None = None
         if num_sensors is not None:
             check_count(num_sensors, 'num_sensors')
-            check_absent(z_channels, 'z_channels', "beside 'num_sensors'")
+            check_absent(z_channels, 'z_channels', "with 'num_sensors'")
             self.weight = torch.nn.Parameter(torch.empty(num_sensors, out_channels))
         elif z_channels is not None:
             check_count(z_channels, 'z_channels')
