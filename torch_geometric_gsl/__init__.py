@@ -14,7 +14,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 __version__ = '0.1.0'
 
-# Not the subpackages: one of them has the name of `torch.nn`.
+# Not the packages: one of them has the name of `torch.nn`.
 __all__ = []
 __all__ += nn.__all__
 __all__ += baselines.__all__
