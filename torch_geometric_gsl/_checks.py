@@ -244,7 +244,7 @@ def check_num_nodes(
     if x.size(0) != num_nodes:
         raise ValueError(
             f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}): {what} "
-            f'have parameters for each node of one data set'
+            f'belong to the nodes of one data set'
         )
 
 

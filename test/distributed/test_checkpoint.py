@@ -159,7 +159,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     save_checkpoint(path, model, step=np.int64(5))
     optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
     for wrong, given in ((model, (optimizer,)), (GSLNet(-1, 8, 2, 3), ())):
-        with pytest.raises(ValueError, match=r'left as it is.*\(it refers to '):
+        with pytest.raises(ValueError, match=r'is unchanged.*\(it refers to '):
             save_checkpoint(path, wrong, *given, step=6)
     assert load_checkpoint(path, model) == 5
     assert [file.name for file in tmp_path.iterdir()] == ['last.pt']

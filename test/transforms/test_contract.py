@@ -149,7 +149,7 @@ BAD = {
         ({'method': 'magic'}, ValueError, "'method' must be one of ["),
         ({'seed': -1}, ValueError, "'seed' must be at least 0 (got -1)"),
         ({'seed': 2**70}, ValueError, "'seed' must be less than 2**64 (got 118"),
-        ({'similarity': 'neural_gaussian'}, ValueError, 'untrained: pass a (trained)'),
+        ({'similarity': 'neural_gaussian'}, ValueError, 'parameters: pass a (trained)'),
         ({'k': 'linear'}, TypeError, "'k' must be an integer (got str)"),
         ({'sharp': True}, TypeError, "has no option 'sharp'"),
         ({'clamp': 'no'}, TypeError, "'clamp' must be a bool (got 'no')"),

@@ -72,7 +72,7 @@ class LatentGraphConv(LearnedGraphConv):
             name or as a module of :obj:`out_channels` input channels. The layer resets
             its parameters: load trained ones afterwards. :obj:`"bell"` is a neural
             Gaussian with a trainable centre at any cosine, or :obj:`"distance"` for
-            one or two compared features.
+            one or two compared features. (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         similarity_kwargs (dict, optional): Arguments of a similarity given by name,
