@@ -128,7 +128,7 @@ def test_what_cannot_be_exported_says_why():
         export(make().train(), (x,))
     with pytest.raises(ValueError, match="'edge_index' is not supported"):
         export(make(), (x,), {'edge_index': edge_index})
-    with pytest.raises(ValueError, match="'batch' cannot be given"):
+    with pytest.raises(ValueError, match="'batch' is not supported"):
         export(make(), (x,), {'batch': torch.zeros(N, dtype=torch.long)})
     with pytest.raises(ValueError, match='KNNGCN cannot be exported'):
         export(KNNGCN(IN, 8, 2, OUT, k=3).eval(), (features(),))

@@ -47,7 +47,7 @@ def test_series_alone(folder):
             "exactly one .csv file of series (got ['more.csv', 'speed.csv'])",
         ),
         ({'y_adj__csv': ADJACENCY}, "exactly one '*adj.csv'"),
-        ({'speed__csv': 'a,a,c\n1,2,3\n'}, 'distinct names of the sensors'),
+        ({'speed__csv': 'a,a,c\n1,2,3\n'}, 'distinct sensor names'),
         ({'speed__csv': 'a,b,c\n'}, '(got 3 names and 0 steps)'),
         ({'speed__csv': 'a,b,c\n1,2\n'}, 'line 2 must have 3 fields, one per sensor'),
         ({'speed__csv': 'a,b,c\n1,2,3\n1,,3\n'}, 'line 3, field 2 must be a finite'),

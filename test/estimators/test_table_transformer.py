@@ -134,7 +134,7 @@ def test_types_that_drift():
     [
         ([1, np.inf], ValueError, r"'zz9' must hold finite .*\(got inf.* in row 1\)"),
         ([1, 10**400], ValueError, "'zz9' must hold finite numbers"),
-        ([[1], [2]], TypeError, r"'zz9' must hold numbers, texts.* \(got list\)"),
+        ([[1], [2]], TypeError, r"'zz9' must hold numbers, strings.* \(got list\)"),
         ([1j, 2], TypeError, r"'zz9' must hold .* \(got complex\)"),
     ],
 )
@@ -252,7 +252,7 @@ def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
         ('x', ValueError, r'column 1: .*make_table_transformer\(\)'),
         (date(2020, 1, 1), TypeError, 'column 1: float.. argument'),
         (timedelta(1), TypeError, 'column 1: float.. argument'),
-        ([1, 2], ValueError, 'column 1 must hold numbers, texts'),
+        ([1, 2], ValueError, 'column 1 must hold numbers, strings'),
         (float('inf'), ValueError, 'column 1 must hold finite numbers'),
     ],
 )
