@@ -71,7 +71,7 @@ def test_which_labels_are_classes(y, known):
 
 @pytest.mark.parametrize('dtype', [int, float])
 def test_a_minority_of_minus_one_may_be_a_class(dtype):
-    text = r"'y' has the label -1 in 2 of 4 rows, which count as unlabelled: pass texts"
+    text = r"'y' has the label -1 in 2 of 4 rows, which count as unlabelled: pass str"
     with pytest.warns(UserWarning, match=text):
         found = find_labelled(np.array([-1, 0, 1, -1], dtype=dtype))
     assert found.tolist() == [False, True, True, False]

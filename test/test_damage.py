@@ -28,8 +28,8 @@ FILES = {
         (MemoryError('too little'), MemoryError, 'too little'),
         (RuntimeError(TEXT.format(40_000)), MemoryError, 'to allocate 40000 bytes'),
         # More than a file can hold: it is damaged.
-        (RuntimeError(TEXT.format(2**50)), (OSError, ValueError), '{}. (must|holds)'),
-        (RuntimeError('to read 9 bytes'), (OSError, ValueError), '{}. (must|holds)'),
+        (RuntimeError(TEXT.format(2**50)), (OSError, ValueError), '{}. (must|is not)'),
+        (RuntimeError('to read 9 bytes'), (OSError, ValueError), '{}. (must|is not)'),
     ],
 )
 def test_too_little_memory_is_no_damage(
@@ -45,7 +45,7 @@ def test_too_little_memory_is_no_damage(
 def test_what_cannot_be_read_again_is_not_written(tmp_path):
     path = tmp_path / 'a.pt'
     write_tensors({'a': np.float64(1)}, path)
-    with pytest.raises(ValueError, match=r"a.pt' is left as it is: .* pathlib"):
+    with pytest.raises(ValueError, match=r"a.pt' is unchanged: .* pathlib"):
         write_tensors({'a': path}, path)
     assert read_tensors(path, 'table') == {'a': 1.0}
     assert [item.name for item in tmp_path.iterdir()] == ['a.pt']

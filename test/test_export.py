@@ -124,13 +124,13 @@ def test_a_fixed_number_of_rows_of_transition_nodes():
 
 def test_what_cannot_be_exported_says_why():
     x, edge_index = features(), torch.randint(N, (2, 40), generator=seeded(1))
-    with pytest.raises(ValueError, match='records evaluation alone'):
+    with pytest.raises(ValueError, match='supports evaluation only'):
         export(make().train(), (x,))
-    with pytest.raises(ValueError, match="'edge_index' cannot be given"):
+    with pytest.raises(ValueError, match="'edge_index' is not supported"):
         export(make(), (x,), {'edge_index': edge_index})
-    with pytest.raises(ValueError, match="'batch' cannot be given"):
+    with pytest.raises(ValueError, match="'batch' is not supported"):
         export(make(), (x,), {'batch': torch.zeros(N, dtype=torch.long)})
-    with pytest.raises(ValueError, match='KNNGCN cannot be recorded'):
+    with pytest.raises(ValueError, match='KNNGCN cannot be exported'):
         export(KNNGCN(IN, 8, 2, OUT, k=3).eval(), (features(),))
 
 

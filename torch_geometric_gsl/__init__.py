@@ -32,10 +32,10 @@ _MOVED = (
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error that names the new place of what moved."""
+    """Raise an error with the new place of a name that moved."""
     if name in _MOVED:
         raise ImportError(
-            f'since 0.2 {name!r} is in another distribution, beside this one: '
+            f'since 0.2 {name!r} is in a separate distribution: '
             f"'pip install ./paper', 'from reproduction.baselines import {name}'"
         )
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

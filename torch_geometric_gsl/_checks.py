@@ -1,4 +1,4 @@
-"""Checks of arguments: the texts of the package's errors.
+"""Check arguments and raise the package's errors.
 
 Checks of values (finite features, sorted batches) are immediate on a CPU and
 asynchronous on CUDA, where reading a value back would stall the device; under
@@ -22,7 +22,7 @@ _HETERO_TRACER = 'torch_geometric.nn.fx'
 
 
 def check_type(value: object, kind: Any, name: str, what: str) -> None:
-    """Raise unless a value is of a kind, or one of several, that :obj:`what` tells."""
+    """Raise unless a value is of a type, or one of several; :obj:`what` names it."""
     if not isinstance(value, kind):
         raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
 
@@ -34,16 +34,16 @@ def check_option(value: object, options: Iterable[object], name: str) -> None:
 
 
 def check_flag(value: object, name: str) -> None:
-    """Raise unless a value is a boolean: the text 'no' would count as true."""
+    """Raise unless a value is a boolean: the string 'no' would count as true."""
     if not isinstance(value, bool):
         raise TypeError(f"'{name}' must be a bool (got {value!r})")
 
 
 def check_absent(value: object, name: str, where: str) -> None:
-    """Raise if an argument is given where it has no meaning."""
+    """Raise if an argument is given where it is not supported."""
     if value is not None:
         raise ValueError(
-            f"'{name}' has no meaning {where} (got a {type(value).__name__})"
+            f"'{name}' is not supported {where} (got a {type(value).__name__})"
         )
 
 
@@ -66,14 +66,14 @@ def check_number(value: object, name: str, what: str = 'a number') -> None:
 def check_positive(
     value: Any, name: str, low: float = 0.0, high: float = float('inf')
 ) -> None:
-    """Raise unless a value is a positive, finite number within limits."""
+    """Raise unless a value is positive, finite and within limits."""
     check_number(value, name, 'a positive number')
     if value <= 0:
         raise ValueError(f"'{name}' must be positive and finite (got {value})")
     if not low <= value <= high:
         raise ValueError(
-            f"'{name}' must be between {low:g} and {high:g} (got {value}): beyond, "
-            f'scores leave the range of float32'
+            f"'{name}' must be between {low:g} and {high:g} (got {value}): other "
+            f'values overflow float32'
         )
 
 
@@ -105,9 +105,9 @@ def pair_of_probabilities(value: Any, name: str) -> tuple[float, float]:
 def check_value(
     holds: Tensor, message: str, got: Callable[[], object] | None = None
 ) -> None:
-    """Raise a :class:`ValueError` unless the scalar tensor :obj:`holds`.
+    """Raise a :class:`ValueError` unless the boolean scalar :obj:`holds`.
 
-    What arrived, :obj:`got`, is added on a CPU, where reading it costs nothing.
+    On a CPU, where reading a value is free, the message adds :obj:`got`.
     """
     if torch.compiler.is_compiling() or holds.is_meta:
         return
@@ -122,7 +122,7 @@ def check_finite(x: Tensor, name: str) -> None:
     if torch.compiler.is_compiling() or x.is_meta:
         return
     values = (x.values() if x.layout != torch.strided else x).detach()
-    # NaN and infinities survive a sum; only where it is not finite look again.
+    # NaN and infinities survive a sum: search only where it is not finite.
     if x.is_cuda or not bool(values.sum().isfinite()):
         finite = values.isfinite()
         check_value(
@@ -133,21 +133,21 @@ def check_finite(x: Tensor, name: str) -> None:
 
 
 def check_one_type(x: object) -> None:
-    """Raise for features of several types of nodes, also where PyG traces them."""
+    """Raise for a dict of features by node type, also where PyG traces a module."""
     is_traced = isinstance(x, Proxy) and type(x.tracer).__module__ == _HETERO_TRACER
     if is_traced or isinstance(x, dict):
         what = "'to_hetero'" if is_traced else 'a dict'
         raise TypeError(
-            f"'x' must be a torch.Tensor (got {what}): a learned graph joins nodes of "
-            f"one type. Learn graphs between several by a 'HeteroLatentGraphConv' or a "
-            f"'HeteroGSLNet', or one over all types on 'data.to_homogeneous()'"
+            f"'x' must be a torch.Tensor (got {what}): this module learns a graph on "
+            f"nodes of one type. Use 'HeteroLatentGraphConv' or 'HeteroGSLNet' for "
+            f"several types, or 'data.to_homogeneous()' for one graph over all of them"
         )
 
 
 def check_features(
     x: Any, name: str = 'x', width: int | None = None, *, is_finite: bool = True
 ) -> None:
-    """Raise unless :obj:`x` is a finite floating-point matrix of that width."""
+    """Raise unless :obj:`x` is a finite floating-point matrix of the given width."""
     if not isinstance(x, Tensor):
         check_one_type(x)
         check_type(x, Tensor, name, 'a torch.Tensor')
@@ -166,7 +166,7 @@ def check_features(
 
 
 def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
-    """Raise unless :obj:`x` is a floating-point matrix of that width."""
+    """Raise unless :obj:`x` is a floating-point matrix of the given width."""
     check_features(x, name, width, is_finite=False)
 
 
@@ -183,7 +183,7 @@ def as_pair(x: Any, name: str = 'x') -> tuple[Any, Any]:
 
 
 def split_pair(value: Any, name: str) -> tuple[Any, Any]:
-    """Return the two parts of a pair; None is None of both."""
+    """Split a pair in two; None gives two Nones."""
     if value is None:
         return None, None
     if not isinstance(value, tuple | list) or len(value) != 2:
@@ -214,7 +214,7 @@ def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
 
 
 def check_compared(z: Any, width: int, num_nodes: int) -> None:
-    """Raise unless there is one row to compare for each node, of that width."""
+    """Raise unless :obj:`z` has one row per node, of the given width."""
     check_features(z, 'z', width)
     _check_size(z, num_nodes, 'z')
 
@@ -229,7 +229,7 @@ def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') 
         )
     if x.dtype == parameter.dtype:
         return
-    # Autocast does not take double precision for another.
+    # Autocast does not cast double precision.
     is_double = torch.float64 in (x.dtype, parameter.dtype)
     if is_double or not torch.is_autocast_enabled(x.device.type):
         raise TypeError(
@@ -243,13 +243,13 @@ def check_num_nodes(
     """Raise unless there is one row of features per node."""
     if x.size(0) != num_nodes:
         raise ValueError(
-            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}); {what} "
+            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}): {what} "
             f'belong to the nodes of one data set'
         )
 
 
 def check_index(index: Any, name: str, shape: str, dim: int, like: Tensor) -> None:
-    """Raise unless :obj:`index` is a long tensor of that shape on like's device."""
+    """Raise unless :obj:`index` is a long tensor of a shape on :obj:`like`'s device."""
     check_type(index, Tensor, name, 'a torch.Tensor')
     if index.dtype != torch.long:
         raise TypeError(f"'{name}' must have dtype torch.int64 (got {index.dtype})")
@@ -290,7 +290,7 @@ def check_edge_index(
 
 
 def check_edge_weight(edge_weight: Any, edge_index: Any, like: Tensor) -> None:
-    """Raise unless there is a finite weight that is not negative for each edge."""
+    """Raise unless each edge has a finite, non-negative weight."""
     name = 'edge_weight'
     if edge_index is None:
         raise ValueError(f"'{name}' needs 'edge_index' (got None)")
@@ -310,7 +310,7 @@ def check_edge_weight(edge_weight: Any, edge_index: Any, like: Tensor) -> None:
 
 
 def check_graph(graph: Any) -> SampledGraph:
-    """Return a weighted graph without its gradient, whose weights are valid."""
+    """Return a valid weighted graph, detached from its gradient."""
     if not isinstance(graph, tuple | list) or len(graph) != 2:
         raise TypeError(
             f"'graph' must be a SampledGraph or a pair (edge_index, edge_weight) "
@@ -326,7 +326,7 @@ def check_graph(graph: Any) -> SampledGraph:
 
 
 def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
-    """Return labels of sources and of targets, one tensor twice for one set."""
+    """Return labels of sources and of targets; for one set the same tensor twice."""
     y_src, y_dst = as_pair(y, 'y')
     ends = zip((y_src, y_dst), graph.edge_index, ('source', 'target'), strict=True)
     for labels, index, what in ends:
@@ -375,8 +375,8 @@ def check_one_graph(edge_index: Tensor, batch: Any) -> None:
 
 
 def check_mask(mask: Tensor) -> None:
-    """Raise if a mask, or a vector of indices, chooses nothing."""
-    message = "'mask' must choose at least one node"
+    """Raise if a mask, or a vector of indices, selects no node."""
+    message = "'mask' must select at least one node"
     if mask.numel() == 0:
         raise ValueError(f'{message} (got none)')
     if mask.dtype == torch.bool:
@@ -384,7 +384,7 @@ def check_mask(mask: Tensor) -> None:
 
 
 def check_candidate_count(k: int, available: int, where: str = '') -> None:
-    """Raise if there are fewer candidates than neighbours to draw."""
+    """Raise if there are fewer candidates than neighbours to sample."""
     if k > available:
         raise ValueError(
             f"'k' must not exceed the number of candidates{where} "
@@ -393,7 +393,7 @@ def check_candidate_count(k: int, available: int, where: str = '') -> None:
 
 
 def check_generator(generator: Any, device: torch.device) -> None:
-    """Raise unless :obj:`generator` is a generator for that kind of device."""
+    """Raise unless :obj:`generator` is a generator for the given type of device."""
     if generator is None:
         return
     check_type(generator, torch.Generator, 'generator', 'a torch.Generator')

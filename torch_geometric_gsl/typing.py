@@ -1,4 +1,4 @@
-r"""Types of arguments and results, and functions of edges."""
+r"""Types of arguments and results, and helpers for edges."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class SampledGraph(NamedTuple):
     ``edge_index, edge_weight = sampler(x)``.
 
     .. warning::
-        A graph that is sampled in training holds many more than :obj:`k` edges a
-        target (:attr:`edges_per_target`), most of almost no weight. A layer that takes
-        :obj:`edge_index` alone counts each in full, and never trains the similarity,
-        whose gradient comes through :obj:`edge_weight`. Where :obj:`k` distinct
-        neighbours are enough, sample with :obj:`replace=False`.
+        A graph that is sampled in training has many more than :obj:`k` edges per target
+        (:attr:`edges_per_target`), most with a weight near zero. A layer that takes
+        :obj:`edge_index` alone counts each edge in full and never trains the
+        similarity, whose gradient flows through :obj:`edge_weight`. For exactly
+        :obj:`k` distinct neighbours, sample with :obj:`replace=False`.
 
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`: row 0 holds the
@@ -59,12 +59,12 @@ class SampledGraph(NamedTuple):
     def prune(self, threshold: float = 0.0) -> SampledGraph:
         r"""Keep the edges whose weight exceeds :obj:`threshold`.
 
-        Weights are not normalised again. Use it before a layer that ignores them:
-        relaxed and straight-through graphs hold edges that only carry gradient.
+        Weights are not normalised again. Use it before a layer that ignores weights:
+        relaxed and straight-through graphs have edges that only carry gradient.
 
         Args:
-            threshold (float, optional): Edges at or below this weight are
-                dropped. (default: :obj:`0.0`)
+            threshold (float, optional): Drops edges with this weight or a smaller one.
+                (default: :obj:`0.0`)
 
         Example:
             >>> graph = SampledGraph(torch.tensor([[0, 1], [1, 1]]),
@@ -86,7 +86,7 @@ class SampledGraph(NamedTuple):
 
         Raises:
             ImportError: If :obj:`torch-sparse` is not installed.
-            ValueError: If :obj:`size` leaves out a node that has an edge.
+            ValueError: If :obj:`size` is too small for the nodes of the edges.
         """
         for row, name in ((0, 'sources'), (1, 'targets')):
             if size[row] < (needed := maybe_num_nodes(self.edge_index[row])):
@@ -122,7 +122,7 @@ class SampledGraph(NamedTuple):
 
 
 def is_sorted_by_target(edge_index: Tensor) -> bool:
-    """Return whether edges are ordered by target and then by source."""
+    """Return whether edges are sorted by target and then by source."""
     source, target = edge_index
     ahead = target[1:] > target[:-1]
     tie = (target[1:] == target[:-1]) & (source[1:] >= source[:-1])

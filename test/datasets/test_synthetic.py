@@ -216,7 +216,7 @@ def test_the_start_is_forgotten_whatever_the_lags():
         (sensors, {'num_steps': 0}, ValueError, r"'num_steps' must be at least 1"),
         (sensors, {'coupling': 'cubic'}, ValueError, r"'coupling' must .*'cubic'\)"),
         (sensors, {'strength': 1.2}, ValueError, r"'strength' must lie .*\(got 1.2"),
-        (sensors, {'strength': 0.8}, ValueError, r'less than 1 in sum, .*0.8 and 0.3'),
+        (sensors, {'strength': 0.8}, ValueError, r'sum to less than 1, .*0.8 and 0.3'),
         (sensors, {'persistence': 'a'}, TypeError, "'persistence' must be a number"),
         (sensors, {'driver_persistence': 1.0}, ValueError, "'driver_persistence' must"),
         (sensors, {'driver': -1}, ValueError, r"'driver' must be at least 0 \(got -1"),

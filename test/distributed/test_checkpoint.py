@@ -159,7 +159,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     save_checkpoint(path, model, step=np.int64(5))
     optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
     for wrong, given in ((model, (optimizer,)), (GSLNet(-1, 8, 2, 3), ())):
-        with pytest.raises(ValueError, match=r'left as it is.*\(it refers to '):
+        with pytest.raises(ValueError, match=r'is unchanged.*\(it refers to '):
             save_checkpoint(path, wrong, *given, step=6)
     assert load_checkpoint(path, model) == 5
     assert [file.name for file in tmp_path.iterdir()] == ['last.pt']
@@ -188,7 +188,7 @@ def test_errors_of_the_first_rank_are_those_of_all(tmp_path):
         starts[0] = 'PermissionError'
     for start, own, text in zip(starts[:2], first, other, strict=False):
         assert own.startswith(start)
-        assert text == f'OSError: the first rank has failed: {own}'
+        assert text == f'OSError: the first rank failed: {own}'
     assert first[2] == other[2]
     assert first[2].startswith(starts[2])
 
@@ -220,7 +220,7 @@ def test_damaged_files(damage, tmp_path, monkeypatch):
     if damage == 'trap':
         torch.save({'step': Trap()}, path)
     text = 'it refers to' if damage == 'trap' else ''
-    with pytest.raises(OSError, match=rf"'last\.pt' holds no checkpoint: {text}"):
+    with pytest.raises(OSError, match=rf"'last\.pt' is not a valid checkpoint: {text}"):
         load_checkpoint('last.pt', model)
     assert not (tmp_path / 'trapped').exists()  # Nothing in it is executed.
 

@@ -153,7 +153,7 @@ def test_a_model_is_as_before_after_an_error():
     x = numbers(0, 12, IN).float()
     model = GSLNet(IN, 8, 2, OUT, num_relations=2).eval()
     sharded, expected = ShardedModel(model, RowShard(12)), model(x)
-    with pytest.raises(ValueError, match="'batch' has no meaning"):
+    with pytest.raises(ValueError, match="'batch' is not supported"):
         sharded(x, batch=ZEROS)
     assert_close(model(x), expected)
     graph, other = model.graphs(x[:5])[0], sharded.graphs(x)[0]
@@ -174,7 +174,7 @@ def run(model, x):
 
 
 CONV, NET = LatentGraphConv(IN, OUT), GSLNet(IN, 8, 2, OUT)
-NO_MEANING = "ValueError: '{}' has no meaning where ranks share the rows (got a {})"
+NO_MEANING = "ValueError: '{}' is not supported with distributed rows (got a {})"
 TWO_ROWS = "ValueError: 'x' must have the 12 rows of this rank (got 2)"
 #: The model, how it is called, and what is said of it.
 BAD = {

@@ -167,7 +167,7 @@ def test_sparse_rows(dtype, few):
 @pytest.mark.parametrize('graph', ['auto', 'learned', 'nearest'])
 def test_a_row_without_others_has_no_graph(graph, few):
     x = np.arange(24.0)[:, None]
-    text = f"graph='{graph}' joins no rows: of {{}}, only 1 is left"
+    text = f"graph='{graph}' has no edges: of {{}} rows, only 1 is"
     with pytest.warns(UserWarning, match=text.format(1)) as caught:
         model = GSLRegressor(graph, **few).fit(x[:1], [1.0])
     assert caught[0].filename == __file__
@@ -262,8 +262,8 @@ HELD, NONE = np.arange(240) >= 190, np.zeros(240, dtype=bool)
 @pytest.mark.parametrize(
     ('mask', 'weight', 'text'),
     [
-        (HELD[:5], None, "'validation_mask' must hold one bool for each of the 240"),
-        (HELD.astype(int), None, "'validation_mask' must hold one bool"),
+        (HELD[:5], None, "'validation_mask' must have one bool for each of the 240"),
+        (HELD.astype(int), None, "'validation_mask' must have one bool"),
         (~NONE, None, "'validation_mask' must hold back some"),
         (NONE, None, "'validation_mask' must hold back some"),
         (HELD, 1.0 - HELD, "'validation_mask' must hold back some"),
@@ -417,7 +417,7 @@ def test_later_changes_of_the_table_change_nothing(scaling, as_frame, few, place
         ({'max_iter': 2.5}, "'max_iter' must be an integer"),
         ({'similarity': 'x'}, r"'similarity' must be one of .*'x'"),
         ({'weight_decay': -1.0}, r"'weight_decay' must be at least 0 \(got -1.0\)"),
-        ({'device': 'none'}, r"'device' must be one that PyTorch has \(got 'none'\)"),
+        ({'device': 'none'}, r"'device' must be a PyTorch device \(got 'none'\)"),
     ],
 )
 def test_bad_parameters(places, options, text):

@@ -111,14 +111,14 @@ def test_types_that_drift():
     for code in (['1', '2', '1'], [1.0, 2.0, 1.0], [1, 2, 1]):
         later = train.assign(code=code, own=['True', 'False', 'True'])
         assert np.array_equal(transformer.transform(later), expected)
-    text = "column 'own' holds int, and held bool in training: 3 of its 3 values"
+    text = "column 'own' holds int, but held bool in training: 3 of its 3 values"
     with pytest.warns(UserWarning, match=text) as caught:
         found = transformer.transform(train.assign(own=[1, 0, 1]))
     assert caught[0].filename == __file__
     assert (found[:, 2:] == 0).all()
     table = pandas.DataFrame({'k': ['1.0', '2.0', '2.5', '1.0']})
     transformer = make_table_transformer().fit(table)
-    text = "column 'k' holds float, and held str in training: 3 of its 4 values were"
+    text = "column 'k' holds float, but held str in training: 3 of its 4 values are"
     with pytest.warns(UserWarning, match=text):
         assert transformer.transform(table.astype({'k': float})).sum() == 1
     new = pandas.DataFrame({'k': ['1.0', '7']})  # Of the same type no word is said.
@@ -134,7 +134,7 @@ def test_types_that_drift():
     [
         ([1, np.inf], ValueError, r"'zz9' must hold finite .*\(got inf.* in row 1\)"),
         ([1, 10**400], ValueError, "'zz9' must hold finite numbers"),
-        ([[1], [2]], TypeError, r"'zz9' must hold numbers, texts.* \(got list\)"),
+        ([[1], [2]], TypeError, r"'zz9' must hold numbers, strings.* \(got list\)"),
         ([1j, 2], TypeError, r"'zz9' must hold .* \(got complex\)"),
     ],
 )
@@ -158,7 +158,9 @@ def test_columns_are_found_by_name():
     with pytest.raises(ValueError, match=r"'a' must hold numbers, .*'x'"):
         transformer.transform(frame.assign(a=['x', '1']))
     twice = pandas.concat([frame, frame[['b']]], axis=1)
-    with pytest.raises(ValueError, match=r"its own name \(got \['b'\] twice\)"):
+    with pytest.raises(
+        ValueError, match=r"distinct column names \(got \['b'\] twice\)"
+    ):
         transformer.fit(twice)
     names = make_table_transformer().fit(pandas.DataFrame({0: [1, 2], 1: ['u', 'v']}))
     assert names.get_feature_names_out().tolist() == ['x0', 'x1_u', 'x1_v']
@@ -250,7 +252,7 @@ def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
         ('x', ValueError, r'column 1: .*make_table_transformer\(\)'),
         (date(2020, 1, 1), TypeError, 'column 1: float.. argument'),
         (timedelta(1), TypeError, 'column 1: float.. argument'),
-        ([1, 2], ValueError, 'column 1 must hold numbers, texts'),
+        ([1, 2], ValueError, 'column 1 must hold numbers, strings'),
         (float('inf'), ValueError, 'column 1 must hold finite numbers'),
     ],
 )
@@ -271,7 +273,7 @@ def test_errors_of_arrays_name_the_column(make, value, error, text):
 def test_tables_of_polars_that_are_none():
     polars = pytest.importorskip('polars')
     nested = polars.DataFrame({'a': [1.0, 2.0], 's': [{'u': 1, 'v': 2}] * 2})
-    with pytest.raises(TypeError, match="column 's' must hold one value in each row"):
+    with pytest.raises(TypeError, match="column 's' must hold one value per row"):
         make_table_transformer().fit(nested)
     with pytest.raises(TypeError, match="call 'collect'"):
         make_table_transformer().fit(nested.lazy())
@@ -279,5 +281,5 @@ def test_tables_of_polars_that_are_none():
 
 def test_a_column_that_names_the_rows_is_told():
     frame = pandas.DataFrame({'id': [f'r{i}' for i in range(240)]})
-    with pytest.warns(UserWarning, match="column 'id' has 240 different texts"):
+    with pytest.warns(UserWarning, match="column 'id' has 240 distinct strings"):
         make_table_transformer().fit(frame)

@@ -209,8 +209,8 @@ class _Joined(torch.nn.Module):
 @pytest.mark.parametrize(
     ('join', 'text'),
     [
-        (lambda x, batch: knn_graph(x, 1, batch), "'batch' must be None while"),
-        (lambda x, batch: radius_graph(x, 1.0), "'radius_graph' cannot be recorded"),
+        (lambda x, batch: knn_graph(x, 1, batch), "'batch' must be None during"),
+        (lambda x, batch: radius_graph(x, 1.0), "'radius_graph' cannot be exported"),
     ],
 )
 def test_programs_whose_number_of_edges_is_open_are_refused(join, text):

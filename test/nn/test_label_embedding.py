@@ -33,7 +33,7 @@ def test_unknown_numbers_tell_nothing():
     [
         ([1.0], TypeError, r"'y' must hold classes or numbers \(got list\)"),
         (torch.tensor([True]), TypeError, r'\(got torch.bool\)'),
-        (torch.tensor([3]), ValueError, r'classes of 0..2, .* \(got 3..3\)'),
+        (torch.tensor([3]), ValueError, r'classes in 0..2, .* \(got 3..3\)'),
         (torch.tensor([-2]), ValueError, r'\(got -2..-2\)'),
         (torch.zeros(2), ValueError, r"'y' must have shape \[2, 3\] \(got \[2\]\)"),
         (torch.zeros(2, 4), ValueError, r'shape \[2, 3\] \(got \[2, 4\]\)'),

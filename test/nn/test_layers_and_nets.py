@@ -302,7 +302,7 @@ def test_rows_that_are_wrong(name, change, error, text):
         case.make()(change(normal(N, IN)), **case.row_wise())
     is_typed = 'typed' in name
     if not is_typed:
-        text = r"'x' must be a torch.Tensor \(got a dict\): a learned graph joins"
+        text = r"'x' must be a torch.Tensor \(got a dict\): this module learns"
         with pytest.raises(TypeError, match=text):
             case.make()({'row': normal(N, IN)})
 
@@ -336,7 +336,7 @@ def test_compared_rows_that_are_wrong(name):
         with pytest.raises(ValueError, match=r"'z' must have 6 channels \(got 3\)"):
             module(x, z=Z)
         return
-    text = r"'z\w*' must be given where 'x\w*' has not z_channels=3 channels \(got 6\)"
+    text = r"'z\w*' is required unless 'x\w*' has z_channels=3 channels \(got 6\)"
     if name == 'sensor rows':
         text = r"'z' must be a torch.Tensor \(got NoneType\)"
     with pytest.raises((TypeError, ValueError), match=text):

@@ -10,8 +10,8 @@ import torch_geometric_gsl as gsl
 IN, OUT, N = 6, 4, 10
 METADATA = (['a', 'b'], [('a', 'to', 'b'), ('b', 'of', 'a')])
 REASON = (
-    'a learned graph joins nodes of one type. Learn graphs between several by a '
-    "'HeteroLatentGraphConv' or a 'HeteroGSLNet'"
+    'this module learns a graph on nodes of one type. Use '
+    "'HeteroLatentGraphConv' or 'HeteroGSLNet'"
 )
 MODULES = {
     'LatentGraphConv': lambda: gsl.LatentGraphConv(IN, OUT),

@@ -97,7 +97,7 @@ def test_sparse_features():
 
 
 def test_angles_of_one_column_mean_nothing():
-    with pytest.raises(ValueError, match=r"distances of rows with one column.*'distan"):
+    with pytest.raises(ValueError, match=r"must use distances .* one column.*'distan"):
         SimilarityKNNGraph(3, 'gaussian')(Data(x=torch.randn(9, 1)))
     x = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
     edges = SimilarityKNNGraph(1, 'distance')(Data(x=x)).edge_index

@@ -213,7 +213,7 @@ def test_bad_options():
             text = r"'edge_types' must be a list of .* \(source, name, target\) \(got"
             with pytest.raises(ValueError, match=text):
                 cls(edge_types=bad)
-    text = r"'force_undirected' has no meaning for edges between two types"
+    text = r"'force_undirected' is not supported for edges between two types"
     with pytest.raises(ValueError, match=text):
         SimilarityKNNGraph(edge_types=[IN_DOC], force_undirected=True)
     undirected = SimilarityKNNGraph(k=2, edge_types=[NEAR], force_undirected=True)
@@ -226,7 +226,7 @@ def test_bad_options():
 def test_graph_ids_of_one_type_alone(given, name):
     data = draw()
     data[given].batch = torch.arange(data[given].num_nodes) // 6
-    text = r"the graph ids 'batch' of both ends of \('word', 'in', 'doc'\), or of"
+    text = r"the graph ids 'batch' of both ends of \('word', 'in', 'doc'\), or"
     with pytest.raises(ValueError, match=text):
         TRANSFORMS[name]()(data)
     # Other types than those that an edge type joins need none.

@@ -1,4 +1,4 @@
-"""A network on the graph of nearest neighbours of the input features."""
+"""A network on the nearest-neighbour graph of the input features."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
 
 
 class NeighbourModel(Baseline):
-    r"""Base class of the models on a given graph, or one of nearest neighbours, whose
-    weights are ones without a similarity.
+    r"""Base class of models on a given graph, or on nearest neighbours with weights of
+    one unless there is a similarity.
     """
 
     def __init__(
@@ -64,27 +64,27 @@ class NeighbourModel(Baseline):
         self._cached_index: Tensor | None
         self._cached_weight: Tensor
         self._cached_batch: Tensor
-        # Buffers, so that it goes with the model to another device or type.
+        # Buffers, so that it moves with the model to another device or dtype.
         for name in ('index', 'weight', 'batch'):
             self.register_buffer(f'_cached_{name}', None, persistent=False)
 
     def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module, and forget its graph."""
+        r"""Reset all learnable parameters of the module, and delete its graph."""
         self._cached_index = None
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        # A state has no graph: the next call finds it, as in a new model.
+        # The graph is not part of the state: the next call finds it again.
         self._cached_index = None
         super()._load_from_state_dict(*args, **kwargs)
 
     def _check_input(
         self, x: Tensor, lin: Any, generator: torch.Generator | None
     ) -> None:
-        """Raise unless the first projection takes the features."""
+        """Raise unless the first projection accepts the features."""
         if is_exporting():
             raise ValueError(
-                f"{type(self).__name__} cannot be recorded by 'torch.export': which "
-                "edges there are depends on the values of 'x'"
+                f"{type(self).__name__} cannot be exported by 'torch.export': its "
+                "edges depend on the values of 'x'"
             )
         check_input(x, lin)
         check_generator(generator, x.device)
@@ -96,7 +96,7 @@ class NeighbourModel(Baseline):
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
     ) -> SampledGraph:
-        """Return the graph that is given, cached, or found; no weight is negative."""
+        """Return the given, cached or nearest-neighbour graph; clamp its weights."""
         if edge_index is not None:
             return given_graph(x, edge_index, edge_weight, batch)
         if edge_weight is not None:
@@ -108,20 +108,20 @@ class NeighbourModel(Baseline):
         found = nearest_neighbours(x, self.k, batch, similarity=similarity)
         graph = self._weighted(found)
         if self.cached:
-            # Cloned so: what inference made cannot be trained on.
+            # Cloned: inference tensors cannot be trained on.
             with torch.inference_mode(False):
                 self._cached_index, self._cached_weight = (t.clone() for t in graph)
                 self._cached_batch = _graph_ids(x, batch).clone()
         return graph
 
     def _weighted(self, graph: SampledGraph) -> SampledGraph:
-        """Return a graph with weights that may be normalised."""
+        """Return the graph with weights that can be normalised."""
         weight = graph.edge_weight.clamp(min=0)
         weight = torch.ones_like(weight) if self.similarity is None else weight
         return graph._replace(edge_weight=weight)
 
     def _check_cached(self, x: Tensor, batch: Tensor | None) -> None:
-        """Raise unless the cached graph is one of such nodes."""
+        """Raise unless the cached graph has these nodes."""
         num_nodes = self._cached_batch.numel()
         if x.size(0) != num_nodes:
             raise ValueError(
@@ -155,7 +155,7 @@ def given_graph(
 
 
 def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
-    """Return the graph of each node; all are in one without a batch."""
+    """Return the graph id of each node, zeros without a batch."""
     if batch is not None:
         check_batch(batch, x)
         return batch
@@ -179,10 +179,10 @@ class KNNGCN(IndexesRows, NeighbourModel):
     :math:`\hat{D}_{ii} = \sum_j \hat{A}_{ij}`. The last layer has neither activation
     nor dropout. The defaults are the baseline GCN\ :sub:`knn` of graph structure
     learning, :obj:`similarity="heat_kernel"` is HeatGCN\ :sub:`knn`, and
-    :obj:`root_weight=True` is the control that a learned graph has to beat.
+    :obj:`root_weight=True` is the control that a learned graph must beat.
 
-    No gradient flows to the features through the graph, which is directed from
-    neighbours to nodes. For an undirected one, pass the graph of
+    The graph is directed from neighbours to nodes and carries no gradient to the
+    features. For an undirected one, pass the graph of
     :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph` with
     :obj:`force_undirected=True`.
 
@@ -197,9 +197,9 @@ class KNNGCN(IndexesRows, NeighbourModel):
             :math:`\mathbf{H} \mathbf{W}_{\textrm{root}}`. (default: :obj:`False`)
         dropout (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
         act (str, Callable or None, optional): Activation. (default: :obj:`"elu"`)
-        cached (bool, optional): If :obj:`True`, the graph of the first input serves
-            all later ones, until :meth:`reset_parameters`: for one set of nodes whose
-            features and :obj:`batch` stay as they are. (default: :obj:`False`)
+        cached (bool, optional): If :obj:`True`, reuses the graph of the first input
+            until :meth:`reset_parameters`: for one set of nodes with constant features
+            and :obj:`batch`. (default: :obj:`False`)
         task (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
 
     Shapes:
@@ -268,17 +268,17 @@ class KNNGCN(IndexesRows, NeighbourModel):
         r"""Run the forward pass; the arguments are those of
         :class:`~torch_geometric_gsl.nn.NodeClassifier`.
 
-        A given graph, whose weights are ones without :obj:`edge_weight`, takes the
-        place of the nearest neighbours. The targets of a pair :obj:`(x_src, x_dst)`
-        have their neighbours among the sources, and the other arguments are pairs as
-        well: edges between sources, and edges to targets.
+        A given graph replaces the nearest neighbours; its weights are ones without
+        :obj:`edge_weight`. The targets of a pair :obj:`(x_src, x_dst)` have their
+        neighbours among the sources, and the other arguments are pairs as well: edges
+        between sources, and edges to targets.
         """
         given = edge_index, edge_weight, batch
         h, joined, _, start = self._rows(x, *given, generator=generator)
         edge_index, weight = gcn_norm(*joined, num_nodes=h.size(0), dtype=h.dtype)
         convs: Any = self.convs
         for number, conv in enumerate(convs):
-            # GCNConv itself would multiply sparse features less quickly.
+            # GCNConv is slower on sparse features.
             out = apply_linear(conv.lin, h)
             out = conv.propagate(edge_index, x=out, edge_weight=weight) + conv.bias
             if self.root_weight:
@@ -290,8 +290,8 @@ class KNNGCN(IndexesRows, NeighbourModel):
         return h[start:]
 
     def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return the graph of each layer, which is the same, before it is normalised;
-        the arguments are those of :meth:`forward`.
+        r"""Return the graph of each layer, all the same, before normalisation; the
+        arguments are those of :meth:`forward`.
         """
         _, _, graph, _ = self._rows(x, *args, **kwargs)
         return [graph] * self.num_layers
@@ -305,7 +305,7 @@ class KNNGCN(IndexesRows, NeighbourModel):
         *,
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, SampledGraph, SampledGraph, int]:
-        """Return all rows and their graph, that of targets, and where these begin."""
+        """Return all rows, their graph, the targets' graph, and the first target."""
         src: Tensor | None
         if isinstance(x, tuple | list):
             src, dst = check_pair(x)

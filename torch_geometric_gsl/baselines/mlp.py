@@ -18,9 +18,9 @@ from torch_geometric_gsl.ops.local_random import dropout
 
 
 class Baseline(NodeClassifier):
-    r"""Base class of the baselines: the sizes of their layers, checked and printed."""
+    r"""Base class of baselines, which checks and prints the sizes of their layers."""
 
-    #: The options that the representation shows beside the sizes.
+    #: The options in the representation, besides the sizes.
     shown: tuple[str, ...] = ()
 
     def __init__(
@@ -47,8 +47,8 @@ class Baseline(NodeClassifier):
 
 
 class MLPClassifier(Baseline):
-    r"""A multilayer perceptron, which sees no graph: the first control of a model that
-    learns one, such as that of the `"Neural Gaussian Similarity Modeling for
+    r"""Multilayer perceptron without a graph: the first control of a model that
+    learns one, as in the `"Neural Gaussian Similarity Modeling for
     Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
 
     .. math::
@@ -109,7 +109,7 @@ class MLPClassifier(Baseline):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass; the arguments are those of
-        :class:`~torch_geometric_gsl.nn.NodeClassifier`. A :obj:`batch` changes nothing.
+        :class:`~torch_geometric_gsl.nn.NodeClassifier`; :obj:`batch` is ignored.
         """
         lins: Any = self.lins
         check_input(x, lins[0])

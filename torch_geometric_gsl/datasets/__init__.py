@@ -1,4 +1,4 @@
-"""Node features that come without a graph, and the paper's split.
+"""Data sets of node features without a graph, and the split of the paper.
 
 .. data:: DATASETS
 
@@ -6,7 +6,7 @@
 
 .. data:: OBSERVED
 
-    The names of the data sets with edges that :func:`load_observed_edges` loads.
+    The names of the data sets whose edges :func:`load_observed_edges` loads.
 """
 
 from torch_geometric_gsl.datasets.registry import (

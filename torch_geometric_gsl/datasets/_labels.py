@@ -1,4 +1,4 @@
-"""Classes and regression targets from the labels of a user's table."""
+"""Classes or regression targets from the labels of a user's table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Texts, in lower case, that mark a missing value.
+#: Strings, in lower case, that mark a missing value.
 MISSING = ('', '?', 'na', 'n/a', 'nan', 'none', 'null')
-# Those that are no names of classes. The others mark one among numbers only.
+# Strings that never name a class. The others are missing values among numbers only.
 _NO_NAMES = ('', '?', 'nan')
-# A table may have this many classes, however rare they are.
+# Tables may always have this many classes, however rare.
 _FEW_CLASSES = 20
 
 
 def read_targets(
     labels: Sequence[Any], where: str, task: str | None, missing: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Return the targets of a regression, or else classes and their names."""
+    """Return regression targets, or classes and their names."""
     _check_known(labels, where, missing)
     if not is_measured(labels, task):
         y, class_names = _encode(labels, where)
@@ -42,10 +42,10 @@ def read_targets(
 
 
 def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:
-    """Return whether labels are numbers to predict rather than classes.
+    """Return whether labels are regression targets rather than classes.
 
-    Without a task, those of more than two values are where one is not whole, or where
-    there are too many values for classes.
+    Without a task, labels with more than two values are targets if one is not whole,
+    or if there are too many values for classes.
     """
     if task is not None:
         return task == 'regression'
@@ -57,8 +57,8 @@ def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:
 
 
 def to_number(field: Any) -> float:
-    """Return the number in a field; NaN if it holds none."""
-    if isinstance(field, str) and '_' in field:  # Python would read past it.
+    """Return the number in a field, or NaN."""
+    if isinstance(field, str) and '_' in field:  # Python ignores underscores.
         return math.nan
     try:
         return float(field)
@@ -71,8 +71,8 @@ def _check_known(
 ) -> None:
     """Raise if a label is missing.
 
-    By default a text such as ``NA`` marks a missing label among numbers, and names a
-    class among other texts, such as ``EU``.
+    By default a string such as ``NA`` is a missing label among numbers, and a class
+    among other strings, such as ``EU``.
     """
     texts = {label: str(label).strip().lower() for label in dict.fromkeys(labels)}
     if missing is None:
@@ -84,29 +84,29 @@ def _check_known(
         if texts[label] in unknown:
             raise ValueError(
                 f'{where} must not be missing (got {label!r} for row {place}); if it '
-                "names a class, pass as 'missing' the texts that mark a missing label"
+                "names a class, pass the strings of missing labels as 'missing'"
             )
 
 
 def _num_single(sizes: Counter[Any]) -> int | None:
-    """Count values of one row if they are too many for classes, else return None."""
-    # A number to predict, or the name of a row, is seldom shared by two rows.
+    """Count values that occur once if they are too many for classes, else None."""
+    # Targets, or names of rows, are rarely shared by two rows.
     single = sum(size == 1 for size in sizes.values())
     return single if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes) else None
 
 
 def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
-    """Encode classes in the order of their numbers, or else of their names.
+    """Encode classes in numeric order, or else in alphabetical order.
 
-    Labels are numbers if all of them are, and none has leading zeros as a code has.
-    Numbers are compared to the last digit: ``1`` and ``1.0`` are one class.
+    Labels are numbers if all are, and none has leading zeros as codes do. Numbers are
+    compared exactly: ``1`` and ``1.0`` are one class.
     """
     names = dict.fromkeys(labels)
     if all(math.isfinite(to_number(name)) for name in names):
         numbers = {name: _to_whole(name) for name in names}
         if broken := [name for name, number in numbers.items() if number is None]:
             raise ValueError(
-                f'{where} must be classes, not measured numbers (got {broken[0]}): '
+                f'{where} must be classes, not real numbers (got {broken[0]}): '
                 "pass task='regression' to predict numbers"
             )
         if not any(re.match(r'\s*[+-]?0\d', str(name)) for name in names):
@@ -117,7 +117,7 @@ def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
     if (single := _num_single(sizes)) is not None:
         raise ValueError(
             f'{where} must be classes (got {len(sizes)} of them in {len(labels)} rows, '
-            f'{single} with one row only): if they are numbers to predict, pass '
+            f'{single} in one row only): to predict numbers, pass '
             "task='regression'"
         )
     place = {name: i for i, name in enumerate(sorted(sizes))}
@@ -125,11 +125,11 @@ def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
 
 
 def _to_whole(name: Any) -> int | None:
-    """Return a finite number as an integer, to the last digit; None if not whole."""
+    """Return a finite number as an exact integer; None if it is not whole."""
     if isinstance(name, int):
         return name
     try:
         number = Decimal(name)
-    except InvalidOperation:  # Its exponent has more than 18 digits.
+    except InvalidOperation:  # The exponent has more than 18 digits.
         return None
     return int(number) if number == number.to_integral_value() else None

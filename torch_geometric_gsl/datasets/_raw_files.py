@@ -1,7 +1,7 @@
-"""Raw files of public data sets: where they are, their digests and their readers.
+"""Raw files of public data sets: locations, digests and readers.
 
-Some are pickles, which execute what they hold: a reader gets copies of files whose
-bytes are known.
+Some are pickles, which can execute code: readers get copies of files with known
+digests.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _SQUIRREL = (
 _CS = '933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3'
 _PHYSICS = 'e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375'
 _NEWS = 'd25b55a0871c6fa5fdaa07bcd8403649ef37ff29df4a6bef5483edf171287ec3'
-# The public `ind.pubmed.allx` by the name of its blob in git. The digest above is that
-# of a rebuilt file with the same arrays.
+# The public `ind.pubmed.allx` by the name of its git blob. The digest above belongs
+# to a rebuilt file with the same arrays.
 _ALLX = '3b86bccf08111c37c632a9dd8ab63db25ea76361'
 _FEATURES, _EDGES = 'out1_node_feature_label.txt', 'out1_graph_edges.txt'
-# Files that replace the pickles of 20News and MiniImageNet, and execute nothing.
+# Safe replacements for the pickles of 20News and MiniImageNet.
 _POSTS, _ARRAYS = 'posts.json', 'features.npz'
 _GROUPS = [
     *('alt.atheism', 'comp.sys.ibm.pc.hardware', 'misc.forsale', 'rec.autos'),
@@ -76,7 +76,7 @@ def _read_planetoid(folder: Path) -> Data:
 
 
 def _read_wikipedia(folder: Path) -> Data:
-    # `WikipediaNetwork` makes a number of Python of each of eleven million digits.
+    # `WikipediaNetwork` converts eleven million digits to Python numbers.
     lines = (folder / _FEATURES).read_bytes().splitlines()
     rows = [line.split(b'\t') for line in lines[1:]]
     x = np.stack([np.frombuffer(row[1], np.uint8)[::2] - ord('0') for row in rows])
@@ -92,12 +92,12 @@ def _read_wikipedia(folder: Path) -> Data:
 
 
 def _read_coauthor(folder: Path) -> Data:
-    # `Coauthor` makes the features dense, more than a gigabyte in Physics.
+    # `Coauthor` densifies the features, more than a gigabyte for Physics.
     with np.load(next(folder.iterdir()), allow_pickle=False) as arrays:
         names = ('attr_data', 'attr_indices', 'attr_indptr', 'attr_shape', 'labels')
         value, column, offset, shape, y = (torch.from_numpy(arrays[k]) for k in names)
     row = torch.arange(len(y)).repeat_interleave(offset.diff())
-    # Whether a keyword occurs, not how often.
+    # Binary occurrence of keywords, not counts.
     index = torch.stack([row, column])[:, value > 0]
     one = torch.ones(index.size(1))
     x = torch.sparse_coo_tensor(index, one, shape.tolist(), check_invariants=True)
@@ -105,7 +105,7 @@ def _read_coauthor(folder: Path) -> Data:
 
 
 def _fetch_posts(folder: Path, *, download: bool) -> tuple[list[str], list[int]]:
-    """Return the posts of the ten newsgroups and their labels, by scikit-learn."""
+    """Return posts of ten newsgroups and their labels, with scikit-learn."""
     from sklearn.datasets import fetch_20newsgroups
 
     found = fetch_20newsgroups(
@@ -154,10 +154,10 @@ def _read_mini_imagenet(folder: Path) -> Data:
 
 
 class RawFiles(NamedTuple):
-    """The raw files of a data set.
+    """Raw files of a data set.
 
-    The counts are those of nodes, features and classes. The plain file, if there is
-    one, replaces the raw files and is no pickle.
+    The counts are those of nodes, features and classes. The plain file, if any,
+    replaces the raw files and is not a pickle.
     """
 
     folder: str
@@ -169,7 +169,7 @@ class RawFiles(NamedTuple):
 
 
 def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> Data:
-    """Read the features, labels and edges; download the raw files if there are none."""
+    """Read features, labels and edges; download missing raw files."""
     raw = RAW_FILES[name]
     own = Path(root, raw.folder)
     if folder is None:
@@ -177,7 +177,7 @@ def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> D
         for file in raw.digests:
             _download(own / file, raw)
     with TemporaryDirectory() as copies, warnings.catch_warnings():
-        warnings.simplefilter('ignore')  # Of old pickles.
+        warnings.simplefilter('ignore')  # About old pickles.
         _copy_known(folder, raw, allow_pickle, Path(copies))
         try:
             data = raw.read(Path(copies))
@@ -204,27 +204,27 @@ def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> D
 
 
 def _copy_known(folder: Path, raw: RawFiles, allow_pickle: bool, copies: Path) -> None:
-    """Copy files of known bytes, so that a reader opens what has been checked."""
+    """Copy files with known digests, so that the checked bytes are read."""
     if raw.plain and (folder / raw.plain).is_file():
         shutil.copyfile(folder / raw.plain, copies / raw.plain)
         return
     for name, known in raw.digests.items():
         content = (folder / name).read_bytes()
         found = hashlib.sha256(content).hexdigest()
-        # The name that git gives to the content of a file.
+        # The name of a file's git blob.
         blob = hashlib.sha1(b'blob %d\0' % len(content) + content).hexdigest()
         if not allow_pickle and not {found, blob} & {*known}:
             raise OSError(
                 f"'{folder / name}' must have a known digest, "
                 f'{" or ".join(known) or "but none is"} (got {found}): it is damaged '
                 'or another file. If you trust it, pass allow_pickle=True, which '
-                'executes what a pickle holds'
+                'allows a pickle to execute code'
             )
         (copies / name).write_bytes(content)
 
 
 def _download(path: Path, raw: RawFiles) -> None:
-    """Download a raw file, or the posts of 20News, which are kept as text."""
+    """Download a raw file, or the posts of 20News, stored as text."""
     if path.is_file():
         return
     if raw.plain == _ARRAYS:
@@ -238,7 +238,7 @@ def _download(path: Path, raw: RawFiles) -> None:
         if raw.url:
             torch.hub.download_url_to_file(url, str(path))
             return
-        # Scikit-learn would unpickle what it found in a folder.
+        # Scikit-learn would unpickle files in a folder.
         with TemporaryDirectory() as empty:
             posts = _fetch_posts(Path(empty), download=True)
     except ModuleNotFoundError as error:
@@ -246,14 +246,14 @@ def _download(path: Path, raw: RawFiles) -> None:
     except OSError as error:
         raise OSError(
             f"'{path}' could not be downloaded from {url} ({error}): try again, or "
-            "let 'GSL_DATA' name a folder that has it"
+            "set 'GSL_DATA' to a folder that has it"
         ) from error
     with replacing(path.with_name(_POSTS)) as draft:
         draft.write_text(json.dumps(posts), encoding='ascii')
 
 
 def needs(name: str, error: ImportError) -> ImportError:
-    """Return the error of a data set whose library is missing."""
+    """Return the error of a data set whose library is not installed."""
     return ImportError(
         f"'{name}' needs {error.name}, which is not installed: pip install scikit-learn"
     )

@@ -1,4 +1,4 @@
-"""Read series of sensors from a folder of a user, and the graph that joins them."""
+"""Read sensor series from a user's folder, with their graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch_geometric.utils import dense_to_sparse
 
 from torch_geometric_gsl.datasets._labels import to_number
 
-#: The ends of the names of files that hold no series.
+#: Suffixes of files without series.
 ADJACENCY, PLACES = 'adj.csv', 'locations.csv'
-#: The fields of a line, and its number.
+#: Line number and fields of a line.
 Lines = list[tuple[int, list[str]]]
 
 
 def read_series_folder(folder: Path) -> Data:
-    """Read series and their graph as :func:`load_dataset` does for a folder."""
+    """Read series and their graph for :func:`load_dataset`."""
     found: dict[str, list[Path]] = {'series': [], ADJACENCY: [], PLACES: []}
     for path in sorted(folder.iterdir()):
         name = path.name.lower()
@@ -39,8 +39,8 @@ def read_series_folder(folder: Path) -> Data:
     names = [name.strip() for name in lines[0][1]] if lines else []
     if len({*names} - {''}) != len(names) or len(lines) < 2:
         raise ValueError(
-            f"'{path}' must begin with distinct names of the sensors, and have a line "
-            f'for each step (got {len(names)} names and {max(0, len(lines) - 1)} steps)'
+            f"'{path}' must start with distinct sensor names, followed by a line "
+            f'per step (got {len(names)} names and {max(0, len(lines) - 1)} steps)'
         )
     series = _numbers(path, lines[1:], len(names))
     data = Data(x=series.t().contiguous(), sensors=names)
@@ -48,13 +48,13 @@ def read_series_folder(folder: Path) -> Data:
         weight = _numbers(path, _read_lines(path), len(names))
         if len(weight) != len(names):
             raise ValueError(
-                f"'{path}' must have {len(names)} lines, one a sensor (got "
+                f"'{path}' must have {len(names)} lines, one per sensor (got "
                 f'{len(weight)})'
             )
         if bool((weight < 0).any()):
             least = float(weight.min())
             raise ValueError(f"'{path}' must have no negative weights (got {least})")
-        # The line of a sensor lists the weights of the edges that leave it.
+        # A line lists the weights of the edges that leave a sensor.
         data.edge_index, data.edge_weight = dense_to_sparse(weight.fill_diagonal_(0))
     for path in found[PLACES]:
         data.pos = _places(path, names)
@@ -62,7 +62,7 @@ def read_series_folder(folder: Path) -> Data:
 
 
 def _read_lines(path: Path) -> Lines:
-    """Return the fields of each line; blank ones may stand at the end alone."""
+    """Return the fields of each line; blank lines are allowed at the end only."""
     lines: Lines = []
     try:
         with path.open(encoding='utf-8-sig', newline='') as file:
@@ -84,12 +84,12 @@ def _numbers(path: Path, lines: Lines, width: int) -> Tensor:
     for number, fields in lines:
         if len(fields) != width:
             raise ValueError(
-                f"'{path}', line {number} must have {width} fields, one a sensor "
+                f"'{path}', line {number} must have {width} fields, one per sensor "
                 f'(got {len(fields)})'
             )
         row = [to_number(field) for field in fields]
         for place, value in enumerate(row, 1):
-            # Numbers that single precision does not hold become infinite.
+            # Numbers beyond single precision become infinite.
             if not abs(value) <= torch.finfo(torch.float).max:
                 raise ValueError(
                     f"'{path}', line {number}, field {place} must be a finite number "
@@ -116,10 +116,10 @@ def _places(path: Path, names: list[str]) -> Tensor:
             )
         sensor, latitude, longitude = (fields[place].strip() for place in place_of)
         pair = [to_number(latitude), to_number(longitude)]
-        # NaN is at most nothing.
+        # Comparisons with NaN are false.
         if sensor in places or not (abs(pair[0]) <= 90 and abs(pair[1]) <= 360):
             raise ValueError(
-                f"'{path}', line {number} must give one place in degrees for each "
+                f"'{path}', line {number} must have one location in degrees per "
                 f'sensor (got {sensor!r} at {latitude!r}, {longitude!r})'
             )
         places[sensor] = pair

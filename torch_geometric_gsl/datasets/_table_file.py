@@ -1,4 +1,4 @@
-"""Read features and labels from a file of a user; nothing in it is executed."""
+"""Read features and labels from a user's file, without executing code."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from torch_geometric_gsl.datasets._labels import (
 #: The kinds of files that :func:`read_table_file` reads.
 SUFFIXES: tuple[str, ...] = ('.csv', '.npz', '.pt')
 _MASKS = ('train_mask', 'val_mask', 'test_mask')
-# Torch must be allowed to load these; of them PyG itself allows only the first.
+# Types that torch may load; PyG itself allows only the first.
 _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 
 
 class _Table(NamedTuple):
     """The content of a file.
 
-    Columns are the names of the features, if they are known; the rest are other
-    attributes of the data.
+    Columns are the names of the features, if known; the rest are other attributes of
+    the data.
     """
 
     x: Tensor
@@ -60,11 +60,11 @@ def read_table_file(
     task: str | None = None,
     missing: Sequence[str] | None = None,
 ) -> Data:
-    """Read features and labels as :func:`load_dataset` does for a path."""
+    """Read features and labels for :func:`load_dataset`."""
     if task is not None:
         check_option(task, ['classification', 'regression'], 'task')
     if isinstance(missing, str):
-        raise TypeError("'missing' must be a sequence of texts (got a str)")
+        raise TypeError("'missing' must be a sequence of strings (got a str)")
     path = Path(path).expanduser()
     suffix = path.suffix.lower()
     standardize = suffix == '.csv' if standardize is None else standardize
@@ -74,7 +74,7 @@ def read_table_file(
     elif suffix == '.npz':
         table = _read_npz(path, 'y' if label is None else label, task)
     else:
-        check_absent(label, 'label', "for a '.pt' file, whose labels are its 'y'")
+        check_absent(label, 'label', "for a '.pt' file, which has its labels in 'y'")
         check_absent(missing, 'missing', "for a '.pt' file, whose labels are numbers")
         table = _read_pt(path, task)
     names = table.rest.get('class_names')
@@ -90,7 +90,7 @@ def read_table_file(
 
 
 def _read_csv(path: Path, label: str | None) -> _Table:
-    # The reader of pandas fills short rows, and that of NumPy knows no quotes.
+    # The reader of pandas pads short rows, and that of NumPy ignores quotes.
     line, rows, labels = 0, [], []
     try:
         with path.open(encoding='utf-8-sig', newline='') as file:
@@ -98,7 +98,7 @@ def _read_csv(path: Path, label: str | None) -> _Table:
             header = [name.strip() for name in next(reader, [])]
             column = _find_label(path, header, label)
             line = reader.line_num
-            for fields in filter(None, reader):  # Blank lines have none.
+            for fields in filter(None, reader):  # Skip blank lines.
                 line = reader.line_num
                 labels.append(fields[column].strip() if column < len(fields) else '')
                 rows.append(_read_row(f"'{path}', line {line}", header, fields, column))
@@ -113,15 +113,15 @@ def _read_csv(path: Path, label: str | None) -> _Table:
 
 
 def _find_label(path: Path, header: list[str], label: str | None) -> int:
-    """Return the place of the column of labels; check the names of all columns."""
+    """Return the index of the label column; check the names of all columns."""
     if len(header) != len({*header} - {''}) or len(header) < 2:
         raise ValueError(
-            f"'{path}' must begin with distinct names of two or more columns "
+            f"'{path}' must start with distinct names of two or more columns "
             f'(got {header})'
         )
     if label not in header:
         raise ValueError(
-            f"'label' must name the column of labels of '{path}', one of {header} "
+            f"'label' must be the label column of '{path}', one of {header} "
             f'(got {label!r})'
         )
     return header.index(label)
@@ -133,7 +133,7 @@ def _read_row(
     """Return the features of a row, without its label."""
     if len(fields) != len(header):
         raise ValueError(
-            f'{where} must have {len(header)} fields, as the header has '
+            f'{where} must have {len(header)} fields, like the header '
             f'(got {len(fields)})'
         )
     row = [to_number(field) for field in fields]
@@ -156,12 +156,12 @@ def _read_npz(path: Path, label: str, task: str | None) -> _Table:
                 others = [name for name in archive.files if name != label]
                 feature = others[0] if len(others) == 1 else 'x'
                 found = {feature, label} & set(archive.files)
-                # A member that is no array is given as bytes.
+                # Members that are not arrays are read as bytes.
                 arrays = {name: np.asarray(archive[name]) for name in found}
         except MemoryError:
             raise
-        except Exception as error:  # NumPy, zip and zlib raise many on damaged files.
-            # NumPy's next sentence may advise to load the file all the same.
+        except Exception as error:  # Damaged files raise many errors.
+            # Drop NumPy's advice to load the file anyway.
             reason = re.split(r'\.\s', str(error))[0] or type(error).__name__
             raise ValueError(
                 f"'{path}' must hold arrays of numbers ({reason})"
@@ -175,20 +175,20 @@ def _read_npz(path: Path, label: str, task: str | None) -> _Table:
     x, y = arrays[feature], arrays[label]
     if x.dtype.kind not in 'biuf' or x.ndim != 2 or 0 in x.shape:
         raise ValueError(
-            f"'{feature}' in '{path}' must be a matrix of numbers, one row a node "
-            f'(got {x.dtype} of shape {x.shape})'
+            f"'{feature}' in '{path}' must be a matrix of numbers, one row per "
+            f'node (got {x.dtype} of shape {x.shape})'
         )
     where = f"'{label}' in '{path}'"
     _check_labels(y, where, len(x), 'biuU', task)
-    # Values that are too large become infinite, and are refused as such.
+    # Too large values become infinite, and raise an error later.
     with np.errstate(over='ignore'):
         kind = np.float32 if x.dtype == np.float32 else np.float64
         return _Table(torch.from_numpy(x.astype(kind)), y.tolist(), where, [], {})
 
 
 def _read_pt(path: Path, task: str | None) -> _Table:
-    """Read a data object that :func:`torch.save` has written."""
-    # Leaving the context forbids what it allowed, and must not forbid more.
+    """Read a data object written by :func:`torch.save`."""
+    # Allow the types for this call only.
     allowed = torch.serialization.get_safe_globals()
     parts = [part for part in _PARTS_OF_DATA if part not in allowed]
     with path.open('rb') as stream, torch.serialization.safe_globals(parts):
@@ -209,14 +209,14 @@ def _read_pt(path: Path, task: str | None) -> _Table:
 
 def _read_features(data: Data, path: Path) -> Tensor:
     try:
-        x = data.x  # That of an old PyG has none.
+        x = data.x  # Data of an old PyG has none.
         check_features(x)
         x = cast(Tensor, x).detach()
         if x.size(1) == 0 or x.is_meta:
             kind = f'{list(x.shape)} on {x.device}'
             raise ValueError(f"'x' must have channels and values (got {kind})")
         if x.layout != torch.strided:
-            # Loading does not check where its entries are.
+            # Loading does not validate the indices.
             parts = x.crow_indices(), x.col_indices(), x.values()
             torch.sparse_csr_tensor(*parts, size=x.shape, check_invariants=True)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -225,7 +225,7 @@ def _read_features(data: Data, path: Path) -> Tensor:
 
 
 def _dense(value: object, where: str) -> Tensor:
-    """Return a value that must be a dense tensor with entries."""
+    """Return a value, which must be a dense tensor with entries."""
     if not isinstance(value, Tensor):
         raise ValueError(f'{where} must be a tensor (got {type(value).__name__})')
     if value.layout != torch.strided or value.is_meta:
@@ -237,21 +237,21 @@ def _dense(value: object, where: str) -> Tensor:
 def _check_labels(
     y: NDArray[Any], where: str, num_nodes: int, kinds: str, task: str | None
 ) -> None:
-    """Raise unless labels are a vector with one entry for each node.
+    """Raise unless labels are a vector with one entry per node.
 
-    Floating-point numbers may only be numbers to predict.
+    Floating-point labels must be regression targets.
     """
     if y.dtype.kind == 'f' and y.ndim == 1:
         kinds += 'f' * is_measured(y[np.isfinite(y)].tolist(), task)
     if y.dtype.kind not in kinds or y.shape != (num_nodes,):
         raise ValueError(
-            f'{where} must be a vector of {num_nodes} classes, one for each row of the '
+            f'{where} must be a vector of {num_nodes} classes, one per row of the '
             f'features (got {y.dtype} of shape {y.shape})'
         )
 
 
 def _check_masks(masks: dict[str, Any], num_nodes: int, path: Path) -> None:
-    """Raise unless masks choose distinct nodes."""
+    """Raise unless masks select disjoint sets of nodes."""
     total = torch.zeros(num_nodes, dtype=torch.long)
     for name, mask in masks.items():
         mask = _dense(mask, f"'{name}' in '{path}'")
@@ -270,12 +270,12 @@ def _check_masks(masks: dict[str, Any], num_nodes: int, path: Path) -> None:
 def _name_classes(
     targets: dict[str, Any], numbers: list[int], names: Any, path: Path
 ) -> dict[str, Any]:
-    """Name each class, or each number up to the last, which then stay as they are."""
+    """Name each class, or each number up to the last, without renumbering."""
     counts = len(targets['class_names']), max(numbers) + 1
     if not isinstance(names, list | tuple) or len(names) not in counts:
         raise ValueError(
-            f"'class_names' in '{path}' must be a list with a name for each of the "
-            f"{counts[0]} classes of 'y', or for each number from 0 to {counts[1] - 1} "
+            f"'class_names' in '{path}' must be a list with one name per class of 'y', "
+            f'{counts[0]}, or per number from 0 to {counts[1] - 1} '
             f'(got {names!r:.80})'
         )
     y = targets['y'] if len(names) == counts[0] else torch.tensor(numbers)
@@ -285,10 +285,10 @@ def _name_classes(
 def _standardized(x: Tensor, path: Path) -> Tensor:
     if x.layout != torch.strided:
         raise ValueError(
-            f"'standardize' must be False for '{path}', whose features are sparse: "
-            'they would be dense (got True)'
+            f"'standardize' must be False for '{path}': its features are sparse and "
+            'would become dense (got True)'
         )
-    # Rounding is told from values by the precision of the file.
+    # Rounding errors depend on the precision of the file.
     is_single = x.dtype == torch.float32
     return torch.from_numpy(
         standardize_columns(x.numpy() if is_single else x.double().numpy())
@@ -298,7 +298,7 @@ def _standardized(x: Tensor, path: Path) -> Tensor:
 def standardize_columns(x: NDArray[Any]) -> NDArray[Any]:
     """Scale columns to zero mean and unit variance; constant ones become zero.
 
-    A column that is not finite stays as it is.
+    A column with non-finite values stays unchanged.
     """
     is_finite = np.isfinite(x).all(axis=0)
     known = np.where(is_finite, x, 0)
@@ -314,5 +314,5 @@ def _check_finite(x: Tensor, path: Path, columns: Sequence[str]) -> None:
     column = repr(columns[place]) if columns else place
     raise ValueError(
         f"'{path}' must have finite features (got {int(bad.sum())} that are not, or "
-        f'are too large for float32, the first in column {column})'
+        f'overflow float32, the first in column {column})'
     )

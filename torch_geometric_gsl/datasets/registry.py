@@ -30,10 +30,10 @@ from torch_geometric_gsl.datasets._table_file import (
 )
 
 _TABLES = ('digits', 'wine', 'breast_cancer')
-#: The names of the datasets that :func:`load_dataset` knows.
+#: The names of the data sets that :func:`load_dataset` loads.
 DATASETS: tuple[str, ...] = (*RAW_FILES, *_TABLES)
 _WORDS = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics')
-#: The data sets that come with edges which :func:`load_observed_edges` reads.
+#: The data sets whose edges :func:`load_observed_edges` loads.
 OBSERVED: tuple[str, ...] = _WORDS[:4]
 
 
@@ -47,76 +47,75 @@ def load_dataset(
     missing: Sequence[str] | None = None,
     allow_pickle: bool = False,
 ) -> Data:
-    r"""Load the features and labels of a public dataset, or of a file of your own.
+    r"""Load the features and labels of a public dataset, or of your own file.
 
-    A graph that comes with them is left out (see :func:`load_observed_edges`).
+    Its graph, if any, is not loaded (see :func:`load_observed_edges`).
 
     **Public datasets.** The words of CiteSeer, PubMed, Chameleon, Squirrel, CS and
-    Physics are normalized as by :class:`~torch_geometric.transforms.NormalizeFeatures`,
-    and stored as sparse CSR where less than a tenth of them is not zero. Raw files are
-    searched for in the folder that the environment variable :obj:`GSL_DATA` names, then
-    below :obj:`root`, both laid out as in PyTorch Geometric (:obj:`CiteSeer/raw`,
-    :obj:`chameleon/geom_gcn/raw`, ...), and else downloaded below :obj:`root`. Files of
-    unknown digest are refused unless :obj:`allow_pickle` is set.
+    Physics are normalized by :class:`~torch_geometric.transforms.NormalizeFeatures`,
+    and stored as sparse CSR if less than a tenth is non-zero. Raw files are searched
+    for in the folder of the environment variable :obj:`GSL_DATA`, then below
+    :obj:`root`, both laid out as in PyTorch Geometric (:obj:`CiteSeer/raw`,
+    :obj:`chameleon/geom_gcn/raw`, ...), and otherwise downloaded to :obj:`root`. Files
+    with an unknown digest raise an error unless :obj:`allow_pickle` is set.
 
-    * **20News**: the posts of ten newsgroups, as TF-IDF weights of the words
+    * **20News**: posts of ten newsgroups, as TF-IDF weights of the words
       (:obj:`feature_names`) that occur in at least 5 % of them. `scikit-learn
       <https://scikit-learn.org/stable/datasets/real_world.html>`_ downloads 14 MB,
-      which are kept as text, or its cache file is there, :obj:`20news-bydate_py3.pkz`.
-    * **MiniImageNet**: features of images. Put :obj:`mini_imagenet.pkl` from the data
-      folder that `NodeFormer's repository <https://github.com/qitianwu/NodeFormer>`_
-      links into :obj:`MiniImageNet/raw`. Its digest is not known: it needs
-      :obj:`allow_pickle` once, and its arrays are then kept below :obj:`root`.
+      stored as text, unless its cache file :obj:`20news-bydate_py3.pkz` exists.
+    * **MiniImageNet**: features of images. Copy :obj:`mini_imagenet.pkl` from the data
+      folder linked by `NodeFormer's repository
+      <https://github.com/qitianwu/NodeFormer>`_ to :obj:`MiniImageNet/raw`. Its digest
+      is not known: it needs :obj:`allow_pickle` once, and its arrays are then stored
+      below :obj:`root`.
     * **digits**, **wine** and **breast_cancer**: tables of scikit-learn.
 
-    **Your own data.** A path with one of these endings is read; nothing is written,
-    nor executed, and duplicate rows are kept.
+    **Your own data.** Reads a path with one of these suffixes; nothing is written or
+    executed, and duplicate rows are kept.
 
-    * :obj:`.csv`: text in UTF-8, with commas, and the names of the columns in the first
-      line. The column :obj:`label` holds the labels, as text or numbers; all others are
-      features, and must be numbers. They are standardized by default.
+    * :obj:`.csv`: UTF-8 text with commas, and the names of the columns in the first
+      line. The column :obj:`label` holds the labels, strings or numbers; all others
+      are numeric features, standardized by default.
     * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
-      (:obj:`y` by default) the vector of labels, numbers or text.
+      (:obj:`y` by default) the vector of labels, numbers or strings.
     * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object written by
-      :func:`torch.save`: its :obj:`x`, :obj:`y`, :obj:`class_names` (one for each
-      class, or for each number from zero on) and the masks of its split.
+      :func:`torch.save`: its :obj:`x`, :obj:`y`, :obj:`class_names` (one per class, or
+      per number from zero on) and the masks of its split.
 
-    * a folder of series of sensors: one :obj:`.csv` file with the names of the sensors
-      in the first line and a line a step; and, if they are there, one that ends in
-      :obj:`adj.csv`, a matrix of weights of the edges from the sensor of a line (loops
-      are left out), and
-      one that ends in :obj:`locations.csv`, with the columns :obj:`sensor_id`,
-      :obj:`latitude` and :obj:`longitude`. :obj:`x` has a row for each sensor, and a
-      column for each step; edges, weights, places (:obj:`pos`) and names
-      (:obj:`sensors`) stand beside it.
+    * a folder of sensor series: one :obj:`.csv` file with the names of the sensors in
+      the first line and a line per step; optionally a file ending in :obj:`adj.csv`, a
+      matrix of the weights of the edges that leave the sensor of a line (self-loops are
+      dropped), and one ending in :obj:`locations.csv`, with the columns
+      :obj:`sensor_id`, :obj:`latitude` and :obj:`longitude`. :obj:`x` has a row per
+      sensor and a column per step; edges, weights, locations (:obj:`pos`) and names
+      (:obj:`sensors`) are further attributes.
 
-    Classes are numbered in their order. Numbers, compared to the last digit, are
-    targets of a regression, stored as floating-point :obj:`y`, where one of them is not
-    whole, or more than half of more than 20 values have one row only; :obj:`task`
-    overrules this.
+    Classes are numbered in order. Numeric labels, compared exactly, are regression
+    targets, stored as floating-point :obj:`y`, if one of them is not whole, or more
+    than half of more than 20 values occur once; :obj:`task` overrides this.
 
     Args:
         name (str or pathlib.Path): The name of a dataset in the table below, or the
             path of a file or folder.
         root (str, optional): The folder of downloads. (default: :obj:`"data"`)
-        label (str, optional): The column or array of labels, for a file.
+        label (str, optional): The column or array with the labels, for a file.
             (default: :obj:`None`)
-        standardize (bool, optional): Whether to scale every feature to zero mean and
-            unit variance, for a file or a table of scikit-learn; :obj:`None` does so
-            for a :obj:`.csv` file and for these tables. (default: :obj:`None`)
+        standardize (bool, optional): If :obj:`True`, scales every feature to zero mean
+            and unit variance, for a file or a table of scikit-learn; :obj:`None` does
+            so for a :obj:`.csv` file and these tables. (default: :obj:`None`)
         task (str, optional): The kind of labels in a file, :obj:`"classification"` or
             :obj:`"regression"`; if :obj:`None`, it is inferred. (default: :obj:`None`)
-        missing (Sequence[str], optional): The texts that mark a missing label in a
-            :obj:`.csv` or :obj:`.npz` file, which is refused; their case does not
-            matter. If :obj:`None`, an empty text, :obj:`?` and :obj:`nan`, and among
-            numbers also :obj:`NA`, :obj:`N/A`, :obj:`None` and :obj:`null`.
+        missing (Sequence[str], optional): The strings that mark a missing label in a
+            :obj:`.csv` or :obj:`.npz` file, which raises an error; case is ignored. If
+            :obj:`None`, an empty string, :obj:`?` and :obj:`nan`, and among numbers
+            also :obj:`NA`, :obj:`N/A`, :obj:`None` and :obj:`null`.
             (default: :obj:`None`)
-        allow_pickle (bool, optional): Whether to read raw files of unknown digest.
-            Those that are pickles execute what they hold. (default: :obj:`False`)
+        allow_pickle (bool, optional): If :obj:`True`, reads raw files with an unknown
+            digest; pickles can execute code. (default: :obj:`False`)
 
     Returns:
         torch_geometric.data.Data: Features :obj:`x`, labels or targets :obj:`y`, and
-        :obj:`class_names` where they are known.
+        :obj:`class_names` if known.
 
     **STATS:**
 
@@ -137,10 +136,10 @@ def load_dataset(
     =============  ======  =========  ========
 
     Raises:
-        ValueError: If :obj:`name` is unknown, :obj:`GSL_DATA` is no folder, or a file
-            of your own is malformed; the text names the line and the column.
+        ValueError: If :obj:`name` is unknown, :obj:`GSL_DATA` is not a folder, or your
+            own file is malformed; the message names the line and the column.
         OSError: If a file cannot be opened or downloaded, or a raw file is damaged or
-            unknown; the text names the file.
+            unknown; the message names the file.
         ImportError: If scikit-learn or SciPy is needed and not installed.
 
     Example:
@@ -179,17 +178,17 @@ def load_dataset(
     if is_file:
         return read_table_file(name, label, standardize, task, missing)
     raise ValueError(
-        f"'name' must be one of {list(DATASETS)}, or the path of a folder or of a file "
-        f'that ends in one of {list(SUFFIXES)} (got {name!r})'
+        f"'name' must be one of {list(DATASETS)}, or the path of a folder or a file "
+        f'with a suffix of {list(SUFFIXES)} (got {name!r})'
     )
 
 
 def load_observed_edges(
     name: str, num_nodes: int, root: str = 'data', *, allow_pickle: bool = False
 ) -> Tensor:
-    r"""Load the graph of a data set, which :func:`load_dataset` leaves out.
+    r"""Load the graph of a data set, without its features.
 
-    It is read from the raw files of the features, downloaded if they are absent.
+    Reads the raw files of the features, downloaded if missing.
 
     Args:
         name (str): :obj:`"CiteSeer"`, :obj:`"PubMed"`, :obj:`"Chameleon"` or
@@ -205,7 +204,7 @@ def load_observed_edges(
 
     Raises:
         OSError: If a file is damaged, unknown, or cannot be downloaded.
-        ValueError: If :obj:`name` is unknown, or the data set has other nodes.
+        ValueError: If :obj:`name` is unknown, or :obj:`num_nodes` does not match.
 
     Example:
         >>> data = load_dataset('CiteSeer')  # doctest: +SKIP
@@ -224,16 +223,16 @@ def load_observed_edges(
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:
-    """Return the folder of all raw files of a dataset, or :obj:`None`.
+    """Return the folder with all raw files of a dataset, or :obj:`None`.
 
-    It is searched for below :obj:`GSL_DATA`, then below :obj:`root`.
+    Searches below :obj:`GSL_DATA`, then below :obj:`root`.
     """
     check_option(name, RAW_FILES, 'name')
     raw = RAW_FILES[name]
     places = [Path(root, raw.folder)]
     if local := os.environ.get('GSL_DATA'):
         if not Path(local).is_dir():
-            raise ValueError(f"'GSL_DATA' must name a folder (got {local!r})")
+            raise ValueError(f"'GSL_DATA' must be a folder (got {local!r})")
         # Some copies lack the last folder, raw/.
         source = Path(local, raw.folder)
         places = [source, source.parent, *places]
@@ -252,12 +251,12 @@ def paper_split(
     Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
 
     Of :math:`N` nodes, :math:`\lfloor \textrm{train} \cdot N \rfloor` are for training
-    and :math:`\lfloor \textrm{val} \cdot N \rfloor` for validation; all others are test
-    nodes. The global random state is neither read nor changed, and a seed gives the
-    same split on every device.
+    and :math:`\lfloor \textrm{val} \cdot N \rfloor` for validation; the rest are test
+    nodes. The global random state is not used, and equal seeds give equal splits on
+    every device.
 
     Args:
-        data (torch_geometric.data.Data): The graph, or the bare nodes.
+        data (torch_geometric.data.Data): The graph, or nodes without edges.
         seed (int, optional): The seed of the split. (default: :obj:`0`)
         train (float, optional): The share of training nodes. (default: :obj:`0.5`)
         val (float, optional): The share of validation nodes. (default: :obj:`0.25`)
@@ -285,7 +284,7 @@ def paper_split(
     if train + val >= 1:
         raise ValueError(f"'train' + 'val' must be less than 1 (got {train + val})")
     num_nodes = int(data.num_nodes)
-    # Rounding first keeps 0.29 * 100 = 28.999... from losing a node.
+    # Round first: 0.29 * 100 = 28.999... must not lose a node.
     sizes = [int(round(share * num_nodes, 6)) for share in (train, val)]
     sizes.append(num_nodes - sum(sizes))
     if min(sizes) < 1:
@@ -304,7 +303,7 @@ def paper_split(
 
 
 def _load_table(name: str, standardize: bool) -> Data:
-    """Load a table that comes with scikit-learn."""
+    """Load a table of scikit-learn."""
     check_flag(standardize, 'standardize')
     try:
         datasets = import_module('sklearn.datasets')
@@ -320,7 +319,7 @@ def _load_table(name: str, standardize: bool) -> Data:
 
 
 def _normalize(x: Tensor) -> Tensor:
-    """Divide rows by their sum, if that exceeds 1, as PyG's transform does."""
+    """Divide rows by their sum, if it exceeds 1, as PyG's transform does."""
     x = x.to_sparse().coalesce()
     row, value = x.indices()[0], x.values()
     total = torch.zeros(x.size(0)).index_add_(0, row, value)

@@ -1,4 +1,4 @@
-"""Random data sets whose relation between nodes is known, and withheld."""
+"""Synthetic data sets with a latent graph."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 
-#: How a source acts on a target, all odd functions, so that values average zero.
+#: Couplings of a source to a target, all odd functions: values average zero.
 COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
     'linear': lambda x: x,
     'tanh': lambda x: (2 * x).tanh(),
     'sine': lambda x: (3 * x).sin(),
 }
-# The least number of steps until the start is forgotten.
+# The smallest number of burn-in steps.
 _BURN_IN = 200
 
 
 class HiddenRelation(InMemoryDataset):
-    r"""Graphs without edges, whose targets depend on a hidden relation between nodes.
+    r"""Synthetic graphs with a latent relation between nodes and without edges.
 
-    Nodes lie at angles :math:`\theta_i` of a circle. The feature of a node is the noisy
-    value of a function there, its target the mean of the function at an angle of
-    :math:`\delta` to both sides:
+    Nodes lie at angles :math:`\theta_i` on a circle. The feature of a node is the noisy
+    value of a function there; its target is the mean of the function at a distance of
+    :math:`\delta` on both sides:
 
     .. math::
         x_i = f(\theta_i) + \epsilon_i, \qquad
         y_i = \frac{1}{2} \left( f(\theta_i + \delta) + f(\theta_i - \delta) \right)
 
-    Each graph has another function, a random Fourier series of variance 1, so that
+    Each graph has its own function, a random Fourier series of variance 1, so that
     neither the position nor the value of a node predicts its target: only the nodes at
-    an angle of :math:`\delta` do. Of several angles the target is the mean.
+    an angle of :math:`\delta` do. With several angles the target is the mean.
 
-    Each graph holds the positions :math:`(\cos \theta_i, \sin \theta_i)` as
+    Each graph has the positions :math:`(\cos \theta_i, \sin \theta_i)` as
     :obj:`pos`, the values as :obj:`x`, the targets as :obj:`y`, and the relation as
     :obj:`true_edge_index`: the pairs whose angles differ by :math:`\delta` up to
-    :obj:`width`, symmetric and sorted by target; :obj:`true_edge_type` numbers the
-    angles. The data are drawn anew for each object, and never stored.
+    :obj:`width`, symmetric and sorted by target; :obj:`true_edge_type` is the index of
+    the angle. The data are drawn anew for each object, and never stored.
 
     Args:
         num_graphs (int, optional): The number of graphs. (default: :obj:`8`)
-        num_nodes (int, optional): The number of nodes of each. (default: :obj:`200`)
+        num_nodes (int, optional): The number of nodes per graph. (default: :obj:`200`)
         delta (float or sequence, optional): The angle of the relation, or several, in
             degrees between 0 and 180. (default: :obj:`40.0`)
-        width (float, optional): The largest deviation from the angle of a true edge,
+        width (float, optional): The largest deviation of a true edge from the angle,
             in degrees. (default: :obj:`10.0`)
         noise (float, optional): The standard deviation of the noise.
             (default: :obj:`0.3`)
-        num_waves (int, optional): The largest frequency of the functions, in waves a
+        num_waves (int, optional): The largest frequency of the functions, in waves per
             circle. (default: :obj:`4`)
         seed (int, optional): The seed. (default: :obj:`0`)
         transform (callable, optional): Applied to a graph before every access.
@@ -124,7 +124,7 @@ class HiddenRelation(InMemoryDataset):
 
 
 def _fourier(angle: Tensor, weight: Tensor) -> Tensor:
-    """Evaluate a series with the weights [2, waves], of variance 1 in the mean."""
+    """Evaluate a Fourier series with weights [2, waves], of mean variance 1."""
     phase = angle.unsqueeze(1) * torch.arange(1, weight.size(1) + 1)
     wave = torch.stack([phase.cos(), phase.sin()], dim=1)
     value: Tensor = (wave * weight).sum(dim=(1, 2)) / math.sqrt(weight.size(1))
@@ -132,32 +132,32 @@ def _fourier(angle: Tensor, weight: Tensor) -> Tensor:
 
 
 class CoupledSensors(InMemoryDataset):
-    r"""Time series of sensors coupled by a graph, which is withheld.
+    r"""Time series of sensors coupled by a latent graph.
 
-    The series are those of a vector autoregression on a sparse directed random graph:
+    The series follow a vector autoregression on a sparse directed random graph:
 
     .. math::
         x_i(t) = a \, x_i(t - 1) + \sum_{j \in \mathcal{S}_i} c_{ij} f \left( x_j(t -
         \ell_{ij}) \right) + \sigma \left( \epsilon_i(t) + \gamma_i d_{g(i)}(t) \right)
 
     where :math:`\mathcal{S}_i` are the sources of sensor :math:`i`, :math:`c_{ij} > 0`
-    the couplings, whose sum is :obj:`strength`, :math:`\ell_{ij}` their lags and
+    the couplings, which sum to :obj:`strength`, :math:`\ell_{ij}` their lags and
     :math:`\epsilon` the noise of each sensor. The function :math:`f` is the identity,
-    :math:`\tanh(2 x)`, or :math:`\sin(3 x)`, which linear methods hardly see.
+    :math:`\tanh(2 x)`, or :math:`\sin(3 x)`, which linear methods hardly detect.
 
-    Sensors of a group :math:`g` share a driver :math:`d_g`, which is not observed, as
-    neighbouring sensors share their weather: they move together without a coupling. So
-    correlations mislead, at the same time if the driver has no memory, and across times
-    if it has one (:obj:`driver_persistence`).
+    Sensors of a group :math:`g` share an unobserved driver :math:`d_g`, as neighbouring
+    sensors share their weather: they correlate without a coupling. So correlations
+    mislead: simultaneous ones, and also lagged ones if the driver has memory
+    (:obj:`driver_persistence`).
 
-    Each graph has other couplings and series. It holds the series as :obj:`x`, a row
-    for each sensor, the couplings as :obj:`true_edge_index`, sorted by target, with
+    Each graph has its own couplings and series. It has the series as :obj:`x`, a row
+    per sensor, the couplings as :obj:`true_edge_index`, sorted by target, with
     :obj:`true_edge_weight` :math:`c_{ij}` and :obj:`true_edge_lag`, and the groups as
     :obj:`group`. The data are drawn anew for each object, and never stored.
 
     Args:
         num_graphs (int, optional): The number of graphs. (default: :obj:`1`)
-        num_sensors (int, optional): The number of sensors of each. (default: :obj:`20`)
+        num_sensors (int, optional): Number of sensors per graph. (default: :obj:`20`)
         num_steps (int, optional): The length of the series. (default: :obj:`3000`)
         num_sources (int, optional): The number of sources of each sensor.
             (default: :obj:`2`)
@@ -165,18 +165,18 @@ class CoupledSensors(InMemoryDataset):
             :obj:`"tanh"` or :obj:`"sine"`. (default: :obj:`"tanh"`)
         strength (float, optional): The sum of the couplings of each sensor.
             (default: :obj:`0.6`)
-        persistence (float, optional): The share :math:`a` of its last value that a
-            sensor keeps; less than 1 in sum with :obj:`strength`, so that series are
-            stable. (default: :obj:`0.3`)
-        max_lag (int, optional): The largest lag; each coupling has one at random.
+        persistence (float, optional): The autoregressive coefficient :math:`a`; its sum
+            with :obj:`strength` must be less than 1, for stable series.
+            (default: :obj:`0.3`)
+        max_lag (int, optional): The largest lag; each coupling has a random lag.
             (default: :obj:`1`)
         noise (float, optional): The standard deviation :math:`\sigma` of the noise.
             (default: :obj:`0.5`)
         driver (float, optional): The mean of the loads :math:`\gamma_i` of the drivers,
-            which lie within a half of it. (default: :obj:`1.0`)
+            which deviate by at most half of it. (default: :obj:`1.0`)
         num_groups (int, optional): The number of groups. (default: :obj:`3`)
-        driver_persistence (float, optional): The correlation of a driver with its last
-            value. (default: :obj:`0.0`)
+        driver_persistence (float, optional): The autocorrelation of a driver at lag 1.
+            (default: :obj:`0.0`)
         seed (int, optional): The seed. (default: :obj:`0`)
         transform (callable, optional): Applied to a graph before every access.
             (default: :obj:`None`)
@@ -221,8 +221,8 @@ class CoupledSensors(InMemoryDataset):
         check_probability(driver_persistence, 'driver_persistence')
         if strength + persistence >= 1:
             raise ValueError(
-                f"'strength' and 'persistence' must be less than 1 in sum, or series "
-                f'may grow without end (got {strength} and {persistence})'
+                f"'strength' and 'persistence' must sum to less than 1, or series "
+                f'may diverge (got {strength} and {persistence})'
             )
         super().__init__(None, transform)
         self.num_sensors, self.num_steps = num_sensors, num_steps
@@ -237,16 +237,16 @@ class CoupledSensors(InMemoryDataset):
     def windows(
         self, window: int, horizon: int = 1, index: int = 0
     ) -> tuple[Tensor, Tensor]:
-        r"""Cut the series of a graph into windows, and the steps after each.
+        r"""Cut the series of a graph into windows, with the steps after each.
 
         Args:
-            window (int): The number of steps of a window.
+            window (int): The number of steps per window.
             horizon (int, optional): The number of steps to predict. (default: :obj:`1`)
-            index (int, optional): The number of the graph. (default: :obj:`0`)
+            index (int, optional): The index of the graph. (default: :obj:`0`)
 
         Returns:
-            tuple[torch.Tensor, torch.Tensor]: The windows, of the shape [windows, time,
-            sensors, 1], in the order of time, and the steps after them, as views of the
+            tuple[torch.Tensor, torch.Tensor]: The windows, of shape [windows, time,
+            sensors, 1], in order of time, and the steps after them, as views of the
             series.
         """
         check_count(window, 'window')
@@ -264,7 +264,7 @@ class CoupledSensors(InMemoryDataset):
         """Draw the couplings and the series of a graph."""
         size = self.num_sensors, self.num_sources
         order = torch.rand(size[0], size[0], generator=generator)
-        order.fill_diagonal_(2.0)  # A sensor is no source of its own.
+        order.fill_diagonal_(2.0)  # A sensor is not its own source.
         source = order.argsort(dim=1)[:, : self.num_sources].sort(dim=1).values
         weight = 0.5 + torch.rand(size, generator=generator)
         weight = self.strength * weight / weight.sum(dim=1, keepdim=True)
@@ -295,7 +295,7 @@ class CoupledSensors(InMemoryDataset):
     def _simulate(
         self, source: Tensor, weight: Tensor, lag: Tensor, shocks: Tensor
     ) -> Tensor:
-        """Run the autoregression from zeros."""
+        """Simulate the autoregression from zeros."""
         x, act = torch.zeros_like(shocks), COUPLINGS[self.coupling]
         x[: self.max_lag] = shocks[: self.max_lag]
         for step in range(self.max_lag, x.size(0)):

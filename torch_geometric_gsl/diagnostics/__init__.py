@@ -1,4 +1,4 @@
-r"""Describe what a graph or a model has learned, in numbers."""
+r"""Describe a learned graph or model in numbers."""
 
 from torch_geometric_gsl.diagnostics.describe import (
     UniformSamplingWarning,

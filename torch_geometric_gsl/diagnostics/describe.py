@@ -1,4 +1,4 @@
-r"""Diagnostics: what a graph looks like, and whether a model samples at all."""
+r"""Diagnostics of graphs and of the samplers of a model."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def describe_graph(
     r"""Describe a weighted graph.
 
     The entropy :math:`H_i` of a target's weights, normalised to sum to 1, measures
-    their spread: :math:`e^{H_i}` neighbours of equal weight have the same entropy.
+    their spread: it equals that of :math:`e^{H_i}` neighbours of equal weight.
 
-    With labels, two measures of homophily compare with chance; both leave out
-    self-loops, and are :obj:`nan` if no edge is left:
+    With labels, two measures of homophily are compared with chance; both ignore
+    self-loops, and are :obj:`nan` without edges:
 
     * :obj:`homophily` counts edges
-      (:func:`torch_geometric.utils.homophily` with :obj:`method="edge"`) whose weight
-      exceeds :obj:`threshold`: relaxed graphs hold many edges of almost no weight.
-    * :obj:`weighted_homophily` is the share of the weight on neighbours of the same
+      (:func:`torch_geometric.utils.homophily` with :obj:`method="edge"`) with a weight
+      above :obj:`threshold`: relaxed graphs have many edges of weight near zero.
+    * :obj:`weighted_homophily` is the share of the weight on neighbours with the same
       label, :math:`\sum w_{ij} [y_j = y_i] / \sum w_{ij}`. It needs no threshold.
 
     Args:
@@ -74,10 +74,10 @@ def describe_graph(
         y (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The labels
             :math:`[n]` of the nodes, or those of sources and of targets.
             (default: :obj:`None`)
-        num_nodes (int, optional): The number of targets. If :obj:`None`, it is that
-            of the labels, or else ends with the last target that has an edge.
+        num_nodes (int, optional): The number of targets. If :obj:`None`, the number of
+            labels, or else one more than the largest target with an edge.
             (default: :obj:`None`)
-        threshold (float, optional): Edges at or below this weight do not count in
+        threshold (float, optional): Ignores edges with this weight or a smaller one in
             :obj:`homophily`. (default: :obj:`0.0`)
 
     Example:
@@ -115,36 +115,37 @@ def describe_graph(
 
 @torch.no_grad()
 def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSummary:
-    r"""Describe the distributions from which the samplers of a model draw.
+    r"""Describe the sampling distributions of a model.
 
     For each call of a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` in
     one forward pass in evaluation mode it reports
 
-    * the entropy of :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`, the
-      distribution of the neighbours that training draws, and the effective number
-      :math:`e^{H(\pi_i)}` of candidates. Exact, for all targets, by blocks of rows
-      within the memory of the sampler's :obj:`budget`; the time is :math:`O(n N)`.
-    * the centres :math:`b_i` and widths :math:`c_i` of a
+    * the entropy of the sampling distribution
+      :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})` of training, and the
+      effective number :math:`e^{H(\pi_i)}` of candidates: exactly, for all targets, in
+      blocks of rows within the memory of the sampler's :obj:`budget`, in time
+      :math:`O(n N)`,
+    * the centres :math:`b_i` and bandwidths :math:`c_i` of a
       :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
-    * in a :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv` the share
-      of each relation,
-    * the norms of the gradients that the similarity's parameters hold, so call it
-      after :meth:`backward` and before the gradients are cleared.
+    * the mixture weights of a
+      :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`,
+    * the gradient norms of the similarity's parameters: call it after
+      :meth:`backward` and before the gradients are cleared.
 
-    Of a :class:`~torch_geometric_gsl.distributed.ShardedModel` each rank describes its
-    rows, and all get the whole summary. Modes are restored, no gradient is recorded,
-    and the global generators are neither read nor changed: a model that samples in
-    evaluation mode does so with a fixed seed, unless it gets a :obj:`generator`.
+    With a :class:`~torch_geometric_gsl.distributed.ShardedModel` each rank describes
+    its rows, and all get the whole summary. Modes are restored, no gradient is
+    recorded, and the global generators are not used: a model that samples in evaluation
+    mode uses a fixed seed, unless a :obj:`generator` is passed.
 
     .. note::
         If the effective candidates of a layer exceed 90 % of its candidates, the layer
         draws neighbours almost uniformly at random, and a
-        :class:`UniformSamplingWarning` says so once per process. With the paper's
-        :obj:`scale=1.0` this is the rule: candidates differ by a factor :math:`e` in
-        probability at the most, so a similarity in :math:`[0, 1]` never gets below
-        88.4 %, whatever it learns. It does not mean that training fails: a nearly
-        uniform graph adds the mean of some random nodes, and the layer's root term
-        does the rest. A larger :obj:`scale` sharpens :math:`\pi`.
+        :class:`UniformSamplingWarning` is issued once per process. This is common with
+        the paper's :obj:`scale=1.0`: probabilities of candidates differ by at most a
+        factor of :math:`e`, so a similarity in :math:`[0, 1]` never falls below 88.4 %,
+        whatever it learns. Training can still succeed: a nearly uniform graph adds the
+        mean of some random nodes, and the root term does the rest. A larger
+        :obj:`scale` sharpens :math:`\pi`.
 
     Args:
         model (torch.nn.Module): A model or layer that contains samplers, or a sampler.
@@ -187,7 +188,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
 
 
 def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
-    """Return the samplers of a model by their names; raise if there are none."""
+    """Return the samplers of a model by name; raise if there are none."""
     check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
     if any(map(torch.nn.parameter.is_lazy, model.parameters())):
         raise ValueError(
@@ -209,7 +210,7 @@ def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
 def _note_shares(
     shares: dict[int, Tensor], samplers: list[int], conv: Any, args: Any, kwargs: Any
 ) -> None:
-    """Store the shares of relations by their samplers, before the layer is called."""
+    """Store the mixture weights of relations by sampler, before a layer's call."""
     found = conv.shares(as_pair(args[0] if args else kwargs['x'])[1])
     shares |= zip(samplers, found.unbind(dim=-1), strict=True)
 
@@ -225,7 +226,7 @@ def _summarise(
     edge_weight: Tensor | None,
     batch: Batch | None,
 ) -> None:
-    """Append a description of the distribution from which a sampler draws."""
+    """Append a description of the sampling distribution of a sampler."""
     similarity = sampler.similarity
     targets = x[1] if isinstance(x, tuple | list) else x
     if shard is not None and targets.size(0) == shard.total:
@@ -253,14 +254,14 @@ def _summarise(
 def _homophily(
     graph: SampledGraph, y_src: Tensor, y_dst: Tensor, threshold: float
 ) -> tuple[float, float, float]:
-    """Return edge homophily, weighted homophily, and homophily by chance."""
+    """Return edge homophily, weighted homophily, and chance homophily."""
     (source, target), weight = graph
     one_set = y_dst is y_src
     if one_set:
         apart = source != target
         source, target, weight = source[apart], target[apart], weight[apart]
     edges = torch.stack([source, target])
-    # Sources and targets side by side, as PyG has one vector of labels.
+    # Sources and targets in one vector, as PyG expects.
     strong = torch.stack([source, target + y_src.numel()])[:, weight > threshold]
     return (
         float(homophily(strong, torch.cat([y_src, y_dst]), method='edge')),

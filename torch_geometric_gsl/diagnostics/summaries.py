@@ -1,4 +1,4 @@
-"""Results of the diagnostics, which print as tables."""
+"""Results of diagnostics, printed as tables."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class GraphSummary:
     Args:
         num_targets (int): The number of targets.
         num_edges (int): The number of edges.
-        num_zero (int): How many of them have a weight of zero.
+        num_zero (int): The number of edges of weight zero.
         num_isolated (int): The number of targets without positive weights.
         entropy (torch.Tensor): The entropy of each target's weights in nats.
         effective_neighbors (torch.Tensor): The exponential of the entropy; 0 for
             targets without positive weights.
         homophily (float, optional): The share of edges that join equal labels.
             (default: :obj:`None`)
-        weighted_homophily (float, optional): The share of the weight that does.
+        weighted_homophily (float, optional): The share of the weight on such edges.
             (default: :obj:`None`)
-        chance (float, optional): The share of all pairs that have equal labels.
+        chance (float, optional): The share of all pairs with equal labels.
             (default: :obj:`None`)
     """
 
@@ -71,15 +71,15 @@ class LayerSummary:
         effective_candidates (torch.Tensor): The exponential of the entropy.
         share (float): The mean of effective candidates over candidates of the
             targets that have at least two; :obj:`nan` if there are none.
-        b (torch.Tensor or None): The centres of the bells, one per target, of a
+        b (torch.Tensor or None): The centres of the kernels, one per target, of a
             :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`.
-        c (torch.Tensor or None): Their widths.
+        c (torch.Tensor or None): Their bandwidths.
         grad_norms (dict): The 2-norm of the gradient of each parameter of the
-            similarity, :obj:`None` where none arrived.
-        null (torch.Tensor, optional): The share of the null neighbour of each target,
-            if there is one. (default: :obj:`None`)
-        mixture (torch.Tensor, optional): The share that the sampler's graph has of the
-            mixture, one number or one per target, in a
+                similarity, :obj:`None` if it has no gradient.
+        null (torch.Tensor, optional): The probability of the null neighbour per target,
+            if any. (default: :obj:`None`)
+        mixture (torch.Tensor, optional): The mixture weight of the sampler's graph, one
+            number or one per target, in a
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
             (default: :obj:`None`)
     """
@@ -133,7 +133,7 @@ class ModelSummary:
 def _table(
     rows: Mapping[str, Tensor | None], numbers: Mapping[str, float | None]
 ) -> list[str]:
-    """Return a line for each vector, with its quartiles and mean, and each number."""
+    """Return a row per vector, with its quartiles and mean, and per number."""
     lines = [f'  {"":<21}' + ''.join(f'{title:>10}' for title in _HEADER)]
     columns: dict[str, Sequence[float]]
     columns = {k: distribution(v) for k, v in rows.items() if v is not None}

@@ -1,4 +1,4 @@
-r"""Train on several processes, each of which owns a part of the rows."""
+r"""Train on several processes, each with a part of the rows."""
 
 from torch_geometric_gsl.distributed.checkpoint import load_checkpoint, save_checkpoint
 from torch_geometric_gsl.distributed.collective import start

@@ -1,6 +1,6 @@
-"""Checkpoints of a training on any number of processes, all of the same state.
+"""Checkpoints of training, for any number of processes.
 
-Those of :mod:`torch.distributed.checkpoint` are unpickled, which may execute code.
+Unlike those of :mod:`torch.distributed.checkpoint`, they load without pickle.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def save_checkpoint(
     group: Any = None,
     **others: Any,
 ) -> None:
-    r"""Write the state of a training, and of the global random generators, to a file.
+    r"""Write the state of training, and of the global random generators, to a file.
 
     The first rank writes it, and any number of ranks can resume from it. The file is
-    replaced as a whole: a process that is killed meanwhile leaves the former one.
+    replaced atomically: if the process is killed, the previous file remains.
 
     Args:
-        path (str or pathlib.Path): The file; the first rank reads it again.
+        path (str or pathlib.Path): The file, which the first rank reads back.
         model (torch.nn.Module): The model.
         optimizer (torch.optim.Optimizer, optional): The optimizer.
             (default: :obj:`None`)
@@ -49,9 +49,9 @@ def save_checkpoint(
 
     Raises:
         TypeError: If :obj:`step` is not an integer, or an object has no state.
-        ValueError: If :obj:`step` is negative, or a state holds something else than
-            tensors and plain values, such as a learning rate of NumPy's.
-        OSError: If the first rank cannot write the file; all ranks raise it.
+        ValueError: If :obj:`step` is negative, or a state holds anything other than
+            tensors and plain values, such as a NumPy learning rate.
+        OSError: If the first rank cannot write the file; raised on all ranks.
 
     Example:
         >>> import tempfile
@@ -93,17 +93,16 @@ def load_checkpoint(
 ) -> int:
     r"""Resume from a file of :func:`save_checkpoint`, on all ranks.
 
-    The first rank reads the file and sends it to the others. Nothing in it is executed
-    (:obj:`torch.load(..., weights_only=True)`), and all is loaded or nothing. The
-    arguments are those of :func:`save_checkpoint`; without a file nothing is changed
-    if :obj:`missing_ok`.
+    The first rank reads the file and sends it to the others. No code is executed
+    (:obj:`torch.load(..., weights_only=True)`), and either everything is loaded or
+    nothing. The arguments are those of :func:`save_checkpoint`; with :obj:`missing_ok`,
+    a missing file changes nothing.
 
     Returns:
         int: The number of completed steps, 0 without a file.
 
     Raises:
-        OSError: If there is no such file, or it is damaged, or the first rank cannot
-            read it.
+        OSError: If the file is missing or damaged, or the first rank cannot read it.
         ValueError: If it holds the state of other objects.
     """
     check_flag(missing_ok, 'missing_ok')
@@ -120,7 +119,7 @@ def load_checkpoint(
             kind, other = _kind(name, part), found['kinds'].get(name)
             if kind != other:
                 raise ValueError(f"{kind} as '{name}' (got {other})")
-        # All or nothing; together, as a scheduler keeps its optimizer.
+        # All or nothing; copied together, as a scheduler refers to its optimizer.
         for name, twin in copy.deepcopy(parts).items():
             twin.load_state_dict(found['state'][name])
         random, step = found['random'], int(found['step'])
@@ -141,7 +140,7 @@ def load_checkpoint(
 
 
 def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]:
-    """Return the objects whose state is kept, by their names."""
+    """Return the objects with a state, by name."""
     parts = {'model': model, **others}
     if optimizer is not None:
         parts['optimizer'] = optimizer
@@ -154,12 +153,12 @@ def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]
 
 
 def _kind(name: str, part: Any) -> str:
-    """Return the name of a class; a model may be wrapped in another."""
+    """Return the class of an object; of the wrapped model if it is wrapped."""
     return 'a model' if name == 'model' else type(part).__name__
 
 
 def _on_first(job: Callable[[], Any], group: Any) -> Any:
-    """Run a job on the first rank, and return its result or raise its error on all."""
+    """Run a job on the first rank; return its result or raise its error on all."""
     if not is_joined():
         return job()
     box: list[Any] = [None, None]
@@ -168,12 +167,12 @@ def _on_first(job: Callable[[], Any], group: Any) -> Any:
         try:
             box[0] = job()
         except Exception as raised:
-            # The others wait for it, whatever it is.
+            # Any error: the others wait for it.
             error = raised
             box[1] = f'{type(raised).__name__}: {raised}'
     dist.broadcast_object_list(box, first_rank(group), group=group)
     if error is not None:
         raise error
     if box[1] is not None:
-        raise OSError(f'the first rank has failed: {box[1]}')
+        raise OSError(f'the first rank failed: {box[1]}')
     return box[0]

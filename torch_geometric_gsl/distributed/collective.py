@@ -1,4 +1,4 @@
-r"""Join the processes that torchrun has started, and operations of them all.
+r"""Join the processes started by torchrun, and collective operations.
 
 Each process of a group, a *rank*, owns a block of consecutive rows of a table. Blocks
 may differ in size and be empty. (:mod:`torch.distributed.nn.functional` needs blocks
@@ -24,22 +24,22 @@ from torch_geometric_gsl.ops.runtime import disable_compile
 
 
 def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
-    r"""Join the processes that :obj:`torchrun` has started; return this one's device.
+    r"""Join the processes that :obj:`torchrun` started; return this one's device.
 
-    Without the environment that :obj:`torchrun` sets, this is one process without a
-    group. A program that has joined ends with
-    :func:`torch.distributed.destroy_process_group`. Processes that
-    :obj:`torchrun --max-restarts` starts again join anew; on several machines it needs
-    the environment variable :obj:`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` for that.
+    Without the environment of :obj:`torchrun`, this is a single process without a
+    group. Call :func:`torch.distributed.destroy_process_group` at the end of the
+    program. Processes restarted by :obj:`torchrun --max-restarts` join anew; on several
+    machines this requires the environment variable
+    :obj:`TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`.
 
-    A rank that dies ends the others with an error: at once where its connections are
-    closed, and else after the :obj:`timeout`.
+    If a rank dies, the others fail: at once if its connections are closed, otherwise
+    after the :obj:`timeout`.
 
     Args:
-        backend (str, optional): :obj:`"gloo"` on CPUs, or :obj:`"nccl"` on GPUs, of
-            which each process takes one; by default NCCL where this machine has a GPU
-            for each of its processes. (default: :obj:`None`)
-        timeout (float, optional): The seconds that a rank waits for the others.
+        backend (str, optional): :obj:`"gloo"` on CPUs, or :obj:`"nccl"` with one GPU
+            per process; by default NCCL if this machine has a GPU for each of its
+            processes. (default: :obj:`None`)
+        timeout (float, optional): The seconds to wait for other ranks.
             (default: :obj:`60.0`)
 
     Returns:
@@ -56,7 +56,7 @@ def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
     if backend is not None:
         check_option(backend, ('gloo', 'nccl'), 'backend')
     check_positive(timeout, 'timeout')
-    if backend is None:  # One for all processes of a machine.
+    if backend is None:  # The same for all processes of a machine.
         num_processes = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
         backend = 'nccl' if num_processes <= torch.cuda.device_count() else 'gloo'
     device = torch.device('cpu')
@@ -74,8 +74,8 @@ def _join(backend: str, timeout: timedelta) -> None:
     if restart == '0' or not is_one_machine:
         dist.init_process_group(backend, timeout=timeout)
         return
-    # What torchrun stores outlives the processes, and so do their addresses. Several
-    # machines may count restarts differently.
+    # torchrun's store outlives the processes, and so do their addresses. Machines may
+    # count restarts differently.
     joining = dist.rendezvous('env://', timeout=timeout)  # type: ignore[attr-defined]
     store, rank, world_size = next(joining)
     store = dist.PrefixStore(f'restart_{restart}', store)  # type: ignore[attr-defined]
@@ -89,12 +89,12 @@ def is_joined() -> bool:
 
 
 def first_rank(group: Any) -> int:
-    """Return the number that the first rank of a group has among all processes."""
+    """Return the global rank of the first rank of a group."""
     return 0 if group is None else dist.get_global_rank(group, 0)
 
 
 def numbers_of_ranks(numbers: Sequence[int], group: Any) -> list[list[int]]:
-    """Return the integers of each rank, which are equally many, on every rank."""
+    """Return the integers of each rank, the same number from each, on every rank."""
     own = torch.tensor(numbers, device=_device_of(group))
     found = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
     dist.all_gather(found, own, group=group)
@@ -102,7 +102,7 @@ def numbers_of_ranks(numbers: Sequence[int], group: Any) -> list[list[int]]:
 
 
 def broadcast_first(value: Tensor, group: Any) -> Tensor:
-    """Overwrite a tensor by that of the first rank, and return it."""
+    """Overwrite a tensor with that of the first rank, and return it."""
     sent = value.to(_device_of(group)) if value.device.type == 'cpu' else value
     sent = sent.contiguous()
     dist.broadcast(sent, first_rank(group), group=group)
@@ -119,8 +119,8 @@ def _device_of(group: Any) -> torch.device:
 def all_gather_rows(x: Tensor, sizes: Sequence[int], group: Any = None) -> Tensor:
     r"""Concatenate the blocks of all ranks, on every rank.
 
-    The gradient of a block is the sum of the gradients of its rows on all ranks, so
-    every rank has to run its backward pass.
+    The gradient of a block is the sum of its gradients on all ranks, so every rank
+    must run the backward pass.
     """
     _check_dense(x)
     _check_blocks(x, sizes, group)
@@ -157,7 +157,7 @@ class _GatherRows(Function):
 
 
 class _ScatterSum(Function):
-    """Sum tables over the ranks, each of which gets its rows."""
+    """Sum tables over the ranks and scatter the rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: Sequence[int], group: Any) -> Tensor:
@@ -189,7 +189,7 @@ class _Sum(Function):
 
 
 def _check_blocks(x: Tensor, sizes: Sequence[int], group: Any) -> None:
-    """Raise for the block of any rank on all of them, so that none waits."""
+    """Raise on all ranks if the block of any rank is invalid, so that none waits."""
     num_rows = x.size(0) if x.dim() else 0
     code = zlib.crc32(str(x.dtype).encode())
     blocks = numbers_of_ranks([num_rows, math.prod(x.shape[1:]), code], group)
@@ -201,7 +201,7 @@ def _check_blocks(x: Tensor, sizes: Sequence[int], group: Any) -> None:
     if len(set(codes)) > 1:
         alike = [rank for rank, other in enumerate(codes) if other == code]
         raise ValueError(
-            f"'x' must have one dtype on all ranks (got {x.dtype} on {alike} alone)"
+            f"'x' must have one dtype on all ranks (got {x.dtype} on {alike} only)"
         )
 
 

@@ -1,4 +1,4 @@
-"""The rows of one process, and what it shares with the others."""
+"""The rows of one process, and communication with the others."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from torch_geometric_gsl.typing import SampledGraph
 
 
 class RowShard:
-    r"""Describe the block of rows that this process owns, and share it with others.
+    r"""Describe the block of rows of this process, and exchange data with the others.
 
-    The processes of a group, its *ranks*, own consecutive blocks of one table, in the
-    order of the ranks. Blocks may differ in size and be empty. Without a process group
-    there is one rank, which owns all rows, and nothing is sent.
+    The processes of a group, its *ranks*, own consecutive blocks of a table, in order.
+    Blocks may differ in size and be empty. Without a process group there is one rank,
+    which owns all rows and sends nothing.
 
-    Every method that shares something is called by all ranks, in the same order.
+    Call methods that communicate on all ranks, in the same order.
 
     Args:
         num_rows (int): The number of rows of this rank.
@@ -44,7 +44,7 @@ class RowShard:
 
     Raises:
         TypeError: If :obj:`num_rows` is not an integer.
-        ValueError: If it is negative.
+        ValueError: If :obj:`num_rows` is negative.
 
     Example:
         >>> shard = RowShard(100)
@@ -65,7 +65,7 @@ class RowShard:
 
     @classmethod
     def even(cls, total: int, group: Any = None) -> RowShard:
-        r"""Cut a table into blocks of nearly equal size, of which this rank owns one.
+        r"""Split a table into blocks of nearly equal size, one per rank.
 
         Args:
             total (int): The number of rows of the table.
@@ -94,16 +94,16 @@ class RowShard:
 
     @property
     def rows(self) -> tuple[int, int]:
-        r"""Return the numbers of the first row of this rank and of the one behind."""
+        r"""Return the range of rows of this rank, start and stop."""
         return self.first, self.first + self.num_rows
 
     def gather(self, x: Tensor) -> Tensor:
-        r"""Return the rows of all ranks, with gradient, given those of this one.
+        r"""Gather the rows of all ranks, with gradients.
 
         Raises:
             TypeError: If :obj:`x` is not a tensor.
-            ValueError: If it is sparse or, on some rank, has another number of rows,
-                or another width or type than on others.
+            ValueError: If :obj:`x` is sparse, or a rank has a wrong number of rows, or
+                another width or dtype than the others.
         """
         if not self.is_shared:
             self._check_rows(x)
@@ -111,39 +111,39 @@ class RowShard:
         return all_gather_rows(x, self.sizes, self.group)
 
     def sum(self, x: Tensor) -> Tensor:
-        r"""Return the sum of the tensors of all ranks, with gradient."""
+        r"""Return the sum of the tensors of all ranks, with gradients."""
         return all_reduce_sum(x, self.group) if self.is_shared else x
 
     def split(self, x: Tensor) -> Tensor:
-        r"""Return the rows of this rank from a whole table, dense or sparse CSR."""
+        r"""Select the rows of this rank from a whole table, dense or sparse CSR."""
         self._check_rows(x)
         return rows_between(x, *self.rows)
 
     def concatenate(self, x: Tensor) -> Tensor:
-        r"""Return blocks of any numbers of rows below each other, with gradient."""
+        r"""Concatenate blocks of any numbers of rows, with gradients."""
         if not self.is_shared:
             return x
         return all_gather_rows(x, self._sizes(x.size(0)), self.group)
 
     def gather_graph(self, graph: SampledGraph) -> SampledGraph:
-        r"""Return the whole graph, given the edges of the targets of each rank."""
+        r"""Gather the whole graph, from the edges of the targets of each rank."""
         edge_index = self.concatenate(graph.edge_index.t()).t()
         return SampledGraph(edge_index, self.concatenate(graph.edge_weight))
 
     def mean_loss(self, total: Tensor, count: int) -> Tensor:
-        r"""Return the mean of losses over the nodes of all ranks.
+        r"""Compute the mean loss over the nodes of all ranks.
 
-        Its value is the same on all ranks. Its gradient is that of the losses of this
-        rank alone: summed over the ranks, by :meth:`sum_gradients`, gradients are those
-        of one process.
+        The value is the same on all ranks. The gradient is that of this rank's losses:
+        summed over the ranks with :meth:`sum_gradients`, it equals that of a single
+        process.
 
         Args:
-            total (torch.Tensor): The sum of the losses of this rank.
-            count (int): The number of the losses of this rank. It may be 0 on some
-                ranks, but not on all of them.
+            total (torch.Tensor): The sum of this rank's losses.
+            count (int): The number of this rank's losses, which may be 0 on some
+                ranks, but not on all.
 
         Raises:
-            ValueError: If there are none on any rank.
+            ValueError: If the count is 0 on all ranks.
         """
         both = torch.stack([total.detach().double(), total.new_tensor(count).double()])
         both = self.sum(both)
@@ -155,10 +155,10 @@ class RowShard:
 
     @torch.no_grad()
     def sum_gradients(self, module: torch.nn.Module) -> None:
-        r"""Sum the gradients over the ranks, in one message for each type of numbers.
+        r"""Sum the gradients over the ranks, in one message per dtype.
 
-        Call it once a step, after all backward passes that the step adds up. A
-        parameter that has a gradient on no rank is left without.
+        Call it once per step, after all of its backward passes. Parameters without a
+        gradient on any rank keep none.
 
         Args:
             module (torch.nn.Module): The model, the same on all ranks.
@@ -173,7 +173,7 @@ class RowShard:
         learned = [p for p in module.parameters() if p.requires_grad]
         for _, group in groupby(sorted(learned, key=kind), key=kind):
             alike = list(group)
-            # One vector, whose last numbers count the gradients that exist.
+            # One vector; its last entries count the existing gradients.
             zero = alike[0].new_zeros(())
             parts = [zero.expand(p.shape) if p.grad is None else p.grad for p in alike]
             flags = zero.new_tensor([float(p.grad is not None) for p in alike])
@@ -187,14 +187,14 @@ class RowShard:
     def synchronize(
         self, module: torch.nn.Module, generator: torch.Generator | None = None
     ) -> None:
-        r"""Give all ranks the parameters, buffers and random numbers of the first one.
+        r"""Copy parameters, buffers and random state from the first rank to all.
 
-        Ranks that were seeded alike and built their model alike need not call it.
+        Not needed if all ranks use the same seed and build the same model.
 
         Args:
             module (torch.nn.Module): The model.
-            generator (torch.Generator, optional): A source of randomness beside the
-                global ones. (default: :obj:`None`)
+            generator (torch.Generator, optional): A source of randomness in addition to
+                the global ones. (default: :obj:`None`)
         """
         check_type(module, torch.nn.Module, 'module', 'a torch.nn.Module')
         if not self.is_shared:
@@ -209,7 +209,7 @@ class RowShard:
             torch.cuda.set_rng_state(state)
 
     def _sizes(self, num_rows: int) -> list[int]:
-        """Return a number of each rank."""
+        """Return one number per rank."""
         if not self.is_shared:
             return [num_rows]
         return [size for (size,) in numbers_of_ranks([num_rows], self.group)]

@@ -1,4 +1,4 @@
-"""A model whose rows several processes share."""
+"""A model on rows that are distributed over several processes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 
 class ShardedModel(torch.nn.Module):
-    r"""Run a model on a table whose rows several processes share.
+    r"""Run a model on a table whose rows are distributed over several processes.
 
-    Each rank gives its own rows and gets their outputs. What a layer compares and sums
-    is gathered from all ranks; noise and dropout belong to the number of a row in the
-    whole table, so that any number of ranks draws the graph of one process. All ranks
-    make the same calls in the same order, with the arguments of the model's methods
-    for their rows.
+    Each rank passes its rows and gets their outputs. Compared rows and messages are
+    gathered from all ranks; noise and dropout depend on the global row index, so that
+    any number of ranks draws the same graph. All ranks make the same calls in the same
+    order, with the arguments of the model's methods for their rows.
 
     The sources of a pair :obj:`(x_src, x_dst)` are the same on all ranks. Edges of a
     prior lead from any row of the table to the rows of this rank.
 
     Args:
         model (torch.nn.Module): A :class:`~torch_geometric_gsl.nn.GSLNet` without a
-            readout, or a layer that it can have.
+            readout, or one of its layers.
         shard (RowShard): The rows of this rank.
 
     Raises:
@@ -55,7 +54,7 @@ class ShardedModel(torch.nn.Module):
         check_type(model, (GSLNet, *layers), 'model', 'a GSLNet or one of its layers')
         check_type(shard, RowShard, 'shard', 'a RowShard')
         readout = getattr(model, 'readout', None)
-        check_absent(readout, 'readout', 'where ranks share the rows')
+        check_absent(readout, 'readout', 'with distributed rows')
         self.model: Any = model
         self.shard = shard
 
@@ -64,7 +63,7 @@ class ShardedModel(torch.nn.Module):
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The rows of this
-                rank, or a pair whose targets are those.
+                rank, or a pair with these rows as targets.
             *args (optional): Further arguments of the model, for these rows.
             **kwargs (optional): Its keyword arguments.
         """
@@ -72,12 +71,12 @@ class ShardedModel(torch.nn.Module):
             return self.model(x, *args, **kwargs)
 
     def graph(self, x: Features, *args: Any, **kwargs: Any) -> Any:
-        r"""Return the edges to the rows of this rank, by their numbers in the table."""
+        r"""Return the edges to the rows of this rank, with global row indices."""
         with sharing(self.model, self.shard, x):
             return self._method('graph')(x, *args, **kwargs)
 
     def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return these edges for each layer."""
+        r"""Return the edges of each layer to the rows of this rank."""
         with sharing(self.model, self.shard, x):
             graphs: list[SampledGraph] = self._method('graphs')(x, *args, **kwargs)
         return graphs
@@ -85,21 +84,21 @@ class ShardedModel(torch.nn.Module):
     def loss(
         self, x: Features, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the mean loss of the labelled rows of all ranks.
+        r"""Compute the mean loss over the labelled rows of all ranks.
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The rows of this
                 rank.
             y (torch.Tensor): Their labels.
-            mask (torch.Tensor, optional): The labelled rows, of which a rank may have
-                none; all rows if :obj:`None`. (default: :obj:`None`)
+            mask (torch.Tensor, optional): The labelled rows, possibly none on a rank;
+                all rows if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the model.
         """
         self._method('loss')
         out = self(x, **kwargs)
         mask = every_node(out) if mask is None else mask
         check_choice(mask, out.size(0), none_ok=True)
-        total, count = out[mask].sum(), len(out[mask])  # Of no rows: zero.
+        total, count = out[mask].sum(), len(out[mask])  # Zero without rows.
         if count > 0:
             task = self.model._task
             total = task.loss(out[mask], task.target(out, y, mask)) * count
@@ -107,7 +106,7 @@ class ShardedModel(torch.nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Features, **kwargs: Any) -> Tensor:
-        r"""Return the predictions of the rows of this rank."""
+        r"""Predict the rows of this rank."""
         with sharing(self.model, self.shard, x):
             answers: Tensor = self._method('predict')(x, **kwargs)
         return answers
@@ -116,7 +115,7 @@ class ShardedModel(torch.nn.Module):
     def score(
         self, x: Features, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> dict[str, float]:
-        r"""Return the score of the rows of all ranks, with the arguments of a loss."""
+        r"""Compute the metric over the rows of all ranks, as :meth:`loss`."""
         self._method('score')
         with sharing(self.model, self.shard, x):
             out = self.model._evaluated(x, **kwargs)
@@ -127,7 +126,7 @@ class ShardedModel(torch.nn.Module):
         return scores
 
     def _method(self, name: str) -> Any:
-        """Return a method that not every model has."""
+        """Return a method of the model; raise if there is none."""
         if not hasattr(self.model, name):
             kind = type(self.model).__name__
             raise TypeError(f"'model' must have a method '{name}' (got {kind})")

@@ -1,7 +1,7 @@
-"""The parts of a model that see several rows, on the rows of all ranks.
+"""Parts of a model that combine rows, on the rows of all ranks.
 
-Within :func:`sharing` functions of this file take the place of methods of a model's
-modules, which therefore know nothing of ranks.
+Within :func:`sharing`, functions of this file replace methods of a model's modules,
+which therefore need no code for ranks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 @contextmanager
 def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[None]:
-    """Let a model compare and sum the rows of all ranks, given those of this one."""
+    """Let a model compare and sum the rows of all ranks, given those of one."""
     rows = as_pair(x)[1]
     check_matrix(rows)
     if rows.size(0) != shard.num_rows:
@@ -65,14 +65,14 @@ def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[No
 def _call(
     module: Any, name: str, function: Any, gather: _Gather, *args: Any, **kwargs: Any
 ) -> Any:
-    """Call the replacement of a method, or the method itself without shared rows."""
+    """Call the replacement of a method, or the method itself without a shard."""
     if gather.is_idle:
         return getattr(type(module), name)(module, *args, **kwargs)
     return function(module, gather, *args, **kwargs)
 
 
 class _Gather:
-    """Gather rows of all ranks, each tensor once a call."""
+    """Gather rows of all ranks, each tensor once per call."""
 
     def __init__(self, shard: RowShard) -> None:
         self.shard = shard
@@ -83,17 +83,17 @@ class _Gather:
 
     def __call__(self, x: Tensor) -> Tensor:
         if id(x) not in self._found:
-            # The tensor is kept, or its number might be that of a later one.
+            # Keep the tensor: its id could be reused by a later one.
             self._found[id(x)] = x, self.shard.gather(x)
         return self._found[id(x)][1]
 
     def sources(self, h: Tensor) -> Tensor:
-        """Return all sources; those of a pair are the same on all ranks."""
+        """Return all sources; the sources of a pair are the same on all ranks."""
         return h if self.is_pair else self(h)
 
 
 def _hidden(model: Any, gather: _Gather, *args: Any, **kwargs: Any) -> Any:
-    """Return the sources of a net, which all ranks have: of these nothing is shared."""
+    """Return the sources of a network without communication: all ranks have them."""
     gather.is_idle = True
     try:
         return type(model)._hidden(model, *args, **kwargs)
@@ -111,15 +111,15 @@ def _propagate(
     return_graph: bool = False,
     **candidates: Any,
 ) -> Any:
-    """Sum the messages of the rows of all ranks for the rows of this one."""
+    """Sum the messages of the rows of all ranks, for the rows of this one."""
     for name, value in candidates.items():
-        check_absent(value, name, 'where ranks share the rows')
+        check_absent(value, name, 'with distributed rows')
     shard = gather.shard
     gather.is_pair = isinstance(z, tuple | list)
     if not isinstance(z, tuple | list):
         compared: Features = gather(z)
     elif sampler.weighs_targets(shard.total, z[0].size(0)):
-        # How a target draws depends on the others, but no gradient does.
+        # Draws of a target depend on the other targets, but without gradient.
         rows = shard.gather(z[1].detach()).split(shard.sizes)
         targets = [*rows[: shard.rank], z[1], *rows[shard.rank + 1 :]]
         compared = z[0], torch.cat(targets)
@@ -131,7 +131,7 @@ def _propagate(
     found = type(sampler).propagate(sampler, compared, source, rows=shard.rows, **how)
     out, graph = found if return_graph else (found, None)
     if shard.is_shared:
-        # All ranks take part in the sum of gradients, also where they use no row.
+        # All ranks join the sum of gradients, even those that use no row.
         parts = compared if isinstance(compared, tuple) else (compared,)
         for part in (source, *parts):
             out = out + part[:0].sum()
@@ -164,7 +164,7 @@ def _mix_with_prior(
 
 
 def _mix(conv: Any, gather: _Gather, graphs: Any, x: Features) -> SampledGraph:
-    """Mix graphs of relations whose targets are the rows of this rank."""
+    """Mix the graphs of relations, with the rows of this rank as targets."""
     shard = gather.shard
     own = [graph._replace(edge_index=_own_edges(graph[0], shard)) for graph in graphs]
     x_src, x_dst = as_pair(x)
@@ -173,7 +173,7 @@ def _mix(conv: Any, gather: _Gather, graphs: Any, x: Features) -> SampledGraph:
 
 
 def _own_edges(edge_index: Tensor, shard: RowShard) -> Tensor:
-    """Return edges to the targets of this rank, counted from its first one."""
+    """Return edges to the targets of this rank, with local indices."""
     check_index(edge_index, 'edge_index', '[2, num_edges]', 2, edge_index)
     first, end = shard.rows
     target = edge_index[1]
@@ -186,7 +186,7 @@ def _own_edges(edge_index: Tensor, shard: RowShard) -> Tensor:
 
 
 def _shifted(graph: SampledGraph, shard: RowShard) -> SampledGraph:
-    """Return a graph of this rank by the numbers of its targets in the table."""
+    """Return a graph of this rank with global target indices."""
     first = graph.edge_index.new_tensor([[0], [shard.first]])
     return graph._replace(edge_index=graph.edge_index + first)
 
@@ -211,14 +211,14 @@ def _drop(
     x: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Drop values; a row loses the same ones however many ranks there are."""
+    """Drop values by global row index, whatever the number of ranks."""
     if not layer.training:
         return x
     ones = x.new_ones(gather.shard.total, x.size(1))
     return x * gather.shard.split(dropout(ones, layer.p, True, generator))
 
 
-#: The methods of the parts that see several rows, on the rows of all ranks.
+#: Replacements of the methods that combine rows.
 _SHARED: dict[type, dict[str, Callable[..., Any]]] = {
     GSLNet: {'_hidden': _hidden},
     GumbelKNNSampler: {'propagate': _propagate},

@@ -1,4 +1,4 @@
-r"""Graphs of near points: the k nearest of each, or all within a radius."""
+r"""Graphs of points: k nearest neighbours, or all points within a radius."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from torch_geometric_gsl.ops.scores import (
 )
 from torch_geometric_gsl.typing import Batch, Features
 
-# From this number of pairs on the nearest are found by bounds, with a few to spare.
+# From this number of pairs on, search with bounds, with a few spare neighbours.
 _BOUNDED, _SPARE = 2**27, 8
-# Two ways to compute a distance in double precision may differ by this share.
+# Relative error between two ways to compute a distance in double precision.
 _ROUNDING = 1e-12
 
 
@@ -52,21 +52,21 @@ def knn_graph(
     r"""Join each point to its :obj:`k` nearest ones, as PyG's
     :func:`~torch_geometric.nn.pool.knn_graph` does, in PyTorch alone.
 
-    Distances are computed in double precision, and of equally near points the one with
-    the lowest index comes first, on every device. :func:`torch.export.export` and ONNX
-    record the search in one cloud of at least :obj:`k` candidates.
+    Distances are computed in double precision, and ties go to the lowest index, on
+    every device. :func:`torch.export.export` and ONNX can export the search in one
+    cloud of at least :obj:`k` candidates.
 
     Args:
         x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The points
-            :math:`[N, F]`, or a pair :obj:`(x_src, x_dst)`, of which each target is
-            joined to its nearest sources.
+            :math:`[N, F]`, or a pair :obj:`(x_src, x_dst)`, which joins each target
+            to its nearest sources.
         k (int): The number of neighbours. A point with fewer candidates is joined to
             all of them.
         batch (torch.Tensor or tuple, optional): Sorted ids of the clouds, a pair for a
             pair. (default: :obj:`None`)
         loop (bool, optional): If :obj:`True`, a point is its own candidate. A pair has
             no loops. (default: :obj:`False`)
-        cosine (bool, optional): If :obj:`True`, compares the directions of the rows.
+        cosine (bool, optional): If :obj:`True`, uses the cosine distance.
             (default: :obj:`False`)
         memory_budget (int, optional): Bytes of a block of distances.
             (default: :obj:`2**25`)
@@ -91,15 +91,15 @@ def knn_graph(
     if is_exporting():
         if batch is not None:
             raise ValueError(
-                "'batch' must be None while a program is recorded: the number of edges "
-                'depends on its values (got a batch)'
+                "'batch' must be None during export: the number of edges depends on "
+                'its values (got a batch)'
             )
         return _exported(src, dst, k, has_loops)
     is_large = len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE
     if batch is None and is_large and not are_boxed(src, dst, k + 1):
         return _search(src, dst, k, has_loops, memory_budget)
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    # A point is among its nearest, loops or not.
+    # A point is among its own nearest, with or without loops.
     near = {'k': k + (not has_loops)}
     for block in _blocks(x, src, dst, batch, memory_budget, near):
         distance = block.distances(src, dst, has_loops)
@@ -128,8 +128,8 @@ def radius_graph(
         batch (torch.Tensor or tuple, optional): As in :func:`knn_graph`.
             (default: :obj:`None`)
         loop (bool, optional): As in :func:`knn_graph`. (default: :obj:`False`)
-        max_num_neighbors (int, optional): If given, a target keeps only so many of its
-            nearest sources. (default: :obj:`None`)
+        max_num_neighbors (int, optional): If given, keeps at most this many nearest
+            sources per target. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block of distances.
             (default: :obj:`2**25`)
 
@@ -151,8 +151,8 @@ def radius_graph(
     check_count(memory_budget, 'memory_budget')
     if is_exporting():
         raise ValueError(
-            "'radius_graph' cannot be recorded by 'torch.export': how many edges there "
-            "are depends on the values of 'x'; 'knn_graph' can"
+            "'radius_graph' cannot be exported by 'torch.export': the number of edges "
+            "depends on the values of 'x'; use 'knn_graph'"
         )
     src, dst, has_loops = _points(x, loop, False)
     most_square = min(r * r, max_square(src.dtype))
@@ -222,12 +222,12 @@ def _sorted(found: list[Tensor]) -> Tensor:
 
 
 def _first(distance: Tensor, k: int) -> Tensor:
-    """Return the places of the k least distances of each row, of equal ones the first.
+    """Return the indices of the k smallest distances of each row; the first on ties.
 
-    Where :func:`torch.topk` puts equal values is not defined.
+    :func:`torch.topk` leaves the order of ties undefined.
     """
     if is_exporting():
-        # ONNX has no stable sort: count what comes before each.
+        # ONNX has no stable sort: count the smaller values of each.
         place = _least(distance, k)
         value = distance.gather(-1, place)
         one, other = value.unsqueeze(-1), value.unsqueeze(-2)
@@ -243,7 +243,7 @@ def _first(distance: Tensor, k: int) -> Tensor:
 
 
 def _least(distance: Tensor, k: int) -> Tensor:
-    """Return these places in ascending order, which one :func:`torch.topk` cannot."""
+    """Return these indices in ascending order, with a second :func:`torch.topk`."""
     last = distance.topk(k, largest=False).values[..., -1:]
     is_before, is_tied = distance < last, distance == last
     missing = k - is_before.sum(dim=-1, keepdim=True)
@@ -254,14 +254,14 @@ def _least(distance: Tensor, k: int) -> Tensor:
 
 
 def _edges(block: PointBlock, place: Tensor, is_near: Tensor) -> Tensor:
-    """List the sources at some places of each target."""
+    """Return the edges to the near sources of each target."""
     source = block.source.unsqueeze(1).expand(*place.shape[:2], -1).gather(2, place)
     target = block.target.unsqueeze(2).expand_as(source)
     return torch.stack([source[is_near], target[is_near]])
 
 
 def _exported(src: Tensor, dst: Tensor, k: int, has_loops: bool) -> Tensor:
-    """Return the edges of one cloud, whose number is that of the targets times k."""
+    """Return the k edges of each target of one cloud."""
     distance = squared_distance(dst.unsqueeze(1), src)
     every = torch.arange(dst.size(0), device=dst.device).unsqueeze(1)
     if not has_loops:
@@ -273,7 +273,7 @@ def _exported(src: Tensor, dst: Tensor, k: int, has_loops: bool) -> Tensor:
 def _search(
     src: Tensor, dst: Tensor, k: int, has_loops: bool, memory_budget: int
 ) -> Tensor:
-    """Find the nearest among many pairs by bounds, and break ties afterwards."""
+    """Search many pairs with bounds, then break ties."""
     pairs = PairScores(dst, src, Negative(), 'squared_distance')
     every = torch.arange(len(dst), device=dst.device)
     if not has_loops:
@@ -289,7 +289,7 @@ def _search(
     )
     distance, order = distance.sort(dim=1, stable=True)
     source = source.gather(1, order)[:, :k]
-    # Others may tie with the last that is kept where the last that was found does.
+    # More sources may tie with the last one kept if the last one found does.
     is_open = distance[:, -1] <= distance[:, k - 1] * (1 + _ROUNDING)
     rest = is_open.nonzero().squeeze(1)
     whole = torch.arange(len(src), device=src.device).unsqueeze(0)

@@ -24,8 +24,8 @@ from torch_geometric_gsl.typing import Features
 
 
 class LabelEmbedding(torch.nn.Module):
-    r"""Turn labels that are known into messages: :math:`y_j W_y + b`, and zero where a
-    label is unknown.
+    r"""Turn known labels into messages :math:`y_j W_y + b`, and unknown labels into
+    zeros.
 
     Labels are classes :math:`(N)`, of which -1 is unknown, or numbers :math:`(N, F_y)`
     or :math:`(N)`, of which NaN is unknown.
@@ -40,16 +40,16 @@ class LabelEmbedding(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        # Of order one, whatever the number of classes: a row has one of them.
+        # Of order one, whatever the number of classes: a row has one class.
         inits.uniform(1, self.lin.weight)
         inits.uniform(1, self.lin.bias)
 
     def forward(self, y: Tensor, num_rows: int | None = None) -> Tensor:
-        """Return the messages of labels, and check their number if it is given."""
+        """Return the messages of labels; check their number if it is given."""
         return self.project(self.encode(y, num_rows))
 
     def encode(self, y: Tensor, num_rows: int | None = None) -> Tensor:
-        """Return rows (label, 1), classes one-hot, and zero where one is unknown."""
+        """Return rows (label, 1), with one-hot classes; zeros where unknown."""
         if not isinstance(y, Tensor) or y.dtype == torch.bool or y.is_complex():
             kind = getattr(y, 'dtype', type(y).__name__)
             raise TypeError(f"'y' must hold classes or numbers (got {kind})")
@@ -69,7 +69,7 @@ class LabelEmbedding(torch.nn.Module):
             _check_shape(y, (y.numel(),))
             check_value(
                 ((y >= -1) & (y < width)).all(),
-                f"'y' must hold classes of 0..{width - 1}, or -1 where unknown",
+                f"'y' must hold classes in 0..{width - 1}, or -1 where unknown",
                 got=lambda: '{}..{}'.format(*y.aminmax()),
             )
             number = F.one_hot(y.clamp(min=0).long(), width)
@@ -78,7 +78,7 @@ class LabelEmbedding(torch.nn.Module):
         return code.to(self.lin.weight.dtype)
 
     def project(self, code: Tensor) -> Tensor:
-        """Turn rows of `encode`, or weighted sums of them, into messages."""
+        """Turn rows of `encode`, or weighted sums of rows, into messages."""
         number, is_known = code[:, :-1], code[:, -1:]
         return F.linear(number, self.lin.weight) + is_known * self.lin.bias
 
@@ -92,7 +92,7 @@ def _check_shape(y: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
-    """Raise unless :obj:`x` holds windows of as many sensors."""
+    """Raise unless :obj:`x` holds windows of the right number of sensors."""
     check_one_type(x)
     check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout != torch.strided or x.dim() < 2:
@@ -107,7 +107,7 @@ def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
 
 
 class SensorEmbedding(torch.nn.Module):
-    """Embed sensors by free vectors, projected rows, or reduced windows."""
+    """Embed sensors by free vectors, projected rows, or pooled windows."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class SensorEmbedding(torch.nn.Module):
         self.lin: Linear | None = None
         if num_sensors is not None:
             check_count(num_sensors, 'num_sensors')
-            check_absent(z_channels, 'z_channels', "beside 'num_sensors'")
+            check_absent(z_channels, 'z_channels', "with 'num_sensors'")
             self.weight = torch.nn.Parameter(torch.empty(num_sensors, out_channels))
         elif z_channels is not None:
             check_count(z_channels, 'z_channels')
@@ -142,14 +142,14 @@ class SensorEmbedding(torch.nn.Module):
         inits.reset(self.lin)
 
     def forward(self, x: Features | None = None, z: Features | None = None) -> Features:
-        """Return the embeddings of sensors, given windows or rows; of a pair a pair."""
+        """Embed sensors, given windows or rows; a pair gives a pair."""
         if self.z_channels is None and z is not None:
             raise ValueError("'z' needs a layer with 'z_channels' (got None)")
         if self.weight is not None:
             if isinstance(x, tuple | list):
                 raise TypeError(
-                    "'x' must be a torch.Tensor where each sensor has a vector: others "
-                    'have none (got a pair)'
+                    "'x' must be a torch.Tensor with free vectors, one per sensor: new "
+                    'sensors have none (got a pair)'
                 )
             return self.weight
         is_pair = isinstance(z if x is None else x, tuple | list)
@@ -163,7 +163,7 @@ class SensorEmbedding(torch.nn.Module):
         return embed(x_src, z_src, 'x_src'), embed(x_dst, z_dst, 'x_dst')
 
     def _reduce(self, x: Any, z: None, name: str) -> Tensor:
-        """Return the mean over windows of a hidden layer, projected."""
+        """Average a hidden layer over windows and project the result."""
         check_windows(x, name)
         lin, lin_window = cast(Linear, self.lin), cast(Linear, self.lin_window)
         rows = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
@@ -174,7 +174,7 @@ class SensorEmbedding(torch.nn.Module):
         return cast(Tensor, lin(mean))
 
     def _project(self, x: Any, z: Any, name: str) -> Tensor:
-        """Return the projection of the rows of sensors."""
+        """Project the rows of sensors."""
         lin = cast(Linear, self.lin)
         check_features(z, 'z', lin.in_channels)
         check_parameter_match(z, lin.weight, 'z')

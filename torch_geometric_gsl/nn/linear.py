@@ -11,7 +11,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import disable_compile, full_dtype
 
-# Features stay the same for all epochs: what orders them by column is kept with them.
+# Features stay the same in all epochs: cache their order by column.
 _ORDERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 _LOCK = Lock()
 
@@ -25,17 +25,17 @@ def plain_linear(in_channels: int, out_channels: int) -> Linear:
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     r"""Project dense or sparse CSR features, :math:`X W`.
 
-    A sparse product sums rows of :math:`W`, also in the backward pass, without a dense
-    copy of :math:`X`; in half precision and under autocast it is computed in
-    :obj:`torch.float32`. The gradient of sparse features is that of their stored
-    values, sparse as well.
+    A sparse product sums rows of :math:`W`, in the backward pass too, without a dense
+    copy of :math:`X`; in half precision and under autocast it runs in
+    :obj:`torch.float32`. The gradient of sparse features is sparse: that of their
+    stored values.
     """
     device = x.device.type
     dtype = x.dtype
     if dtype == torch.float32 and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         if is_uninitialized_parameter(lin.weight):
-            # At its first call it would multiply sparse features in half precision.
+            # Its first call would multiply sparse features in half precision.
             lin.initialize_parameters(lin, (x,))
     if x.layout == torch.strided or is_uninitialized_parameter(lin.weight):
         dense: Tensor = lin(x)
@@ -49,15 +49,15 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
 
 @disable_compile
 def entries_by_row(x: Tensor) -> Neighbours:
-    r"""Return the columns of the entries of sparse CSR features, for each row.
+    r"""List the columns of the entries of sparse CSR features by row.
 
-    They are kept until the features are gone or list other columns.
+    The list is cached until the features are gone or have other columns.
     """
     column, offsets = x.col_indices(), x.crow_indices()
     with _LOCK:
         found: Neighbours | None = _ORDERED.get(x)
         if found is None or not _lists(found, column, offsets):
-            # Copies, which features that are refilled in place leave as they are.
+            # Copies are safe from features that are refilled in place.
             found = Neighbours(column.clone(), x.size(1), offsets.clone())
             _ORDERED[x] = found
     return found

@@ -1,4 +1,4 @@
-"""The graph of nearest neighbours, by the cosine or in few columns by the distance."""
+"""Graph of nearest neighbours, by cosine or, in few columns, by distance."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from torch_geometric_gsl.ops.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.typing import SampledGraph
 
-#: What an edge can weigh.
+#: Similarities that can weigh an edge.
 WEIGHTS = ('linear', 'heat_kernel')
-#: The other similarities of cosines.
+#: Other similarities based on the cosine.
 ANGULAR = ('difference', 'gaussian', 'neural_gaussian', 'cosine')
-#: The cosine of fewer columns says little or nothing of how near two rows are.
+#: With fewer columns the cosine is a poor measure of nearness.
 COSINE_COLUMNS = 3
 
 
@@ -45,7 +45,7 @@ def near_similarity(similarity: Any, num_columns: int) -> Any:
     """Return a similarity, or :func:`nearness` for a cosine of few columns by name.
 
     Raises:
-        ValueError: If the similarity needs angles, and there is one column.
+        ValueError: If the similarity needs angles and there is one column.
     """
     if not isinstance(similarity, str):
         return similarity
@@ -53,7 +53,7 @@ def near_similarity(similarity: Any, num_columns: int) -> Any:
         return nearness(num_columns)
     if similarity in ANGULAR and num_columns == 1:
         raise ValueError(
-            f"'similarity' must compare distances of rows with one column, whose "
+            f"'similarity' must use distances if rows have one column, where "
             f"cosines are 1 or -1: 'linear', 'heat_kernel' or 'distance' (got "
             f'{similarity!r})'
         )
@@ -71,13 +71,13 @@ def nearest_neighbours(
     memory_budget: int = MEMORY_BUDGET,
     backend: Any = 'exact',
 ) -> SampledGraph:
-    r"""Join each node to those of the largest cosine, weighted by a similarity.
+    r"""Join each node to the nodes of largest cosine, weighted by a similarity.
 
-    On one or two columns, where a cosine has no meaning, nodes are joined to those at
-    the least distance :math:`d_{ij}`, and edges weigh
+    On one or two columns, where the cosine is no useful ranking, nodes are joined to
+    those at the smallest distance :math:`d_{ij}`, and edges weigh
     :math:`\exp(-d_{ij}^2 / \max_j d_{ij}^2)`, with the maximum over the neighbours.
 
-    The search is exact, by blocks of rows, or that of another library. Sparse features
+    The search is exact, in blocks of rows, or uses another library. Sparse features
     stay sparse. A node with fewer than :obj:`k` candidates is joined to all of them.
 
     Args:
@@ -86,11 +86,11 @@ def nearest_neighbours(
         batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
         similarity (str, optional): The weights, :obj:`"linear"` (the cosine) or
             :obj:`"heat_kernel"` (of unit rows). (default: :obj:`"linear"`)
-        loop (bool, optional): Whether a node may be its own neighbour.
+        loop (bool, optional): If :obj:`True`, a node may be its own neighbour.
             (default: :obj:`False`)
         memory_budget (int, optional): Bytes for one block of rows.
             (default: :obj:`2**25`)
-        backend (str or KNNIndex, optional): Who searches, as in
+        backend (str or KNNIndex, optional): The search backend, as in
             :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`.
             (default: :obj:`"exact"`)
     """
@@ -120,8 +120,8 @@ def nearest_in_context(
     similarity: str = 'linear',
     memory_budget: int = MEMORY_BUDGET,
 ) -> SampledGraph:
-    """Join each row to the nearest rows of a context, as :func:`nearest_neighbours`
-    does; a batch has ids of the context and of the rows.
+    """Join each row to its nearest sources, as :func:`nearest_neighbours` does; a
+    batch is a pair of ids of sources and rows.
     """
     check_option(similarity, WEIGHTS, 'similarity')
     metric = nearness(context.size(1))
@@ -132,7 +132,7 @@ def nearest_in_context(
 
 
 def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
-    """Count the nodes of each graph of a batch, or of one graph that may be empty."""
+    """Count the nodes of each graph of a batch, or of one graph, possibly empty."""
     if batch is None:
         return [x.size(0)] if x.size(0) > 0 else []
     check_batch(batch, x)
@@ -141,7 +141,7 @@ def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
 
 
 def _comparable(x: Tensor) -> Tensor:
-    """Return features whose distances can be compared, if these rank neighbours."""
+    """Return features, dense if they have few columns, which distances rank."""
     if x.layout == torch.strided or x.size(1) >= COSINE_COLUMNS:
         return x
     return x.to_dense()
@@ -153,7 +153,7 @@ def _weighted(
     pair: tuple[Tensor, Tensor],
     edge_index: Tensor,
 ) -> SampledGraph:
-    """Weigh edges to the nearest rows."""
+    """Compute the weights of edges to the nearest rows."""
     if isinstance(metric, HeatKernelSimilarity):
         pairs = metric.exact_scores(pair)
         distance = pairs.compare_edges(edge_index)
@@ -170,10 +170,10 @@ def _weighted(
 def _sparse_weights(
     weigh: Similarity, pair: tuple[Tensor, Tensor], edge_index: Tensor, cosine: Tensor
 ) -> Tensor:
-    """Weigh edges of known cosines."""
+    """Compute the weights of edges from their cosines."""
     if weigh.comparison == 'dot':
         return cosine.to(pair[1].dtype)
-    # The squared length of a unit row is 1, but that of a row of zeros is 0.
+    # A unit row has squared length 1, a row of zeros 0.
     length = sum(
         _is_filled(x).to(cosine.dtype)[index]
         for x, index in zip(pair, edge_index, strict=True)

@@ -8,7 +8,7 @@ import torch
 
 from torch_geometric_gsl._checks import check_one_type
 
-# What arguments of calls of 0.1 are now.
+# What replaces arguments of 0.1.
 _RENAMED = {
     'context': "a pair, 'x=(x_src, x_dst)'",
     'embedding': "'z'",
@@ -18,13 +18,15 @@ _RENAMED = {
 
 
 class OneType(torch.nn.Module):
-    r"""Base class of the modules that :func:`torch_geometric.nn.to_hetero` cannot copy
-    for each type: they would learn one graph in each, and none between two. For those
-    there is :class:`~torch_geometric_gsl.nn.HeteroLatentGraphConv`.
+    r"""Base class of modules on nodes of one type.
+
+    :func:`torch_geometric.nn.to_hetero` would copy them for each type: one graph within
+    each type, none between types. Use
+    :class:`~torch_geometric_gsl.nn.HeteroLatentGraphConv` for several types.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # A module inside a traced one is called, and its `forward` never runs.
+        # PyG traces a module by calling it, without running its `forward`.
         for value in (*args, *kwargs.values()):
             if value is not None and not isinstance(value, torch.Tensor | bool):
                 check_one_type(value)

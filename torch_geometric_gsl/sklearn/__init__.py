@@ -1,4 +1,4 @@
-r"""Learned graphs for people who think in :obj:`fit` and :obj:`predict`.
+r"""Estimators with learned graphs, with :obj:`fit` and :obj:`predict`.
 
 The estimators need scikit-learn: ``pip install scikit-learn``.
 """

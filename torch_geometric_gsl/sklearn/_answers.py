@@ -1,4 +1,4 @@
-"""Run the networks of a fitted estimator on rows, and show the rows they lean on."""
+"""Predict with the networks of a fitted estimator, and retrieve neighbours."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from torch_geometric_gsl.sklearn._rows import Nearest, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 from torch_geometric_gsl.visualization.explore import explore
 
-# The most neighbours of a fixed graph.
+# The largest number of neighbours of a fixed graph.
 NEAREST = 12
-# Answers are computed in double precision for tables of at most so many rows.
+# Tables of at most this many rows are predicted in double precision.
 _MOST_IN_DOUBLE = 2**17
-# New rows that are answered at once.
+# New rows predicted at once.
 _BLOCK = 2048
 
 
 class Answers(BaseEstimator):  # type: ignore[misc]
-    """Answer new rows, and those of training among each other."""
+    """Predict new rows, and training rows from each other."""
 
     def _prepare(self) -> None:
-        """Index all rows in the networks, in the precision of answers."""
+        """Index all rows in the networks, in the precision of predictions."""
         num_rows = self._x.shape[0]
         is_on_cpu = torch.device(self.device).type == 'cpu'
         is_double = is_on_cpu and num_rows <= _MOST_IN_DOUBLE
@@ -46,7 +46,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
             model.to(self._precision).eval().index(rows, self._told.to(self.device))
 
     def _new_rows(self, X: Any) -> Any:
-        """Return checked and scaled rows, sparse where those of training are."""
+        """Return checked and scaled rows, sparse if the training rows are."""
         check_is_fitted(self)
         return self._scaling.apply(
             check_rows(self, X, reset=False, accept_sparse='csr')
@@ -56,7 +56,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
     def _run(self, x: Any = None, return_graph: bool = False) -> Any:
         """Return the outputs of each member, or the mean of their graphs.
 
-        Without new rows, those of training are answered among each other.
+        Without new rows, training rows are predicted from each other.
         """
         is_own, near, given = x is None, self._nearest, None
         x = self._x if is_own else x
@@ -82,7 +82,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         return torch.cat([self._run(x[i : i + _BLOCK]) for i in blocks], dim=1)
 
     def predict(self, X: Any) -> Any:
-        r"""Return the most probable class, or the target, of each row.
+        r"""Predict the most probable class, or the target, of each row.
 
         Args:
             X (array-like or DataFrame): The rows.
@@ -93,12 +93,12 @@ class Answers(BaseEstimator):  # type: ignore[misc]
     def transduction_(self) -> Any:
         r"""Return the predictions of the training rows, labelled or not.
 
-        The neighbours of each are the others, where :meth:`predict` takes all rows for
-        new ones, so that a row of training would be its own neighbour. The networks
-        were trained on the labels of these rows: it is no estimate of the error.
+        Each row's neighbours are the other rows, while :meth:`predict` treats all rows
+        as new, so that a training row would be its own neighbour. The networks were
+        trained on these labels: this is no estimate of the error.
 
         Returns:
-            numpy.ndarray: A class or a target for each row.
+            numpy.ndarray: A class or a target per row.
         """
         check_is_fitted(self)
         return self._decode(self._run())
@@ -108,8 +108,8 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         r"""Return the graph of the training rows.
 
         Returns:
-            scipy.sparse.csr_matrix: In row :math:`i` the weights of the neighbours of
-            row :math:`i`, never itself.
+            scipy.sparse.csr_matrix: Row :math:`i` has the weights of the neighbours of
+            row :math:`i`, without itself.
         """
         check_is_fitted(self)
         if self.graph_choice_ == 'none':
@@ -117,17 +117,17 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         return self._run(return_graph=True)
 
     def kneighbors(self, X: Any, n_neighbors: int = 5) -> tuple[Any, Any]:
-        r"""Return the training rows that predictions lean on most.
+        r"""Retrieve the training rows with the largest weight in predictions.
 
         Args:
-            X (array-like or DataFrame): The rows that are predicted.
-            n_neighbors (int, optional): The number of neighbours of each, at most
-                :obj:`eval_k`, and 12 of a graph of nearest rows. (default: :obj:`5`)
+            X (array-like or DataFrame): The rows to predict.
+            n_neighbors (int, optional): The number of neighbours per row, at most
+                :obj:`eval_k`, or 12 with a graph of nearest rows. (default: :obj:`5`)
 
         Returns:
-            tuple[numpy.ndarray, numpy.ndarray]: Weights, the largest first, and numbers
-            of training rows, both :math:`[n, k]`. The weights of all neighbours of a
-            row sum to 1; rows without a weight fill up where a row has fewer.
+            tuple[numpy.ndarray, numpy.ndarray]: Weights in descending order, and
+            indices of training rows, both :math:`[n, k]`. The weights of all neighbours
+            of a row sum to 1; missing neighbours are padded with rows of weight 0.
 
         Raises:
             ValueError: If the estimator has no graph.
@@ -136,8 +136,8 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         x = self._new_rows(X)
         if self.graph_choice_ == 'none':
             raise ValueError(
-                f"'kneighbors' needs a graph, and graph_choice_ is 'none' (validation "
-                f"losses: {self.graph_losses_}): fit with graph='learned'"
+                f"'kneighbors' needs a graph (got graph_choice_='none' by validation "
+                f"losses {self.graph_losses_}): fit with graph='learned'"
             )
         num_rows = self._x.shape[0]
         most = NEAREST if self.graph_choice_ == 'nearest' else num_rows
@@ -155,16 +155,16 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         return weights, rows
 
     def explain(self, row: Any, n_neighbors: int = 5) -> Any:
-        r"""Return one prediction with the training rows that it leans on, as a table.
+        r"""Explain one prediction by the training rows behind it, as a table.
 
         Args:
             row (array-like or DataFrame): One row.
             n_neighbors (int, optional): The number of neighbours. (default: :obj:`5`)
 
         Returns:
-            pandas.DataFrame: First the row with its prediction, then its neighbours by
-            weight, none of which is 0, each with its number, target and columns. A
-            column of the table that is called as one of these ends in an underscore.
+            pandas.DataFrame: First the row with its prediction, then its neighbours of
+            non-zero weight, by weight, with index, target and columns. Columns of the
+            table with one of these names get a trailing underscore.
 
         Raises:
             ImportError: If pandas is missing.
@@ -197,10 +197,10 @@ class Answers(BaseEstimator):  # type: ignore[misc]
     def explore(
         self, path: str | os.PathLike[str] = 'graph.html', **kwargs: Any
     ) -> Path:
-        r"""Write a page to look around in the graph of the training rows.
+        r"""Write a page to explore the graph of the training rows.
 
-        It shows the target of each row, what is predicted of it from the others, and
-        its scaled columns.
+        It shows the target of each row, its prediction from the other rows, and its
+        scaled columns.
 
         Args:
             path (str or os.PathLike, optional): The file.
@@ -226,7 +226,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
 
 
 def columns_of(rows: Any, numbers: Any = slice(None)) -> dict[Any, Any]:
-    """Return the columns of some rows of a table by their names."""
+    """Return the columns of some rows of a table, by name."""
     if is_frame(rows):
         rows = {name: rows[name].to_numpy() for name in rows.columns}
     if isinstance(rows, dict):
@@ -237,7 +237,7 @@ def columns_of(rows: Any, numbers: Any = slice(None)) -> dict[Any, Any]:
 
 
 def _renamed(columns: dict[Any, Any], names: list[Any]) -> dict[Any, Any]:
-    """Return the columns of a row under the names of the table of training."""
+    """Return the columns of a row under the names of the training table."""
     for known in (columns, {str(name): c for name, c in columns.items()}):
         if known.keys() >= set(names):
             return {name: known[name] for name in names}

@@ -38,16 +38,16 @@ from torch_geometric_gsl.sklearn._training import (
 )
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 
-# Rows that are held back tell something if there are so many.
+# The number of held-back rows for a useful validation.
 _LEAST_VALIDATION = 12
-# A fixed graph of more rows is not tried unless it is asked for.
+# With more rows, a fixed graph is tried only if requested.
 _MOST_NEAREST = 200_000
-# Tables of more columns have no periodic embeddings.
+# With more columns, there are no periodic embeddings.
 _MOST_EMBEDDED = 32
 
 
 class GSLEstimator(Answers, Saves):
-    """Base class of the estimators that predict from a table and a graph of its rows.
+    """Base class of estimators on a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
     """
@@ -103,16 +103,16 @@ class GSLEstimator(Answers, Saves):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
     ) -> Any:
-        r"""Train the networks of each graph that is tried, and keep the best.
+        r"""Train networks with each candidate graph, and keep the best.
 
         Args:
             X (array-like or DataFrame): The rows, dense or sparse.
-            y (array-like): Their classes, -1 where they are not known, or their
-                targets, of one column or of several.
-            sample_weight (array-like, optional): What the loss of each row counts, no
-                less than 0. A row of weight 0 tells no label. (default: :obj:`None`)
+            y (array-like): Their classes, -1 if unknown, or their targets, in one or
+                several columns.
+            sample_weight (array-like, optional): Non-negative weights of the rows in
+                the loss. A row of weight 0 sends no label. (default: :obj:`None`)
             validation_mask (array-like, optional): The rows to hold back, such as the
-                latest; chosen at random if :obj:`None`. (default: :obj:`None`)
+                latest; a random choice if :obj:`None`. (default: :obj:`None`)
         """
         self._check_parameters()
         x, y = self._checked(X, y)
@@ -125,14 +125,14 @@ class GSLEstimator(Answers, Saves):
         self._targets = y
         target = self._encode(y, is_known)
         held = _checked_mask(validation_mask, is_known)
-        # A row that does not count tells no label either.
+        # A row without weight sends no label either.
         self._told = target.clone()
         unknown = torch.nan if target.is_floating_point() else -1
         self._told[torch.from_numpy(~is_known)] = unknown
-        # Only their ratios count, which single precision holds in any unit.
+        # Only their ratios matter: normalised, they fit single precision in any unit.
         weight = torch.from_numpy(weight / weight.max()).float()
         random = check_random_state(self.random_state)
-        # Parameters that are set later change no fitted network.
+        # Later changes of parameters do not affect fitted networks.
         names = ('similarity', 'draws', 'eval_k')
         self._net_options = {name: getattr(self, name) for name in names}
         self._dtype = x.dtype
@@ -155,7 +155,7 @@ class GSLEstimator(Answers, Saves):
         return self
 
     def _check_parameters(self) -> None:
-        """Raise unless the parameters have the right types and ranges."""
+        """Raise unless the parameters have valid types and ranges."""
         check_option(self.graph, (AUTO, *GRAPHS), 'graph')
         check_option(self.scaling, SCALINGS, 'scaling')
         if isinstance(self.similarity, str):
@@ -179,11 +179,11 @@ class GSLEstimator(Answers, Saves):
             torch.empty(0, device=self.device)
         except (AssertionError, RuntimeError, TypeError) as error:
             raise ValueError(
-                f"'device' must be one that PyTorch has (got {self.device!r}): {error}"
+                f"'device' must be a PyTorch device (got {self.device!r}): {error}"
             ) from error
 
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return copies of the rows as numbers, and of their targets as an array."""
+        """Return copies of the rows as numbers, and of the targets as an array."""
         is_number = not is_classifier(self)
         if not is_number:
             check_same_kind(y)
@@ -200,27 +200,27 @@ class GSLEstimator(Answers, Saves):
             if 'could not convert' not in str(error) and 'NA is' not in str(error):
                 raise
             raise ValueError(f"'y' must hold numbers ({error})") from error
-        # What the caller does to the table later changes no answer.
+        # Copies: later changes of the caller's table have no effect.
         self._rows = x = x.copy()
         if is_frame(X):
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, y.copy()
 
     def _train_best(self, table: Table, parts: Parts, seed: int) -> Result:
-        """Train with each graph that is tried; return what validation prefers."""
+        """Train with each candidate graph; return the best by validation loss."""
         graphs = [self.graph]
         if len(parts.candidates) < 2 and self.graph != 'none':
             warn_caller(
-                f'graph={self.graph!r} joins no rows: of {len(table.y)}, only '
-                f'{len(parts.candidates)} is left that validation does not hold back, '
-                "and it has no neighbour. The estimator is that of graph='none'",
+                f'graph={self.graph!r} has no edges: of {len(table.y)} rows, only '
+                f'{len(parts.candidates)} is not held back for validation, and it has '
+                "no neighbour. The estimator is fitted with graph='none'",
                 UserWarning,
             )
             graphs = ['none']
         elif self.graph == AUTO:
             is_small = len(table.y) <= _MOST_NEAREST
             graphs = [g for g in GRAPHS if g != 'nearest' or is_small]
-            # Without rows that are held back nothing tells them apart.
+            # Without held-back rows they cannot be compared.
             graphs = graphs if len(parts.val) > 0 else graphs[:1]
         results = [self._train(graph, table, parts, seed) for graph in graphs]
         results.sort(key=lambda result: result.loss)
@@ -229,7 +229,7 @@ class GSLEstimator(Answers, Saves):
         self.graph_margin_ = 1 - best / others[0] if others and others[0] > 0 else None
         if self.verbose and others:
             tqdm.write(
-                f'{results[0].graph} is chosen, of validation losses '
+                f'{results[0].graph} is chosen by validation losses '
                 + ', '.join(f'{k} {v:.4g}' for k, v in self.graph_losses_.items())
             )
         return results[0]
@@ -251,7 +251,7 @@ class GSLEstimator(Answers, Saves):
         return result
 
     def _network(self, graph: str, hidden_channels: int, dropout: float) -> TableNet:
-        # Of many columns embeddings are slow, and seldom help.
+        # Embeddings of many columns are slow and rarely help.
         columns = self._scaling.varied.tolist()
         columns = columns if len(columns) <= _MOST_EMBEDDED else []
         made: TableNet = self._network_class(
@@ -267,7 +267,7 @@ class GSLEstimator(Answers, Saves):
         return made
 
     def _parts(self, y: Any, is_known: Any, mask: Any, random: Any) -> Parts:
-        """Hold back some of the rows that are known, or those of a mask."""
+        """Hold back some of the labelled rows, or the rows of a mask."""
         order = random.permutation(np.flatnonzero(is_known))
         held = self._held(y, order) if mask is None else order[mask[order]]
         hidden = held if mask is None else np.flatnonzero(mask)
@@ -276,32 +276,32 @@ class GSLEstimator(Answers, Saves):
         return Parts(*(torch.from_numpy(part).to(self.device) for part in parts))
 
     def _held(self, y: Any, order: Any) -> Any:
-        """Return the rows to hold back, of each class if there are any."""
+        """Return the rows to hold back, of each class if there are classes."""
         groups = [order]
         if is_classifier(self):
             groups = [order[y[order] == c] for c in range(self._num_outputs)]
         fraction = self.validation_fraction
         groups = [rows[: int(fraction * len(rows))] for rows in groups]
         held = np.concatenate(groups)
-        # Rows of one class do not tell how good a network is.
+        # Rows of a single class do not measure accuracy.
         is_one_class = sum(len(rows) > 0 for rows in groups) < min(2, len(groups))
         return held[:0] if is_one_class or len(held) < _LEAST_VALIDATION else held
 
 
 def _checked_mask(mask: Any, is_known: Any) -> Any:
-    """Return which rows to hold back as an array, if that is given."""
+    """Return the rows to hold back as an array, if given."""
     if mask is None:
         return None
     found = np.asarray(mask)
     if found.dtype != bool or found.shape != is_known.shape:
         raise ValueError(
-            f"'validation_mask' must hold one bool for each of the {len(is_known)} "
+            f"'validation_mask' must have one bool for each of the {len(is_known)} "
             f'rows (got {found.dtype} of shape {list(found.shape)})'
         )
     held, left = (is_known & found).sum(), (is_known & ~found).sum()
     if held == 0 or left == 0:
         raise ValueError(
-            f"'validation_mask' must hold back some rows with a label and a weight, "
+            f"'validation_mask' must hold back some labelled rows with a weight, "
             f'and leave some (got {held} and {left})'
         )
     return found

@@ -1,4 +1,4 @@
-"""A table as arrays and tensors: columns are read and scaled, near rows found."""
+"""Read and scale the columns of a table, and find nearest rows."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.sparse_rows import unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
-#: The kinds of columns that become numbers.
+#: The kinds of columns that convert to numbers.
 NUMBERS = ('numbers', 'durations', 'dates')
 _SECOND = np.timedelta64(1, 's')
-#: How columns are scaled.
+#: The options of scaling columns.
 SCALINGS = ('auto', 'quantile', 'standard', 'none')
-# From so many rows on, quantiles are measured well enough.
+# From this number of rows on, quantiles are reliable.
 _LEAST_ROWS = 1000
 _QUANTILES = 1000
-# Equal values are told apart by noise of this size, so that quantiles are distinct.
+# Noise of this size breaks ties, so that quantiles are distinct.
 _NOISE = 1e-5
-# The share of the least value, as in scikit-learn.
+# The share of the smallest value, as in scikit-learn.
 _TAIL = 1e-7
 
 
 class Read(NamedTuple):
-    """The kind of a column, one of :obj:`NUMBERS` or a category, and its content.
+    """The kind of a column, one of :obj:`NUMBERS` or a category, and its values.
 
-    That is numbers, :obj:`nan` where one is missing, with the precision in which they
-    were rounded, or texts of values of some types, :obj:`None` where one is missing.
+    Numbers have :obj:`nan` for missing values, and the precision to which they were
+    rounded; categories have strings of values and their types, or :obj:`None`.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Read(NamedTuple):
 
 
 def read_column(values: Any, where: str, expected: str | None = None) -> Read:
-    """Read a column as what it holds, or as the expected kind."""
+    """Read a column by its values, or as the expected kind."""
     kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')
     is_plain = values.dtype.kind in 'iufmM' and expected in (None, kind)
     if is_plain and not np.isnan(values).all():
@@ -61,7 +61,7 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
     kinds = {_kind(item, where) for item in known}
     kind = expected or (min(kinds) if len(kinds) == 1 else 'category')
     if kind in NUMBERS:
-        # Numbers may come as texts or flags, but nothing else as something else.
+        # Numbers may come as strings or flags; other kinds must match.
         if kinds - {kind}:
             items = [_parsed(item, kind, where) for item in items]
         numbers = _finite(_gather(items, kind), where)
@@ -77,14 +77,14 @@ def _is_missing(value: Any) -> bool:
 
 
 def _kind(item: Any, where: str) -> str:
-    """Return the kind of a value; raise if it is none that a table holds."""
+    """Return the kind of a value; raise unless a table may hold it."""
     if isinstance(item, timedelta | np.timedelta64):
         return 'durations'
     if isinstance(item, date | np.datetime64):
         return 'dates'
     if isinstance(item, complex) or not isinstance(item, Hashable):
         raise TypeError(
-            f'{where} must hold numbers, texts, booleans, dates or durations: an '
+            f'{where} must hold numbers, strings, booleans, dates or durations: an '
             f'argument must be a string or a real number (got {type(item).__name__})'
         )
     is_number = isinstance(item, Number) and not isinstance(item, bool)
@@ -92,13 +92,13 @@ def _kind(item: Any, where: str) -> str:
 
 
 def _text(item: Any) -> str:
-    """Return the text of a category: that of 1 for 1.0, and of True for True."""
+    """Return the string of a category: equal for 1, 1.0 and True."""
     if isinstance(item, bool) or not isinstance(item, Number):
         return str(item)
     number: Any = item
     try:
         whole = int(number)
-    except OverflowError:  # It is infinite.
+    except OverflowError:  # Infinite.
         return str(item)
     return str(whole) if whole == number else repr(float(number))
 
@@ -115,12 +115,12 @@ def _parsed(item: Any, expected: str, where: str) -> Any:
 
 
 def _gather(items: list[Any], kind: str) -> Any:
-    """Return items of one kind as numbers."""
+    """Convert values of one kind to numbers."""
     if kind == 'numbers':
         return np.array([_number(item) for item in items], dtype=np.float64)
     if kind == 'durations':
         return _to_float(np.array(items, dtype='timedelta64[us]'))
-    # A time without a zone is taken to be one in UTC.
+    # Times without a zone are in UTC.
     dates = [
         item.astimezone(timezone.utc).replace(tzinfo=None)
         if getattr(item, 'tzinfo', None) is not None
@@ -140,7 +140,7 @@ def _number(item: Any) -> float:
 
 
 def _to_float(values: Any) -> Any:
-    """Return numbers in double precision; of times these are seconds."""
+    """Convert to double precision; times become seconds."""
     if values.dtype.kind == 'M':
         values = values - np.datetime64(0, 's')
     if values.dtype.kind == 'm':
@@ -164,10 +164,10 @@ def _finite(numbers: Any, where: str) -> Any:
 
 
 class Scaling:
-    """Standardise columns, then map those of more than two values to quantiles.
+    """Standardize columns, then map those of more than two values to quantiles.
 
-    Sparse rows get unit norm instead. The width is 0 where a column is constant but for
-    rounding.
+    Sparse rows are scaled to unit norm instead. Columns that are constant up to
+    rounding have width 0.
     """
 
     def __init__(self, scaling: str) -> None:
@@ -196,7 +196,7 @@ class Scaling:
         return self
 
     def apply(self, x: Any, dtype: Any = np.float32) -> Any:
-        """Scale rows in double precision; raise unless they fit into a dtype."""
+        """Scale rows in double precision; raise if they overflow a dtype."""
         if scipy.sparse.issparse(x) != self.is_sparse:
             x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
         x = self._standardised(x)
@@ -207,7 +207,7 @@ class Scaling:
             place = bad.nonzero()[-1][0]
             column = x.indices[place] if self.is_sparse else place
             raise ValueError(
-                f"'X' must fit into {np.dtype(dtype)}, which the network computes in "
+                f"'X' must fit into {np.dtype(dtype)}, the network's precision "
                 f'(got a value that is too large in column {column})'
             )
         if self.quantiles is not None:
@@ -237,7 +237,7 @@ class Scaling:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Scaling:
-        """Return a scaling with the state of another."""
+        """Restore a scaling from its state."""
         self = cls(state['scaling'])
         self.is_sparse = state['is_sparse']
         for name in ('mean', 'width', 'varied'):
@@ -252,7 +252,7 @@ class Scaling:
 
 
 def to_tensor(x: Any, device: Any, dtype: torch.dtype) -> Tensor:
-    """Return rows as a tensor, sparse CSR if they are sparse."""
+    """Convert rows to a tensor, sparse CSR if they are sparse."""
     if not scipy.sparse.issparse(x):
         x = np.require(x, requirements=['C', 'W'])
         return torch.as_tensor(x, dtype=dtype, device=device)
@@ -270,9 +270,9 @@ def to_tensor(x: Any, device: Any, dtype: torch.dtype) -> Tensor:
 
 
 def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False) -> Any:
-    """Return edges as a matrix of targets and sources; zeros are kept.
+    """Convert edges to a matrix of targets by sources, with explicit zeros.
 
-    A row begins with its first source, or its least weight, as graphs of distances do.
+    Rows are sorted by source, or by weight as in graphs of distances.
     """
     source, target = graph.edge_index.cpu().numpy()
     weight = graph.edge_weight.detach().cpu().numpy()
@@ -283,9 +283,9 @@ def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False)
 
 
 class Nearest:
-    r"""Neighbours of rows among some others, with squared distances.
+    r"""Nearest neighbours of rows among others, with squared distances.
 
-    Distances are divided by the mean of the farthest of them.
+    Distances are divided by the mean of the largest ones.
     """
 
     def __init__(self, x: Any, candidates: Tensor, k: int) -> None:
@@ -300,7 +300,7 @@ class Nearest:
         self._known = self._tensors(source, distance)
 
     def of_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the neighbours of rows of the table, none its own."""
+        """Return the neighbours of rows of the table, without themselves."""
         place = self._place[rows.cpu()]
         source, distance = (part[place] for part in self._known)
         is_new = place < 0

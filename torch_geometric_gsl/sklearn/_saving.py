@@ -1,4 +1,4 @@
-"""Write fitted estimators to files, and read them without executing anything."""
+"""Save fitted estimators to files, and load them without executing code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._rows import Scaling
 from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 
-# What describes a fit in plain values.
+# Fitted attributes with plain values.
 _PLAIN = (
     *('graph_choice_', 'graph_losses_', 'graph_margin_', 'validation_loss_', 'n_iter_'),
     *('loss_curve_', 'validation_scores_', '_num_outputs', '_net_options'),
@@ -25,22 +25,22 @@ _PLAIN = (
 
 
 class Saves(BaseEstimator):  # type: ignore[misc]
-    """Save an estimator to a file, and load it."""
+    """Save an estimator to a file, and load it again."""
 
-    #: The arrays that describe the targets.
+    #: Fitted attributes with arrays.
     _TARGETS: tuple[str, ...] = ()
 
     def save(self, path: str | Path) -> None:
-        r"""Write the fitted estimator to a file, which :meth:`load` reads.
+        r"""Write the fitted estimator to a file, to be read by :meth:`load`.
 
         Args:
-            path (str or pathlib.Path): The file, which is replaced as a whole.
+            path (str or pathlib.Path): The file, replaced atomically.
 
         Raises:
-            TypeError: If a parameter is no plain value.
+            TypeError: If a parameter is not a plain value.
         """
         check_is_fitted(self)
-        params = plain_value(self.get_params())  # Grids are NumPy's.
+        params = plain_value(self.get_params())  # Grid searches set NumPy values.
         for name, value in params.items():
             if not isinstance(value, str | int | float | bool | None):
                 raise TypeError(
@@ -74,23 +74,23 @@ class Saves(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Any:
-        r"""Read an estimator that :meth:`save` wrote; nothing in the file is executed.
+        r"""Load an estimator written by :meth:`save`; no code is executed.
 
         Args:
             path (str or pathlib.Path): The file.
-            device (str, optional): The device of the networks; that of the saved ones
+            device (str, optional): The device of the networks, or of the saved ones
                 if :obj:`None`. (default: :obj:`None`)
 
         Raises:
-            OSError: If the file holds no saved estimator, or a damaged one.
-            ValueError: If it is one of another class.
+            OSError: If the file is not a saved estimator, or is damaged.
+            ValueError: If the estimator has another class.
         """
         content = read_tensors(path, 'saved estimator')
         kind = content.get('estimator')
         if kind is None:
-            raise OSError(f"'{path}' holds no saved estimator")
+            raise OSError(f"'{path}' is not a valid saved estimator")
         if kind != cls.__name__:
-            raise ValueError(f"'{path}' holds a {kind}, not a {cls.__name__}")
+            raise ValueError(f"'{path}' must hold a {cls.__name__} (got a {kind})")
         try:
             if device is not None:
                 content['params']['device'] = device
@@ -127,7 +127,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
         for (hidden, dropout), weights in zip(
             content['sizes'], content['states'], strict=True
         ):
-            # Parameters are drawn from another generator, and replaced.
+            # Initial parameters come from a separate generator, and are replaced.
             with DrawsFrom(torch.Generator()):
                 model = self._network(self.graph_choice_, hidden, dropout)
             model.load_state_dict(weights)
@@ -139,7 +139,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
 
 
 def _packed(x: Any) -> Any:
-    """Return an array, or a sparse matrix, as tensors or plain values."""
+    """Convert an array, or a sparse matrix, to tensors or plain values."""
     if scipy.sparse.issparse(x):
         x = scipy.sparse.csr_matrix(x)
         parts = (torch.tensor(np.asarray(a)) for a in (x.data, x.indices, x.indptr))

@@ -1,4 +1,4 @@
-"""Train one network on the rows of a table, by batches and pools of candidates."""
+"""Train a network on a table, in batches with pools of candidates."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from tqdm import tqdm
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn._rows import to_tensor
 
-#: What the rows of a table may be joined by.
+#: The graphs of the rows of a table.
 GRAPHS = ('learned', 'nearest', 'none')
 AUTO = 'auto'
-# Steps without an improvement that end the training at the least.
+# The least number of steps without improvement before training stops.
 _LEAST_STEPS = 320
-# Rows of a table from which on a network has this width and dropout.
+# Networks have this width and dropout from these numbers of rows on.
 _SIZES = ((0, 64, 0.3), (1000, 128, 0.2), (4000, 192, 0.2))
-# Fewer rows than these have so many networks.
+# Below these numbers of rows, there are this many networks.
 _FEW_ROWS, _MEMBERS = 1000, 4
-# Validation looks at a sample of no more rows than these, and of no more candidates.
+# The largest numbers of rows and of candidates in validation.
 _MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
-# Rows that are answered at once.
+# Rows predicted at once.
 _BLOCK = 2048
-# The weight of the past in the average of the parameters.
+# The decay of the running average of the parameters.
 _DECAY = 0.998
-# Steps of a training that no rows are held back from.
+# Training steps without validation rows.
 _STEPS_WITHOUT_VALIDATION = 300
-# Validation must improve by this part of the loss to prolong the training, and that of
+# Validation must improve by this share of the loss to prolong training, or for
 # classes by this number.
 _TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-3, 1e-3
 
 
 def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
-    """Return the parameters of an estimator, with sizes that suit its table."""
+    """Return the parameters of an estimator, with sizes for its table."""
     options = SimpleNamespace(**estimator.get_params(deep=False))
     _, hidden, dropout = [size for size in _SIZES if size[0] <= num_rows][-1]
     if options.hidden_channels == AUTO:
@@ -51,7 +51,7 @@ def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
         options.n_members = _MEMBERS if num_rows < _FEW_ROWS else 1
     if options.batch_size == AUTO:
         options.batch_size = max(16, min(512, num_rows // 16))
-    # Rows of a batch are no neighbours of each other: others must be left.
+    # Rows of a batch do not see each other: leave others as neighbours.
     options.batch_size = max(1, min(options.batch_size, num_rows // 2))
     least = -(-_LEAST_STEPS // -(-num_rows // options.batch_size))
     options.n_iter_no_change = max(options.n_iter_no_change, least)
@@ -59,9 +59,9 @@ def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
 
 
 class Table(NamedTuple):
-    """Rows, dense or of SciPy, with their targets, and the search for nearest rows.
+    """Rows, dense or of SciPy, with targets and a search for nearest rows.
 
-    The labels that rows tell others are -1 or NaN where they are not known.
+    Labels that are sent as messages are -1 or NaN if unknown.
     """
 
     x: Any
@@ -78,7 +78,7 @@ class Table(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Rows whose loss counts, those that may be neighbours, and those held back."""
+    """Rows of the loss, possible neighbours, and held-back rows."""
 
     train: Tensor
     candidates: Tensor
@@ -88,7 +88,7 @@ class Parts(NamedTuple):
 class Result(NamedTuple):
     """A trained network of its best epoch, with averaged parameters.
 
-    Its loss is that on rows that are held back, if there are any, or else in training.
+    The loss is that of the held-back rows, or of training if there are none.
     """
 
     graph: str
@@ -100,7 +100,7 @@ class Result(NamedTuple):
 
 
 def losses_of(out: Tensor, y: Tensor) -> Tensor:
-    """Return the loss of each row: of classes the cross-entropy, else the square."""
+    """Return the loss of each row: cross-entropy for classes, else squared error."""
     if not y.is_floating_point():
         return F.cross_entropy(out, y, reduction='none')
     return (out - y).square().mean(dim=1)
@@ -113,7 +113,7 @@ def answer(
     candidates: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Run a network on some rows, whose possible neighbours are other rows."""
+    """Run a network on some rows, with other rows as possible neighbours."""
     x, given = table.take(rows), None
     if model.graph == 'none':
         out: Tensor = model(x, generator=generator)
@@ -130,9 +130,9 @@ def answer(
 def train(
     model: TableNet, graph: str, table: Table, parts: Parts, options: Any, seed: int
 ) -> Result:
-    """Train until rows that are held back have not improved for some time.
+    """Train until held-back rows have not improved for some time.
 
-    The seed is that of batches, pools and dropout.
+    The seed sets batches, pools and dropout.
     """
     generator = torch.Generator(table.y.device).manual_seed(seed)
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.learning_rate)
@@ -147,7 +147,7 @@ def train(
     bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
     most = options.max_iter
-    if len(parts.val) == 0:  # Training losses fall long.
+    if len(parts.val) == 0:  # The training loss falls for long.
         most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
     for epoch in range(most):
         bar.total = steps * min(most, improved + patience + 1)
@@ -187,7 +187,7 @@ def _steps(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> Iterator[float]:
-    """Take the steps of an epoch; yield the loss of each batch times its rows."""
+    """Run the steps of an epoch; yield the loss of each batch times its rows."""
     model.train()
     mean_weight = table.weight[parts.train].mean()
     for batch, pool in _batches(parts, options, generator):
@@ -202,7 +202,7 @@ def _steps(
 
 @torch.no_grad()
 def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]:
-    """Return the mean loss of rows that are held back, and the score."""
+    """Return the mean loss and the score of held-back rows."""
     rows, candidates = parts.val, parts.candidates
     blocks = rows.split(_BLOCK)
     if model.graph == 'learned':
@@ -221,7 +221,7 @@ def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]
 
 
 def _sampled(parts: Parts, seed: int) -> Parts:
-    """Take some of the rows at which validation looks, if there are many."""
+    """Sample rows for validation if there are many."""
     generator = torch.Generator().manual_seed(seed)
 
     def some(rows: Tensor, most: int) -> Tensor:
@@ -248,7 +248,7 @@ def _batches(
     size = min(options.pool_size, len(everyone))
     is_in_batch = torch.zeros(int(everyone.amax()) + 1, dtype=torch.bool, device=device)
     for batch in order.split(options.batch_size):
-        # A window of a random order, from which the batch is taken.
+        # A window of a random order, which contains the batch.
         start = torch.randint(len(everyone), (1,), generator=generator, device=device)
         stop = int(start) + size
         pool = everyone[int(start) : stop]
@@ -261,7 +261,7 @@ def _batches(
 
 
 def _groups(model: TableNet, options: Any) -> list[dict[str, Any]]:
-    """Return the parameters, of which single numbers do not decay."""
+    """Group the parameters: scalars have no weight decay."""
     parameters = [*model.parameters()]
     return [
         {
@@ -274,6 +274,6 @@ def _groups(model: TableNet, options: Any) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def _average(averages: Any, parameters: Any, count: Any) -> None:
-    """Update running means, which forget the first steps sooner."""
+    """Update running means; early steps decay faster."""
     decay = min(_DECAY, (1 + int(count)) / (10 + int(count)))
     torch._foreach_lerp_(averages, parameters, 1 - decay)

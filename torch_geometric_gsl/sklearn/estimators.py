@@ -12,75 +12,76 @@ from torch import Tensor
 from torch_geometric_gsl._columns import find_labelled, measure_columns, scale_columns
 from torch_geometric_gsl.sklearn._base import GSLEstimator
 
-#: What the docstrings of both estimators say of their parameters.
+#: The parameters in the docstrings of both estimators.
 PARAMETERS = r"""
 Args:
-    graph (str, optional): What joins rows: :obj:`"learned"`, :obj:`"nearest"`,
-        :obj:`"none"`, or :obj:`"auto"` for what validation prefers.
+    graph (str, optional): The graph of the rows: :obj:`"learned"`,
+        :obj:`"nearest"`, :obj:`"none"`, or :obj:`"auto"` for the best by validation
+        loss. (default: :obj:`"auto"`)
+    n_members (int or str, optional): The number of networks in the ensemble, which
+        differ by seed and held-back rows. :obj:`"auto"` uses 4 with fewer than 1,000
+        training rows (labelled and not held back), else 1.
         (default: :obj:`"auto"`)
-    n_members (int or str, optional): The number of networks whose answers are
-        averaged. They differ by their seeds, and by the rows that are held back.
-        :obj:`"auto"` takes 4 below 1,000 rows of training, those that have a label
-        and are not held back, else 1. (default: :obj:`"auto"`)
-    similarity (str, optional): What a learned graph compares rows by.
+    similarity (str, optional): The similarity of rows in a learned graph.
         (default: :obj:`"distance"`)
-    eval_k (int, optional): The number of neighbours of a prediction.
+    eval_k (int, optional): The number of neighbours in predictions.
         (default: :obj:`96`)
     draws (int, optional): The number of relaxed draws of neighbours in training;
-        all rows of the pool are neighbours if :obj:`None`. (default: :obj:`4`)
+        if :obj:`None`, all rows of the pool are neighbours. (default: :obj:`4`)
     hidden_channels (int or str, optional): The number of hidden units; 64, 128 or
         192 by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-    dropout (float or str, optional): The share of hidden units that are left out in
-        training; by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-    scaling (str, optional): How dense columns are scaled: to normal quantiles, to
-        mean 0 and deviation 1 (:obj:`"standard"`), or not (:obj:`"none"`);
-        :obj:`"auto"` takes quantiles from 1,000 rows on. Sparse rows get unit norm
-        unless :obj:`"none"`. (default: :obj:`"auto"`)
-    batch_size (int or str, optional): The number of rows of a step; up to 512 by
+    dropout (float or str, optional): Dropout probability of hidden units; by the
+        number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
+    scaling (str, optional): The scaling of dense columns: :obj:`"quantile"` to a
+        normal distribution, :obj:`"standard"` to mean 0 and deviation 1, or
+        :obj:`"none"`; :obj:`"auto"` uses quantiles from 1,000 rows on. Sparse rows
+        are scaled to unit norm unless :obj:`"none"`. (default: :obj:`"auto"`)
+    batch_size (int or str, optional): The number of rows per step; up to 512 by
         the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-    pool_size (int, optional): The number of other rows among which a step looks for
-        neighbours. (default: :obj:`4096`)
-    learning_rate (float, optional): The rate of AdamW. (default: :obj:`0.001`)
-    weight_decay (float, optional): Its weight decay. (default: :obj:`1e-4`)
-    max_iter (int, optional): The most epochs. (default: :obj:`1000`)
-    n_iter_no_change (int, optional): The number of epochs without an improvement
-        that end the training; they have at least 320 steps. (default: :obj:`10`)
-    validation_fraction (float, optional): The share of labelled rows that is held
-        back, of each class with enough of them. With too few in all none is: the
-        epoch of the least training loss counts then, and :obj:`"auto"` learns a
+    pool_size (int, optional): The number of other rows that a step draws neighbours
+        from. (default: :obj:`4096`)
+    learning_rate (float, optional): Learning rate of AdamW.
+        (default: :obj:`0.001`)
+    weight_decay (float, optional): Weight decay of AdamW. (default: :obj:`1e-4`)
+    max_iter (int, optional): The maximum number of epochs. (default: :obj:`1000`)
+    n_iter_no_change (int, optional): The number of epochs without improvement, of
+        at least 320 steps, before training stops. (default: :obj:`10`)
+    validation_fraction (float, optional): The share of labelled rows held back for
+        validation, from each class with enough rows. With too few rows, none are:
+        the epoch of lowest training loss is kept, and :obj:`"auto"` learns a
         graph. (default: :obj:`0.2`)
     random_state (int, RandomState or None, optional): Source of randomness. An
-        integer gives one model; PyTorch's global generator is left alone.
+        integer makes results reproducible; PyTorch's global generator is not used.
         (default: :obj:`None`)
-    device (str, optional): Where the networks are. (default: :obj:`"cpu"`)
-    verbose (bool, optional): Whether a bar shows the steps, the loss and the time
-        left if nothing improves any more. (default: :obj:`False`)
+    device (str, optional): The device of the networks. (default: :obj:`"cpu"`)
+    verbose (bool, optional): If :obj:`True`, shows a progress bar with the loss and
+        the remaining time without further improvement. (default: :obj:`False`)
 
 Attributes:
-    classes_ (numpy.ndarray): The classes, of a classifier.
-    graph_choice_ (str): What validation chose.
+    classes_ (numpy.ndarray): The classes (classifier only).
+    graph_choice_ (str): The graph chosen by validation.
     graph_losses_ (dict[str, float]): The validation loss of each graph that was
-        tried, the least first.
-    graph_margin_ (float or None): The share by which the least is less than the
-        second.
+        tried, in ascending order.
+    graph_margin_ (float or None): The relative difference of the lowest and the
+        second lowest loss.
     n_iter_ (int): The number of epochs of the first network.
     loss_curve_ (list[float]): Its training loss after each epoch.
-    validation_scores_ (list[float]): Its accuracy, or its :math:`R^2`, on rows that
-        are held back after each epoch, if there are any.
-    validation_loss_ (float): The least, averaged over the networks.
+    validation_scores_ (list[float]): Its accuracy, or :math:`R^2`, on held-back
+        rows after each epoch, if there are any.
+    validation_loss_ (float): The lowest validation loss, averaged over networks.
 
 Warns:
     ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
-    UserWarning: If a graph is wanted, and one row only may be a neighbour.
+    UserWarning: If a graph is requested, and only one row may be a neighbour.
 
 Raises:
     TypeError: If a parameter has the wrong type.
-    ValueError: If a parameter is out of range, or the table is not one.
+    ValueError: If a parameter is out of range, or the table is invalid.
 """
 
 
 def _documented(cls: Any) -> Any:
-    """Put the parameters, which all estimators have, into a docstring."""
+    """Insert the common parameters of estimators into a docstring."""
     parameters = indent(PARAMETERS.strip(), '    ').lstrip()
     cls.__doc__ = (cls.__doc__ or '').replace('{parameters}', parameters)
     return cls
@@ -88,30 +89,29 @@ def _documented(cls: Any) -> Any:
 
 @_documented
 class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
-    r"""Classify the rows of a table with a graph that is learned of them.
+    r"""Classify the rows of a table with a learned graph of its rows.
 
-    It joins the relaxed draws of neighbours of the `"Neural Gaussian Similarity
+    Combines the relaxed draws of neighbours of the `"Neural Gaussian Similarity
     Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper to the labelled neighbours of the `"TabR:
-    Tabular Deep Learning Meets Nearest Neighbors" <https://arxiv.org/abs/2307.14338>`_
-    paper. The network is a :class:`~torch_geometric_gsl.nn.TableNet`: each row hears
-    the labels of other rows, the nearest by a distance that is learned, and never its
-    own. Three are trained: one that learns its graph, one on the nearest rows by the
-    scaled columns, and one without a graph. The loss of rows that are held back chooses
-    among them, and ends the training. New rows take their neighbours from all rows of
-    :meth:`fit`. A step takes a batch and a pool of other rows, so that an epoch is
-    linear in the number of rows.
+    <https://arxiv.org/abs/2312.09498>`_ paper with the labelled neighbours of the
+    `"TabR: Tabular Deep Learning Meets Nearest Neighbors"
+    <https://arxiv.org/abs/2307.14338>`_ paper. The network is a
+    :class:`~torch_geometric_gsl.nn.TableNet`: each row sees the labels of the rows
+    nearest by a learned distance, but never its own. Three networks are trained: with
+    a learned graph, with the nearest rows by scaled columns, and without a graph. The
+    loss on held-back rows chooses among them, and stops training. New rows attend to
+    all rows of :meth:`fit`. A step takes a batch and a pool of other rows, so an epoch
+    is linear in the number of rows.
 
-    Rows with the label -1 are part of the graph without a label. Where labels are -1
-    and one other value, or others are negative, too, -1 is a class. A warning gives the
-    number of rows without a label where they are not the majority.
+    Rows with the label -1 are part of the graph, but unlabelled. If there is only one
+    other label, or another negative one, -1 is a class. A warning states the number of
+    unlabelled rows unless they are the majority.
 
-    A DataFrame of texts, categories, dates or missing values is taken as
-    :func:`make_table_transformer` takes it; the columns of new rows are found by their
-    names.
+    A DataFrame of strings, categories, dates or missing values is encoded by
+    :func:`make_table_transformer`; columns of new rows are matched by name.
 
-    A row of weight 0 remains a node, which tells no label, and a weight of 2 is no
-    second node: of scikit-learn's checks those that ask for the contrary
+    A row of weight 0 stays a node without a label, and a weight of 2 does not
+    duplicate a node: scikit-learn's checks that require this
     (:obj:`check_sample_weight_equivalence_on_dense_data` and its sparse twin) fail.
 
     {parameters}
@@ -127,7 +127,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     _TARGETS = ('classes_', '_targets')
 
     def predict_proba(self, X: Any) -> Any:
-        r"""Return the probability of each class for each row.
+        r"""Predict the probability of each class for each row.
 
         Args:
             X (array-like or DataFrame): The rows.
@@ -136,7 +136,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         return share.numpy().astype(self._dtype)
 
     def _find_known(self, y: Any) -> Any:
-        """Note the classes, and return which rows have one."""
+        """Store the classes; return which rows have one."""
         check_classification_targets(y)
         known = find_labelled(y)
         self.classes_ = np.unique(y[known])
@@ -149,21 +149,21 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         return known
 
     def _encode(self, y: Any, is_known: Any) -> Tensor:
-        """Return the numbers of classes; that of a row without one is not used."""
+        """Return class indices; those of unlabelled rows are not used."""
         return torch.from_numpy(np.searchsorted(self.classes_, y))
 
     def _decode(self, out: Tensor) -> Any:
-        """Return the most probable classes by the mean of all members."""
+        """Return the most probable class of the mean over members."""
         share = out.softmax(dim=2).mean(dim=0)
         return self.classes_[share.argmax(dim=1).numpy()]
 
 
 @_documented
 class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
-    r"""Predict numbers from the rows of a table with a graph that is learned of them.
+    r"""Predict numbers from the rows of a table with a learned graph of its rows.
 
-    It works as :class:`GSLClassifier` does, and takes the same parameters; the loss is
-    the squared error of targets that are scaled to deviation 1.
+    It works as :class:`GSLClassifier` with the same parameters; the loss is the
+    squared error of targets scaled to deviation 1.
 
     {parameters}
 
@@ -187,7 +187,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         return np.ones(len(y), dtype=bool)
 
     def _encode(self, y: Any, is_known: Any) -> Tensor:
-        """Return scaled targets; single precision holds them, wherever they were."""
+        """Return scaled targets, which fit single precision whatever their range."""
         target = y.reshape(len(y), -1)
         self._num_outputs = target.shape[1]
         self._center, self._width = measure_columns(target[is_known])
@@ -195,6 +195,6 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         return torch.from_numpy(scaled.astype(np.float32))
 
     def _decode(self, out: Tensor) -> Any:
-        """Return the mean of all members in the units of the target."""
+        """Return the mean over members, in the units of the target."""
         found = out.mean(dim=0).numpy().astype(np.float64) * self._width + self._center
         return found[:, 0] if self._targets.ndim == 1 else found

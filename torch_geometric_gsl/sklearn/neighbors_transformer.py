@@ -40,12 +40,12 @@ from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph
 
-# Of the sparse rows that a step of training learns from.
+# Bytes of a dense copy of the sparse rows in a training step.
 _DENSE_BYTES = 2**27
 MODES = ('distance', 'connectivity')
-#: The similarities that are largest for equal rows.
+#: Similarities that are largest for equal rows.
 NEAREST = ('linear', 'heat_kernel')
-#: The similarities that weigh columns.
+#: Similarities that weigh columns.
 SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_kernel')
 
 
@@ -54,45 +54,45 @@ class GSLNeighborsTransformer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    r"""Make the graph of the nearest rows under a similarity that is learned, as a
+    r"""Build the graph of the nearest rows under a learned similarity, as a
     sparse matrix: a drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.
 
-    The similarity weighs the columns. With labels these weights are learned so that
-    neighbours have the label of a row
-    (:func:`~torch_geometric_gsl.nn.sampler.leave_one_out_loss`), without labels so that
-    hidden entries can be told from neighbours
+    The similarity weighs the columns. With labels, the weights are trained so that
+    neighbours share the label of a row
+    (:func:`~torch_geometric_gsl.nn.sampler.leave_one_out_loss`); without labels, so
+    that neighbours reconstruct hidden entries
     (:class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`). Sparse rows stay
-    sparse: each step learns from as many as fit into 128 MB if they are dense.
+    sparse: each step uses as many rows as fit into 128 MB if dense.
 
     Args:
-        n_neighbors (int, optional): The number of neighbours; with fewer other rows
-            these are all neighbours. (default: :obj:`15`)
-        mode (str, optional): :obj:`"distance"` stores distances, each row's own of 0
-            among them, :obj:`"connectivity"` ones, without a row itself.
+        n_neighbors (int, optional): The number of neighbours; all other rows if there
+            are fewer. (default: :obj:`15`)
+        mode (str, optional): :obj:`"distance"` stores distances, including 0 to the row
+            itself, :obj:`"connectivity"` ones, without the row itself.
             (default: :obj:`"distance"`)
         similarity (str, optional): The similarity. The mode :obj:`"distance"` needs
-            one that is largest for equal rows: :obj:`"linear"`, whose distance is 1
-            less the cosine, or :obj:`"heat_kernel"`, with the distance of unit rows. On
-            one or two columns, where a cosine has no meaning, both have the distance of
-            the rows. (default: :obj:`"linear"`)
-        max_iter (int, optional): The number of epochs; 0 learns nothing.
+            one that is largest for equal rows: :obj:`"linear"`, with one minus the
+            cosine as the distance, or :obj:`"heat_kernel"`, with the distance of unit
+            rows. On one or two columns both use the distance of the rows.
+            (default: :obj:`"linear"`)
+        max_iter (int, optional): The number of epochs; 0 disables training.
             (default: :obj:`50`)
-        learning_rate (float, optional): The rate of Adam. (default: :obj:`0.01`)
-        standardize (bool, optional): Whether dense columns get mean 0 and deviation 1.
-            (default: :obj:`True`)
+        learning_rate (float, optional): Learning rate of Adam. (default: :obj:`0.01`)
+        standardize (bool, optional): If :obj:`True`, dense columns get mean 0 and
+            deviation 1. (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Source of randomness, as in
             :class:`GSLClassifier`. (default: :obj:`None`)
-        verbose (bool, optional): Whether a bar shows the epochs.
+        verbose (bool, optional): If :obj:`True`, shows a progress bar.
             (default: :obj:`False`)
 
     Attributes:
         feature_weights_ (numpy.ndarray): The learned weights of the columns.
-        n_samples_fit_ (int): The number of rows of training.
+        n_samples_fit_ (int): The number of training rows.
         n_iter_ (int): The number of epochs.
 
     Raises:
         TypeError: If a parameter has the wrong type.
-        ValueError: If a parameter is out of range, or the rows are too few.
+        ValueError: If a parameter is out of range, or there are too few rows.
 
     Example:
         >>> from sklearn.datasets import load_wine
@@ -128,17 +128,17 @@ class GSLNeighborsTransformer(
 
         Args:
             X (array-like or DataFrame): The rows, dense or sparse.
-            y (array-like, optional): Classes, -1 where they are not known, as in
-                :class:`GSLClassifier`; targets of another kind, such as those of a
-                regression, are ignored. (default: :obj:`None`)
+            y (array-like, optional): Classes, -1 if unknown, as in
+                :class:`GSLClassifier`; other targets, such as those of a regression,
+                are ignored. (default: :obj:`None`)
         """
         check_option(self.similarity, SIMILARITIES, 'similarity')
         check_count(self.n_neighbors, 'n_neighbors')
         check_option(self.mode, MODES, 'mode')
         if self.mode == 'distance' and self.similarity not in NEAREST:
             raise ValueError(
-                f"'mode' must be 'connectivity' where the similarity is not the "
-                f"largest for equal rows (got 'distance' with {self.similarity!r})"
+                f"'mode' must be 'connectivity' unless the similarity is largest "
+                f"for equal rows (got 'distance' with {self.similarity!r})"
             )
         check_count(self.max_iter, 'max_iter', minimum=0)
         check_positive(self.learning_rate, 'learning_rate')
@@ -147,7 +147,7 @@ class GSLNeighborsTransformer(
             x = x.toarray()
         if scipy.sparse.issparse(x) and self.similarity == 'heat_kernel':
             raise ValueError(
-                "'similarity' must be one of cosines where rows are sparse, such as "
+                "'similarity' must be a function of the cosine for sparse rows, e.g. "
                 "'linear' (got 'heat_kernel')"
             )
         random = check_random_state(self.random_state)
@@ -161,7 +161,7 @@ class GSLNeighborsTransformer(
         weight = self._similarity.feature_weight
         self.feature_weights_ = weight.detach().numpy().copy()
         if self._x.layout != torch.strided:
-            # Sparse rows are compared as they are: they themselves are weighed.
+            # Sparse rows are scaled directly, as the search takes no weights.
             self._similarity.feature_weight = None
             self._x = self._weighed(self._x)
         return self
@@ -171,7 +171,7 @@ class GSLNeighborsTransformer(
         return to_tensor(scaled, 'cpu', getattr(torch, str(self._dtype)))
 
     def _weighed(self, x: Tensor) -> Tensor:
-        """Return sparse rows with their columns weighed."""
+        """Multiply the columns of sparse rows by their weights."""
         weight = torch.from_numpy(self.feature_weights_)
         return with_values(x, x.values() * weight[x.col_indices()])
 
@@ -180,7 +180,7 @@ class GSLNeighborsTransformer(
             self._similarity: Any = self._make_similarity().to(self._x.dtype)
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
         number = len(label) if has_labels else self.n_samples_fit_
-        # Each labelled row has one candidate less than there are of them.
+        # A labelled row is not its own candidate.
         k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
         sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
         task: Any = sampler
@@ -202,7 +202,7 @@ class GSLNeighborsTransformer(
             optimizer.step()
 
     def _make_similarity(self) -> Similarity:
-        """Return the similarity, which compares distances of few columns."""
+        """Return the similarity; of few columns it uses distances."""
         width = self._x.size(1)
         if self.similarity in NEAREST and width < COSINE_COLUMNS:
             return nearness(width, feature_weights=True)
@@ -210,7 +210,7 @@ class GSLNeighborsTransformer(
         return resolve_similarity(similarity, width, feature_weights=True)
 
     def _some(self, number: int, k: int, generator: torch.Generator) -> Tensor:
-        """Return all rows; of sparse ones no more than a dense copy may hold."""
+        """Return all rows; of sparse ones only as many as fit a dense copy."""
         width = self._x.size(1) * self._x.element_size()
         most = max(_DENSE_BYTES // width, 4 * k)
         if self._x.layout == torch.strided or number <= most:
@@ -218,10 +218,10 @@ class GSLNeighborsTransformer(
         return torch.randperm(number, generator=generator)[:most]
 
     def transform(self, X: Any) -> Any:
-        r"""Return the nearest rows of training for each row.
+        r"""Find the nearest training rows of each row.
 
         Args:
-            X (array-like or DataFrame): The rows. Rows of training are among their own
+            X (array-like or DataFrame): The rows. Training rows are among their own
                 neighbours.
 
         Returns:
@@ -233,7 +233,7 @@ class GSLNeighborsTransformer(
         return self._matrix(x if x.layout == torch.strided else self._weighed(x), False)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        r"""Learn the similarity, and return the graph of the rows."""
+        r"""Learn the similarity, and return the graph of the training rows."""
         self.fit(X, y)
         return self._matrix(self._x, True)
 
@@ -247,7 +247,7 @@ class GSLNeighborsTransformer(
         distance = self._distances(x, edge_index)
         if is_own and has_self:
             loops = torch.arange(x.size(0)).expand(2, -1)
-            # First, so that a row stands before its duplicates.
+            # First, to sort a row before its duplicates.
             edge_index = torch.cat([loops, edge_index], dim=1)
             distance = torch.cat([distance.new_zeros(x.size(0)), distance])
         value = distance if has_self else torch.ones_like(distance)
@@ -268,7 +268,7 @@ class GSLNeighborsTransformer(
 
 
 def _labels(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return the rows whose class is known, and their classes as numbers."""
+    """Return the labelled rows, and their classes as numbers."""
     none = torch.empty(0, dtype=torch.long)
     if y is None:
         return none, none

@@ -17,15 +17,15 @@ from torch_geometric_gsl._columns import measure_columns
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._rows import NUMBERS, Read, read_column
 
-# A column of more different texts may name the rows.
+# A column with more distinct strings may identify rows.
 _MOST_VALUES = 100
 
 
 class Column(NamedTuple):
-    """The measures of a column of training, in plain values.
+    """The fitted statistics of a column, in plain values.
 
-    Missing numbers are filled; a category has the texts of its values, one of which
-    may be missing, and their types. A constant column differs by rounding alone.
+    Missing numbers are imputed; a category has the strings of its values, possibly a
+    missing one, and their types. A constant column varies by rounding only.
     """
 
     name: Any
@@ -38,29 +38,29 @@ class Column(NamedTuple):
 
     @classmethod
     def of(cls, name: Any, read: Read) -> Column:
-        """Measure a column."""
+        """Fit a column."""
         if read.kind in NUMBERS:
             gaps = np.isnan(read.content)
             known = read.content[~gaps].astype(read.dtype)
-            # Double precision is left to those who scale the numbers.
+            # Scaling uses double precision.
             is_short = read.dtype.itemsize < 8 and len(known) > 1
             is_constant = is_short and not measure_columns(known[:, None])[1].any()
             fill = float(np.median(read.content[~gaps]))
             return cls(name, read.kind, fill, (), (), bool(gaps.any()), is_constant)
-        # A column without any value is a category, which is missing.
+        # A column without values is a category of missing values.
         found = set(read.content)
         if len(found) > max(_MOST_VALUES, len(read.content) / 2):
             warn_caller(
-                f'{_where(name)} has {len(found)} different texts in '
+                f'{_where(name)} has {len(found)} distinct strings in '
                 f'{len(read.content)} rows, each of which becomes a column: drop it if '
-                'it names the rows',
+                'it identifies the rows',
                 UserWarning,
             )
         values = [*sorted(found - {None}), *([None] if None in found else [])]
         return cls(name, 'category', values=values, types=read.types)
 
     def block(self, read: Read) -> Any:
-        """Return the numbers of a column, which training has measured."""
+        """Encode a column as numbers."""
         if self.kind in NUMBERS:
             gaps = np.isnan(read.content)
             gone = np.ones_like(gaps) if self.is_constant else gaps
@@ -73,15 +73,15 @@ class Column(NamedTuple):
         if self.types and num_new > 0 and read.types != self.types:
             now, before = (' and '.join(types) for types in (read.types, self.types))
             warn_caller(
-                f'{_where(self.name)} holds {now}, and held {before} in training: '
-                f'{num_new} of its {present.sum()} values were not there, and count as '
+                f'{_where(self.name)} holds {now}, but held {before} in training: '
+                f'{num_new} of its {present.sum()} values are new, and count as '
                 'unknown',
                 UserWarning,
             )
         return codes[:, None] == np.arange(len(self.values))
 
     def names(self, name: str) -> list[str]:
-        """Return the names of the numbers."""
+        """Return the names of the encoded columns."""
         missing = f'missingindicator_{name}'
         if self.kind in NUMBERS:
             return [name] + [missing] * self.has_gaps
@@ -89,7 +89,7 @@ class Column(NamedTuple):
 
 
 class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Make numbers of the columns of a table; see :func:`make_table_transformer`."""
+    """Encode the columns of a table; see :func:`make_table_transformer`."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -99,7 +99,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any = None) -> TableTransformer:
-        r"""Decide what each column holds, and measure it.
+        r"""Determine the kind of each column and fit its encoding.
 
         Args:
             X (DataFrame or array-like): The table.
@@ -115,11 +115,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Any:
-        r"""Return the numbers of the rows.
+        r"""Encode the rows as numbers.
 
         Args:
-            X (DataFrame or array-like): The rows. Columns of a DataFrame are found by
-                name, in any order, and others are left out.
+            X (DataFrame or array-like): The rows. Columns of a DataFrame are matched
+                by name, in any order; other columns are ignored.
 
         Returns:
             numpy.ndarray: A matrix in double precision.
@@ -144,7 +144,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        r"""Return the names of the numbers.
+        r"""Return the names of the encoded columns.
 
         Args:
             input_features (array-like, optional): Names of the columns of an array.
@@ -162,7 +162,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> TableTransformer:
-        """Return a transformer with the state of another."""
+        """Restore a transformer from its state."""
         self = cls()
         self.columns_ = [Column(**column) for column in state['columns']]
         self._is_frame, self.n_features_in_ = state['is_frame'], len(self.columns_)
@@ -170,28 +170,28 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def make_table_transformer() -> TableTransformer:
-    r"""Return a transformer that makes numbers of the columns of a table.
+    r"""Create a transformer that encodes the columns of a table as numbers.
 
-    The table is a DataFrame of pandas or polars, or an array. Its columns become, by
-    what they hold in training:
+    The table is a pandas or polars DataFrame, or an array. The encoding depends on the
+    values in training:
 
-    * **Numbers**, also those held as objects, such as :class:`~decimal.Decimal`, stay.
-      Missing ones become the median, and one more column says which they were.
-    * **Durations** become seconds, **dates and times** seconds since 1970, in UTC where
-      they name no zone; missing ones are treated as missing numbers.
-    * **Texts, booleans, categories** and columns of several kinds become a column for
-      each value. Values are compared by their texts, so that 1, 1.0 and :obj:`"1"` are
-      one. A missing one is a value, and one that was not there in training is none. A
-      warning tells if values of a column are new where it holds another type.
-    * A column **without any value** tells nothing, whatever it holds later.
+    * **Numbers**, including objects such as :class:`~decimal.Decimal`, stay. Missing
+      ones become the median, with an extra column that marks them.
+    * **Durations** become seconds, **dates and times** seconds since 1970, in UTC
+      unless they have a zone; missing ones are imputed as numbers are.
+    * **Strings, booleans, categories** and columns of mixed kinds become one column
+      per value. Values are compared as strings, so that 1, 1.0 and :obj:`"1"` are
+      equal. A missing value counts as a value, a value unseen in training as none. A
+      warning is issued if a column has new values of another type.
+    * A column **without any value** is ignored, also later.
 
     Returns:
-        TableTransformer: To stand before an estimator.
+        TableTransformer: The first step of a pipeline with an estimator.
 
     Raises:
         TypeError: If values of a column are none of these, such as lists.
-        ValueError: If a number is infinite, a name is there twice, or later rows lack a
-            column or hold something else in one of numbers. The text names the column.
+        ValueError: If a number is infinite, a name is duplicated, or later rows lack a
+            column or have other values in a numeric one. The message names the column.
 
     Example:
         >>> from sklearn.pipeline import make_pipeline
@@ -202,9 +202,9 @@ def make_table_transformer() -> TableTransformer:
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
-    """Return the rows of an estimator as numbers, a DataFrame's by the transformer.
+    """Return the rows of an estimator as numbers; encode a DataFrame.
 
-    The options are those of :func:`sklearn.utils.check_array`; to reset is to fit.
+    Options are those of :func:`sklearn.utils.check_array`; :obj:`reset` fits.
     """
     options['dtype'] = (np.float64, np.float32)
     if reset:
@@ -218,8 +218,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             reason = str(error).partition('\n')[0]
             raise kind(
-                f"'X' must hold numbers where 'fit' had no DataFrame ({odd}: "
-                f'{reason}): make_table_transformer() makes some of texts and gaps'
+                f"'X' must hold numbers if 'fit' had no DataFrame ({odd}: "
+                f'{reason}): make_table_transformer() encodes strings and gaps'
             ) from error
     names = [column.name for column in estimator._table.columns_]
     if is_frame(X) and set(names) <= {*X.columns}:
@@ -232,24 +232,23 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
 
 
 def _odd_column(X: Any) -> str:
-    """Return the first column that does not hold numbers alone, if there is one."""
+    """Return the first column that is not numeric, if any."""
     try:
         columns = TableTransformer().fit(X).columns_
-    except (TypeError, ValueError) as error:  # Perhaps there are no columns.
+    except (TypeError, ValueError) as error:  # Perhaps without columns.
         return str(error) if str(error).startswith('column') else ''
     odd = [c.name for c in columns if c.kind != 'numbers' or c.has_gaps]
     return _where(odd[0]) if odd else ''
 
 
 def is_frame(X: Any) -> bool:
-    """Return whether rows are a DataFrame, of pandas or polars, that is not sparse."""
+    """Return whether rows are a dense DataFrame, of pandas or polars."""
     has_columns = hasattr(X, 'columns') and hasattr(X, '__getitem__')
     if not has_columns or not hasattr(X, 'dtypes') or hasattr(X, 'sparse'):
         return False
     if not hasattr(X, 'shape'):
         raise TypeError(
-            f"'X' must be a table that was read: call 'collect' (got a "
-            f'{type(X).__name__})'
+            f"'X' must be a table in memory: call 'collect' (got a {type(X).__name__})"
         )
     return True
 
@@ -259,14 +258,14 @@ def _where(name: Any) -> str:
 
 
 def _split(X: Any) -> list[tuple[Any, Any, str | None]]:
-    """Return the names of columns, their values, and their kinds if they state one."""
+    """Return the names of columns, their values, and their kinds if declared."""
     if not is_frame(X):
         X = X if hasattr(X, 'shape') else np.array(X, dtype=object)
         rows = check_array(X, dtype=None, ensure_all_finite=False)
         return [(i, values, None) for i, values in enumerate(rows.T)]
     names = list(X.columns)
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"'X' must give each column its own name (got {twice} twice)")
+        raise ValueError(f"'X' must have distinct column names (got {twice} twice)")
     if 0 in X.shape:
         raise ValueError(f"'X' must have rows and columns (got shape {X.shape})")
     columns = []
@@ -274,9 +273,9 @@ def _split(X: Any) -> list[tuple[Any, Any, str | None]]:
         values = np.asarray(X[name].to_numpy())
         if values.ndim != 1:
             raise TypeError(
-                f'{_where(name)} must hold one value in each row (got {X[name].dtype})'
+                f'{_where(name)} must hold one value per row (got {X[name].dtype})'
             )
-        # Of pandas; then those of polars, whose names are longer.
+        # Of pandas; then those of polars, with longer names.
         is_category = str(X[name].dtype).lower().startswith(('categor', 'enum'))
         columns.append((name, values, 'category' if is_category else None))
     return columns

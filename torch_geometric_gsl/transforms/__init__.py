@@ -1,4 +1,4 @@
-r"""Give :class:`torch_geometric.data.Data` another graph, or none."""
+r"""Replace or remove the graph of :class:`torch_geometric.data.Data`."""
 
 from torch_geometric_gsl.transforms.feature_graphs import (
     SampledLatentGraph,

@@ -1,7 +1,7 @@
-"""Graphs in the stores of a data object of PyTorch Geometric, and of its features.
+"""Read and write graphs and features of PyTorch Geometric's data objects.
 
 A :class:`~torch_geometric.data.Data` object has one store, and a
-:class:`~torch_geometric.data.HeteroData` object one for each type.
+:class:`~torch_geometric.data.HeteroData` object one per type.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_sim
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_target
 
-#: The prefix under which a replaced graph is kept.
+#: The prefix of a replaced graph's attributes.
 OBSERVED = 'observed_'
 _EDGES = {'edge_index', 'adj_t', 'adj'}
-# Always parts of a graph, whatever their size.
+# Always part of a graph, whatever their size.
 _GRAPH = _EDGES | {'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges'}
 #: Attributes that determine the number of nodes.
 COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}
@@ -51,16 +51,16 @@ def check_data(data: object, reason: str = '') -> None:
 
 
 def store_of(data: Any, kind: Any = None) -> Any:
-    """Return the only store of a data object, or that of a node or edge type."""
+    """Return the only store of a data object, or the store of a type."""
     return data.stores[0] if kind is None else data[kind]
 
 
 def node_features(
     data: Any, node_type: str | None = None, attr: str = 'x', width: int | None = None
 ) -> Tensor:
-    """Return an attribute that holds features of the nodes, or of those of a type.
+    """Return an attribute with features of the nodes, or of the nodes of a type.
 
-    Where nothing else determines the number of nodes, it is stored in :obj:`data`.
+    Stores the number of nodes in :obj:`data` if nothing else determines it.
     """
     if node_type is None:
         check_data(data)
@@ -85,23 +85,23 @@ def node_features(
 
 
 def set_graph(data: Any, graph: SampledGraph, edge_type: Any = None) -> None:
-    """Store a graph, sorted by target, and keep the one that it replaces."""
+    """Store a graph, sorted by target, and keep the replaced one under a prefix."""
     store = store_of(data, edge_type)
     has_observed = any(OBSERVED + key in store for key in _EDGES)
-    # A graph beside an observed one was itself put there by a transform.
+    # A graph next to an observed one comes from a transform.
     move_graph(store, None if has_observed else OBSERVED)
     store.edge_index, store.edge_weight = sorted_graph(graph)
     forget_slices(data)
 
 
 def forget_slices(data: Any) -> None:
-    """Let a batch, which cannot be taken apart as it was put together, say so."""
+    """Mark a batch that can no longer be separated into its examples."""
     for name in ('_slice_dict', '_inc_dict'):
         vars(data.stores[0]).pop(name, None)
 
 
 def sorted_graph(graph: SampledGraph) -> SampledGraph:
-    """Return a graph whose edges are sorted by target and then by source."""
+    """Sort edges by target and then by source."""
     if is_sorted_by_target(graph.edge_index):
         return graph
     num_nodes = maybe_num_nodes(graph.edge_index)
@@ -111,7 +111,7 @@ def sorted_graph(graph: SampledGraph) -> SampledGraph:
 
 
 def move_graph(store: Any, prefix: str | None) -> None:
-    """Rename the edges and all that belongs to them, or drop it without a prefix."""
+    """Rename the edges and their attributes; delete them without a prefix."""
     for key in graph_keys(store):
         value = store[key]
         del store[key]
@@ -122,9 +122,9 @@ def move_graph(store: Any, prefix: str | None) -> None:
 def graph_keys(store: Any) -> list[str]:
     r"""Return the names of the edges and of all attributes with one entry per edge.
 
-    An attribute belongs to the edges if it is as long as their list. Where it is
-    also as long as the list of nodes or of graphs, or the number of nodes is unknown,
-    only a name with "edge" in it does; labels of links never do.
+    An attribute belongs to the edges if it has their length. If this is also the
+    number of nodes or of graphs, or the number of nodes is unknown, it belongs to them
+    only if its name contains "edge"; labels of links never do.
     """
     own = {key for key in store.keys() if not key.startswith(OBSERVED)}  # noqa: SIM118
     by_length = True
@@ -136,17 +136,17 @@ def graph_keys(store: Any) -> list[str]:
         )
     found = own & _GRAPH
     with warnings.catch_warnings():
-        # That the number of nodes is guessed.
+        # The warning that the number of nodes is a guess.
         warnings.filterwarnings('ignore', 'Unable to accurately infer')
         for key in own - COUNTS - {'ptr'} - found:
             if (by_length or 'edge' in key) and 'edge_label' not in key:
                 found |= {key} if store.is_edge_attr(key) else set()
-    # `follow_batch` adds vectors that speak about the edges, too.
+    # `follow_batch` adds vectors about the edges, too.
     return sorted(found | ({key + '_ptr' for key in found} & own))
 
 
 class FeatureGraph(BaseTransform):
-    """Base class: build the graph of each example by itself, in a batch as alone."""
+    """Base class: build the graph of each example of a batch separately."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class FeatureGraph(BaseTransform):
 
     @abstractmethod
     def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
-        """Return the graph of one example, whose nodes have k candidates at least."""
+        """Return the graph of one example with at least k candidates per node."""
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
         if self.edge_types is None:
@@ -189,7 +189,7 @@ class FeatureGraph(BaseTransform):
     def _examples(
         self, data: Any, edge_type: EdgeType | None
     ) -> tuple[list[Tensor], list[list[int]]]:
-        """Return the nodes, or sources and targets, and how many each example has."""
+        """Return the nodes, or sources and targets, and the sizes of the examples."""
         ends = [None] if edge_type is None else list(dict.fromkeys(edge_type[::2]))
         rows: list[Tensor] = []
         sizes, has_batch = [], set()
@@ -207,14 +207,14 @@ class FeatureGraph(BaseTransform):
         if len(has_batch) > 1:
             raise ValueError(
                 f"'data' must hold the graph ids 'batch' of both ends of {edge_type}, "
-                f'or of none'
+                f'or of neither'
             )
         return rows, sizes
 
     def _graph(
         self, rows: list[Tensor], sizes: list[list[int]], where: str
     ) -> SampledGraph:
-        """Return a graph none of whose edges joins two examples."""
+        """Return a graph without edges between examples."""
         width = rows[0].size(1)
         similarity = resolve_similarity(near_similarity(self.similarity, width), width)
         edges = [torch.empty(2, 0, dtype=torch.long, device=rows[0].device)]
@@ -238,7 +238,7 @@ class FeatureGraph(BaseTransform):
         return SampledGraph(torch.cat(edges, dim=1), torch.cat(weights))
 
     def extra_repr(self) -> str:
-        """Return the features, if they are not :obj:`data.x`, and the edge types."""
+        """Return the name of the features, unless it is "x", and the edge types."""
         text = '' if self.attr == 'x' else f', attr={self.attr}'
         if self.edge_types is not None:
             text += f', edge_types={self.edge_types}'
@@ -246,7 +246,7 @@ class FeatureGraph(BaseTransform):
 
 
 def _check_edge_types(edge_types: Any) -> None:
-    """Raise unless there are edge types: a source, a name and a target each."""
+    """Raise unless there are edge types (source, name, target)."""
     if (
         not isinstance(edge_types, list | tuple)
         or not edge_types
@@ -267,7 +267,7 @@ def _check_similarity(similarity: object) -> None:
     check_option(similarity, SIMILARITIES, 'similarity')
     if list(SIMILARITIES[similarity](1).parameters()):
         raise ValueError(
-            f"'similarity' must not be the name of a similarity with parameters, "
-            f'because they are untrained: pass a (trained) module, or '
+            f"'similarity' must not be the name of a similarity with untrained "
+            f'parameters: pass a (trained) module, or '
             f"'linear', the plain cosine of the rows (got {similarity!r})"
         )

@@ -1,4 +1,4 @@
-"""Graphs of the features by a similarity that is fixed, nearest or sampled."""
+"""Graphs of the features under a fixed similarity: nearest or sampled."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 @functional_transform('similarity_knn_graph')
 class SimilarityKNNGraph(FeatureGraph):
-    r"""Join each node with the :obj:`k` nodes whose features are most
-    similar to its own, under any similarity (functional name:
-    :obj:`similarity_knn_graph`).
+    r"""Join each node with the :obj:`k` nodes of most similar features, under any
+    similarity (functional name: :obj:`similarity_knn_graph`).
 
     .. math::
         \mathcal{N}(i) = \mathrm{top}_k \{ \phi_{ij} : j \in \mathcal{V} \},
         \qquad w_{ij} = \phi_{ij}
 
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node :math:`i`.
-    The search is exact, by blocks of rows, unless another :obj:`backend` is chosen; the
-    weights are exact in any case. Known similarities are ranked by the cosine or the
-    distance itself, also where :math:`\phi_{ij}` is zero for far nodes. On one or two
-    columns, where a cosine has no meaning, :obj:`"linear"` and :obj:`"heat_kernel"`
-    rank by the distance :math:`d_{ij}`, and :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j
-    \in \mathcal{N}(i)} d_{ij}^2)`. The edges run from neighbours to nodes, sorted by
-    node, with the similarities in :obj:`data.edge_weight`. In a batch, which cannot be
-    taken apart afterwards, no edge joins two examples. Sparse CSR features need a
-    similarity with a projection, or the default, the cosine.
+    The search is exact, in blocks of rows, unless another :obj:`backend` is set; the
+    weights are always exact. Known similarities are ranked by the cosine or the
+    distance itself, even if :math:`\phi_{ij}` underflows to zero. On one or two
+    columns, where the cosine is no useful ranking, :obj:`"linear"` and
+    :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and
+    :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges
+    run from neighbours to nodes, sorted by node, with the similarities in
+    :obj:`data.edge_weight`. No edge joins two examples of a batch, which cannot be
+    separated afterwards. Sparse CSR features need a similarity with a projection, or
+    the default, the cosine.
 
-    A graph that :obj:`data` already has is kept under names with a prefix, such as
-    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or dropped if there are
-    such names already.
+    A graph already in :obj:`data` is kept under names with a prefix, such as
+    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or deleted if such names
+    exist.
 
     .. warning::
-        Weights may be negative, under the default similarity, too. Layers that
+        Weights may be negative, also under the default similarity. Layers that
         normalise by the degree, such as :class:`~torch_geometric.nn.conv.GCNConv`,
         then take the root of a negative degree and return NaN. Use
         :obj:`similarity="heat_kernel"`, whose weights lie in :math:`[0, 1]`, or
@@ -71,33 +71,33 @@ class SimilarityKNNGraph(FeatureGraph):
         similarity (str or Similarity, optional): The name of a similarity without
             parameters (:obj:`"linear"`, the cosine of the features,
             :obj:`"difference"`, :obj:`"gaussian"` or :obj:`"heat_kernel"`), or a
-            module, used in evaluation mode and without gradient.
+            module, used in evaluation mode and without gradients.
             (default: :obj:`"linear"`)
         loop (bool, optional): If :obj:`True`, a node may be its own neighbour.
             (default: :obj:`False`)
-        force_undirected (bool, optional): If :obj:`True`, every edge gets its
-            reverse; where both directions were found, both get the mean weight.
+        force_undirected (bool, optional): If :obj:`True`, adds the reverse of every
+            edge; edges found in both directions get the mean weight.
             (default: :obj:`False`)
-        clamp (bool, optional): If :obj:`True`, the nodes of a graph with fewer than
-            :obj:`k` candidates join all of them, and a node without candidates has
-            no edges. If :obj:`False`, such a graph raises. (default: :obj:`True`)
-        memory_budget (int, optional): Bytes of temporary memory of one block of
+        clamp (bool, optional): If :obj:`True`, nodes with fewer than :obj:`k`
+            candidates join all of them, or none. If :obj:`False`, they raise an
+            error. (default: :obj:`True`)
+        memory_budget (int, optional): Bytes of temporary memory of a block of
             rows. (default: :obj:`2**25`)
         backend (str or KNNIndex, optional): The search: :obj:`"exact"`, of this
             package; :obj:`"faiss"`, the exact index of that library, in
             :obj:`float32`; an empty index of :mod:`torch_geometric.nn.pool`, such as
             :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
-            :obj:`"pynndescent"`, approximate, also of sparse features, with a
-            fixed seed. All but the first take :obj:`"linear"`,
-            :obj:`"heat_kernel"` and modules like them, whose most similar nodes are
-            the nearest, and need their library. (default: :obj:`"exact"`)
+            :obj:`"pynndescent"`, approximate, with a fixed seed, also for sparse
+            features. All but the first need their library, and :obj:`"linear"`,
+            :obj:`"heat_kernel"` or a module that ranks by nearness as they do.
+            (default: :obj:`"exact"`)
         attr (str, optional): The features: an attribute of the nodes, such as
             :obj:`"pos"`. Positions are compared by their distances with
             :obj:`HeatKernelSimilarity(3, normalize=False)`. (default: :obj:`"x"`)
         edge_types (list, optional): For a :class:`~torch_geometric.data.HeteroData`
-            object: the edge types :obj:`(source, name, target)` that get a graph, from
-            nodes of the source type to those of the target type, whose features are
-            equally wide; all others stay. (default: :obj:`None`)
+            object: the edge types :obj:`(source, name, target)` that get a graph
+            between two types, whose features must be equally wide; others stay.
+            (default: :obj:`None`)
 
     Raises:
         TypeError: If an argument has the wrong type, or :obj:`data` is heterogeneous
@@ -184,9 +184,9 @@ class SimilarityKNNGraph(FeatureGraph):
 
 @functional_transform('sampled_latent_graph')
 class SampledLatentGraph(FeatureGraph):
-    r"""Sample a latent graph from the features of the nodes, as
+    r"""Sample a latent graph from the node features, as
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` does in training, but
-    without gradient (functional name: :obj:`sampled_latent_graph`).
+    without gradients (functional name: :obj:`sampled_latent_graph`).
 
     .. math::
         A_{ij} = \frac{1}{K} \sum_{k=1}^{K} \mathrm{softmax}_j \left(
@@ -195,16 +195,16 @@ class SampledLatentGraph(FeatureGraph):
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node :math:`i`
     and :math:`g_{ij}^{(k)}` is Gumbel noise. The edges run from neighbours to nodes,
     sorted by node; the weights :obj:`data.edge_weight` of each node sum to 1, and edges
-    of zero weight, which would only carry gradient, are left out. As :obj:`transform`
-    of a data set it samples a new graph at every access, as :obj:`pre_transform` one
-    for all. Batches and a former graph are treated as by :class:`SimilarityKNNGraph`.
+    of weight zero, which would only carry gradient, are dropped. As :obj:`transform` of
+    a data set it samples a new graph at every access, as :obj:`pre_transform` only
+    once. Batches and existing graphs are handled as in :class:`SimilarityKNNGraph`.
 
     .. warning::
-        The graph is relaxed: it holds about 40 edges a node for :obj:`k=5`, or
-        all pairs of a small graph, and most of them weigh almost nothing. A layer
-        that ignores :obj:`edge_weight`, such as
-        :class:`~torch_geometric.nn.conv.SAGEConv`, counts each in full: use
-        :obj:`replace=False`, which draws :obj:`k` distinct neighbours.
+        The graph is relaxed: it has about 40 edges per node for :obj:`k=5`, or all
+        pairs of a small graph, most with a weight near zero. A layer that ignores
+        :obj:`edge_weight`, such as :class:`~torch_geometric.nn.conv.SAGEConv`, counts
+        each in full: use :obj:`replace=False`, which draws :obj:`k` distinct
+        neighbours.
 
     Args:
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
@@ -214,12 +214,12 @@ class SampledLatentGraph(FeatureGraph):
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`1.0`)
-        seed (int, optional): Seed of a generator that is made anew for every graph: the
-            same features give the same graph, alone, in a data set or in a batch. If
-            :obj:`None`, noise comes from the global generator. (default: :obj:`None`)
-        clamp (bool, optional): If :obj:`True`, :math:`K` is the number of candidates in
-            a graph that has fewer than :obj:`k`, and a node without candidates has no
-            edges. If :obj:`False`, such a graph raises. (default: :obj:`True`)
+        seed (int, optional): Seed of a new generator for every graph: equal features
+            give equal graphs, alone, in a data set or in a batch. If :obj:`None`,
+            the global generator is used. (default: :obj:`None`)
+        clamp (bool, optional): If :obj:`True`, graphs with fewer than :obj:`k`
+            candidates take :math:`K` from their number, and nodes without candidates
+            have no edges. If :obj:`False`, they raise an error. (default: :obj:`True`)
         attr (str, optional): As in :class:`SimilarityKNNGraph`. (default: :obj:`"x"`)
         edge_types (list, optional): As in :class:`SimilarityKNNGraph`.
             (default: :obj:`None`)
@@ -253,12 +253,12 @@ class SampledLatentGraph(FeatureGraph):
             check_count(seed, 'seed', minimum=0)
             if seed >= 2**64:
                 raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
-            seed = int(seed)  # Generators take no integers of NumPy.
+            seed = int(seed)  # Generators do not accept NumPy integers.
         self.tau = tau
         self.scale = scale
         self.seed = seed
         self.kwargs = kwargs
-        sampler = self._sampler(LinearSimilarity(1), k)  # Checks the arguments now.
+        sampler = self._sampler(LinearSimilarity(1), k)  # Check the arguments early.
         super().__init__(k, similarity, sampler.loop, clamp, attr, edge_types)
 
     def _sampler(self, similarity: Similarity, k: int) -> GumbelKNNSampler:

@@ -1,4 +1,4 @@
-"""A given graph whose edges are weighed, with the nearest rows added."""
+"""Refine a given graph: reweight its edges and add nearest rows."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 @functional_transform('refine_graph')
 class RefineGraph(BaseTransform):
-    r"""Weigh the edges of a given graph by whether their ends agree, and
-    add the nearest rows (functional name: :obj:`refine_graph`).
+    r"""Reweight the edges of a given graph by the agreement of their ends, and add
+    nearest neighbours (functional name: :obj:`refine_graph`).
 
     .. math::
         w_{ij} = \left( a_{ij} + [j \in \mathcal{N}(i)] \, c_{ij} +
@@ -42,37 +42,37 @@ class RefineGraph(BaseTransform):
 
     where :math:`a_{ij}` are the given weights :obj:`data.edge_weight`, or ones,
     :math:`\mathcal{N}(i)` are the :obj:`k` nearest rows of :math:`i` by the cosine, and
-    :math:`\mathbf{p}_i` are class probabilities that a first model predicts, with the
-    known labels put in: the product is the probability that two nodes are of one class
-    if their classes are drawn independently. Without probabilities, and for loops, it
-    is one. Where few given edges of a node agree, the added ones outweigh them; a layer
-    with self-loops, such as :class:`~torch_geometric.nn.conv.GCNConv`, falls back on
-    the node itself where none does. Train a second model that takes edge weights on the
-    refined graph, by the labels and by the probabilities of all other nodes:
-    :doc:`/internals/attacked` has the recipe, and what each of its parts is worth.
+    :math:`\mathbf{p}_i` are class probabilities predicted by a first model, replaced by
+    known labels: the product is the probability that two nodes have the same class if
+    their classes are independent. It is one without probabilities, and for self-loops.
+    If few given edges of a node agree, the added ones outweigh them; if none does, a
+    layer with self-loops, such as :class:`~torch_geometric.nn.conv.GCNConv`, relies on
+    the node itself. Train a second model that takes edge weights on the refined graph,
+    on the labels and on the probabilities of all other nodes:
+    :doc:`/internals/attacked` has the recipe and an ablation.
 
-    On one or two columns, the nearest rows are those at the least distance, weighed as
-    by :func:`SimilarityKNNGraph`. The edges are sorted by target, equal ones add up,
-    and those of no weight are left out. The graph that :obj:`data` had is kept under
-    names with the prefix :obj:`observed_`. Where a transform has left such a graph, it
-    is the one that is refined, so that the transform can be applied again with better
-    probabilities: delete :obj:`data.observed_edge_index` to refine another. Weights in
-    :obj:`data.edge_attr` are not read. In a batch no added edge joins two examples.
+    On one or two columns, the nearest rows are ranked by distance and weighted as in
+    :func:`SimilarityKNNGraph`. The edges are sorted by target, duplicates add up, and
+    edges of weight zero are dropped. The original graph is kept under names with the
+    prefix :obj:`observed_`; if there is one already, it is refined again, with better
+    probabilities for example: delete :obj:`data.observed_edge_index` to refine another
+    graph. Weights in :obj:`data.edge_attr` are ignored. No added edge joins two
+    examples of a batch.
 
     Args:
         k (int, optional): The number of nearest rows of each node, or zero.
             (default: :obj:`10`)
-        prob (str, optional): The attribute of the probabilities
-            :math:`[|\mathcal{V}|, C]`; :obj:`None` does without.
+        prob (str, optional): The attribute with the probabilities
+            :math:`[|\mathcal{V}|, C]`, or :obj:`None` for none.
             (default: :obj:`None`)
-        min_similarity (float, optional): Given edges whose :math:`\cos(\mathbf{x}_i,
-            \mathbf{x}_j)`, or kernel of the distance, is not above it are dropped.
-            (default: :obj:`None`)
-        attr (str, optional): The features that are compared. (default: :obj:`"x"`)
+        min_similarity (float, optional): Drops given edges unless their
+            :math:`\cos(\mathbf{x}_i, \mathbf{x}_j)`, or kernel of the distance, exceeds
+            it. (default: :obj:`None`)
+        attr (str, optional): The compared features. (default: :obj:`"x"`)
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or :obj:`data` has no edges list, no
+        ValueError: If an argument is out of range, or :obj:`data` has no edge list, no
             features or no probabilities.
 
     Example:
@@ -137,9 +137,9 @@ class RefineGraph(BaseTransform):
 def refine(
     graph: SampledGraph, nearest: SampledGraph | None, prob: Tensor | None
 ) -> SampledGraph:
-    """Return a graph and nearest rows, added both ways, weighed by agreement.
+    """Add nearest rows to a graph in both directions, and weigh it by agreement.
 
-    Gradient flows to the weights and to the probabilities.
+    Gradients flow to the weights and to the probabilities.
     """
     edge_index, weight = graph
     if nearest is not None:
@@ -157,13 +157,13 @@ def refine(
 
 
 def _given_graph(data: Data, x: Tensor) -> SampledGraph:
-    """Return the graph that the data came with, whose weights are ones by default."""
+    """Return the original graph of the data, with weights of one by default."""
     store = store_of(data)
     prefix = OBSERVED if f'{OBSERVED}edge_index' in store else ''
     name = f'{prefix}edge_index'
     if store.get(name) is None:
         raise ValueError(
-            f"'data.{name}' must hold the edges to refine, no 'adj_t' (got None)"
+            f"'data.{name}' must hold the edges to refine, not 'adj_t' (got None)"
         )
     edge_index, weight = store[name], store.get(f'{prefix}edge_weight')
     check_edge_index(edge_index, x, x, f'data.{name}')

@@ -1,4 +1,4 @@
-"""Store the graph of a model, drop that of the data, or store features otherwise."""
+"""Store the graph of a model, drop the graph of the data, or sparsify features."""
 
 from __future__ import annotations
 
@@ -39,55 +39,55 @@ from torch_geometric_gsl.transforms._graphs import (
 )
 from torch_geometric_gsl.typing import SampledGraph
 
-#: Models that learn graphs between nodes of several types.
+#: Models that learn graphs between several node types.
 TYPED_MODELS = HeteroGSLNet, HeteroLatentGraphConv
 
 
 @functional_transform('freeze_latent_graph')
 class FreezeLatentGraph(BaseTransform):
-    r"""Store the graph that a trained model learned (functional name:
+    r"""Store the learned graph of a trained model (functional name:
     :obj:`freeze_latent_graph`).
 
-    The graph is computed in evaluation mode, without gradient; the model keeps its
-    mode. The edges run from neighbours to nodes, sorted by node, with weights in
-    :obj:`data.edge_weight`. They are the graph over which the layer sums: its
-    :obj:`eval_k` nearest nodes, or all. Weights sum to 1 for each node, less the share
-    of a null neighbour, and are not normalised again after :obj:`threshold` has removed
-    edges.
+    The graph is computed in evaluation mode, without gradients; the mode is restored.
+    The edges run from neighbours to nodes, sorted by node, with weights in
+    :obj:`data.edge_weight`: the graph that the layer sums over, of the :obj:`eval_k`
+    nearest nodes, or all. The weights of a node sum to 1, less the weight of a null
+    neighbour, and are not normalised again after edges below :obj:`threshold` are
+    dropped.
 
     A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
-    :class:`~torch_geometric.data.HeteroData` object, and each of its relations becomes
-    an edge type.
+    :class:`~torch_geometric.data.HeteroData` object, and each relation becomes an edge
+    type.
 
-    Batches and a former graph are treated as by :class:`SimilarityKNNGraph`.
+    Batches and existing graphs are handled as in :class:`SimilarityKNNGraph`.
 
     Args:
         model (torch.nn.Module): A model with a method :obj:`graphs`, such as
             :class:`~torch_geometric_gsl.nn.models.GSLNet`, one with a method
             :obj:`graph`, such as :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`,
-            or a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` by itself.
+            or a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`.
             Graphs with transition nodes do not join nodes and cannot be stored.
-        layer (int, optional): The layer whose graph is stored; negative numbers
-            count from the last. The graph of the first layer depends on the features
-            alone. Relations that a layer lacks are taken from the last layer before
-            that has them. (default: :obj:`0`)
-        k (int, optional): If given, the samplers of the model are evaluated over their
-            :obj:`k` nearest nodes, and of other graphs the :obj:`k` heaviest edges of
-            each node are kept. (default: :obj:`None`)
-        threshold (float, optional): Edges at or below this weight are dropped.
+        layer (int, optional): The index of the layer; negative ones count from the
+            last. The graph of the first layer depends on the features only. Relations
+            missing in a layer are taken from the last earlier layer that has them.
+            (default: :obj:`0`)
+        k (int, optional): Evaluates the samplers of the model over the :obj:`k` nearest
+            nodes, and keeps the :obj:`k` heaviest edges per node of other graphs.
+            (default: :obj:`None`)
+        threshold (float, optional): Drops edges with this weight or a smaller one.
             (default: :obj:`0.0`)
-        use_edge_index (bool, optional): If :obj:`True`, the model receives
-            :obj:`data.edge_index`, or the edges of each relation, as its candidates,
-            with :obj:`data.edge_weight` if there is one: as in training.
+        use_edge_index (bool, optional): If :obj:`True`, passes :obj:`data.edge_index`,
+            or the edges of each relation, to the model as candidates, with
+            :obj:`data.edge_weight` if there is one, as in training.
             (default: :obj:`False`)
         attr (str, optional): The features: an attribute of the nodes.
             (default: :obj:`"x"`)
 
     Raises:
-        TypeError: If an argument has the wrong type, or :obj:`data` is of another kind
-            than the model takes.
+        TypeError: If an argument has the wrong type, or the model does not take this
+            kind of :obj:`data`.
         ValueError: If an argument is out of range, the model has transition nodes
-            or no such layer, or :obj:`data` lacks what the model needs.
+            or no such layer, or :obj:`data` lacks an input of the model.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -145,8 +145,8 @@ class FreezeLatentGraph(BaseTransform):
         if self.use_edge_index:
             if 'edge_index' not in data:
                 raise ValueError(
-                    "'data.edge_index' must hold the candidates where "
-                    "'use_edge_index' is True (got None)"
+                    "'data.edge_index' must hold the candidates with "
+                    'use_edge_index=True (got None)'
                 )
             args |= {'edge_index': data.edge_index, 'edge_weight': data.edge_weight}
         args = {name: value for name, value in args.items() if value is not None}
@@ -162,12 +162,12 @@ class FreezeLatentGraph(BaseTransform):
         return {None: graph}
 
     def _typed_graphs(self, data: HeteroData) -> dict[EdgeType, SampledGraph]:
-        """Return the graph of each relation: of a later layer, or the last before."""
+        """Return the graph of each relation, from the layer or the last one before."""
         types: list[NodeType] = self.model.node_types
         x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
-            # The first layer of a network has all relations that reach its target.
+            # The first layer has all relations that reach the target.
             is_layer = isinstance(self.model, HeteroLatentGraphConv)
             conv: Any = self.model if is_layer else self.model.convs[0]
             stores = [data[r] for r in conv.relations if r in data.edge_types]
@@ -175,8 +175,8 @@ class FreezeLatentGraph(BaseTransform):
                 args[f'{key}_dict'] = {s._key: s[key] for s in stores if key in s}
             if not args['edge_index_dict']:
                 raise ValueError(
-                    "'data' must hold candidates of a relation where 'use_edge_index' "
-                    f'is True (got {data.edge_types})'
+                    "'data' must hold candidates of a relation with "
+                    f'use_edge_index=True (got {data.edge_types})'
                 )
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
         layers = self.model.graphs(x, batch_dict=batch, **args)
@@ -204,18 +204,18 @@ class FreezeLatentGraph(BaseTransform):
 
 @functional_transform('drop_observed_graph')
 class DropObservedGraph(BaseTransform):
-    r"""Remove the graph of :obj:`data` and leave its nodes (functional name:
+    r"""Remove the graph of :obj:`data` and keep its nodes (functional name:
     :obj:`drop_observed_graph`).
 
-    It drops :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with
-    one entry per edge, such as :obj:`edge_attr`, and the graph that another
-    transform has kept with the prefix :obj:`observed_`. Labels of links
-    (:obj:`edge_label`, :obj:`edge_label_index`) stay. Where the graph has as many
-    edges as nodes, or its edges alone determine the number of nodes, attributes go
-    only if their name contains :obj:`edge`; in the second case the number is stored as
-    :obj:`data.num_nodes`. A batch cannot be taken apart afterwards.
+    Deletes :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with one entry
+    per edge, such as :obj:`edge_attr`, and a graph kept under the prefix
+    :obj:`observed_`. Labels of links (:obj:`edge_label`, :obj:`edge_label_index`) stay.
+    If there are as many edges as nodes, or only the edges determine the number of
+    nodes, attributes are deleted only if their name contains :obj:`edge`; in the second
+    case the number is stored as :obj:`data.num_nodes`. A batch cannot be separated
+    afterwards.
 
-    Use it before the transforms that give :obj:`data` another graph, not after.
+    Apply it before transforms that add a graph, not after.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -249,16 +249,16 @@ class ToSparseFeatures(BaseTransform):
     r"""Store the features :obj:`data.x` as a sparse CSR tensor (functional name:
     :obj:`to_sparse_features`).
 
-    Bag-of-words features are mostly zeros, and the cost of a product
-    :math:`\mathbf{X} \mathbf{W}` of sparse features is proportional to their entries.
-    Layers that begin with such a product take them:
+    Bag-of-words features are mostly zeros, and the cost of a sparse product
+    :math:`\mathbf{X} \mathbf{W}` is proportional to the non-zero entries. Layers that
+    start with such a product support them:
     :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`,
     :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv` and
     :class:`~torch_geometric_gsl.nn.models.GSLNet`.
 
     .. note::
-        Examples with sparse features make a batch, which
-        :meth:`~torch_geometric.data.Batch.to_data_list` cannot take apart again.
+        Examples with sparse features can be batched, but
+        :meth:`~torch_geometric.data.Batch.to_data_list` cannot separate them.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -298,7 +298,7 @@ def _check_model(model: Any) -> None:
         )
     if any(isinstance(part, TransitionGraphConv) for part in model.modules()):
         raise ValueError(
-            f"'model' must learn a graph of the nodes, but its edges run from "
-            f'transition nodes to nodes; freeze a model without '
+            f"'model' must learn a graph between nodes, but its edges run from "
+            f'transition nodes to nodes; use a model without '
             f"'num_transition_nodes' (got {type(model).__name__})"
         )

@@ -98,7 +98,7 @@ def test_where_labels_cannot_be_told():
     with pytest.raises(ValueError, match=r"'y' needs loop=False, .*\(got loop=True\)"):
         make(loop=True)(x, y=y)
     make(loop=True)((x, x[:3]), y=y)
-    with pytest.raises(ValueError, match=r'no row hears its own .* of the same rows'):
+    with pytest.raises(ValueError, match=r'row must not see its own .* of the same'):
         make()((x, x), y=y)
     with pytest.raises(ValueError, match="needs a layer with 'label_channels'"):
         make(label_channels=None)(x, y=y)

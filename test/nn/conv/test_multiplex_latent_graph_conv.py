@@ -263,7 +263,7 @@ def test_one_module_for_two_relations():
     similarity = LinearSimilarity(OUT, feature_weights=True)
     directed = [DirectedSimilarity(similarity) for _ in range(2)]
     for same in ([similarity, similarity], directed):
-        with pytest.raises(ValueError, match="'similarity' must have a module of its"):
+        with pytest.raises(ValueError, match="'similarity' must have a separate"):
             check_apart(same)
 
 

@@ -176,8 +176,8 @@ def test_bad_input():
     for call, error, match in (
         (lambda: free(x[:, 0, 0]), ValueError, r"'x' must be dense, .* \(got \[7\]"),
         (lambda: free(x[:, :4]), ValueError, r'num_sensors=6 sensors \(got 4\)'),
-        (lambda: free((x, x)), TypeError, 'where each sensor has a vector'),
-        (lambda: reduced((x[:3], x)), ValueError, "'x_src' must hold the windows of"),
+        (lambda: free((x, x)), TypeError, 'one per sensor'),
+        (lambda: reduced((x[:3], x)), ValueError, "'x_src' must have the same windows"),
         (lambda: reduced.graph(), TypeError, r"'x' must be a torch.Tensor \(got None"),
         (lambda: reduced.graph((x, None)), TypeError, "'x_dst' must be a torch.Tensor"),
         (lambda: free(x, z=z), ValueError, r"'z' needs a layer with 'z_channels' \(go"),
@@ -186,7 +186,7 @@ def test_bad_input():
         (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
         (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
         (lambda: free(x, graph=(edge, torch.ones(2))), ValueError, 'one weight per e'),
-        (lambda: free(x, graph=graph, z=x), ValueError, "'z' has no meaning with a"),
+        (lambda: free(x, graph=graph, z=x), ValueError, "'z' is not supported with a"),
         (lambda: make(k=N, replace=False)(x), ValueError, 'k=6 for 5 candidates'),
     ):
         with pytest.raises(error, match=match):

@@ -63,7 +63,7 @@ def test_wide_matrix_is_never_formed(method, training, sparse, meter):
 
 def test_other_number_of_nodes():
     for call in (make(), make().graph):
-        with pytest.raises(ValueError, match=r'num_nodes=7 rows \(got 5\); the trans'):
+        with pytest.raises(ValueError, match=r'num_nodes=7 rows \(got 5\): the trans'):
             call(normal(N, IN)[:5])
 
 
@@ -226,10 +226,10 @@ def test_states_that_do_not_fit():
 def test_sources_and_anchors_that_a_form_has_not():
     x = torch.randn(20, IN)
     for call in (free := build('free'), free.graph):
-        with pytest.raises(TypeError, match="with transition='free', which has no sou"):
+        with pytest.raises(TypeError, match="with transition='free', which learns its"):
             call((x, x))
     for other in (free, build('projected')):
-        with pytest.raises(ValueError, match="'transition' must be 'anchors' for anch"):
+        with pytest.raises(ValueError, match="'transition' must be 'anchors' to c"):
             other.choose_anchors(x)
     conv = build('anchors')
     for call in (conv, conv.graph):

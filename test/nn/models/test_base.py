@@ -101,10 +101,10 @@ SHARED = pytest.mark.parametrize('is_shared', [False, True])
 CALLS = pytest.mark.parametrize('call', ['loss', 'score'])
 Y, MASK = torch.arange(N) % 3, torch.arange(N) < 7
 BAD_MASKS = [
-    (MASK & False, ValueError, "'mask' must choose at least one node (got none)"),
+    (MASK & False, ValueError, "'mask' must select at least one node (got none)"),
     (MASK.tolist(), TypeError, "'mask' must be a torch.Tensor (got list)"),
     (MASK.float(), TypeError, "'mask' must have dtype torch.bool, or"),
-    (MASK.long(), ValueError, 'has a zero or a one per node (got torch.int64)'),
+    (MASK.long(), ValueError, 'has a zero or one per node (got torch.int64)'),
     (MASK[1:], ValueError, "'mask' must have one entry per node (got 11 for 12 nodes)"),
     (MASK.view(-1, 1), ValueError, "'mask' must have shape [num_nodes], or"),
     (torch.tensor([N]), ValueError, "'mask' has indices outside 0..11 (got 12..12)"),

@@ -98,7 +98,7 @@ def test_labels_need_a_target():
         lambda: model.predict(X),
         lambda: model.score(X, Y),
     ):
-        text = r"'target' must be the type of nodes that labels belong to \(got None\)"
+        text = r"'target' must be the type of the labelled nodes \(got None\)"
         with pytest.raises(ValueError, match=text):
             call()
 

@@ -174,7 +174,7 @@ def test_edges_of_a_relation_that_takes_no_part():
 
 def test_compared_rows_that_are_missing():
     model = make_net(**GIVEN)
-    text = r"'z_dict' must be given where 'x_dict' has not z_channels=2 .*\(got 6\)"
+    text = r"'z_dict' is required unless 'x_dict' has z_channels=2 .*\(got 6\)"
     for x in (X, (X, NEW_DOC)):
         with pytest.raises(ValueError, match=text):
             model(x)

@@ -218,7 +218,7 @@ def test_training_and_graph_ids_take_no_indexed_rows():
         ('GSLNet', draw_rows(), {'z': Z[:N]}, "'z' needs a model with 'z_channels'"),
         ('z', draw_rows(), {'z': Z}, "'z' must have one row per node"),
         ('input', draw_rows(), {'z': Z[:N]}, "'z' must have 6 channels"),
-        ('z', draw_rows(), {}, "'z' must be given where 'x' has not z_channels=5 chan"),
+        ('z', draw_rows(), {}, "'z' is required unless 'x' has z_channels=5 chan"),
         ('GSLNet', draw_rows(), {'edge_index': EDGES + N}, "'edge_index' has sources"),
         ('GSLNet', draw_rows(), {'edge_weight': WEIGHT}, "_weight' needs 'edge_index'"),
         ('GSLNet', draw_rows().double(), {}, r"'x' has torch\.float64"),
@@ -260,7 +260,7 @@ def test_new_rows_alone_are_warned_of_once(kind):
 def test_a_warning_about_rows_with_edges():
     x, model, edges = draw_rows(), make(), torch.tensor([[0, 1], [1, 2]])
     model.train()(x, EDGES)
-    text = r'sought among these 3 alone: .*\(x_train\). once, with the edges of both'
+    text = r'searched among these 3 rows .*\(x_train\). once, with the edges of both'
     with pytest.warns(NewRowsWarning, match=text):
         model.eval()(x[:3], edges)
 

@@ -190,7 +190,7 @@ def test_unknown_labels():
     with pytest.raises(ValueError, match=r'one label for each of the 30 sources'):
         net(x, y[:5])
     for wrong in (y[:5], torch.cat([y, y])):
-        with pytest.raises(ValueError, match=r"'y' must have 30 labels, one a row"):
+        with pytest.raises(ValueError, match=r"'y' must have 30 labels, one per row"):
             net.index(x, wrong)
 
 
@@ -224,7 +224,7 @@ def test_given_neighbours(training):
     assert graph.edge_index.size(1) == 24
     net.index(x, y)
     torch.testing.assert_close(net(new, given=given), out)
-    with pytest.raises(ValueError, match=r"'given' must be the neighbours .*got none"):
+    with pytest.raises(ValueError, match=r"'given' is required with .*got none"):
         net(new)
     with pytest.raises(ValueError, match="got some with graph='learned'"):
         make()(new, given=given)

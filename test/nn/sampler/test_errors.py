@@ -48,8 +48,8 @@ OPTIONS = [
      "'search' must be one of ['exact', 'faiss', 'pynndescent'] (got 'annoy')"),
     # What cannot act is refused.
     ({'budget': Budget(eval_tolerance=0.1, eval_pairs=9)}, ValueError,
-     "'eval_pairs' must be left out beside 'eval_tolerance'"),
-    *(({'budget': Budget(**{name: 4}), **options}, ValueError, f"'{name}' has no mean")
+     "'eval_pairs' must be omitted with 'eval_tolerance'"),
+    *(({'budget': Budget(**{name: 4}), **options}, ValueError, f"'{name}' is not sup")
       for name, options in (('arrivals', {'method': 'dense'}),
                             ('tail', {'method': 'dense'}),
                             ('arrivals', {'replace': False}))),
@@ -112,9 +112,9 @@ INPUTS = [
     ({'rows': (5, 2)}, ValueError, PLACE.format(5, 2)),
     ({'rows': (0, 7)}, ValueError, PLACE.format(0, 7)),
     ({'rows': (0, 1), 'edge_index': EDGES}, ValueError,
-     "'edge_index' has no meaning with 'rows'"),
+     "'edge_index' is not supported with 'rows'"),
     ({'rows': (0, 1), 'batch': BATCH}, ValueError,
-     "'batch' has no meaning with 'rows'"),
+     "'batch' is not supported with 'rows'"),
 ]  # fmt: skip
 
 

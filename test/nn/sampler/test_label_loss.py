@@ -71,7 +71,7 @@ def test_a_lonely_label_is_a_constant():
         (Y.float(), TypeError, r"'y' must have dtype torch\.int64 \(got torch\.float"),
         (Y[:5], ValueError, r"'y' must have one label per node, .* \(got 5 for 10 n"),
         (Y - 1, ValueError, r"'y' must have no negative labels \(got -1"),
-        (torch.arange(10), ValueError, "'y' must have a label of two nodes"),
+        (torch.arange(10), ValueError, "'y' must have two nodes of one label"),
     ],
 )
 def test_labels(y, error, text):

@@ -77,7 +77,7 @@ def test_the_warning_tells_the_error_and_the_size():
     size = out.square().mean().sqrt()
     text = (
         f'the sums over 40 x 40 pairs are estimated from 12 sources with an error of '
-        f'{float(error):.2g} (root mean square of some targets; that of the sums is '
+        f'{float(error):.2g} (root mean square over some targets; the sums have '
         f"{float(size):.2g}): a larger 'eval_pairs' of the budget makes "
         f'them exact'
     )

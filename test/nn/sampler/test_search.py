@@ -108,7 +108,7 @@ def test_what_is_missed_is_told(fake):
         return found
 
     fake(miss)
-    text = r'share of 0\.8\d* of the 9 heaviest sources of 5\d targets'
+    text = r'share of 0\.8\d* of the 9 heaviest sources, measured on 5\d targets'
     with pytest.warns(SampledEvaluationWarning, match=text):
         graph = make('faiss')(draw())
     assert graph.edge_index.size(1) > 0.99 * N * K

@@ -99,5 +99,5 @@ def test_squared_distances_need_a_projection():
     with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection:"):
         sampler(X.float().to_sparse_csr())
     sampler = GumbelKNNSampler(LinearSimilarity(D, feature_weights=True))
-    with pytest.raises(ValueError, match=r'needs a projection beside feature_weights:'):
+    with pytest.raises(ValueError, match=r'needs a projection with feature_weights:'):
         sampler(X.float().to_sparse_csr())

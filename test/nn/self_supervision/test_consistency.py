@@ -15,7 +15,7 @@ ERRORS = [
     ([[1.0], [2.0]], TypeError, r"'outs' must be a torch.Tensor \(got list\)"),
     (torch.ones(2, 3, 2).long(), TypeError, r'must be floating-point \(got torch.int'),
     (torch.ones(2, 3), ValueError, r"'outs' must have shape .* \(got \[3\]\)"),
-    ([TWO], ValueError, r'have two passes or more \(got 1\)'),
+    ([TWO], ValueError, r'have at least two passes \(got 1\)'),
     ([TWO, TWO.double()], ValueError, r'have one shape and dtype \(got \[3, 2\] of'),
     ([TWO, torch.ones(3, 4)], ValueError, r'\(got \[3, 2\] of .* and \[3, 4\] of'),
 ]

@@ -284,7 +284,7 @@ PAIR = torch.randn(4, 5), torch.randn(2, 5)
         (
             ((torch.eye(5).to_sparse_csr(), torch.eye(5)),),
             ValueError,
-            "('x' is sparse|'x_src' and 'x_dst' must both be)",
+            "('x' is sparse|'x_src' and 'x_dst' must be both)",
         ),
     ],
 )

@@ -73,7 +73,7 @@ def test_they_begin_at_one_and_are_reset():
 
 
 def test_bad_options():
-    with pytest.raises(ValueError, match="'feature_weights' must be False where"):
+    with pytest.raises(ValueError, match="'feature_weights' must be False with"):
         LinearSimilarity(5, 3, feature_weights=True)
     with pytest.raises(TypeError, match="'feature_weights' must be"):
         LinearSimilarity(5, feature_weights=1)

@@ -269,7 +269,7 @@ def test_no_nodes(name, layout, training):
         out = model(x, **kwargs)
         assert out.shape == (0, OUT)
         out.sum().backward()
-        with pytest.raises(ValueError, match="'mask' must choose at least one node"):
+        with pytest.raises(ValueError, match="'mask' must select at least one node"):
             model.loss(x, BATCH[:0], BATCH[:0] == 0, **kwargs)
         for method in ('denoising_loss', 'contrastive_loss'):
             if hasattr(model, method):

@@ -113,7 +113,7 @@ BAD_INPUTS = [
         TypeError,
         r'a torch.Tensor \(got tuple',
     ),
-    (['KNNLINKX'], {'x': features()[:9]}, ValueError, r'=12 rows \(got 9\); the weig'),
+    (['KNNLINKX'], {'x': features()[:9]}, ValueError, r'=12 rows \(got 9\): the weig'),
     (WITH_GRAPH, {'edge_index': EDGES + 11}, ValueError, 'has sources outside 0..11'),
     (WITH_GRAPH, {'edge_weight': torch.ones(2)}, ValueError, "needs 'edge_index'"),
     (WITH_GRAPH, weigh(torch.ones(2).long()), TypeError, r'point tensor \(got torch.i'),
@@ -205,5 +205,5 @@ def test_the_loss_is_of_the_labelled_nodes(name):
     one = torch.arange(N) == 3
     assert bool(loss(one).isfinite())
     assert torch.equal(loss(torch.tensor([3])), loss(one))
-    with pytest.raises(ValueError, match="'mask' must choose at least one node"):
+    with pytest.raises(ValueError, match="'mask' must select at least one node"):
         loss(torch.zeros_like(one))

@@ -38,54 +38,54 @@ from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Features, SampledGraph
 
-#: How the sums of several relations become one.
+#: How the sums of several relations are combined.
 AGGREGATIONS = ('sum', 'mean', 'min', 'max', 'cat', None)
-#: Rows by type, or a pair of those of sources and of targets.
+#: Rows by type, or a pair of such dicts for sources and targets.
 TypedRows: TypeAlias = (
     dict[NodeType, Tensor] | tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
 )
 
 
 class HeteroLatentGraphConv(torch.nn.Module):
-    r"""The graph convolution on learned graphs between nodes of several types: the
-    layer of the `"Neural Gaussian Similarity Modeling for Differential Graph Structure
-    Learning" <https://arxiv.org/abs/2312.09498>`_ paper for each relation.
+    r"""Graph convolution on learned graphs between nodes of several types: one layer
+    of the `"Neural Gaussian Similarity Modeling for Differential Graph Structure
+    Learning" <https://arxiv.org/abs/2312.09498>`_ paper per relation.
 
     .. math::
         \mathbf{H}^{\prime}_t = \sum_{r = (s, \cdot, t)} \mathbf{A}_r \mathbf{X}_s
         \mathbf{W}_r + \mathbf{X}_t \mathbf{W}_{\textrm{root}, t} + \mathbf{b}_t
 
     where the sum runs over the relations :math:`r` from a type :math:`s` of sources to
-    the type :math:`t` of targets, and :math:`\mathbf{A}_r` is the graph that a
-    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` of its own samples from
+    the type :math:`t` of targets, and :math:`\mathbf{A}_r` is the graph that the
+    relation's :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` samples from
     the similarities of the rows of :math:`\mathbf{X}_s \mathbf{W}_r` with those of
-    :math:`\mathbf{X}_t \mathbf{V}_r`. In evaluation mode it holds the noise-free
+    :math:`\mathbf{X}_t \mathbf{V}_r`. In evaluation mode it has the noise-free
     weights over all sources. Each target's weights of one relation sum to 1.
 
-    A relation has a similarity and two projections of its own, :math:`\mathbf{W}_r` of
-    the sources, which are the messages as well, and :math:`\mathbf{V}_r` of the
-    targets, if these are compared; a relation between nodes of one type has one,
+    Each relation has its own similarity and two projections: :math:`\mathbf{W}_r` of
+    the sources, which also gives the messages, and :math:`\mathbf{V}_r` of the
+    targets, if projections are compared; a relation within one type has one,
     :math:`\mathbf{V}_r = \mathbf{W}_r`. With one type and one relation the layer is a
     :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
 
-    A relation from a type without nodes sends nothing. Types that are never a target
-    have no output. A pair of dicts holds the rows of all types that are sources, and
-    those of some types that receive, such as new rows.
+    A relation from a type without nodes sends no messages. Types that are never a
+    target have no output. A pair of dicts holds the rows of all source types, and rows
+    of some target types, such as new rows.
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
             types or by type; :obj:`-1` derives it from the first input to the forward
             method.
         out_channels (int): Size of each output sample.
-        relations (list or dict): The relations, edge types
-            :obj:`(source, name, target)`; or a dict from them to options that they
-            have in place of the layer's.
+        relations (list or dict): The relations, as edge types
+            :obj:`(source, name, target)`; or a dict from edge types to options that
+            override the layer's.
         similarity (str or Similarity, optional): The similarity of a source and a
-            target, by name; a module serves all relations, which share it then.
+            target, by name; a module is shared by all relations.
             (default: :obj:`"bell"`)
         k, tau (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-        aggr (str, optional): What becomes of several relations to one type, as in
+        aggr (str, optional): How relations to one type are combined, as in
             :class:`~torch_geometric.nn.conv.HeteroConv`: :obj:`"sum"`, :obj:`"mean"`,
             :obj:`"min"`, :obj:`"max"`, :obj:`"cat"` (side by side) or :obj:`None`
             (stacked along a second dimension). (default: :obj:`"sum"`)
@@ -103,8 +103,8 @@ class HeteroLatentGraphConv(torch.nn.Module):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, an edge type has not three parts, a
-            type or an option is unknown, or rows of a type are missing.
+        ValueError: If an argument is out of range, an edge type does not have three
+            parts, a type or an option is unknown, or rows of a type are missing.
 
     Example:
         >>> relations = [('word', 'in', 'document'), ('document', 'near', 'document')]
@@ -163,7 +163,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         source, _, target = relation
         options = common | own
         if options['similarity'] != common['similarity']:
-            # The arguments of the common similarity are not those of its own.
+            # Arguments of the common similarity do not fit this relation's.
             options['similarity_kwargs'] = own.get('similarity_kwargs')
         widths: Any = self.in_channels[source], self.in_channels[target]
         return LatentGraphConv(
@@ -194,12 +194,12 @@ class HeteroLatentGraphConv(torch.nn.Module):
         dict[NodeType, Tensor]
         | tuple[dict[NodeType, Tensor], dict[EdgeType, SampledGraph]]
     ):
-        r"""Run the forward pass; the relations draw one after the other.
+        r"""Run the forward pass; the relations draw in order.
 
         The arguments are those of
-        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`,
-        as dicts: of rows by the type of nodes, or pairs of such dicts, and of edges by
-        relation. Edges may be given of some relations.
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, except :obj:`y`,
+        as dicts: rows by node type, or pairs of such dicts, and edges by relation.
+        Edges may be given for some relations only.
 
         Returns:
             dict[str, torch.Tensor]: The outputs of each type that is a target, and with
@@ -257,7 +257,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         return heard
 
     def check_z(self, x: Ends, z: Ends | None) -> None:
-        """Raise unless there are rows to compare where projections are not."""
+        """Raise unless `z` is given for each relation that compares other rows."""
         widths: Any = {r: conv.z_channels for r, conv in self.convs.items()}
         if z is not None and not any(widths.values()):
             raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
@@ -279,7 +279,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         return out + self.biases[target] if target in self.biases else out
 
     def graphs(self, *args: Any, **kwargs: Any) -> dict[EdgeType, SampledGraph]:
-        r"""Return the graph of each relation over which :meth:`forward` sums."""
+        r"""Return the graph of each relation that :meth:`forward` sums over."""
         _, graphs = self(*args, **kwargs, return_graph=True)
         return dict(graphs)
 
@@ -293,7 +293,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
 def _without_sources(
     conv: LatentGraphConv, x: Features, edge_index: Tensor | None
 ) -> tuple[Tensor, SampledGraph]:
-    """Return zeros and no edges: no sources send nothing, however many are drawn."""
+    """Return zeros and no edges: without sources there are no messages."""
     h, _ = conv._projections(x)
     _, x_dst = as_pair(x)
     if edge_index is not None:

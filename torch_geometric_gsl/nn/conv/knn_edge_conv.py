@@ -14,25 +14,25 @@ from torch_geometric_gsl.typing import Batch, Features
 
 
 class KNNEdgeConv(EdgeConv):
-    r"""The dynamic edge convolution from the `"Dynamic Graph CNN for Learning on Point
+    r"""Dynamic edge convolution from the `"Dynamic Graph CNN for Learning on Point
     Clouds" <https://arxiv.org/abs/1801.07829>`_ paper on the graph of
     :func:`~torch_geometric_gsl.nn.clouds.knn_graph`.
 
     .. math::
         x'_i = \max_{j \in \mathcal{N}(i)} h_{\Theta}(x_i \, \Vert \, x_j - x_i)
 
-    where :math:`\mathcal{N}(i)` are the :obj:`k` points nearest to :math:`i`, as those
-    of :class:`torch_geometric.nn.conv.DynamicEdgeConv`, without pyg-lib and
-    torch-cluster. Programs of :func:`torch.export.export` and ONNX serve one cloud.
+    where :math:`\mathcal{N}(i)` are the :obj:`k` points nearest to :math:`i`, as in
+    :class:`torch_geometric.nn.conv.DynamicEdgeConv`, without pyg-lib and
+    torch-cluster. Exports by :func:`torch.export.export` and ONNX take one cloud.
 
-    A choice of neighbours has no gradient. With :obj:`tau` messages are multiplied by
+    The choice of neighbours has no gradient. With :obj:`tau` messages are multiplied by
     :math:`1 + w_{ij} - \mathrm{sg}(w_{ij})`, where :math:`w_{ij} =
     \mathrm{softmax}_j(-d_{ij}^2 / \tau)` over the neighbours and :math:`\mathrm{sg}`
-    stops the gradient: the output is the same, and the rows that are compared learn
-    (straight-through).
+    stops the gradient: the output is unchanged, and the compared rows receive a
+    gradient (straight-through).
 
     Args:
-        nn (torch.nn.Module): The network :math:`h_{\Theta}` of rows
+        nn (torch.nn.Module): The network :math:`h_{\Theta}`, for rows
             :math:`[E, 2 F_{in}]`.
         k (int): The number of neighbours.
         aggr (str, optional): The aggregation. (default: :obj:`"max"`)
@@ -95,7 +95,7 @@ class KNNEdgeConv(EdgeConv):
             batch (torch.Tensor or tuple, optional): Sorted ids of the clouds, a pair
                 for a pair. (default: :obj:`None`)
             z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                whose distances choose the neighbours; :obj:`x` if :obj:`None`.
+                    that determine the neighbours; :obj:`x` if :obj:`None`.
                 (default: :obj:`None`)
         """
         z = x if z is None else z
@@ -114,7 +114,7 @@ class KNNEdgeConv(EdgeConv):
     def message(  # type: ignore[override]
         self, x_i: Tensor, x_j: Tensor, weight: Tensor
     ) -> Tensor:
-        r"""Weigh the messages of the edges."""
+        r"""Multiply the messages by the weights of the edges."""
         return super().message(x_i, x_j) * weight
 
     def __repr__(self) -> str:

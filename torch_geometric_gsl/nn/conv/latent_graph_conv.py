@@ -18,12 +18,12 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
 from torch_geometric_gsl.nn.sampler.options import paper_options
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
-#: The projections of the sources, and of the targets where they are needed.
+#: The projections of the sources, and of the targets if needed.
 Projections: TypeAlias = tuple[Tensor, Tensor | None]
 
 
 class LatentGraphConv(LearnedGraphConv):
-    r"""The graph convolution on a learned graph of all nodes from the `"Neural
+    r"""Graph convolution on a learned graph of all nodes, from the `"Neural
     Gaussian Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper.
 
@@ -37,61 +37,60 @@ class LatentGraphConv(LearnedGraphConv):
     the noise-free weights
     :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes, or
     the :obj:`eval_k` nearest, in evaluation mode. The rows of :math:`\mathbf{A}` sum
-    to 1, less the share of a null neighbour. With :obj:`add_self_loops`, which the
-    paper does not have, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` takes its place.
+    to 1, less the weight of a null neighbour. With :obj:`add_self_loops`, which the
+    paper does not have, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` replaces it.
     With :obj:`z_channels` the similarity compares rows :obj:`z` of the call, or
-    :math:`\mathbf{X}` itself where they are not given: few parameters on honest
-    features, where a wide projection overfits.
+    :math:`\mathbf{X}` itself if there are none: few parameters if the features are
+    informative, where a wide projection overfits.
 
-    Given edges are the candidates, which the layer prunes and weighs, or with
-    :obj:`observed="prior"` a graph :math:`\mathbf{A}^{\mathrm{obs}}` of its own that is
-    mixed with the learned graph of all nodes by a learned share :math:`\alpha`,
-    :obj:`conv.prior.share`:
+    Given edges are the candidates, which the layer prunes and weighs; or, with
+    :obj:`observed="prior"`, an observed graph :math:`\mathbf{A}^{\mathrm{obs}}` that is
+    mixed with the learned graph of all nodes. The mixture weight :math:`\alpha`,
+    :obj:`conv.prior.share`, is learned:
 
     .. math::
         \tilde{\mathbf{A}} = \alpha \, \mathbf{D}^{-1} \mathbf{A}^{\mathrm{obs}} +
         (1 - \alpha) \, \mathbf{A}
 
-    With :obj:`label_channels` neighbours tell their labels as well: their messages are
-    :math:`\mathbf{x}_j \mathbf{W} + y_j \mathbf{W}_y + \mathbf{b}_y`. No row hears its
-    own label, for which its neighbours must be others (:obj:`loop=False`, or a pair of
-    sources and targets). Give labels to the last layer of several: from an earlier one
-    they come back by way of the neighbours.
+    With :obj:`label_channels` neighbours send their labels as well, as messages
+    :math:`\mathbf{x}_j \mathbf{W} + y_j \mathbf{W}_y + \mathbf{b}_y`. A row never sees
+    its own label, which requires :obj:`loop=False`, or a pair of sources and targets.
+    Give labels to the last of several layers: from an earlier one they come back
+    through the neighbours.
 
-    A pair :obj:`(x_src, x_dst)` holds the rows that are neighbours and those that
-    receive, such as training rows and new ones: the output of a new row depends on no
-    other new row. Sources and targets of different widths have projections of their
-    own, given :obj:`in_channels` as a pair.
+    A pair :obj:`(x_src, x_dst)` separates the sources from the targets, such as
+    training rows from new rows: new rows attend to the sources only, and the output of
+    one does not depend on the others. Sources and targets of different widths have
+    separate projections, given :obj:`in_channels` as a pair.
 
     Args:
-        in_channels (int or tuple[int, int]): Size of each input sample, or of those of
-            sources and targets; :obj:`-1` derives a size from the first input to the
+        in_channels (int or tuple[int, int]): Size of each input sample, or of source
+            and target samples; :obj:`-1` derives a size from the first input to the
             forward method.
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
-            name or as a module of :obj:`out_channels` input channels, whose
-            parameters are reset with those of the layer: load trained ones into it
-            afterwards. :obj:`"bell"` is a neural Gaussian that may move to any cosine,
-            or :obj:`"distance"` where one column or two features are compared.
-            (default: :obj:`"bell"`)
+            name or as a module of :obj:`out_channels` input channels. The layer resets
+            its parameters: load trained ones afterwards. :obj:`"bell"` is a neural
+            Gaussian with a trainable centre at any cosine, or :obj:`"distance"` for
+            one or two compared features. (default: :obj:`"bell"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
-        similarity_kwargs (dict, optional): Arguments of a similarity that is given by
-            name, such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
+        similarity_kwargs (dict, optional): Arguments of a similarity given by name,
+            such as :obj:`{"c_scale": 0.2}`. (default: :obj:`None`)
         root_weight (bool, optional): If :obj:`False`, the layer does not add
-            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`. On a nearly uniform graph all
-            nodes get nearly the same output then. (default: :obj:`True`)
-        add_self_loops (bool, optional): If :obj:`True`, the layer adds loops, which
-            :meth:`graph` does not return. (default: :obj:`False`)
+            :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`; on a nearly uniform graph all
+            nodes then have nearly the same output. (default: :obj:`True`)
+        add_self_loops (bool, optional): If :obj:`True`, the layer adds self-loops,
+            which :meth:`graph` does not return. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
-        z_channels (int, optional): The width of the rows that are compared, and of a
-            similarity that is a module; :obj:`-1` is that of the input. If
-            :obj:`None`, projections are compared. (default: :obj:`None`)
-        observed (str, optional): What given edges are, :obj:`"candidates"` or a
-            :obj:`"prior"`. (default: :obj:`"candidates"`)
-        label_channels (int, optional): The number of classes, or of columns of numbers,
-            of labels that neighbours tell. (default: :obj:`None`)
+        z_channels (int, optional): The width of the compared rows, and of a similarity
+            given as a module; :obj:`-1` is the width of the input. If :obj:`None`,
+            projections are compared. (default: :obj:`None`)
+        observed (str, optional): How given edges are used, as :obj:`"candidates"` or
+            as a :obj:`"prior"`. (default: :obj:`"candidates"`)
+        label_channels (int, optional): The number of classes, or of numeric columns, of
+            the labels that neighbours send. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`hard` or :obj:`method`. The defaults of a layer are
@@ -101,8 +100,8 @@ class LatentGraphConv(LearnedGraphConv):
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
           :math:`(|\mathcal{V}|)` *(optional)*, compared rows
-          :math:`(|\mathcal{V}|, F_z)` *(optional)*; each but the edges may be a pair,
-          of sources and targets
+            :math:`(|\mathcal{V}|, F_z)` *(optional)*; each but the edges may be a pair
+            of sources and targets
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
 
     Raises:
@@ -113,12 +112,12 @@ class LatentGraphConv(LearnedGraphConv):
         >>> conv = LatentGraphConv(16, 32)
         >>> conv(torch.randn(100, 16)).shape
         torch.Size([100, 32])
-        >>> # Edges that are given are pruned and weighed by the cosine of the features.
+        >>> # Prune and weigh given edges by the cosine of the features.
         >>> options = {'z_channels': -1, 'scale': 20.0, 'null_score': 5.0}
         >>> conv = LatentGraphConv(16, 32, 'linear', **options)
         >>> conv(torch.randn(100, 16), torch.randint(100, (2, 400))).shape
         torch.Size([100, 32])
-        >>> # Three new rows, whose neighbours are the others.
+        >>> # Three new rows, with the others as neighbours.
         >>> conv((torch.randn(100, 16), torch.randn(3, 16))).shape
         torch.Size([3, 32])
     """
@@ -127,9 +126,9 @@ class LatentGraphConv(LearnedGraphConv):
 
     @classmethod
     def paper(cls, *args: Any, **kwargs: Any) -> LatentGraphConv:
-        r"""Return the printed layer, given the arguments of the constructor: neural
-        Gaussian similarities, draws with loops at :obj:`tau=0.25` and :obj:`scale=1`,
-        and sums over all nodes in evaluation mode.
+        r"""Return the layer as printed in the paper, with the constructor's arguments:
+        neural Gaussian similarity, draws with loops at :obj:`tau=0.25` and
+        :obj:`scale=1`, and sums over all nodes in evaluation mode.
         """
         return cls(*args, **paper_options(cls, args, kwargs))
 
@@ -152,9 +151,9 @@ class LatentGraphConv(LearnedGraphConv):
                 dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`.
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates, unless they are a prior. (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their weights, not negative: a prior
-                of the choice, whose logarithm is added to the scores; an observed
-                graph has these weights. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their non-negative weights: a prior
+                whose logarithm is added to the scores, or the weights of an observed
+                graph. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Sorted graph ids, a pair for a
                 pair. (default: :obj:`None`)
             y (torch.Tensor, optional): The labels of the sources: classes, -1 where
@@ -163,8 +162,8 @@ class LatentGraphConv(LearnedGraphConv):
                 that the similarity compares, a pair for a pair. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph that this
-                call summed over as well. (default: :obj:`False`)
+            return_graph (bool, optional): If :obj:`True`, also returns the graph that
+                this call summed over. (default: :obj:`False`)
         """
         given = edge_index, edge_weight, batch, y, z, generator, return_graph
         out: Tensor | tuple[Tensor, SampledGraph]
@@ -213,7 +212,7 @@ class LatentGraphConv(LearnedGraphConv):
         return (out, graph) if return_graph else out
 
     def _add_labels(self, h: Tensor, y: Tensor | None, x: Features) -> Tensor:
-        """Return the messages of the sources, with those of their labels."""
+        """Add the labels to the messages of the sources."""
         if self.label is None:
             if y is not None:
                 raise ValueError("'y' needs a layer with 'label_channels' (got None)")
@@ -224,8 +223,8 @@ class LatentGraphConv(LearnedGraphConv):
         if (self.sampler.loop and not is_pair) or (is_pair and x[0] is x[1]):
             what = 'a pair of the same rows' if is_pair else 'loop=True'
             raise ValueError(
-                "'y' needs loop=False, or a pair (x_src, x_dst) of two sets of rows: "
-                f'no row hears its own label (got {what})'
+                "'y' needs loop=False, or a pair (x_src, x_dst) of different rows: a "
+                f'row must not see its own label (got {what})'
             )
         told: Tensor = self.label(y, h.size(0))
         return h + told.to(h.dtype)

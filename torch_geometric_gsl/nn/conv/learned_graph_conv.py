@@ -1,4 +1,4 @@
-"""Bases of the layers that learn their graph."""
+"""Base classes of layers that learn their graph."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-#: What given edges are.
+#: How given edges are used.
 OBSERVED = ('candidates', 'prior')
-#: Sizes of samples: of all rows, or of sources and targets.
+#: Size of each sample: one for all, or one for sources and one for targets.
 Channels: TypeAlias = int | tuple[int, int]
 
 
 def compared_width(z_channels: int | None, in_channels: Channels) -> int | None:
-    """Return the width of compared rows, given -1 that of the input."""
+    """Return the width of compared rows; -1 is the width of the input."""
     if z_channels != -1:
         if z_channels is not None:
             check_count(z_channels, 'z_channels')
@@ -53,30 +53,30 @@ def compared_width(z_channels: int | None, in_channels: Channels) -> int | None:
     widths = {*in_channels} if isinstance(in_channels, tuple) else {in_channels}
     if -1 in widths or len(widths) > 1:
         raise ValueError(
-            f"'in_channels' must be one known width with z_channels=-1 "
+            f"'in_channels' must be one known width if z_channels=-1 "
             f'(got {in_channels})'
         )
     return widths.pop()
 
 
 def check_serves_as_z(x: Any, z_channels: int, suffix: str = '') -> None:
-    """Raise unless features can be compared where no other rows are given."""
+    """Raise unless features can be compared if no :obj:`z` is given."""
     for rows in as_pair(x):
         if isinstance(rows, Tensor) and rows.size(-1) != z_channels:
             raise ValueError(
-                f"'z{suffix}' must be given where 'x{suffix}' has not "
+                f"'z{suffix}' is required unless 'x{suffix}' has "
                 f'z_channels={z_channels} channels (got {rows.size(-1)})'
             )
 
 
 class ObservedPrior(torch.nn.Module):
-    r"""Mix an observed graph with a learned one, by a learned share :math:`\alpha`.
+    r"""Mix an observed graph with a learned one; the weight :math:`\alpha` is learned.
 
     .. math::
         \tilde{\mathbf{A}}_i = \alpha \, \mathbf{D}_i^{-1} \mathbf{A}^{\mathrm{obs}}_i +
         (1 - \alpha) \, \mathbf{A}_i, \qquad \alpha = \sigma(\beta)
 
-    A node without observed edges has its learned ones alone.
+    A node without observed edges uses its learned ones only.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class ObservedPrior(torch.nn.Module):
 
     @property
     def share(self) -> Tensor:
-        """Return the share of the observed graph."""
+        """Return the weight of the observed graph."""
         return self.logit.sigmoid()
 
     def forward(
@@ -100,8 +100,8 @@ class ObservedPrior(torch.nn.Module):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> Tensor:
-        """Mix sums over the learned graph with those of messages over observed edges,
-        which weigh one each without weights.
+        """Mix sums over the learned graph with sums over observed edges, of weight one
+        if there are no weights.
         """
         observed, kept = self._mixed(edge_index, edge_weight, (h, out), h.dtype, batch)
         total = weighted_sum(h, *observed, out.size(0))
@@ -115,7 +115,7 @@ class ObservedPrior(torch.nn.Module):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SampledGraph:
-        """Mix both graphs of nodes with features; weights of equal edges add up."""
+        """Mix both graphs of nodes with features; weights of duplicate edges add up."""
         pair = as_pair(x)
         dtype = graph.edge_weight.dtype
         observed, kept = self._mixed(edge_index, edge_weight, pair, dtype, batch)
@@ -132,12 +132,12 @@ class ObservedPrior(torch.nn.Module):
         dtype: torch.dtype,
         batch: Batch | None,
     ) -> tuple[SampledGraph, Tensor]:
-        """Return the weighted observed graph, and what each node keeps of its own."""
+        """Return the weighted observed graph, and each node's weight of its own row."""
         check_edge_index(edge_index, *pair)
         if batch is not None:
             check_one_graph(edge_index, batch)
         most, num_targets = _most(pair), pair[1].size(0)
-        if edge_weight is None:  # Equal edges are one.
+        if edge_weight is None:  # Drop duplicates.
             edges = coalesce(edge_index, num_nodes=most, sort_by_row=False)
             weight = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
         else:
@@ -154,13 +154,13 @@ def _most(pair: tuple[Tensor, Tensor]) -> int:
 
 
 class RootTerm(OneType):
-    """Base class of the layers that add a root term and a bias to their messages."""
+    """Base class of the layers with a root term and a bias."""
 
-    #: Whether sources and targets may have widths of their own.
+    #: Whether sources and targets may have different widths.
     _has_two_widths = False
 
     def _keep_sizes(self, in_channels: Channels, out_channels: int) -> None:
-        """Check and keep the sizes; those of the input may be unknown."""
+        """Check and store the sizes; input sizes may be unknown."""
         is_pair = self._has_two_widths and isinstance(in_channels, tuple)
         for width in as_pair(in_channels) if is_pair else [in_channels]:
             if width != -1:
@@ -170,7 +170,7 @@ class RootTerm(OneType):
         self.out_channels = out_channels
 
     def _make_root(self, root_weight: bool, bias: bool) -> None:
-        """Make the root weight and the bias, of the sizes that are kept."""
+        """Create the root weight and the bias, of the stored sizes."""
         check_flag(root_weight, 'root_weight')
         check_flag(bias, 'bias')
         self.root_weight = root_weight
@@ -180,7 +180,7 @@ class RootTerm(OneType):
             self.bias = torch.nn.Parameter(torch.empty(self.out_channels))
 
     def _make_linear(self, end: int = 0) -> Linear:
-        """Return a projection of the sources, 0, or of the targets, 1."""
+        """Return a projection of the sources (0) or of the targets (1)."""
         width = self.in_channels
         width = width[end] if isinstance(width, tuple) else width
         return plain_linear(width, self.out_channels)
@@ -199,7 +199,7 @@ class RootTerm(OneType):
 
 
 class LearnedGraphConv(RootTerm):
-    """Base class of the layers that learn the graph on which they sum messages."""
+    """Base class of the layers that sum messages over a learned graph."""
 
     def __init__(
         self,
@@ -241,12 +241,12 @@ class LearnedGraphConv(RootTerm):
             self.label = LabelEmbedding(label_channels, out_channels)
         width = z_channels or out_channels
         is_input = z_channels is not None and z_channels == in_channels
-        # A cosine tells little of two features, and nothing of one column.
+        # The cosine is of little use with two features, and of none with one.
         if similarity == 'bell' and width <= 1 + is_input:
             similarity = 'distance'
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
         self.sampler = GumbelKNNSampler(compared, k, tau, **{**DEFAULTS, **kwargs})
-        # Not that of a subclass, whose own parameters are yet to come.
+        # Not a subclass's reset: its parameters do not exist yet.
         LearnedGraphConv.reset_parameters(self)
 
     def reset_parameters(self) -> None:
@@ -257,11 +257,11 @@ class LearnedGraphConv(RootTerm):
             reset(module)
 
     def share_sampler(self, other: Any) -> None:
-        r"""Use the sampler of another layer, which compares rows of one width."""
+        r"""Use the sampler of another layer, which compares rows of the same width."""
         self.sampler = other.sampler
 
     def _rows(self, x: Features) -> tuple[Tensor, Tensor]:
-        """Check features; return those of sources and of targets."""
+        """Check features; return sources and targets."""
         is_pair = isinstance(x, tuple | list)
         if isinstance(self.in_channels, tuple) and not is_pair:
             raise TypeError(
@@ -293,8 +293,8 @@ class LearnedGraphConv(RootTerm):
         return self._add_root(x, out)
 
     def graph(self, *args: Any, **kwargs: Any) -> SampledGraph:
-        r"""Return the graph over which :meth:`forward`, given the same arguments, sums:
-        the edges and their weights, sorted by target.
+        r"""Return the graph that :meth:`forward` sums over, given the same arguments:
+        edges and weights, sorted by target.
         """
         _, graph = self(*args, **kwargs, return_graph=True)
         return SampledGraph(*graph)

@@ -31,12 +31,12 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-#: What the shares of the relations depend on.
+#: What the weights of the relations depend on.
 SHARES = ('global', 'node')
 
 
 class RelationShares(torch.nn.Module):
-    """Weigh relations by a softmax of parameters, or of a map of each row."""
+    """Compute mixture weights of relations: a softmax, of parameters or of each row."""
 
     def __init__(
         self, in_channels: int, num_relations: int, kind: str = 'global'
@@ -44,7 +44,7 @@ class RelationShares(torch.nn.Module):
         super().__init__()
         check_option(kind, SHARES, 'shares')
         if kind == 'node' and in_channels == -1:
-            raise ValueError("'in_channels' must be known with shares='node' (got -1)")
+            raise ValueError("'in_channels' must be known if shares='node' (got -1)")
         self.kind = kind
         self.logits: torch.nn.Parameter | None = None
         self.lin: Linear | None = None
@@ -58,7 +58,7 @@ class RelationShares(torch.nn.Module):
         zeros(self)
 
     def forward(self, x: Tensor | None = None) -> Tensor:
-        """Return the shares [R], or those of each row [n, R]."""
+        """Return the mixture weights [R], or [n, R] for rows."""
         if self.logits is not None:
             return self.logits.softmax(dim=0)
         lin, rows = cast(Linear, self.lin), cast(Tensor, x)
@@ -68,46 +68,47 @@ class RelationShares(torch.nn.Module):
 
 
 class MultiplexLatentGraphConv(RootTerm):
-    r"""The graph convolution on several learned graphs of one set of nodes, each of
-    them that of the `"Neural Gaussian Similarity Modeling for Differential Graph
-    Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
+    r"""Graph convolution on several learned graphs of one set of nodes, each as in
+    the `"Neural Gaussian Similarity Modeling for Differential Graph Structure
+    Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
 
     .. math::
         \mathbf{h}^{\prime}_i = \sum_{r=1}^{R} \alpha_{ir} \sum_j A^{(r)}_{ij}
         \mathbf{x}_j \mathbf{W} + \mathbf{x}_i \mathbf{W}_{\textrm{root}} +
         \mathbf{b}
 
-    where :math:`\mathbf{A}^{(r)}` is the graph of relation :math:`r`, which has a
-    similarity and a sampler of its own as in
-    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and the shares
+    where :math:`\mathbf{A}^{(r)}` is the graph of relation :math:`r`, with its own
+    similarity and sampler as in
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, and the mixture weights
     :math:`\alpha_{i1}, \ldots, \alpha_{iR}` are positive and sum to 1: a softmax of
-    :math:`R` parameters, or of a linear map of :math:`\mathbf{x}_i`. They begin
-    equal. With :obj:`same_messages=False` each relation has a projection
-    :math:`\mathbf{W}^{(r)}` of its own. One relation is a
+    :math:`R` parameters, or of a linear map of :math:`\mathbf{x}_i`. They are equal
+    initially. With :obj:`same_messages=False` each relation has its own projection
+    :math:`\mathbf{W}^{(r)}`. With one relation the layer is a
     :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
 
-    Relations that began equal would stay equal. The centres of neural bells with a bias
-    begin at even steps over their range, :math:`(r - \frac{1}{2}) / R` of it, for all
-    targets; weights of features begin at 1 with a noise of 0.1; the rest begins as in
-    one layer. Equal similarities without parameters are refused, and so is one module
-    for two relations, unless projections of their own tell the relations apart.
+    Relations that start equal would stay equal. So the centres of neural Gaussians with
+    a bias start evenly spaced over their range, at :math:`(r - \frac{1}{2}) / R` of it;
+    feature weights start at 1 plus noise of 0.1; the rest is initialised as in one
+    layer. Equal similarities without parameters raise an error, and so does one module
+    for two relations, unless each relation has its own projection.
 
     Args:
         in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
         num_relations (int): The number of relations :math:`R`.
         similarity (str, Similarity or list, optional): The similarity of two nodes, by
-            name, as a module, of which later relations get copies, or a list of one for
-            each relation. (default: :obj:`"bell"`)
+            name, as a module (copied for later relations), or a list with one per
+            relation. (default: :obj:`"bell"`)
         k, tau (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-        shares (str, optional): What the shares depend on: nothing (:obj:`"global"`), or
-            the features of the target (:obj:`"node"`). (default: :obj:`"global"`)
-        same_messages (bool, optional): If :obj:`False`, each relation projects its
-            messages by itself, so that one relation may add what another takes away.
+        shares (str, optional): Whether the mixture weights are parameters
+            (:obj:`"global"`) or depend on the features of the target (:obj:`"node"`).
+            (default: :obj:`"global"`)
+        same_messages (bool, optional): If :obj:`False`, each relation has its own
+            projection of the messages, so that relations may cancel each other.
             (default: :obj:`True`)
         similarity_kwargs (dict or list, optional): Arguments of named similarities, or
-            a list of one dictionary for each relation. (default: :obj:`None`)
+            a list with one dictionary per relation. (default: :obj:`None`)
         root_weight, add_self_loops, bias, z_channels, observed (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         **kwargs (optional): Further options of the samplers, such as :obj:`scale`.
@@ -118,7 +119,7 @@ class MultiplexLatentGraphConv(RootTerm):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, a list has not one entry for each
+        ValueError: If an argument is out of range, a list does not have one entry per
             relation, or relations would stay equal.
 
     Example:
@@ -188,8 +189,8 @@ class MultiplexLatentGraphConv(RootTerm):
         return [relation.sampler.similarity for relation in self._convs]
 
     def shares(self, x: Tensor | None = None) -> Tensor:
-        r"""Return the shares :math:`[R]` of the relations, which sum to 1, or with
-        :obj:`shares="node"` those :math:`[|\mathcal{V}|, R]` of the rows of targets.
+        r"""Return the mixture weights :math:`[R]` of the relations, which sum to 1, or
+        with :obj:`shares="node"` the weights :math:`[|\mathcal{V}|, R]` of each target.
         """
         shares: Tensor = self.mixture(x)
         return shares
@@ -205,11 +206,11 @@ class MultiplexLatentGraphConv(RootTerm):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, list[SampledGraph]]:
-        r"""Run the forward pass; the relations draw one after the other.
+        r"""Run the forward pass; the relations draw in order.
 
         The arguments are those of
-        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`;
-        with :obj:`return_graph=True` the graph of each relation is returned as well.
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, except :obj:`y`;
+        with :obj:`return_graph=True` it also returns the graph of each relation.
         """
         given = edge_index, edge_weight, batch, None, z, generator, return_graph
         projected = self._convs[0]._projections(x)
@@ -229,22 +230,22 @@ class MultiplexLatentGraphConv(RootTerm):
         return (out, graphs) if return_graph else out
 
     def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return the graph of each relation over which :meth:`forward` sums."""
+        r"""Return the graph of each relation that :meth:`forward` sums over."""
         _, graphs = self(*args, **kwargs, return_graph=True)
         return list(graphs)
 
     def graph(self, x: Features, *args: Any, **kwargs: Any) -> SampledGraph:
-        r"""Return the mixture of :meth:`graphs` by their shares; equal edges add up."""
+        r"""Return the weighted mixture of :meth:`graphs`; duplicate edges add up."""
         return self.mix(self.graphs(x, *args, **kwargs), x)
 
     def mix(self, graphs: list[SampledGraph], x: Features) -> SampledGraph:
-        r"""Return the mixture of the graphs of a call with :obj:`x`."""
+        r"""Mix the graphs of a call with :obj:`x`."""
         x_src, x_dst = as_pair(x)
         most = max(x_src.size(0), x_dst.size(0))
         return mix_graphs(graphs, self.shares(x_dst), most)
 
     def share_sampler(self, other: MultiplexLatentGraphConv) -> None:
-        r"""Use the samplers of another layer, of as many relations."""
+        r"""Use the samplers of another layer with the same number of relations."""
         if other.num_relations != self.num_relations:
             raise ValueError(
                 f"'other' must have {self.num_relations} relations "
@@ -268,7 +269,7 @@ class MultiplexLatentGraphConv(RootTerm):
 
 
 def one_each(value: Any, number: int, name: str) -> list[Any]:
-    """Return a value for each relation: those of a list, or one and copies of it."""
+    """Return one value per relation: a list, or copies of one value."""
     if not isinstance(value, tuple | list):
         return [value, *(copy.deepcopy(value) for _ in range(number - 1))]
     if len(value) != number:
@@ -280,7 +281,7 @@ def one_each(value: Any, number: int, name: str) -> list[Any]:
 
 
 def begin_apart(similarities: Sequence[Similarity]) -> None:
-    """Let the parameters of several similarities differ that begin as constants."""
+    """Give different initial values to parameters that start as constants."""
     if len(similarities) == 1:
         return
     for number, similarity in enumerate(map(_inner, similarities)):
@@ -296,10 +297,10 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
 
 
 def check_apart(similarities: Sequence[Similarity]) -> None:
-    """Raise if several similarities of the same rows are one, or learn nothing."""
+    """Raise if similarities of the same rows are one module, or stay equal."""
     if len({id(_inner(similarity)) for similarity in similarities}) < len(similarities):
         raise ValueError(
-            "'similarity' must have a module of its own for each relation (got one "
+            "'similarity' must have a separate module for each relation (got one "
             'module twice)'
         )
     fixed = [
@@ -309,12 +310,12 @@ def check_apart(similarities: Sequence[Similarity]) -> None:
     ]
     if len(set(fixed)) < len(fixed):
         raise ValueError(
-            f"'similarity' must tell relations apart: equal ones without parameters "
-            f"would stay equal, so give each its own 'similarity_kwargs' (got {fixed})"
+            f"'similarity' must start different for each relation; pass one "
+            f"'similarity_kwargs' per relation (got {fixed})"
         )
 
 
 def _inner(similarity: Similarity) -> Similarity:
-    """Return the similarity that has the parameters of a directed one."""
+    """Return the inner similarity of a directed one."""
     inner: Similarity = getattr(similarity, 'similarity', similarity)
     return inner

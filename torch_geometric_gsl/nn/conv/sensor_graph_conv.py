@@ -31,48 +31,49 @@ if TYPE_CHECKING:
 
 
 class SensorGraphConv(LearnedGraphConv):
-    r"""The graph convolution on one learned graph of sensors, which all windows of a
-    batch share, after the `"Graph WaveNet for Deep Spatial-Temporal Graph Modeling"
+    r"""Graph convolution on a learned graph of sensors, shared by all windows of a
+    batch, after the `"Graph WaveNet for Deep Spatial-Temporal Graph Modeling"
     <https://arxiv.org/abs/1906.00121>`_ paper.
 
     .. math::
         \mathbf{H}^{\prime}_{b} = \mathbf{A} \mathbf{X}_{b} \mathbf{W} +
         \mathbf{X}_{b} \mathbf{W}_{\textrm{root}} + \mathbf{b}
 
-    where :math:`\mathbf{X}_b` holds what the :math:`n` sensors show in window
-    :math:`b`, or at one time of it, and :math:`\mathbf{A}` is the graph of the sensors
-    that :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` draws once a call
-    from their embeddings :math:`\mathbf{Z}`. In evaluation mode it has the noise-free
-    weights :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)`.
+    where :math:`\mathbf{X}_b` holds the readings of the :math:`n` sensors in window
+    :math:`b`, or at one of its times, and :math:`\mathbf{A}` is the graph of the
+    sensors, drawn once per call by
+    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` from their embeddings
+    :math:`\mathbf{Z}`. In evaluation mode it has the noise-free weights
+    :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)`.
 
-    :math:`\mathbf{Z}` holds
+    :math:`\mathbf{Z}` is one of:
 
-    * given :obj:`num_sensors`, a learned vector of each sensor: any graph of these
-      sensors, and none of others;
-    * given :obj:`z_channels`, a projection of rows :obj:`z` of the call, such as the
-      places of the sensors;
-    * else a learned reduction of the windows, :math:`\mathbf{z}_i = \mathbf{U} \,
+    * with :obj:`num_sensors`, a learned vector per sensor: fits any graph, but no new
+      sensors;
+    * with :obj:`z_channels`, a projection of rows :obj:`z` of the call, such as the
+      coordinates of the sensors;
+    * otherwise a learned summary of the windows, :math:`\mathbf{z}_i = \mathbf{U} \,
       \mathrm{mean}_b \, \mathrm{ReLU}(\mathbf{V} \mathbf{x}_{b,i} + \mathbf{v}) +
-      \mathbf{u}`, the mean over all windows and times of the call. It sees each sensor
-      alone: it distinguishes levels and shapes, not whether sensors move together.
+      \mathbf{u}`, the mean over all windows and times of the call. It sees one sensor
+      at a time: it separates levels and shapes, but not correlated sensors.
 
-    A coupling has a direction, so each sensor has one embedding as a source and another
-    one as a target (:class:`~torch_geometric_gsl.nn.similarity.DirectedSimilarity`),
+    Edges are directed: each sensor has separate embeddings as a source and as a
+    target (:class:`~torch_geometric_gsl.nn.similarity.DirectedSimilarity`),
     unless :obj:`directed=False`.
 
-    To use one draw in several steps or layers, :meth:`graph` draws it and
-    :obj:`layer(x, graph=graph)` takes it. New sensors come as a pair
-    :obj:`(x_src, x_dst)` as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`,
-    unless each sensor has a vector.
+    To reuse a draw in several steps or layers, draw it with :meth:`graph` and pass it
+    as :obj:`layer(x, graph=graph)`. Pass new sensors as a pair :obj:`(x_src, x_dst)`
+    as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, unless each sensor
+    has a learned vector.
 
     Args:
         in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
         out_channels (int): Size of each output sample.
-        num_sensors (int, optional): The number of sensors :math:`n`, if each has a
-            vector. (default: :obj:`None`)
-        embedding_channels (int, optional): The width of an embedding, that of a source
-            and that of a target alike. Free vectors need room: take 64 for fifty
-            sensors. (default: :obj:`32`)
+        num_sensors (int, optional): The number of sensors :math:`n`, for one learned
+            vector each. (default: :obj:`None`)
+        embedding_channels (int, optional): The width of an embedding, as a source and
+            as a target. Learned vectors need more: use 64 for fifty sensors. (default:
+            :obj:`32`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name or as a module of :obj:`embedding_channels` input channels.
             (default: :obj:`"linear"`)
@@ -87,9 +88,9 @@ class SensorGraphConv(LearnedGraphConv):
             are symmetric, weights are not. (default: :obj:`True`)
         similarity_kwargs, root_weight, bias (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-        loop (bool, optional): If :obj:`True`, a sensor is a candidate of its own.
+        loop (bool, optional): If :obj:`True`, a sensor is its own candidate.
             (default: :obj:`False`)
-        method (str, optional): How the sampler draws; :obj:`"dense"` takes time and
+        method (str, optional): The sampling method; :obj:`"dense"` takes time and
             memory :math:`O(n^2)`. (default: :obj:`"dense"`)
         **kwargs (optional): Further options of the sampler, such as :obj:`null_score`.
 
@@ -101,7 +102,7 @@ class SensorGraphConv(LearnedGraphConv):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or has no meaning for sensors.
+        ValueError: If an argument is out of range, or not supported for sensors.
 
     Example:
         >>> conv = SensorGraphConv(1, 16, num_sensors=20)
@@ -164,7 +165,7 @@ class SensorGraphConv(LearnedGraphConv):
             num_sensors=num_sensors,
             z_channels=z_channels,
         )
-        # Not that of a subclass, whose own parameters are yet to come.
+        # Not a subclass's reset: its parameters do not exist yet.
         SensorGraphConv.reset_parameters(self)
 
     def reset_parameters(self) -> None:
@@ -183,19 +184,18 @@ class SensorGraphConv(LearnedGraphConv):
         r"""Run the forward pass.
 
         Args:
-            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): What the sensors
-                show, :math:`(*, n, F_{in})`, or a pair of sources and targets in the
+            x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The readings of the
+                sensors, :math:`(*, n, F_{in})`, or a pair of sources and targets in the
                 same windows.
-            graph (SampledGraph, optional): The graph of the sensors, as :meth:`graph`
-                returns it, or any other; nothing is drawn then.
-                (default: :obj:`None`)
-            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                that tell sensors apart, with :obj:`z_channels`; a pair for a pair.
-                (default: :obj:`None`)
+            graph (SampledGraph, optional): A graph of the sensors, of :meth:`graph` or
+                any other; nothing is drawn then. (default: :obj:`None`)
+            z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The
+                compared rows, with :obj:`z_channels`; a pair for a pair. (default:
+                :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph that this
-                call summed over as well. (default: :obj:`False`)
+            return_graph (bool, optional): If :obj:`True`, also returns the graph that
+                this call summed over. (default: :obj:`False`)
         """
         x_src, x_dst = as_pair(x)
         is_pair = isinstance(x, tuple | list)
@@ -204,7 +204,7 @@ class SensorGraphConv(LearnedGraphConv):
             _, source = self._project_windows(x_src, 'x_src')
             if x_src.shape[:-2] != x_dst.shape[:-2]:
                 raise ValueError(
-                    f"'x_src' must hold the windows of 'x_dst' (got "
+                    f"'x_src' must have the same windows as 'x_dst' (got "
                     f'{list(x_src.shape)} for {list(x_dst.shape)})'
                 )
         if graph is not None:
@@ -217,7 +217,7 @@ class SensorGraphConv(LearnedGraphConv):
             out, graph = out if return_graph else (out, None)
         size = rows.size(0), self.out_channels
         out = self._add_root(rows, out.view(size))
-        # The sensors stay first in memory, where the next such layer wants them.
+        # Keep sensors first in memory, as the next such layer expects.
         shape = x_dst.size(-2), *x_dst.shape[:-2], self.out_channels
         out = out.view(shape).movedim(0, -2)
         return (out, graph) if return_graph else out  # type: ignore[return-value]
@@ -229,9 +229,9 @@ class SensorGraphConv(LearnedGraphConv):
         z: Features | None = None,
         generator: torch.Generator | None = None,
     ) -> SampledGraph:
-        r"""Draw the graph of the sensors, to be used in several calls.
+        r"""Draw the graph of the sensors, for several calls.
 
-        The arguments are those of :meth:`forward`; windows are needed where they are
+        The arguments are those of :meth:`forward`; windows are needed if they are
         compared. Rows of a pair are never the same sensor.
         """
         return cast(SampledGraph, self.sampler(self.embed(x, z), generator=generator))
@@ -254,7 +254,7 @@ class SensorGraphConv(LearnedGraphConv):
 
 
 def _sum_over(graph: SampledGraph, source: Tensor, num_targets: int) -> Tensor:
-    """Sum messages over a graph that was drawn before, or is known."""
+    """Sum messages over a given graph."""
     if not isinstance(graph, tuple | list) or len(graph) != 2:
         raise TypeError(
             f"'graph' must be a pair (edge_index, edge_weight) "

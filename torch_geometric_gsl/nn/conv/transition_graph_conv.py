@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
-    r"""The graph convolution on a learned transition graph from the `"Neural
+    r"""Graph convolution on a learned transition graph, from the `"Neural
     Gaussian Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper.
 
@@ -42,9 +42,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     memory grow linearly in :math:`n`.
 
     The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}`
-    belong to the nodes of one data set: the layer is transductive.
+    have a column per node of one data set: the layer is transductive.
 
-    Two forms with no parameter that depends on :math:`n`, which are not in the paper,
+    Two forms, not in the paper, have no parameter that depends on :math:`n`. They
     replace :math:`\mathbf{R}` and the messages :math:`\mathbf{W}_e ( \mathbf{X}
     \mathbf{W} )`:
 
@@ -59,18 +59,18 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     with learned vectors :math:`\mathbf{u}_j` (:obj:`transition_nodes`) and
     :math:`\mathbf{V}` (:obj:`messages`), or with the rows :math:`\mathbf{a}_j` of
     anchors :math:`\mathbf{A} \in \mathbb{R}^{s \times F_{in}}`, which
-    :meth:`choose_anchors` takes from the data once: the layer is a
-    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` whose sources are
-    :math:`\mathbf{A}` then. A row's output in evaluation mode depends on no other row
-    of the call, and :math:`b` rows cost :math:`\mathcal{O}(b s)`: these forms serve
+    :meth:`choose_anchors` takes from the data once: the layer is then a
+    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv` with the sources
+    :math:`\mathbf{A}`. In evaluation mode the output of a row depends on no other row
+    of the call, and :math:`b` rows cost :math:`\mathcal{O}(b s)`: use these forms for
     mini-batches and new rows.
 
-    Of a pair :obj:`(x_src, x_dst)` the sources make up the transition nodes: the
-    :math:`n` nodes, or the anchors of this call, and the targets are any rows.
+    In a pair :obj:`(x_src, x_dst)` the sources form the transition nodes: the
+    :math:`n` nodes, or the anchors of this call. The targets are any rows.
 
     .. note::
         The parameters :obj:`theta_t` and :obj:`theta_e` hold :math:`n \mathbf{W}_t` and
-        :math:`n \mathbf{W}_e`: without the factor a step of an optimizer such as Adam
+        :math:`n \mathbf{W}_e`: without the factor, a step of an optimizer such as Adam
         moves a transition node by :math:`n` learning rates, and training diverges.
 
     Args:
@@ -97,8 +97,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range or has no meaning for the form of the
-            transition nodes, or there are no anchors yet.
+        ValueError: If an argument is out of range or not supported with this form of
+            transition nodes, or no anchors are chosen.
 
     Example:
         >>> conv = TransitionGraphConv(16, 32, num_nodes=100, num_transition_nodes=10)
@@ -173,12 +173,12 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
 
     @property
     def w_t(self) -> Tensor:
-        r"""Return the projection :math:`\mathbf{W}_t` that places transition nodes."""
+        r"""Return the projection :math:`\mathbf{W}_t` of nodes to transition nodes."""
         return self.theta_t / self.theta_t.size(1)
 
     @property
     def w_e(self) -> Tensor:
-        r"""Return the projection :math:`\mathbf{W}_e` that gathers their messages."""
+        r"""Return the projection :math:`\mathbf{W}_e` of their messages."""
         return self.theta_e / self.theta_e.size(1)
 
     def forward(
@@ -188,9 +188,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, SampledGraph]:
-        r"""Run the forward pass; the arguments are those of
+        r"""Run the forward pass, with the arguments of
         :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`. The graph leads
-        from transition nodes.
+        from transition nodes to targets.
         """
         x_src, x_dst = self._sources(x)
         h = self._project(x_dst, self.lin)
@@ -204,11 +204,11 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         return self._finish(x_dst, h, out), graph
 
     def _sources(self, x: Features) -> tuple[Tensor | None, Tensor]:
-        """Check features; return those behind transition nodes and of targets."""
+        """Check features; return the rows behind transition nodes, and the targets."""
         is_pair = isinstance(x, tuple | list)
         if self.transition == 'free' and is_pair:
             raise TypeError(
-                "'x' must be a torch.Tensor with transition='free', which has no "
+                "'x' must be a torch.Tensor with transition='free', which learns its "
                 'sources (got a pair)'
             )
         x_src, x_dst = self._rows(x)
@@ -218,8 +218,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             return x_src if is_pair else self._chosen_anchors(), x_dst
         if is_exporting() and isinstance(x_src.size(0), torch.SymInt):
             raise ValueError(
-                f"'x' must have a fixed number of rows for 'torch.export', the nodes "
-                f'that the transition nodes belong to: only that of the targets '
+                f"'x' must have a fixed number of rows for 'torch.export', that of the "
+                f'nodes behind the transition nodes: only the number of targets '
                 f"'x_dst' of a pair may change (got num_nodes={self.num_nodes} and a "
                 f'dynamic dimension)'
             )

@@ -20,41 +20,41 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
 
-#: Forms of transition nodes.
+#: The forms of transition nodes.
 TRANSITIONS = ('projected', 'free', 'anchors')
 
 
 def check_transition(
     transition: str, num_nodes: int | None, num_transition_nodes: int | None
 ) -> None:
-    """Raise unless a form of transition nodes is known, and both numbers fit it."""
+    """Raise unless the form of transition nodes is known and the numbers fit it."""
     check_option(transition, TRANSITIONS, 'transition')
     if transition == 'projected':
         if (num_transition_nodes is None) != (num_nodes is None):
             raise ValueError(
-                f"'num_transition_nodes' and 'num_nodes' go together (got "
+                f"'num_transition_nodes' and 'num_nodes' must be given together (got "
                 f"{num_transition_nodes} and {num_nodes}), unless 'transition' is "
                 f"'free' or 'anchors'"
             )
         if num_nodes is not None:
             check_count(num_nodes, 'num_nodes')
     else:
-        where = f'with transition={transition!r}, which serves any number of rows'
+        where = f'with transition={transition!r}, which takes any number of rows'
         check_absent(num_nodes, 'num_nodes', where)
         if num_transition_nodes is None:
             raise ValueError(
-                f"'num_transition_nodes' must be given with transition={transition!r} "
+                f"'num_transition_nodes' is required with transition={transition!r} "
                 f'(got None)'
             )
 
 
 class ProjectNodes(torch.nn.Module):
-    r"""Sum the rows of all nodes to transition nodes,
+    r"""Project the rows of all nodes to transition nodes,
     :math:`\frac{1}{n} \mathbf{\Theta} \mathbf{H}`.
     """
 
     def forward(self, theta: Tensor, h: Tensor) -> Tensor:
-        """Sum rows [n, m] by weights [s, n], in full precision: summands are small."""
+        """Sum rows [n, m] by weights [s, n] in full precision, for small summands."""
         check_num_nodes(h, theta.size(1))
         with torch.autocast(h.device.type, enabled=False):
             full = full_precision(h) / theta.size(1)
@@ -62,7 +62,7 @@ class ProjectNodes(torch.nn.Module):
 
 
 class KeepsAnchors(torch.nn.Module):
-    """Base class of the modules whose transition nodes can be rows of the data."""
+    """Base class of the modules whose transition nodes can be anchors."""
 
     in_channels: Any
     num_transition_nodes: int | None
@@ -70,9 +70,9 @@ class KeepsAnchors(torch.nn.Module):
     anchors: Tensor | None
 
     def _await_anchors(self) -> None:
-        """Register the buffer of anchors if the form has any.
+        """Register the buffer of anchors for the form that has any.
 
-        Otherwise they are no buffer: torch.export miscounts buffers that are None.
+        Not as None otherwise: torch.export miscounts buffers that are None.
         """
         if self.transition == 'anchors':
             self.register_buffer('anchors', None)
@@ -82,12 +82,12 @@ class KeepsAnchors(torch.nn.Module):
     def choose_anchors(
         self, x: Tensor, *, generator: torch.Generator | None = None
     ) -> Any:
-        r"""Keep :obj:`num_transition_nodes` random rows as transition nodes.
+        r"""Choose :obj:`num_transition_nodes` random rows as transition nodes.
 
-        They are drawn without replacement, and no other row is read: :obj:`x` may be a
-        memory-mapped table. As many rows as there are transition nodes, such as centres
-        of clusters, are all kept in their order. Anchors are dense, go with the
-        :obj:`state_dict`, and outlast :meth:`reset_parameters`.
+        Rows are drawn without replacement, and no other row is read: :obj:`x` may be a
+        memory-mapped table. If :obj:`x` has exactly as many rows, such as centres of
+        clusters, all are kept in order. Anchors are dense and part of the
+        :obj:`state_dict`; :meth:`reset_parameters` keeps them.
 
         Args:
             x (torch.Tensor): The rows, dense or sparse CSR.
@@ -100,7 +100,7 @@ class KeepsAnchors(torch.nn.Module):
         count = self.num_transition_nodes
         if self.transition != 'anchors' or count is None:
             raise ValueError(
-                f"'transition' must be 'anchors' for anchors to be chosen "
+                f"'transition' must be 'anchors' to choose anchors "
                 f'(got {self.transition!r})'
             )
         check_matrix(x, width=self.in_channels)
@@ -124,8 +124,8 @@ class KeepsAnchors(torch.nn.Module):
     def _chosen_anchors(self) -> Tensor:
         if self.anchors is None:
             raise ValueError(
-                "'anchors' must be chosen first, by choose_anchors(x), or given as the "
-                "sources of a pair 'x' (got None)"
+                "'anchors' must be chosen first, by choose_anchors(x), or passed as "
+                "the sources of a pair 'x' (got None)"
             )
         return self.anchors
 
@@ -134,14 +134,14 @@ class KeepsAnchors(torch.nn.Module):
     ) -> None:
         kept = state_dict.get(f'{prefix}anchors')
         if kept is not None and self.transition == 'anchors' and self.anchors is None:
-            # Of the expected shape, so that PyTorch reports any other one.
+            # An empty buffer of the expected shape: PyTorch reports any other.
             width = kept.size(-1) if self.in_channels == -1 else self.in_channels
             self._set_anchors(kept.new_zeros(self.num_transition_nodes or 0, width))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 def _choose(size: int, count: int, generator: torch.Generator | None) -> Tensor:
-    """Draw :obj:`count` distinct numbers below :obj:`size`, in ascending order."""
+    """Sample :obj:`count` of :obj:`range(size)` without replacement, sorted."""
     if count == size:
         return torch.arange(size)
     device = 'cpu' if generator is None else generator.device

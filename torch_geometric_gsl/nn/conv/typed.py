@@ -1,4 +1,4 @@
-"""Inputs, modules and parameters by type of node or edge."""
+"""Inputs, modules and parameters by node or edge type."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from torch_geometric_gsl.nn.sampler.options import LayerOptions
 
 #: Options that belong to a whole layer.
 _OF_LAYER = {'root_weight', 'bias', 'add_self_loops'}
-#: The options that a relation may have in place of its layer's.
+#: The options that a relation may override.
 OPTIONS = {'similarity', 'z_channels', *LayerOptions.__annotations__} - _OF_LAYER
-#: Rows of sources and of targets by type.
+#: Rows of sources and of targets, by type.
 Ends: TypeAlias = tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
-# A name within a module must not be that of an attribute, nor hold a dot.
+# A name in a module must not be an attribute, nor contain a dot.
 _ESCAPES = {'%': '%25', '.': '%2E', '|': '%7C'}
 
 
 def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
-    """Return the options of each relation, which may be listed without any."""
+    """Return the options of each relation, given a list or a dict."""
     if isinstance(relations, str) or not isinstance(relations, Iterable):
         raise TypeError(
             f"'relations' must be a list of edge types (got {type(relations).__name__})"
         )
     listed = list(relations)
     if not listed:
-        raise ValueError("'relations' must hold an edge type (got none)")
+        raise ValueError("'relations' must hold at least one edge type (got none)")
     for relation in listed:
         is_triple = isinstance(relation, tuple) and len(relation) == 3
         if not is_triple or not all(isinstance(p, str) and p for p in relation):
@@ -52,7 +52,7 @@ def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
 
 
 def ends_of(relations: Iterable[EdgeType]) -> tuple[list[NodeType], list[NodeType]]:
-    """Return the types that relations join, and those that they lead to."""
+    """Return all types of the relations, and their target types."""
     ends = [(source, target) for source, _, target in relations]
     every = dict.fromkeys(end for pair in ends for end in pair)
     return list(every), list(dict.fromkeys(target for _, target in ends))
@@ -61,7 +61,7 @@ def ends_of(relations: Iterable[EdgeType]) -> tuple[list[NodeType], list[NodeTyp
 def check_widths(
     in_channels: Any, node_types: Iterable[NodeType]
 ) -> dict[NodeType, int]:
-    """Return the width of each type; one number is that of all."""
+    """Return the width of each type; one number is used for all."""
     if not isinstance(in_channels, dict):
         in_channels = dict.fromkeys(node_types, in_channels)
     check_keys(in_channels, node_types, 'in_channels')
@@ -73,7 +73,7 @@ def check_widths(
 
 
 def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
-    """Return a dict whose keys must be known; an empty one in place of None."""
+    """Return a dict with known keys only; an empty one for None."""
     if value is None:
         return {}
     check_type(value, dict, name, 'a dict')
@@ -86,7 +86,7 @@ def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
 def check_all_given(
     rows: dict[NodeType, Any], needed: Iterable[NodeType], name: str
 ) -> None:
-    """Raise unless there is an entry for each type."""
+    """Raise unless each type has an entry."""
     for node_type in needed:
         if node_type not in rows:
             raise ValueError(
@@ -95,7 +95,7 @@ def check_all_given(
 
 
 def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> Ends:
-    """Return the entries of sources and of targets, of which one dict holds both."""
+    """Return the entries of sources and of targets; one dict serves as both."""
     if value is None:
         return {}, {}
     if isinstance(value, tuple | list) != is_pair:
@@ -108,7 +108,7 @@ def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> End
 
 
 def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
-    """Return the entries of a relation's ends: one where both are the same rows."""
+    """Return the entries of a relation's ends, one if both are the same rows."""
     source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
     if source is None and target is None:
         return None
@@ -116,10 +116,10 @@ def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
 
 
 class _TypedNames:
-    """Keep each type under a name that no other type and no attribute has.
+    """Store each type under a unique name that is no attribute.
 
-    PyG's own classes let types such as "training" clash with attributes, and "a.b" with
-    "a#b".
+    In PyG's own classes, types such as "training" clash with attributes, and "a.b"
+    with "a#b".
     """
 
     @classmethod
@@ -136,11 +136,11 @@ class _TypedNames:
 
 
 class TypedModules(_TypedNames, ModuleDict):
-    """Modules by type."""
+    """Store modules by type."""
 
 
 class TypedParameters(_TypedNames, ParameterDict):
-    """Parameters by type."""
+    """Store parameters by type."""
 
     def values(self) -> list[Any]:
         return [self[key] for key in self.keys()]

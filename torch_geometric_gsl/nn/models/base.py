@@ -1,4 +1,4 @@
-"""Bases of models: their files, and their loss, predictions and score by the task."""
+"""Base classes of models: files, and loss, predictions and score by task."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
 
-#: The plain values that a file may hold as arguments.
+#: The types that a file may hold as arguments.
 _PLAIN = str, int, float, bool, type(None)
 
 
 class SavedModel(torch.nn.Module):
-    r"""Save a model to a file and load it from there.
+    r"""Save a model to a file and load it again.
 
-    A file holds the arguments of the constructor and the :obj:`state_dict`. Nothing in
-    it is executed: classes are found by their names among those that Python knows
-    already, the rest is read by :obj:`torch.load(..., weights_only=True)`.
+    A file holds the arguments of the constructor and the :obj:`state_dict`. Loading
+    executes no code: classes are found by name among those already imported, the rest
+    is read by :obj:`torch.load(..., weights_only=True)`.
 
     Example:
         >>> import tempfile
@@ -51,18 +51,18 @@ class SavedModel(torch.nn.Module):
             cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
     def save(self, path: str | Path) -> None:
-        r"""Write the model to a file, which :meth:`load` reads.
+        r"""Write the model to a file, to be read by :meth:`load`.
 
-        The arguments of the constructor must be plain values, such as names. What was
-        set on a module afterwards, beside its :obj:`state_dict`, is not written.
+        The arguments of the constructor must be plain values, such as names. Attributes
+        set afterwards are not written, except the :obj:`state_dict`.
 
         Args:
-            path (str or pathlib.Path): The file, which is replaced as a whole.
+            path (str or pathlib.Path): The file, replaced atomically.
         """
         if any(map(is_uninitialized_parameter, self.parameters())):
             raise ValueError(
-                "'in_channels' must be known before a model is saved (got -1): call "
-                'the model once'
+                "'in_channels' must be known before a model is saved: call the model "
+                'once (got -1)'
             )
         content = {
             'class': type(self).__name__,
@@ -73,7 +73,7 @@ class SavedModel(torch.nn.Module):
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device = 'cpu') -> Any:
-        r"""Return a model that :meth:`save` wrote, in evaluation mode.
+        r"""Load a model written by :meth:`save`, in evaluation mode.
 
         Args:
             path (str or pathlib.Path): The file.
@@ -81,31 +81,33 @@ class SavedModel(torch.nn.Module):
                 (default: :obj:`"cpu"`)
 
         Raises:
-            OSError: If the file holds no model, or is damaged.
-            ValueError: If it is a model of another class, or of another version.
+            OSError: If the file is not a saved model, or is damaged.
+            ValueError: If the model has another class or comes from another version.
         """
         content = read_tensors(path, 'saved model', device)
         if content.keys() != {'class', 'arguments', 'state'}:
-            raise OSError(f"'{path}' holds no saved model (got {sorted(content)})")
+            raise OSError(
+                f"'{path}' is not a valid saved model (got {sorted(content)})"
+            )
         known = {kind.__name__: kind for kind in _concrete(cls)}
         kind = known.get(content['class'])
         if kind is None:
             raise ValueError(
-                f"'{path}' holds a {content['class']}, not one of {sorted(known)}"
+                f"'{path}' must hold one of {sorted(known)} (got a {content['class']})"
             )
         try:
             model = kind(**content['arguments'])
-            # Assigned, so that the types of the weights are those that were written.
+            # Assigned, to keep the dtypes of the saved weights.
             model.to(device).load_state_dict(content['state'], assign=True)
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise ValueError(
-                f"'{path}' holds a {kind.__name__} of another form: {error}"
+                f"'{path}' holds a {kind.__name__} of another version: {error}"
             ) from error
         return model.eval()
 
 
 class FollowsTask(torch.nn.Module):
-    """Base class of the models with a :obj:`task`, such as classification."""
+    """Base class of models with a :obj:`task`, such as classification."""
 
     task: str = 'classification'
 
@@ -117,7 +119,7 @@ class FollowsTask(torch.nn.Module):
         out_channels: int,
         task: str,
     ) -> list[tuple[int, int]]:
-        """Check and keep sizes and the task; return the sizes of each layer."""
+        """Check and store sizes and the task; return the sizes of each layer."""
         if in_channels != -1:
             check_count(in_channels, 'in_channels')
         check_count(hidden_channels, 'hidden_channels')
@@ -139,12 +141,12 @@ class FollowsTask(torch.nn.Module):
     def loss(
         self, x: Any, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the loss of labelled nodes, which training minimises.
+        r"""Return the loss of labelled nodes, to be minimised.
 
         Args:
             x (torch.Tensor): The node features, as in the forward method.
             y (torch.Tensor): The labels :math:`[|\mathcal{V}|]`, or as the :obj:`task`
-                says; they are read where :obj:`mask` tells, and nowhere else.
+                requires; only labels of :obj:`mask` are read.
             mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
                 indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
@@ -152,9 +154,9 @@ class FollowsTask(torch.nn.Module):
         return self._label_loss(self(x, **kwargs), y, mask)
 
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
-        r"""Return the predictions of evaluation mode.
+        r"""Return the predictions in evaluation mode.
 
-        By the :obj:`task` these are classes, values, one boolean a node, or one a node
+        By :obj:`task`, these are classes, values, one boolean per node, or one per node
         and label. The arguments are those of the forward method.
 
         Example:
@@ -169,36 +171,36 @@ class FollowsTask(torch.nn.Module):
     def score(
         self, x: Any, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> dict[str, float]:
-        r"""Return the score of predictions, by the name of the :obj:`task`'s metric.
+        r"""Compute the metric of the :obj:`task`; return it by name.
 
-        These are the accuracy, :math:`R^2` (the mean over outputs), the accuracy of
-        booleans, or the F1 of all nodes and labels together (micro). The larger, the
-        better. The arguments are those of :meth:`loss`.
+        The metrics are the accuracy, :math:`R^2` (the mean over outputs), the accuracy
+        of booleans, or the micro-averaged F1 of all nodes and labels. Larger is better.
+        The arguments are those of :meth:`loss`.
         """
         return self._scored(self._evaluated(x, **kwargs), y, mask)
 
     def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the mean loss of labelled nodes, of which there must be one."""
+        """Return the mean loss of the labelled nodes; raise if there is none."""
         task = self._task
         mask = every_node(out) if mask is None else mask
         target = task.target(out, y, mask)
         return task.loss(out[mask], target)
 
     def _scored(self, out: Tensor, y: Tensor, mask: Tensor | None) -> dict[str, float]:
-        """Return the score of outputs, by the name of the metric."""
+        """Compute the metric of outputs; return it by name."""
         task = self._task
         mask = every_node(out) if mask is None else mask
         target = task.target(out, y, mask)
         return {task.metric: float(task.score(task.predict(out[mask]), target))}
 
     def _evaluated(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return the outputs of evaluation, and leave the mode as it was."""
+        """Return the outputs in evaluation mode, and restore the mode."""
         with evaluation(self):
             out: Tensor = self(*args, **kwargs)
         return out
 
     def _describe(self, **defaults: Any) -> str:
-        """Return the sizes, and the options that are not at their defaults."""
+        """Return the sizes, and the options that differ from their defaults."""
         text = (
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}'
@@ -211,11 +213,11 @@ class FollowsTask(torch.nn.Module):
 
 
 class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
-    r"""Base class of the models that classify nodes without a given graph.
+    r"""Base class of models that predict nodes without a given graph.
 
     A model maps node features to logits, or to the outputs of another :obj:`task`.
-    What it minimises beside the loss of labels, such as the regularisers of its paper,
-    it adds in :meth:`loss`, so that one training loop serves all models:
+    :meth:`loss` adds other terms to the loss of labels, such as the regularisers of a
+    paper, so that one training loop serves all models:
 
     .. code-block:: python
 
@@ -225,7 +227,7 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
             model.loss(x, y, train_mask).backward()
             optimizer.step()
 
-    A model whose graph can be listed has a method :obj:`graphs` as well, which takes
+    A model that can list its graphs also has a method :obj:`graphs`, which takes
     the arguments of :meth:`forward` and returns a list of
     :class:`~torch_geometric_gsl.typing.SampledGraph`.
     """
@@ -238,18 +240,18 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         r"""Run the forward pass.
 
-        A model takes those of these arguments that it serves: :obj:`edge_index` (and
-        :obj:`edge_weight`), candidates or a graph in place of its own, :obj:`batch`,
-        sorted graph ids of the nodes, and :obj:`generator`, the source of all
-        randomness of the call, dropout included. Models that serve new rows take a pair
-        :obj:`(x_src, x_dst)` of sources and targets in place of :obj:`x`. Parameters
-        that wait for their first input are initialised by the global generator, and
-        :func:`torch.utils.checkpoint.checkpoint` restores no other.
+        A model takes the arguments that it supports: :obj:`edge_index` (and
+        :obj:`edge_weight`), candidates or a graph that replaces its own; :obj:`batch`,
+        sorted graph ids of the nodes; and :obj:`generator`, the source of randomness of
+        the call, dropout included. Models that support new rows also take a pair
+        :obj:`(x_src, x_dst)` of sources and targets as :obj:`x`. Lazy parameters are
+        initialised with the global generator, the only one that
+        :func:`torch.utils.checkpoint.checkpoint` restores.
         """
 
 
 def _noting(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that notes its arguments, unless one below it has."""
+    """Return a constructor that records its arguments, unless a subclass's did."""
 
     @functools.wraps(init)
     def note_and_init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -260,12 +262,12 @@ def _noting(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _arguments(init: Callable[..., None], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return all arguments of a constructor by their names, its defaults too."""
+    """Return all arguments of a constructor by name, including defaults."""
     signature = inspect.signature(init)
     try:
         bound = signature.bind(None, *args, **kwargs)
     except TypeError:
-        return {}  # The constructor says what is wrong.
+        return {}  # The constructor raises the error.
     bound.apply_defaults()
     _, *named = bound.arguments.items()
     given: dict[str, Any] = {}
@@ -276,9 +278,9 @@ def _arguments(init: Callable[..., None], args: Any, kwargs: Any) -> dict[str, A
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value that a file may hold; raise if it may not."""
+    """Return a value that a file may hold; raise otherwise."""
     value = plain_value(value)
-    if isinstance(value, tuple):  # A named one would refer to its class.
+    if isinstance(value, tuple):  # A named tuple would refer to its class.
         value = tuple(value)
     if isinstance(value, dict | tuple | list):
         parts = [*value, *value.values()] if isinstance(value, dict) else value
@@ -286,14 +288,14 @@ def _plain(name: str, value: Any) -> Any:
             _plain(name, part)
     elif not isinstance(value, _PLAIN):
         raise TypeError(
-            f"'{name}' must be a plain value to be saved: a name, a number, a tuple or "
+            f"'{name}' must be a plain value to be saved: a str, a number, a tuple or "
             f'a dict of them (got {type(value).__name__})'
         )
     return value
 
 
 def _concrete(cls: Any) -> Iterator[Any]:
-    """Yield a class and all below it that can be made."""
+    """Yield a class and its subclasses, except abstract ones."""
     if not inspect.isabstract(cls):
         yield cls
     for below in cls.__subclasses__():

@@ -49,17 +49,17 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-#: The arguments of layers beside their rows.
+#: The arguments of a layer other than rows.
 Arguments = dict[str, Any]
-#: What transition nodes leave without a meaning.
+#: Ends the error of options that transition nodes do not support.
 BESIDE = 'with transition nodes'
 
 
 class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
-    r"""A network of layers that learn their own graph, after the `"Neural Gaussian
+    r"""Network of layers that learn their own graph, after the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper, with an activation and dropout between
-    them. :meth:`paper` is the printed model.
+    layers. :meth:`paper` is the model as printed.
 
     .. math::
         \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ReLU} \left(
@@ -71,13 +71,13 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     :obj:`num_transition_nodes` is given (the paper's models with the suffix -T).
     The last layer has neither activation nor dropout.
 
-    Of :meth:`choose_anchors`, which keeps rows of the input, the hidden rows are the
-    anchors of the later layers. With :obj:`z_channels` all layers compare the same rows
-    by one sampler, and each draws its graph anew.
+    :meth:`choose_anchors` chooses rows of the input; their hidden rows are the anchors
+    of later layers. With :obj:`z_channels` all layers compare the same rows by one
+    sampler, and each draws its own graph.
 
-    New rows join others as a pair :obj:`(x_src, x_dst)`: in every layer the sources see
-    each other, and the targets see the sources alone. :meth:`index` keeps the sources,
-    whose hidden rows are computed once.
+    Pass new rows as a pair :obj:`(x_src, x_dst)`: in every layer the sources attend to
+    each other, and the targets to the sources only. :meth:`index` stores the sources
+    and computes their hidden rows once.
 
     Args:
         in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
@@ -85,9 +85,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         num_layers (int): The number of layers.
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
-            name; a module serves only where all layers are equally wide, and is
-            shared by them. :obj:`"bell"` is :obj:`"distance"` where one or two features
-            are compared. (default: :obj:`"bell"`)
+            name; a module is shared by all layers, which must be equally wide.
+            :obj:`"bell"` becomes :obj:`"distance"` for one or two compared features.
+            (default: :obj:`"bell"`)
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
         num_nodes, transition (optional): As in
@@ -98,18 +98,17 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             (default: :obj:`"relu"`)
         z_channels (int or str, optional): The width of the rows that all layers
             compare, as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-            :obj:`"auto"` is :obj:`-1`, or :obj:`None` where the width of the input is
-            unknown, with transition nodes, and with a similarity of another width.
+            :obj:`"auto"` is :obj:`-1`, or :obj:`None` if the width of the input is
+            unknown, with transition nodes, or if the similarity has another width.
             (default: :obj:`"auto"`)
         task (str, optional): The task of :meth:`loss`, :meth:`predict` and
-            :meth:`score`: :obj:`"classification"`, :obj:`"regression"` (the squared
-            error), :obj:`"binary"` (one output), or :obj:`"multilabel"` (yes or no of
-            each output). (default: :obj:`"classification"`)
-        readout (str or Aggregation, optional): How the outputs of all nodes of a graph
-            become one, as :func:`~torch_geometric.nn.resolver.aggregation_resolver`
-            knows it, such as :obj:`"mean"`; labels are those of graphs then.
-            (default: :obj:`None`)
-        num_relations (int, optional): If given, the number of graphs of each layer, a
+            :meth:`score`: :obj:`"classification"`, :obj:`"regression"` (squared
+            error), :obj:`"binary"` (one output), or :obj:`"multilabel"` (each output
+            is binary). (default: :obj:`"classification"`)
+        readout (str or Aggregation, optional): Aggregates the outputs of a graph's
+            nodes, by :func:`~torch_geometric.nn.resolver.aggregation_resolver`, such as
+            :obj:`"mean"`; labels are then those of graphs. (default: :obj:`None`)
+        num_relations (int, optional): The number of graphs of each layer, a
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
@@ -124,14 +123,14 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or only one of
-            :obj:`num_transition_nodes` and :obj:`num_nodes` is given where they go
-            together.
+            :obj:`num_transition_nodes` and :obj:`num_nodes` is given and both are
+            required.
 
     Example:
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
         >>> model(torch.randn(100, 16)).shape
         torch.Size([100, 7])
-        >>> # The cosine of the features refines a given graph.
+        >>> # Refine a given graph by the cosine of the features.
         >>> options = {'z_channels': -1, 'scale': 20.0, 'null_score': 5.0}
         >>> model = GSLNet(16, 32, 2, 7, 'linear', **options)
         >>> model(torch.randn(100, 16), torch.randint(100, (2, 400))).shape
@@ -180,9 +179,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
 
     @classmethod
     def paper(cls, *args: Any, **kwargs: Any) -> GSLNet:
-        r"""Return the printed model, given the arguments of the constructor: neural
-        Gaussian similarities of projections, draws with loops at :obj:`tau=0.25` and
-        :obj:`scale=1`, ELU, and sums over all nodes in evaluation mode.
+        r"""Return the model as printed in the paper, with the constructor's arguments:
+        neural Gaussian similarity of projections, draws with loops at :obj:`tau=0.25`
+        and :obj:`scale=1`, ELU, and sums over all nodes in evaluation mode.
 
         Example:
             >>> GSLNet.paper(16, 32, 2, 7)(torch.randn(100, 16)).shape
@@ -195,7 +194,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     def _make_layers(
         self, sizes: list[tuple[int, int]], options: Arguments
     ) -> torch.nn.ModuleList:
-        """Return the layers; where all compare the same rows, they share a sampler."""
+        """Create the layers; those that compare the same rows share a sampler."""
         conv: Any = LatentGraphConv
         own: Arguments = {'z_channels': self.z_channels}
         own['num_relations'] = self.num_relations
@@ -237,12 +236,12 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         r"""Run the forward pass.
 
         The arguments are those of
-        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, but for :obj:`y`.
-        Beside a pair :obj:`(x_src, x_dst)` all of them are pairs: edges those between
-        sources, and those from sources to targets. Where rows are indexed, a tensor
-        :obj:`x` holds new rows in evaluation mode, unless graph ids are given. Dropout
-        follows the :obj:`generator` as well. With :obj:`return_graph=True` the graph of
-        each layer is returned, too, of several relations a list.
+        :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, except :obj:`y`.
+        With a pair :obj:`(x_src, x_dst)` all of them are pairs: edges between sources,
+        and edges from sources to targets. After :meth:`index`, a tensor :obj:`x` holds
+        new rows in evaluation mode, unless graph ids are given. Dropout uses the
+        :obj:`generator` too. With :obj:`return_graph=True` it also returns the graph of
+        each layer, a list per layer for several relations.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
         given = edge_index, edge_weight, batch, z, generator, return_graph
@@ -250,8 +249,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         return (out, [graph for graph, _ in graphs]) if return_graph else out
 
     def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return the graph of each layer over which :meth:`forward`, given the same
-        arguments, sums; those of several relations are mixed by their shares.
+        r"""Return the graph of each layer that :meth:`forward` sums over, given the
+        same arguments; several relations are mixed by their weights.
         """
         layers: list[Any] = list(self.convs)
         kwargs |= {'return_graph': True}
@@ -271,7 +270,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, list[tuple[Any, Features]]]:
-        """Run all layers; return graphs, if wanted, with the rows of their layers."""
+        """Run all layers; optionally return graphs with the rows of their layers."""
         (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_index = src is self._kept('x') and not isinstance(x, tuple | list)
         is_kept = src is not None and is_index and is_constant(self)
@@ -319,7 +318,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             src, dst = check_pair(cast(Features, x), self.in_channels)
             pairs = {name: split_pair(value, name) for name, value in args.items()}
             own = {name: pair[0] for name, pair in pairs.items()}
-            # Edges lead from the sources alone; of the rest layers see both.
+            # Edges start at sources only; layers take the other pairs whole.
             for name in ('edge_index', 'edge_weight'):
                 args[name] = pairs[name][1]
         else:
@@ -330,7 +329,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
                     which = 'the new' if z is not None else 'the indexed'
                     raise ValueError(
                         f"'z' must be given both to 'index' and with new rows, or to "
-                        f'neither (got that of {which} rows alone)'
+                        f'neither (got z of {which} rows only)'
                     )
                 args['z'] = None if z is None else (own['z'], z)
         if z is None and self.z_channels is not None:
@@ -347,7 +346,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         return (src, dst), _given(own), _given(args)
 
     def _check_batch(self, batch: Any, x: Any) -> None:
-        """Check graph ids beside transition nodes, where they serve a readout alone."""
+        """Check graph ids with transition nodes, where only a readout uses them."""
         if self.readout is None or self.transition == 'projected':
             check_absent(batch, 'batch', BESIDE)
         if batch is not None:
@@ -355,7 +354,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             check_batch(as_pair(batch, 'batch')[1], x)
 
     def _sources(self, x: Any, batch: Any, has_edges: bool) -> Tensor | None:
-        """Return the rows that the rows of a call join, None for these themselves."""
+        """Return the sources of a call, or None if the rows are their own sources."""
         if self.transition == 'anchors':
             return self._chosen_anchors()
         if self.transition == 'free':
@@ -365,8 +364,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     def _check_index(self, x: Tensor) -> None:
         if self.transition != 'projected':
             raise ValueError(
-                f'rows cannot be indexed with transition={self.transition!r}: new rows '
-                'need no others (got rows)'
+                f'index() is not supported with transition={self.transition!r}, where '
+                'new rows need no other rows (got rows)'
             )
         if self.num_nodes is not None:
             check_num_nodes(x, self.num_nodes)

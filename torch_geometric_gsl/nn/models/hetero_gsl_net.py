@@ -34,20 +34,20 @@ from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
 
-#: Rows, by the type of the nodes.
+#: Rows by node type.
 Rows = dict[NodeType, Tensor]
-#: The arguments of a layer beside its rows.
+#: The arguments of a layer other than rows.
 Arguments = dict[str, Any]
 
-#: How several relations to one type become one, which leaves its width as it is.
+#: How relations to one type are combined without a change of width.
 AGGREGATIONS = ('sum', 'mean', 'min', 'max')
 
 
 class HeteroGSLNet(WatchesRows, FollowsTask):
-    r"""The network of the `"Neural Gaussian Similarity Modeling for Differential
+    r"""Network of the `"Neural Gaussian Similarity Modeling for Differential
     Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper for nodes of
-    several types: layers that learn a graph for each relation between them, with an
-    activation and dropout between the layers.
+    several types: layers that learn a graph per relation, with an activation and
+    dropout between layers.
 
     .. math::
         \mathbf{H}_t^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ReLU} \left(
@@ -57,19 +57,19 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`. The last layer has
     neither activation nor dropout.
 
-    A type that no relation leads to is never updated: it enters every layer with its
-    input, through the projections that each relation has anyway.
+    A type that is no relation's target is never updated: each layer projects its
+    input anew.
 
-    With a :obj:`target` the output is that of one type, and :meth:`loss`,
-    :meth:`predict` and :meth:`score` are about its labels. Each layer has the relations
-    alone that reach this type through the layers after it; a relation that is too many
-    steps away takes part in none, and no edges of it may be given.
+    With a :obj:`target` the output belongs to one type, whose labels :meth:`loss`,
+    :meth:`predict` and :meth:`score` take. Each layer then has only the relations that
+    reach this type through later layers. A relation too many steps away is unused, and
+    no edges may be given for it.
 
-    A relation with :obj:`z_channels` has one sampler, and compares the same rows in all
-    layers: those of :obj:`z_dict`, or the features themselves.
+    A relation with :obj:`z_channels` has one sampler and compares the same rows in all
+    layers: :obj:`z_dict`, or the features themselves.
 
-    A pair of dicts holds the rows of all types that are sources in every layer, and new
-    rows of target types, which see the sources alone.
+    In a pair of dicts, the first holds the rows of all source types, and the second new
+    rows of target types, which attend to the sources only.
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
@@ -79,13 +79,13 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         relations (list or dict): As in
             :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`.
         target (str, optional): The type of the labelled nodes; if :obj:`None`, the
-            output is a dict of all types that a relation leads to.
+            output is a dict of all types that are a target.
             (default: :obj:`None`)
         similarity (str or Similarity, optional): The similarity of a source and a
-            target, by name; a module serves only where all layers are equally wide, and
-            is shared by them and by all relations. (default: :obj:`"bell"`)
+            target, by name; a module is shared by all layers, which must be equally
+            wide, and all relations. (default: :obj:`"bell"`)
         task, dropout, act (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
-        aggr (str, optional): What becomes of several relations to one type:
+        aggr (str, optional): How relations to one type are combined:
             :obj:`"sum"`, :obj:`"mean"`, :obj:`"min"` or :obj:`"max"`.
             (default: :obj:`"sum"`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
@@ -93,12 +93,12 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
 
     Shapes:
         - **input and output:** as in
-          :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`, the output of the
-          target type alone, if there is one
+            :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`; with a target,
+            the output of that type only
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or no relation leads to the
+        ValueError: If an argument is out of range, or no relation has the
             :obj:`target`.
 
     Example:
@@ -149,7 +149,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         options: dict[EdgeType, Arguments],
         kwargs: Arguments,
     ) -> torch.nn.ModuleList:
-        """Return the layers, of the relations that reach the target through them."""
+        """Create the layers, with the relations that reach the target through them."""
         needed = {*self.target_types} if self.target is None else {self.target}
         options = {r: own | self._width(r, kwargs | own) for r, own in options.items()}
         layers: list[HeteroLatentGraphConv] = []
@@ -169,7 +169,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         return torch.nn.ModuleList(layers)
 
     def _width(self, relation: EdgeType, options: Arguments) -> Arguments:
-        """Return the width of compared rows, of which -1 is that of the input."""
+        """Return the width of compared rows; -1 is the width of the input."""
         widths = self.in_channels[relation[0]], self.in_channels[relation[2]]
         return {'z_channels': compared_width(options.get('z_channels'), widths)}
 
@@ -192,14 +192,13 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         r"""Run the forward pass.
 
         The arguments are those of
-        :meth:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv.forward`. Beside a
-        pair all of them are pairs: edges those between sources, and those from sources
-        to targets. With :obj:`return_graph=True` the graphs of each layer are returned
-        as well.
+        :meth:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv.forward`. With a pair
+        all of them are pairs: edges between sources, and edges from sources to targets.
+        With :obj:`return_graph=True` it also returns the graphs of each layer.
 
         Returns:
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or
-            of all types that a relation leads to.
+            of all types that are a target.
         """
         is_pair = isinstance(x_dict, tuple | list)
         own, given = self._inputs(
@@ -234,7 +233,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         return (out, graphs) if return_graph else out
 
     def _inputs(self, is_pair: bool, *values: Any) -> tuple[Arguments, Arguments]:
-        """Split the arguments of a call into those of sources and of targets."""
+        """Split the arguments of a call into those of sources and those of targets."""
         types, edges = self.node_types, self.convs[0].relations
         known: Any = {'x_dict': types, 'edge_index_dict': edges}
         known |= {'edge_weight_dict': edges, 'batch_dict': types, 'z_dict': types}
@@ -253,7 +252,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         return own, new
 
     def _after(self, rows: Rows, out: Rows, generator: torch.Generator | None) -> Rows:
-        """Return the rows after a layer; those that it does not update stay."""
+        """Return the rows after a layer; rows of types it does not update stay."""
         updated = {t: self.dropout(self.act(h), generator) for t, h in out.items()}
         return rows | updated
 
@@ -261,13 +260,13 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     def _task(self) -> Task:
         if self.target is None:
             raise ValueError(
-                "'target' must be the type of nodes that labels belong to (got None)"
+                "'target' must be the type of the labelled nodes (got None)"
             )
         return super()._task
 
     def graphs(self, *args: Any, **kwargs: Any) -> list[dict[EdgeType, SampledGraph]]:
-        r"""Return the graph of each relation over which :meth:`forward`, given the same
-        arguments, sums, layer by layer.
+        r"""Return the graph of each relation that :meth:`forward` sums over, given the
+        same arguments, layer by layer.
         """
         _, graphs = self(*args, **kwargs, return_graph=True)
         return list(graphs)
@@ -281,7 +280,7 @@ def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
 
 
 def _part(given: Arguments, conv: Any) -> Arguments:
-    """Select the arguments of one layer, which may have a part of the relations."""
+    """Select the arguments of one layer, which may lack some relations."""
     known = {'edge_index_dict': conv.relations, 'edge_weight_dict': conv.relations}
     return {
         name: _pick(value, known.get(name, conv.node_types))

@@ -1,4 +1,4 @@
-"""Activations, dropout, inputs and evaluation of models with a stack of layers."""
+"""Activations, dropout, input checks and evaluation mode of models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch_geometric_gsl.ops.local_random import dropout
 
 
 def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
-    """Return the activation with a name; the identity if :obj:`None`."""
+    """Return the activation of a name; the identity for :obj:`None`."""
     resolved: Callable[[Tensor], Tensor] = (
         torch.nn.Identity() if act is None else activation_resolver(act)
     )
@@ -30,7 +30,7 @@ def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
 
 
 class Dropout(torch.nn.Dropout):
-    """Drop values with a source of randomness."""
+    """Apply dropout with a given source of randomness."""
 
     def __init__(self, p: float = 0.5) -> None:
         check_probability(p, 'dropout')
@@ -41,14 +41,14 @@ class Dropout(torch.nn.Dropout):
 
 
 def check_input(x: Tensor, lin: Linear) -> None:
-    """Raise unless a first layer can take the features."""
+    """Raise unless the first layer accepts the features."""
     check_features(x, width=lin.in_channels)
     check_parameter_match(x, lin.weight)
 
 
 @contextmanager
 def evaluation(module: torch.nn.Module) -> Iterator[None]:
-    """Set evaluation mode without gradient, and restore the mode of each part."""
+    """Set evaluation mode without gradients; restore the mode of each part."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

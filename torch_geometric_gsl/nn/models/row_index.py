@@ -1,4 +1,4 @@
-"""Rows that a model keeps, for new ones to join."""
+"""Index training rows as the sources of new rows."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from torch_geometric_gsl.ops.runtime import is_exporting
 
 
 class NewRowsWarning(UserWarning):
-    r"""A model that was trained on some rows answers others without them."""
+    r"""A trained model predicts new rows without its training rows."""
 
 
 class WatchesRows(torch.nn.Module):
-    """Base class of the models that warn where new rows lack those of training."""
+    """Base class of models that warn if new rows come without training rows."""
 
-    # The number of rows of the last call in training mode, until a call has warned.
+    # The number of rows of the last training call, until the warning.
     _num_trained: int | None = None
-    _advice = 'give a pair of dicts, the rows of training first'
+    _advice = 'pass a pair of dicts, training rows first'
 
     def _watch(self, x: Any, has_edges: bool = False) -> None:
-        """Count the rows of training, and warn once of fewer in evaluation."""
+        """Record the number of training rows; warn once of fewer in evaluation."""
         is_eager = not torch.compiler.is_compiling() and not is_exporting()
         if not is_eager or not isinstance(x, Tensor):
             return
@@ -49,13 +49,13 @@ class WatchesRows(torch.nn.Module):
             advice = self._advice + (', with the edges of both' if has_edges else '')
             warn_caller(
                 f"'x' has {count} rows after training on {trained}, and neighbours are "
-                f'sought among these {count} alone: for new rows {advice}',
+                f'searched among these {count} rows only: for new rows {advice}',
                 NewRowsWarning,
             )
 
 
 class IndexesRows(WatchesRows):
-    r"""Base class of the models that can keep the sources of new rows.
+    r"""Base class of models that can index the sources of new rows.
 
     Example:
         >>> from torch_geometric_gsl import GSLNet
@@ -66,29 +66,29 @@ class IndexesRows(WatchesRows):
         True
     """
 
-    #: What is kept of the rows, by name.
+    #: The indexed tensors, by name.
     _INDEXED: tuple[str, ...] = ('x',)
-    _advice = "give a pair (x_train, x), or call 'model.index(x_train)' once"
+    _advice = "pass a pair (x_train, x), or call 'model.index(x_train)' once"
 
     def index(self, x: Tensor) -> Any:
-        r"""Keep a copy of rows, the sources of later calls in evaluation mode.
+        r"""Copy rows, to be the sources of later calls in evaluation mode.
 
-        Such a call holds new rows, unless it gives a pair or graph ids. The rows, dense
-        or sparse CSR, are part of :obj:`state_dict`, of saved models and of copies;
-        :meth:`clear_index` drops them. Returns the model itself.
+        Such a call holds new rows, unless it passes a pair or graph ids. The rows,
+        dense or sparse CSR, are part of the :obj:`state_dict`, of saved models and of
+        copies; :meth:`clear_index` deletes them. Returns the model itself.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
         self._keep(x=x)
         return self
 
     def clear_index(self) -> Any:
-        r"""Drop the rows that were indexed; return the model itself."""
+        r"""Delete the indexed rows; return the model itself."""
         self._keep()
         return self
 
     def _keep(self, **rows: Tensor | None) -> None:
-        """Keep copies, which no later change of the rows reaches."""
-        with torch.inference_mode(False):  # Or no gradient would pass later.
+        """Store copies, safe from later changes of the rows."""
+        with torch.inference_mode(False):  # Inference tensors block later gradients.
             for name in self._INDEXED:
                 value = rows.get(name)
                 kept = None if value is None else value.detach().clone()
@@ -101,7 +101,7 @@ class IndexesRows(WatchesRows):
     def _indexed(
         self, x: Any, batch: Any, is_watched: bool = True, has_edges: bool = False
     ) -> Tensor | None:
-        """Return the rows that those of a call join, if these are indexed."""
+        """Return the indexed rows as the sources of a call, if there are any."""
         if batch is not None:
             return None
         kept = None if self.training else self._kept('x')
@@ -111,7 +111,7 @@ class IndexesRows(WatchesRows):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         for kept in map(self._kept, self._INDEXED):
-            if kept is not None:  # PyTorch makes no deep copy of sparse CSR tensors.
+            if kept is not None:  # PyTorch cannot deepcopy sparse CSR tensors.
                 memo[id(kept)] = kept.clone()
         twin: Any = type(self).__new__(type(self))
         memo[id(self)] = twin
@@ -123,7 +123,7 @@ class IndexesRows(WatchesRows):
         found = {n: state_dict.get(f'{prefix}index_{n}') for n in self._INDEXED}
         if found['x'] is None:
             if self._kept('x') is not None:
-                self.clear_index()  # The model whose state it is has none.
+                self.clear_index()  # The loaded state has none.
         else:
             like = next(self.parameters(), found['x'])
             is_assigned = metadata.get('assign_to_params_buffers', False)
@@ -137,14 +137,14 @@ class IndexesRows(WatchesRows):
 
 
 class IndexesLayers(IndexesRows):
-    """Base class of the networks that compute the hidden rows of their index once."""
+    """Base class of networks that compute the hidden rows of their index once."""
 
     _INDEXED = 'x', 'edge_index', 'edge_weight', 'z'
 
     in_channels: int
     convs: torch.nn.ModuleList
     z_channels: int | None
-    # Hidden rows, and what they were computed from.
+    # Hidden rows, and the values they were computed from.
     _hidden_rows: tuple[Any, list[Tensor], list[Tensor]] | None = None
 
     def index(
@@ -155,14 +155,14 @@ class IndexesLayers(IndexesRows):
         *,
         z: Tensor | None = None,
     ) -> Any:
-        r"""Keep a copy of rows, the sources of later calls in evaluation mode.
+        r"""Copy rows, to be the sources of later calls in evaluation mode.
 
-        Such a call holds new rows, unless it gives a pair or graph ids; edges lead from
-        the indexed rows to new ones. The rows, and what is given of them as in
-        :meth:`forward`, are part of :obj:`state_dict`, of saved models and of copies;
-        :meth:`clear_index` drops them. Their hidden rows are computed once, and again
-        after a change of the parameters; no gradient reaches the parameters through
-        them. Returns the model itself.
+        Such a call holds new rows, unless it passes a pair or graph ids; edges lead
+        from indexed rows to new ones. The rows, and the other arguments as in
+        :meth:`forward`, are part of the :obj:`state_dict`, of saved models and of
+        copies; :meth:`clear_index` deletes them. Their hidden rows are computed once,
+        and again after a change of the parameters; they carry no gradient to the
+        parameters. Returns the model itself.
         """
         check_features(x, width=self.in_channels)
         self._check_index(x)
@@ -181,7 +181,7 @@ class IndexesLayers(IndexesRows):
 
     @abstractmethod
     def _check_index(self, x: Tensor) -> None:
-        """Raise unless these rows can be the sources of others."""
+        """Raise unless the rows can be sources."""
 
     def _check_z(self, z: Any) -> None:
         if z is not None and self.z_channels is None:
@@ -196,7 +196,7 @@ class IndexesLayers(IndexesRows):
         self._hidden_rows = None
 
     def _index_layers(self, own: dict[str, Any]) -> list[Tensor]:
-        """Return the hidden rows of the index, computed anew after a change."""
+        """Return the hidden rows of the index, recomputed after a change."""
         device = next(self.parameters()).device.type
         is_autocast = torch.is_autocast_enabled(device)
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
@@ -204,7 +204,7 @@ class IndexesLayers(IndexesRows):
         kept = [rows for rows in map(self._kept, self._INDEXED) if rows is not None]
         versions = [rows._version for rows in kept]
         key = is_autocast and torch.get_autocast_dtype(device), options, versions
-        # By their values: optimizers may write where no counter notices.
+        # Compared by value: optimizers may write without increasing a version counter.
         values: list[Tensor] = [*self.parameters()]
         found = self._hidden_rows
         if found is None or found[0] != key or not _are_equal(found[1], values):
@@ -218,10 +218,10 @@ class IndexesLayers(IndexesRows):
 
 
 def is_constant(model: torch.nn.Module) -> bool:
-    """Return whether a model gives the same rows the same outputs, call by call."""
+    """Return whether equal inputs give equal outputs, call by call."""
     if torch.compiler.is_compiling() or is_exporting():
         return False
-    # Not where a part is still random, such as dropout to see how sure a model is.
+    # Not if a part stays random, such as dropout for uncertainty estimates.
     return not any(m.training for m in model.modules()) and not any(
         is_uninitialized_parameter(p) or is_functorch_wrapped_tensor(p)
         for p in model.parameters()
@@ -229,7 +229,7 @@ def is_constant(model: torch.nn.Module) -> bool:
 
 
 def _are_equal(first: list[Tensor], second: list[Tensor]) -> bool:
-    """Return whether tensors have equal values, types and devices."""
+    """Return whether tensors are equal in values, dtypes and devices."""
     return len(first) == len(second) and all(
         a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
         for a, b in zip(first, second, strict=True)

@@ -29,12 +29,12 @@ from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import Features, SampledGraph
 
-# Rows that are encoded at once where no gradient is wanted.
+# Rows encoded at once without gradients.
 _BLOCK = 2**14
 
 
 class TableNet(OneType, SavedModel):
-    r"""A net for the rows of a table, whose neighbours tell their labels.
+    r"""Network for the rows of a table, with the labels of neighbours as messages.
 
     .. math::
         \mathbf{h}^{\prime}_i = \mathbf{h}_i + \sum_{j \neq i}
@@ -48,44 +48,44 @@ class TableNet(OneType, SavedModel):
     <https://arxiv.org/abs/2307.14338>`_ paper. A residual block and a linear map turn
     :math:`\mathbf{h}^{\prime}_i` into the output.
 
-    No row hears its own label: rows that are given as one tensor are neighbours of all
-    others but themselves, and of a pair :obj:`(x_src, x_dst)` the sources are to be
-    other rows than the targets. In training mode the sum goes over all sources, or over
-    :obj:`draws` relaxed draws, whose law is that of
+    A row never sees its own label: rows given as one tensor are neighbours of all
+    others but themselves, and in a pair :obj:`(x_src, x_dst)` sources and targets must
+    be different rows. In training mode the sum runs over all sources, or over
+    :obj:`draws` relaxed draws, distributed as in
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`; in evaluation mode over
-    the :obj:`eval_k` nearest, whose weights sum to 1.
+    the :obj:`eval_k` nearest, with weights that sum to 1.
 
     Args:
         in_channels (int): The number of columns.
         hidden_channels (int): The number of hidden units.
         out_channels (int): The number of classes, or of target columns.
-        graph (str, optional): What joins rows: :obj:`"learned"`; :obj:`"given"`, where
-            the caller gives neighbours and squared distances, and only :math:`\lambda`
-            is learned; or :obj:`"none"`, without a sum. (default: :obj:`"learned"`)
-        similarity (str or Similarity, optional): What compares two rows.
+        graph (str, optional): The graph: :obj:`"learned"`; :obj:`"given"`, where the
+            caller passes neighbours and squared distances, and only :math:`\lambda` is
+            learned; or :obj:`"none"`, without a sum. (default: :obj:`"learned"`)
+        similarity (str or Similarity, optional): The similarity of two rows.
             (default: :obj:`"distance"`)
-        key_channels (int, optional): Size of what is compared; half of the hidden units
-            if :obj:`None`. (default: :obj:`None`)
-        num_frequencies (int, optional): The number of frequencies of each column; 0 for
-            no periodic embeddings. (default: :obj:`32`)
-        periodic_columns (list[int], optional): The columns that are embedded; all if
-            :obj:`None`. (default: :obj:`None`)
-        frequency_scale (float, optional): The deviation of the frequencies at the
-            start. (default: :obj:`0.03`)
+        key_channels (int, optional): Size of the compared keys; half of the hidden
+            units if :obj:`None`. (default: :obj:`None`)
+        num_frequencies (int, optional): The number of frequencies of each column; 0
+            disables periodic embeddings. (default: :obj:`32`)
+        periodic_columns (list[int], optional): The columns with periodic embeddings;
+            all if :obj:`None`. (default: :obj:`None`)
+        frequency_scale (float, optional): The standard deviation of the initial
+            frequencies. (default: :obj:`0.03`)
         embedding_channels (int, optional): Size of the periodic embedding of a column.
             (default: :obj:`12`)
-        dropout (float, optional): The share of hidden units of the residual block that
-            are left out in training. (default: :obj:`0.2`)
-        graph_dropout (float, optional): The share of weights that are. Draws drop none.
+        dropout (float, optional): Dropout probability in the residual block.
             (default: :obj:`0.2`)
-        draws (int, optional): The number of relaxed draws in training; the sum goes
-            over all sources if :obj:`None`. (default: :obj:`None`)
+        graph_dropout (float, optional): Dropout probability of the weights, without
+            :obj:`draws`. (default: :obj:`0.2`)
+        draws (int, optional): The number of relaxed draws in training; if
+            :obj:`None`, the sum runs over all sources. (default: :obj:`None`)
         eval_k (int, optional): The number of neighbours in evaluation mode.
             (default: :obj:`96`)
 
     Shapes:
-        - **input:** columns :math:`(N, F_{in})`, dense or without periodic embeddings
-          sparse CSR, or a pair of them, for :math:`N` sources and :math:`n` targets;
+        - **input:** columns :math:`(N, F_{in})`, dense, or sparse CSR without periodic
+          embeddings, or a pair of them, for :math:`N` sources and :math:`n` targets;
           labels of the sources, classes :math:`(N)` or numbers
           :math:`(N, F_{out})`
         - **output:** :math:`(n, F_{out})`
@@ -93,12 +93,12 @@ class TableNet(OneType, SavedModel):
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
-        ImportError: If there are frequencies, and rtdl_num_embeddings is missing.
+        ImportError: If there are frequencies, and rtdl_num_embeddings is not installed.
 
     Example:
         >>> x, y = torch.randn(100, 8), torch.randn(100)
         >>> net = TableNet(8, 32, 1, num_frequencies=0)
-        >>> net(x, y).shape  # Each row among all others.
+        >>> net(x, y).shape  # Each row attends to all others.
         torch.Size([100, 1])
         >>> new = net.eval().index(x, y)(torch.randn(3, 8))
         >>> new.shape
@@ -145,13 +145,13 @@ class TableNet(OneType, SavedModel):
         hidden, key = hidden_channels, max(1, hidden_channels // 2)
         if key_channels is not None:
             check_count(key := key_channels, 'key_channels')
-        neighbours = TableNeighbours(  # Which checks the options of any graph.
+        neighbours = TableNeighbours(  # Checks its options for any graph.
             key,
             similarity,
             draws=draws,
             dropout=graph_dropout,
             eval_k=eval_k,
-            # Cosines lie in [-1, 1], and need a scale to be told apart.
+            # Cosines lie in [-1, 1], and need a scale for a sharp graph.
             initial_scale=1.0 if similarity == 'distance' else 10.0,
         )
         if graph != 'none':
@@ -169,7 +169,7 @@ class TableNet(OneType, SavedModel):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module; an index is dropped."""
+        r"""Reset all learnable parameters of the module; delete the index."""
         for module in self.children():
             reset(module)
         self.clear_index()
@@ -187,23 +187,23 @@ class TableNet(OneType, SavedModel):
 
         Args:
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The rows, or a pair
-                :obj:`(x_src, x_dst)` of neighbours and of rows that are answered.
-                Where rows are indexed, a tensor without labels holds new rows.
-            y (torch.Tensor, optional): The labels of the sources, -1 or NaN where one
-                is unknown; none is known if :obj:`None`. (default: :obj:`None`)
+                :obj:`(x_src, x_dst)` of neighbours and of rows to predict. With an
+                index, a tensor without labels holds new rows.
+            y (torch.Tensor, optional): The labels of the sources, -1 or NaN where
+                unknown; all unknown if :obj:`None`. (default: :obj:`None`)
             given (tuple[torch.Tensor, torch.Tensor], optional): With
-                :obj:`graph="given"` the sources of each target :math:`(n, k)`, and
+                :obj:`graph="given"`, the sources of each target :math:`(n, k)` and
                 their squared distances. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
-            return_graph (bool, optional): If :obj:`True`, returns the graph over which
-                this very call summed as well. (default: :obj:`False`)
+            return_graph (bool, optional): If :obj:`True`, also returns the graph that
+                this call summed over. (default: :obj:`False`)
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, self.head.weight)
         if (given is not None) != (self.graph == 'given'):
             raise ValueError(
-                f"'given' must be the neighbours where graph='given', and only there "
+                f"'given' is required with graph='given', and not supported otherwise "
                 f"(got {'some' if given else 'none'} with graph='{self.graph}')"
             )
         h, graph = self.encoder(x_dst), None
@@ -230,10 +230,10 @@ class TableNet(OneType, SavedModel):
 
     @torch.no_grad()
     def index(self, x: Tensor, y: Tensor | None = None) -> TableNet:
-        r"""Keep what rows tell new ones, computed once: their keys and messages.
+        r"""Store the keys and messages of rows, to be the sources of new rows.
 
-        They are part of :obj:`state_dict`; a change of the parameters does not reach
-        them.
+        They are computed once, as part of the :obj:`state_dict`; later changes of the
+        parameters do not update them.
 
         Args:
             x (torch.Tensor): The rows.
@@ -247,7 +247,7 @@ class TableNet(OneType, SavedModel):
             return self.clear_index()
         size, like = x.size(0), self.head.weight
         if y is not None and len(y) != size:
-            raise ValueError(f"'y' must have {size} labels, one a row (got {len(y)})")
+            raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
         message = like.new_empty(size, self.hidden_channels + self.out_channels + 1)
         key = None
         if self.graph == 'learned':
@@ -264,7 +264,7 @@ class TableNet(OneType, SavedModel):
         return self
 
     def clear_index(self) -> TableNet:
-        r"""Drop the rows that were indexed; return the model itself."""
+        r"""Delete the indexed rows; return the model itself."""
         self.register_buffer('index_key', None)
         self.register_buffer('index_message', None)
         self._prepare()
@@ -276,11 +276,11 @@ class TableNet(OneType, SavedModel):
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
-        self._prepare()  # The index has moved.
+        self._prepare()  # The index may be on another device.
         return self
 
     def _key(self, x: Tensor, h: Tensor) -> Any:
-        """Return the compared vectors of rows, if the graph is learned."""
+        """Return the compared keys of rows, if the graph is learned."""
         return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
@@ -290,7 +290,7 @@ class TableNet(OneType, SavedModel):
         return torch.cat([h, self.label.encode(y, h.size(0)).to(h.dtype)], dim=1)
 
     def _project(self, total: Tensor) -> Tensor:
-        """Project sums of messages, which are fewer than the messages."""
+        """Project the sums of messages: there are fewer of them than messages."""
         h, label = total.split([self.hidden_channels, self.out_channels + 1], dim=1)
         out: Tensor = self.lin_value(h)
         return out + self.label.project(label)

@@ -1,4 +1,4 @@
-"""Parts of the net for tables: the encoder of columns, and the sum over neighbours."""
+"""Parts of the table network: the encoder of columns, the sum over neighbours."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool_sum import pool_sum, pool_weights
 from torch_geometric_gsl.typing import Features, SampledGraph
 
-# Sources that are found beside those that are kept.
+# Spare sources found in addition to those kept.
 _SPARE = 8
-# Bytes of a block of rankings.
+# Bytes of one block of a ranking.
 _RANKING_BUDGET = 2**27
 
 
@@ -38,7 +38,7 @@ class ColumnEncoder(torch.nn.Module):
         \textrm{ of each column } c]
 
     with learned frequencies :math:`\mathbf{f}_c`. The arguments are those of
-    :class:`~torch_geometric_gsl.nn.TableNet`, whose hidden units are the outputs.
+    :class:`~torch_geometric_gsl.nn.TableNet`, with its hidden units as outputs.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ColumnEncoder(torch.nn.Module):
             except ImportError as error:
                 raise ImportError(
                     "'num_frequencies' needs rtdl_num_embeddings: pip install "
-                    "'rtdl_num_embeddings', or num_frequencies=0"
+                    "'rtdl_num_embeddings', or set num_frequencies=0"
                 ) from error
             self.periodic = PeriodicEmbeddings(
                 number,
@@ -81,7 +81,7 @@ class ColumnEncoder(torch.nn.Module):
             reset(module)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the hidden units of rows, without embeddings also of sparse CSR."""
+        """Return the hidden units of rows; without embeddings also of sparse CSR."""
         if self.periodic is not None:
             columns = self.periodic_columns
             part = x if len(columns) == x.size(1) else x[:, columns]
@@ -90,12 +90,12 @@ class ColumnEncoder(torch.nn.Module):
 
 
 class TableNeighbours(torch.nn.Module):
-    r"""Sum the messages of neighbours, weighed by a softmax of their scores.
+    r"""Sum the messages of neighbours, weighted by a softmax of their scores.
 
     .. math::
         \sum_{j \neq i} \mathrm{softmax}_j(\lambda \, \phi(z_i, z_j)) \, m_j
 
-    In training mode the sum goes over all sources, with dropout, or over relaxed draws
+    In training mode the sum runs over all sources, with dropout, or over relaxed draws
     with :math:`\tau = 1`; in evaluation mode over the :obj:`eval_k` nearest. The
     arguments are those of :class:`~torch_geometric_gsl.nn.TableNet`; the scale
     :math:`\lambda` is learned.
@@ -125,7 +125,7 @@ class TableNeighbours(torch.nn.Module):
             train_scale=True,
             loop=False,
         )
-        # What is compared, the same embedded, and what ranks it.
+        # The compared keys, their embeddings, and their ranking.
         self._prepared: tuple[Tensor, Tensor, Sources] | None = None
 
     def reset_parameters(self) -> None:
@@ -141,10 +141,10 @@ class TableNeighbours(torch.nn.Module):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
-        """Return the sums of the targets, and their graph if it is wanted.
+        """Return the sums of the targets, and optionally their graph.
 
-        One tensor of compared vectors is that of sources and targets, none its own
-        neighbour. Neighbours that are given have their squared distances.
+        A tensor of keys serves sources and targets, and no row is its own neighbour.
+        Given neighbours come with their squared distances.
         """
         if given is not None:
             source, score = given[0], -self.sampler.factor * given[1]
@@ -166,7 +166,7 @@ class TableNeighbours(torch.nn.Module):
         return self._listed(source, score, message, generator, return_graph)
 
     def prepare(self, z: Tensor | None) -> None:
-        """Prepare sources that many targets are compared with; drop the last."""
+        """Prepare sources for many targets; drop the previous ones."""
         self._prepared = None
         if z is not None and not z.requires_grad:
             pairs = self._pairs((z, z[:0]))
@@ -181,7 +181,7 @@ class TableNeighbours(torch.nn.Module):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
-        """Sum the messages of sources that each target lists, by their scores."""
+        """Sum the messages of the sources listed for each target, by their scores."""
         weight = dropout(score.softmax(dim=1), self.dropout, self.training, generator)
         neighbours = Neighbours(source, message.size(0))
         out = neighbour_sum(message, weight.to(message.dtype), neighbours)
@@ -191,7 +191,7 @@ class TableNeighbours(torch.nn.Module):
     def _pairs(self, z: Features) -> PairScores:
         similarity, factor = self.sampler.similarity, self.sampler.factor
         kept, src, _ = self._prepared or (None, None, None)
-        if src is not None and z[0] is kept:  # It was checked before.
+        if src is not None and z[0] is kept:  # Already checked.
             return similarity.pair_scores((z[1][:0], z[1]), factor)._replace(src=src)
         pairs = similarity.pair_scores(z, factor)
         if isinstance(z, tuple):
@@ -201,8 +201,8 @@ class TableNeighbours(torch.nn.Module):
     def _nearest(self, z: Features, pairs: PairScores) -> tuple[Tensor, Tensor]:
         """Return the best sources of each target, and their scores.
 
-        Clusters find them among many, and else products of single precision find a
-        few more, whose scores decide.
+        Clusters find them among many; otherwise products in single precision find a few
+        more, to be ranked by their scores.
         """
         k, ranks = self.eval_k, pairs.detach()
         if pays_clusters(ranks):

@@ -1,4 +1,4 @@
-"""What a model is trained to tell of a node: its loss, its prediction, its score."""
+"""Tasks: losses, predictions and metrics."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from torch_geometric_gsl._checks import (
 
 
 class Task(NamedTuple):
-    """Hold the name of a score, and functions of labels, losses and predictions.
+    """Hold the name of a metric, and functions of labels, losses and predictions.
 
-    ``target`` checks the labels of chosen nodes against the outputs of all; ``loss``
-    and ``score`` compare chosen outputs, or predictions, with them.
+    ``target`` checks the labels of the selected nodes against all outputs; ``loss``
+    and ``score`` compare selected outputs, or predictions, with them.
     """
 
     metric: str
@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
 
 def check_task(task: str, out_channels: int) -> None:
-    """Raise unless a task is known, and such a number of outputs serves it."""
+    """Raise unless the task is known and fits the number of outputs."""
     check_option(task, TASKS, 'task')
     if task == 'binary' and out_channels != 1:
         raise ValueError(
@@ -47,7 +47,7 @@ def every_node(out: Tensor) -> Tensor:
 
 
 def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """Return the labels of the labelled nodes, checked against the logits of all."""
+    """Return the labels of labelled nodes, checked against the logits of all nodes."""
     num_nodes, num_classes = out.shape
     check_choice(mask, num_nodes)
     check_index(y, 'y', '[num_nodes]', 1, like=out)
@@ -56,14 +56,14 @@ def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     low, high = labels.aminmax()
     check_value(
         (low >= 0) & (high < num_classes),
-        f"'y' has labels outside 0..{num_classes - 1} where 'mask' chooses",
+        f"'y' has labels outside 0..{num_classes - 1} where 'mask' selects",
         got=partial('{}..{}'.format, low, high),
     )
     return labels
 
 
 def _chosen_numbers(out: Tensor, y: Any, mask: Tensor) -> Tensor:
-    """Return the targets of chosen nodes in the shape of their outputs."""
+    """Return the targets of selected nodes, in the shape of their outputs."""
     check_choice(mask, out.size(0))
     if not isinstance(y, Tensor):
         raise TypeError(f"'y' must be a torch.Tensor (got {type(y).__name__})")
@@ -75,23 +75,23 @@ def _chosen_numbers(out: Tensor, y: Any, mask: Tensor) -> Tensor:
     if y.dtype.is_complex:
         raise TypeError(f"'y' must hold real numbers (got {y.dtype})")
     chosen = y.reshape(wanted)[mask]
-    # As the loss reads them; a score reads all of their digits.
+    # Cast as the loss reads them; a score reads all of their digits.
     is_finite = chosen.to(out.dtype).isfinite().all()
-    text = "'y' must be finite where 'mask' chooses"
+    text = "'y' must be finite where 'mask' selects"
     check_value(is_finite, text, got=lambda: 'NaN or infinity')
     return chosen
 
 
 def _chosen_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
     chosen = _chosen_numbers(out, y, mask).to(out.dtype)
-    text = "'y' must hold zeros and ones where 'mask' chooses"
+    text = "'y' must hold zeros and ones where 'mask' selects"
     is_flag = (chosen == 0) | (chosen == 1)
     check_value(is_flag.all(), text, got=lambda: chosen[~is_flag][0].item())
     return chosen
 
 
 def check_choice(mask: Any, num_nodes: int, *, none_ok: bool = False) -> None:
-    """Raise unless a mask, or indices, choose some of the nodes."""
+    """Raise unless a mask, or indices, select some of the nodes."""
     if not isinstance(mask, Tensor):
         raise TypeError(f"'mask' must be a torch.Tensor (got {type(mask).__name__})")
     if mask.dtype not in (torch.bool, torch.long):
@@ -117,11 +117,11 @@ def check_choice(mask: Any, num_nodes: int, *, none_ok: bool = False) -> None:
         f"'mask' has indices outside 0..{num_nodes - 1}",
         got=partial('{}..{}'.format, low, high),
     )
-    # Two nodes may be listed in any order, but more of them not by zeros and ones.
+    # Indices of more than two zeros and ones must be a mask.
     if mask.numel() == num_nodes > 2:
         check_value(
             high > 1,
-            "'mask' must have dtype torch.bool where it has a zero or a one per node",
+            "'mask' must have dtype torch.bool if it has a zero or one per node",
             got=lambda: mask.dtype,
         )
 
@@ -147,7 +147,7 @@ def _explained_share(prediction: Tensor, target: Tensor) -> Tensor:
     target = target.reshape(len(prediction), -1).double()
     error = (target - prediction.reshape(target.shape).double()).square().sum(dim=0)
     spread = (target - target.mean(dim=0)).square().sum(dim=0)
-    # As in scikit-learn, what does not vary is worth 1 if it is met, and else 0.
+    # As in scikit-learn, a constant column scores 1 if predicted exactly, else 0.
     met = (error == 0).double()
     return torch.where(spread > 0, 1 - error / spread, met).mean()
 
@@ -155,7 +155,7 @@ def _explained_share(prediction: Tensor, target: Tensor) -> Tensor:
 def _micro_f1(prediction: Tensor, target: Tensor) -> Tensor:
     target = target.bool()
     hits = (prediction & target).sum().double()
-    # Without a one in either it is 0, as in scikit-learn.
+    # 0 without any positive, as in scikit-learn.
     return 2 * hits / (prediction.sum() + target.sum()).clamp(min=1)
 
 

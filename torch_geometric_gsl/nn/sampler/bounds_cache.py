@@ -1,4 +1,4 @@
-"""Bounds of sharp scores, and compared edges, found once for equal rows."""
+"""Cache of bounds of sharp scores, and of compared edges."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
-# The number of candidates of a head.
+# The number of candidates in a list.
 _HEAD = 64
-# From so many clusters on fewer of them are tried before all.
+# From this number of clusters on, try fewer before all.
 _FEW_CLUSTERS = 128
 # Two layers, or two sets of nodes, with clusters of two numbers and heads.
 _MOST_KEPT = 6
@@ -42,10 +42,10 @@ class _Entry(NamedTuple):
 
 
 class BoundsCache:
-    """Bounds of the scores of equal rows, and what is compared of them, found once.
+    """Cache bounds of scores, and compared edges, for equal rows.
 
-    What is found is a function of the rows alone, so that a cache changes no draw: a
-    fresh sampler draws what a used one does. Copies and files leave it out.
+    The cached values depend on the rows only and do not change any draw: new and used
+    samplers draw the same. Copies and files omit the cache.
     """
 
     def __init__(self) -> None:
@@ -54,14 +54,14 @@ class BoundsCache:
     def __reduce__(self) -> tuple[type[BoundsCache], tuple[()]]:
         return BoundsCache, ()
 
-    @disable_compile  # What is best is decided by values.
+    @disable_compile  # The choice depends on values.
     @torch.no_grad()
     def best(self, pairs: PairScores, options: DrawOptions) -> tuple[Envelope, float]:
-        """Return the bounds that cost least, and the proposals of a race under them.
+        """Return the cheapest bounds, and the proposals of a race with them.
 
         Args:
             pairs (PairScores): The scores of all pairs of a graph.
-            options (DrawOptions): How neighbours are drawn.
+            options (DrawOptions): The options of the draw.
         """
 
         def measure(*bounds: Any) -> tuple[float, float, Envelope]:
@@ -75,7 +75,7 @@ class BoundsCache:
             find = partial(k_means, pairs.src, number)
             found.append(measure(self._find(('clusters', number), (pairs.src,), find)))
             if options.num_races * found[-1][1] < BOUND * more:
-                break  # Fewer proposals would not pay for more bounds.
+                break  # More bounds would cost more than they save.
         num_sources = pairs.src.size(0)
         is_monotone = pairs.response.monotonic != 0 and num_sources > 2 * _HEAD
         accepted = options.num_races * options.num_arrivals
@@ -90,12 +90,12 @@ class BoundsCache:
     def compare_edges(
         self, pairs: PairScores, edge_index: Tensor, memory_budget: int
     ) -> Tensor:
-        """Compare the pairs of a list of edges; of constant rows they are kept."""
+        """Compare the pairs of a list of edges; cache the result for constant rows."""
         find = partial(pairs.compare_edges, edge_index, memory_budget=memory_budget)
         is_trained = not pairs.is_sparse and (
             pairs.src.requires_grad or pairs.dst.requires_grad
         )
-        # Without gradients nothing tells constant rows from others.
+        # Without gradients, constant rows cannot be recognised.
         if is_trained or not (pairs.is_sparse or torch.is_grad_enabled()):
             return find()
         rows = *_rows(pairs), edge_index
@@ -107,9 +107,9 @@ class BoundsCache:
     ) -> Any:
         entry = next((e for e in self._entries if _serves(e, kind, rows)), None)
         if entry is None and torch.is_inference_mode_enabled():
-            return find()  # What is made here serves no gradient later.
+            return find()  # Values computed here carry no gradient later.
         if entry is None:
-            # Copies: what changes in place would seem to be what it was.
+            # Copies: rows changed in place must differ from the cached ones.
             entry = _Entry(kind, tuple(x.detach().clone() for x in rows), find())
         others = [e for e in self._entries if e is not entry]
         self._entries = [*others, entry][-_MOST_KEPT:]

@@ -1,4 +1,4 @@
-"""The candidates of a call, assigned to parts that are drawn apart."""
+"""Assign the candidates of a call to parts with separate draws."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from torch_geometric_gsl.ops.edges import (
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
 
-# A graph of fewer pairs is listed with others rather than drawn on its own.
+# Graphs with fewer pairs are listed together rather than drawn one by one.
 _LISTED_PAIRS = 64**2
-# The graph of each source and of each target, counted from zero.
+# The graph of each source and of each target, numbered from zero.
 GraphIds = tuple[Tensor, Tensor]
 
 
@@ -49,7 +49,7 @@ def assign(
     batch: Any,
     rows: Any = None,
 ) -> Parts:
-    """Check the candidates of a call, and assign a part to each target."""
+    """Check the candidates of a call, and assign each target to a part."""
     if edge_weight is not None:
         check_edge_weight(edge_weight, edge_index, pairs.src)
     num_targets = pairs.dst.size(0)
@@ -67,7 +67,7 @@ def assign(
     if num_targets == 0:
         return Parts(pairs, settings, [])
     available = pairs.src.size(0) - int(not settings.loop)
-    if not settings.replace:  # With replacement few candidates are drawn repeatedly.
+    if not settings.replace:  # With replacement, draws may repeat candidates.
         check_candidate_count(settings.k, available)
     is_training = settings.is_noisy and torch.is_grad_enabled()
     if is_training and available < min(num_targets, 2):
@@ -79,7 +79,7 @@ def assign(
 
 
 def _check_rows(rows: Any, num_targets: int) -> None:
-    """Raise unless a pair of numbers tells where some targets begin and end."""
+    """Raise unless a pair of numbers is a valid range of targets."""
     if not isinstance(rows, tuple | list) or len(rows) != 2:
         raise TypeError(f"'rows' must be a pair of integers (got {rows!r})")
     for number in rows:
@@ -98,7 +98,7 @@ def _whole_graph(
     first_source: int = 0,
     first_target: int = 0,
 ) -> Block:
-    """Return the block of one graph, whose first nodes have these places."""
+    """Return the block of one graph, whose first nodes have these indices."""
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     pairs = pairs if settings.loop else exclude_loops(pairs)
     call = make_call(settings, num_targets, num_sources)
@@ -111,8 +111,8 @@ def _whole_graph(
 def _warn_of_no_choice(available: int) -> None:
     number = 'one candidate' if available > 0 else 'no candidate'
     warn_caller(
-        f'each target has {number}, so that there is nothing to learn: did a mask or '
-        f'a pool leave too few nodes?',
+        f'each target has {number}, so there is no choice to learn: does a mask or '
+        f'a batch leave too few nodes?',
         UserWarning,
     )
 
@@ -126,7 +126,7 @@ def _parts_of_edges(
     ids: GraphIds | None,
     bounds: BoundsCache,
 ) -> Parts:
-    """Assign targets with given candidates: those with many of them race."""
+    """Assign targets with given candidates: those with many race."""
     check_edge_index(edge_index, pairs.src, pairs.dst)
     if ids is not None:
         check_one_graph(edge_index, ids)
@@ -141,7 +141,7 @@ def _parts_of_edges(
     if not settings.replace and size.numel() > 0:
         check_value(
             size.min() >= settings.k,
-            "'k' must not exceed the candidates of any target where 'replace' is False",
+            "'k' must not exceed the candidates of any target if replace=False",
             got=lambda: (
                 f'k={settings.k}, but target {int(size.argmin())} has {int(size.min())}'
             ),
@@ -151,7 +151,7 @@ def _parts_of_edges(
     listed_by = 'edge_index' if prior is None else 'edge_weight'
     call = make_call(settings, 1, max(1, candidates.most), listed_by)
     if settings.is_noisy and choose(call).method == 'race':
-        # Which pays only where candidates are many.
+        # Pays only with many candidates.
         gathered = max(call.num_proposals, call.options.num_tail)
         is_raced = size > (SHARE * gathered if call.is_auto else 0)
     given = pairs, candidates, is_raced, settings, bounds, listed_by, prior
@@ -163,11 +163,11 @@ def _parts_of_edges(
 def _parts_of_graphs(
     pairs: PairScores, settings: Settings, ids: GraphIds, bounds: BoundsCache
 ) -> Parts:
-    """Assign the graphs of a batch: small ones are listed, large ones race."""
+    """Assign the graphs of a batch: list small ones, let large ones race."""
     num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
     counts = [torch.bincount(i, minlength=num_graphs) for i in ids]
     sizes = list(zip(*(count.tolist() for count in counts), strict=True))
-    if not settings.replace:  # With replacement a small graph repeats its neighbours.
+    if not settings.replace:  # With replacement, draws may repeat neighbours.
         for graph, (num_src, num_dst) in enumerate(sizes):
             if num_dst > 0:
                 available = num_src - int(not settings.loop)
@@ -188,7 +188,7 @@ def _parts_of_graphs(
 
 
 def _forms_of_graphs(sizes: list[tuple[int, int]], settings: Settings) -> list[str]:
-    """Return whether each graph is listed, races by long lists, or is drawn alone."""
+    """Return for each graph whether it is listed, races in long lists, or alone."""
     total = sum(num_src * num_dst for num_src, num_dst in sizes)
     method = settings.method
 
@@ -210,21 +210,21 @@ def _forms_of_graphs(sizes: list[tuple[int, int]], settings: Settings) -> list[s
 
 
 def _max_pairs(settings: Settings) -> int:
-    """Return the number of listed pairs whose draws fit into the memory budget."""
-    # A listed pair takes about eight numbers of eight bytes a draw.
+    """Return the number of listed pairs whose draws fit the memory budget."""
+    # A listed pair takes about eight numbers of eight bytes per draw.
     return max(1, settings.budget.memory // (64 * settings.k))
 
 
 def _number_graphs(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
-    """Check graph ids, and number the graphs without gaps."""
+    """Check graph ids and number the graphs without gaps."""
     if not is_pair:
         check_batch(batch, pairs.src)
-        # Ids are names of graphs, not how many there are.
+        # Ids are labels: their maximum does not give the number of graphs.
         _, number = torch.unique_consecutive(batch, return_inverse=True)
         return number, number
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise TypeError(
-            "'batch' must be a pair (batch_src, batch_dst) where 'x' is a pair "
+            "'batch' must be a pair (batch_src, batch_dst) if 'x' is a pair "
             f'(got {type(batch).__name__})'
         )
     check_batch(batch[0], pairs.src, 'batch_src')
@@ -243,12 +243,12 @@ def _short_and_long(
     listed_by: str,
     prior: Tensor | None = None,
 ) -> list[Block | Listed]:
-    """List the candidates of targets with few, and let those of others race."""
+    """List the candidates of targets with few; let the others race."""
     parts: list[Block | Listed] = []
     short = candidates._replace(size=candidates.size * ~is_raced)
     blocks = list(list_candidates(short, _max_pairs(settings)))
     if blocks:
-        # Scored in one go: each block's gradient would be one of all nodes.
+        # Scored at once: the gradient of each block would have the size of all nodes.
         edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
         value = bounds.compare_edges(pairs, edges, settings.budget.memory)
         score, rank = _score_edges(pairs, edges, value, settings, prior)
@@ -279,14 +279,14 @@ def _score_edges(
     settings: Settings,
     prior: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the scores of listed candidates, and what orders them without noise."""
+    """Return the scores of listed candidates, and their noise-free ranking."""
     score = pairs.edges(edges, value)
     rank = None
     if not settings.is_noisy and settings.num_nearest is not None:
         rank = pairs.ranking.edges(edges, value.detach())
     if prior is not None:
         score = score + prior.to(score.dtype)
-        if rank is not None:  # Where scores saturate, the nearest of equal ones.
+        if rank is not None:  # Break ties of saturated scores by nearness.
             rank = lexsort([rank, score.detach()]).argsort().to(rank.dtype)
     if pairs.excluded is not None:  # They keep their noise, as in a block.
         score = score.masked_fill(edges[0] == edges[1], -torch.inf)
@@ -299,14 +299,14 @@ def _blocks(
     forms: list[str],
     settings: Settings,
 ) -> list[Block | Listed]:
-    """Return one block for each graph of which all pairs are looked at."""
+    """Return one block for each graph that is drawn over all pairs."""
     parts: list[Block | Listed] = []
     first_source = first_target = 0
-    # Split, not sliced: the gradient of each slice would be one of all nodes.
+    # Split, not sliced: the gradient of a slice would have the size of all nodes.
     sources = pairs.src.split([num_src for num_src, _ in sizes])
     targets = pairs.split([num_dst for _, num_dst in sizes])
     for src, own, form in zip(sources, targets, forms, strict=True):
-        # A lone node that is not its own candidate has none.
+        # A single node without a self-loop has no candidate.
         if form == 'block' and src.size(0) > int(not settings.loop):
             graph = own._replace(src=src)
             first = first_source, first_target

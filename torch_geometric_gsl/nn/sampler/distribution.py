@@ -1,4 +1,4 @@
-"""Describe the distribution that neighbours are drawn from."""
+"""Describe the sampling distribution of neighbours."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from torch_geometric_gsl.ops.graph_stats import (
     score_spread,
 )
 
-#: Sampling counts as nearly uniform if the effective candidates exceed this share.
+#: Sampling is nearly uniform if the effective candidates exceed this share.
 UNIFORM_SHARE = 0.9
 
 
 class UniformSamplingWarning(UserWarning):
     r"""A sampler draws its neighbours almost uniformly at random.
 
-    It is issued once per process, by a sampler after some draws in training mode or by
+    Issued once per process, by a sampler after some draws in training mode or by
     :func:`~torch_geometric_gsl.diagnostics.describe_model`, if the effective number of
-    candidates, the exponential of the entropy of :math:`\pi_i`, exceeds 90 % of the
-    candidates (the mean over the targets that have at least two).
+    candidates, the perplexity of :math:`\pi_i`, exceeds 90 % of the candidates (mean
+    over the targets with at least two).
     """
 
     _issued: ClassVar[bool] = False
 
     @classmethod
     def reset(cls) -> None:
-        r"""Let the warning be issued once more in this process."""
+        r"""Allow the warning to be issued again in this process."""
         UniformSamplingWarning._issued = False
 
 
 class NeighbourDistribution(NamedTuple):
-    r"""The distribution that the neighbours of each target are drawn from.
+    r"""The distribution from which the neighbours of each target are drawn.
 
     Args:
         candidates (torch.Tensor): The number of candidates :math:`[n]`.
         entropy (torch.Tensor): The entropy of :math:`\pi_i` in nats :math:`[n]`.
-        effective (torch.Tensor): The effective number of candidates
+        effective (torch.Tensor): The effective number of candidates (perplexity)
             :math:`e^{H(\pi_i)}`.
-        null (torch.Tensor, optional): The share of the null neighbour, if there is
-            one; the others are those of :math:`\pi_i` without it.
+        null (torch.Tensor, optional): The probability of the null neighbour, if any;
+            the other fields describe :math:`\pi_i` without it.
             (default: :obj:`None`)
     """
 
@@ -58,18 +58,18 @@ class NeighbourDistribution(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Return the effective candidates by the candidates, of targets with two."""
+        """Return effective candidates over candidates, for targets with two or more."""
         choice = self.candidates > 1
         return float((self.effective / self.candidates)[choice].mean())
 
     def map(self, function: Callable[[Tensor], Tensor]) -> NeighbourDistribution:
-        """Apply a function to each of the tensors."""
+        """Apply a function to each tensor."""
         parts = (None if part is None else function(part) for part in self)
         return NeighbourDistribution(*parts)  # type: ignore[arg-type]
 
 
 def describe(found: Parts) -> NeighbourDistribution:
-    """Describe the candidates of a call without noise, in which nothing races."""
+    """Describe the candidates of a noise-free call."""
     n, device = found.pairs.dst.size(0), found.pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
@@ -96,7 +96,7 @@ def describe(found: Parts) -> NeighbourDistribution:
 
 
 def warn_if_uniform(shares: dict[str, float]) -> None:
-    """Warn once of samplers, by name, whose effective candidates are nearly all."""
+    """Warn once if effective candidates are nearly all candidates, by sampler."""
     flat = {name: share for name, share in shares.items() if share > UNIFORM_SHARE}
     if not flat or UniformSamplingWarning._issued:
         return
@@ -104,7 +104,7 @@ def warn_if_uniform(shares: dict[str, float]) -> None:
     found = ', '.join(f'{100 * share:.1f} % ({name})' for name, share in flat.items())
     warn_caller(
         f'neighbours are drawn almost uniformly at random: the effective candidates '
-        f"are {found} of the candidates. A larger 'scale' or a narrower bell sharpens "
-        f'the choice.',
+        f"are {found} of the candidates. A larger 'scale' or a narrower kernel "
+        f'sharpens the distribution.',
         UniformSamplingWarning,
     )

@@ -1,4 +1,4 @@
-"""Evaluation, which draws nothing: noise-free graphs and sums over all pairs."""
+"""Evaluate without noise: graphs and sums over all pairs or the nearest."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.typing import SampledGraph
 
-# A graph of more edges is not listed in evaluation mode (1.3 GB).
+# Larger graphs are not listed in evaluation mode (1.3 GB).
 MOST_LISTED = 2**26
-# An estimate from fewer sources is of no use.
+# An estimate from fewer sources is too noisy.
 LEAST_SAMPLES = 1024
-# Targets that tell what another library misses.
+# Targets searched exactly to count what a library misses.
 _LOOKED_AT = 64
 
 
 def noise_free_graph(
     scores: PairScores, settings: Settings, total: int
 ) -> SampledGraph:
-    """Return the graph of the nearest sources, or of all.
+    """Return the graph of the nearest sources, or of all sources.
 
     Args:
-        scores (PairScores): The scores, of some of the targets or of all.
+        scores (PairScores): The scores, of some or all targets.
         settings (Settings): The options of the sampler.
         total (int): The number of all targets.
     """
@@ -66,13 +66,13 @@ def noise_free_graph(
 
 @torch.no_grad()
 def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
-    """Return the heaviest sources that a library finds; warn if it misses some."""
+    """Return the heaviest sources found by a library; warn if it misses some."""
     found = library_search(scores, k, budget.search, 'search')
     every = torch.arange(found.size(0), device=found.device)
     looked_at = every[:: max(1, -(-every.numel() // _LOOKED_AT))]
     some, num_sources = scores.ranking.take(looked_at), scores.src.size(0)
     best, own = best_sources(some, k, memory_budget=budget.memory), found[looked_at]
-    # Of equal scores any source will do.
+    # Ties may go to any source.
     least, score = (
         some.pairs(slice(None), Neighbours(listed.clamp(min=0), num_sources))
         for listed in (best, own)
@@ -80,8 +80,8 @@ def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
     hits = (score >= least.amin(dim=1, keepdim=True)) & (own >= 0)
     if not bool(hits.all()):
         _warn(
-            f'{budget.search} found a share of {{:.4g}} of the {k} heaviest sources '
-            f'of {looked_at.numel()} targets that were searched exactly as well: '
+            f'{budget.search} found a share of {{:.4g}} of the {k} heaviest sources, '
+            f'measured on {looked_at.numel()} targets: '
             f"search='exact' of the budget finds all",
             hits.double().mean(),
         )
@@ -89,7 +89,7 @@ def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
 
 
 def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGraph:
-    """List the pairs that :func:`all_sum` sums: all, or those of a sample."""
+    """List the pairs that :func:`all_sum` sums: all, or a sample."""
     num_sources = scores.src.size(0)
     count = _num_samples(settings, total, num_sources)
     if total * min(count, num_sources) > MOST_LISTED:
@@ -106,9 +106,9 @@ def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGra
     (source, target), weight = dense_graph(weight)
     edges = SampledGraph(torch.stack([chosen[source], target]), weight)
     _warn(
-        f'the graph of {total} x {num_sources} pairs lists a sample of {count} '
-        f"sources, as evaluation sums them: a larger 'eval_pairs' of the budget "
-        f'lists all'
+        f'the graph of {total} x {num_sources} pairs has a sample of {count} '
+        f"sources only, as does evaluation: a larger 'eval_pairs' of the budget "
+        f'takes all sources'
     )
     if scores.excluded is None:
         return edges
@@ -117,7 +117,7 @@ def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGra
 
 
 def _num_samples(settings: Settings, total: int, num_sources: int) -> int:
-    """Return the number of sources that evaluation looks at."""
+    """Return the number of sources that evaluation sums over."""
     if settings.budget.eval_tolerance is not None:
         return num_sources
     return max(int(min(settings.budget.eval_pairs, 2**62)) // total, LEAST_SAMPLES)
@@ -134,7 +134,7 @@ def evaluated_sum(
 
 
 def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Tensor:
-    """Sum messages over all sources: exactly, to a tolerance or from a sample."""
+    """Sum messages over all sources: exactly, to a tolerance, or from a sample."""
     tau, budget = settings.tau, settings.budget
     memory, num_sources = budget.memory, scores.src.size(0)
     if budget.eval_tolerance is not None:
@@ -146,15 +146,15 @@ def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Te
     out, error = sampled_noise_free_sum(h, scores, tau, count, memory_budget=memory)
     _warn(
         f'the sums over {total} x {num_sources} pairs are estimated from {count} '
-        'sources with an error of {:.2g} (root mean square of some targets; that of '
-        "the sums is {:.2g}): a larger 'eval_pairs' of the budget makes them exact",
+        'sources with an error of {:.2g} (root mean square over some targets; the '
+        "sums have {:.2g}): a larger 'eval_pairs' of the budget makes them exact",
         error,
         out.detach().square().mean().sqrt(),
     )
     return out
 
 
-@disable_compile  # The values of tensors are read, and frames.
+@disable_compile  # Reads the values of tensors and frames.
 def _warn(message: str, *values: Tensor) -> None:
     numbers = (float(value) for value in values)
     warn_caller(message.format(*numbers), SampledEvaluationWarning)
@@ -163,21 +163,21 @@ def _warn(message: str, *values: Tensor) -> None:
 def exported_sum(
     scores: PairScores, settings: Settings, h: Tensor, absent: dict[str, Any]
 ) -> Tensor:
-    r"""Sum messages by their definition, as :func:`torch.export.export` records it.
+    r"""Sum messages by the definition, for :func:`torch.export.export`.
 
-    A program has no blocks, whose number depends on that of the rows: the scores of all
-    pairs are in memory at once, as are their weights. :obj:`absent` are arguments that
-    it cannot take.
+    An exported program has no blocks, whose number would depend on the rows: the
+    scores and weights of all pairs are in memory at once. :obj:`absent` holds
+    arguments that are not supported.
     """
     if settings.is_noisy:
         raise ValueError(
-            "'torch.export' records evaluation alone, which draws nothing: call "
+            "'torch.export' supports evaluation only, without random draws: call "
             "'model.eval()' first"
         )
     for name, value in absent.items():
         if value is not None:
             raise ValueError(
-                f"'{name}' cannot be given to 'torch.export': the number of pairs "
+                f"'{name}' is not supported by 'torch.export': the number of pairs "
                 f'would depend on its values (got a {type(value).__name__})'
             )
     check_messages(h, scores.src.size(0), scores.src.device)
@@ -186,7 +186,7 @@ def exported_sum(
     with torch.autocast(h.device.type, enabled=False):
         score = scores.rows()
         weight = noise_free_weights(score, settings.tau, scores.null).to(h.dtype)
-        # A target without candidates, a single node without loops, gets no message.
+        # A target without candidates, such as a single node, receives no message.
         weight = weight.masked_fill((score == -math.inf).all(dim=1, keepdim=True), 0.0)
         if settings.num_nearest is not None:
             weight = _nearest_weights(scores, weight, settings.num_nearest)
@@ -194,15 +194,15 @@ def exported_sum(
 
 
 def exclude_loops(scores: PairScores) -> PairScores:
-    """Return the scores of nodes that are not their own candidates."""
+    """Exclude each node from its own candidates."""
     every = torch.arange(scores.dst.size(0), device=scores.dst.device)
     return scores._replace(excluded=every)
 
 
 def _nearest_weights(scores: PairScores, weight: Tensor, k: int) -> Tensor:
-    """Keep the weights of the nearest sources, and rescale them to the sum of all."""
+    """Keep the weights of the nearest sources, rescaled to the sum of all."""
     nearest = scores.ranking.rows().topk(k, dim=1).indices
     kept = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
-    # A null neighbour may leave them no weight at all.
+    # A null neighbour may take all the weight.
     total = kept.sum(dim=1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)
     return kept * (weight.sum(dim=1, keepdim=True) / total)

@@ -43,19 +43,19 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
 
-# The least and the largest factor of a similarity.
+# The smallest and the largest factor of a similarity.
 _SCALES = 1e-9, 1e9
-# How a sampler checks its options, by their names.
+# The checks of the options of a sampler, by name.
 _CHECKS: dict[str, Callable[..., None]] = {
     'k': check_count,
-    # Beyond, scores over the temperature leave the range of float32.
+    # Beyond, scores over the temperature overflow float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
     'scale': partial(check_positive, low=_SCALES[0], high=_SCALES[1]),
     'method': partial(check_option, options=('auto', *(m.name for m in METHODS))),
     **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
 }
 
-# After so many draws in training mode a sampler looks at so many of its targets once.
+# The number of draws before a sampler checks for uniform sampling, and of targets.
 _LOOK_AFTER, _LOOK_AT = 200, 64
 
 
@@ -72,64 +72,64 @@ class GumbelKNNSampler(OneType):
     where :math:`i` is the target, :math:`j` the candidate neighbour,
     :math:`\phi_{ij}` their similarity and :math:`\lambda` denotes :obj:`scale`: the
     average of :math:`K` relaxed draws from
-    :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`. Gradient reaches the
-    parameters of the similarity and the features. In evaluation mode nothing is random:
-    weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, among all
+    :math:`\pi_i = \mathrm{softmax}_j(\lambda \phi_{ij})`. Gradients flow to the
+    parameters of the similarity and the features. Evaluation mode is deterministic:
+    weights are proportional to :math:`\exp(\lambda \phi_{ij} / \tau)`, over all
     candidates or the :obj:`eval_k` nearest. :meth:`propagate` sums over the graph that
-    :meth:`forward` returns, and one seed gives one graph.
+    :meth:`forward` returns, and equal seeds give equal graphs.
 
-    A null neighbour of score :math:`s_0` is one more candidate of each target, without
-    a message:
+    A null neighbour of score :math:`s_0` is an extra candidate of each target without
+    a message (a sink):
 
     .. math::
         \pi_{i0} = \frac{e^{s_0}}{e^{s_0} + \sum_j e^{\lambda \phi_{ij}}}
 
-    In evaluation mode its share, with :math:`s / \tau` in place of the scores, is that
-    among all candidates, also where only the nearest are summed.
+    In evaluation mode its weight, with :math:`s / \tau` for the scores :math:`s`, is
+    its share among all candidates, even if only the nearest are summed.
 
-    Three methods give this graph: :obj:`"dense"` by its definition, over all pairs of
-    nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a similarity
-    with :obj:`bounds`, mostly without a look at all pairs; :obj:`"stream"` by the same
-    arrivals, found among all pairs by blocks. In the last two, a few sources of each
-    draw represent all later arrivals with their mean weight, so that no mass is lost.
-    Beyond :math:`\tau = 1` no few arrivals carry the weight of a draw: a
-    :class:`TruncatedRaceWarning` gives the difference.
+    Three methods sample the same graph: :obj:`"dense"` by its definition, over all
+    pairs of nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a
+    similarity with :obj:`bounds`, usually without visiting all pairs; :obj:`"stream"`
+    by the same arrivals, found among all pairs in blocks. In the last two, a few
+    sources per draw represent all later arrivals by their mean weight, which preserves
+    the total weight. For :math:`\tau > 1` a few arrivals no longer carry most of a
+    draw's weight: a :class:`TruncatedRaceWarning` states the error.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
-        tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6: draws
+        tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6; draws
             become one-hot for :math:`\tau \to 0`. (default: :obj:`0.25`)
         scale (float, optional): The factor :math:`\lambda` of the similarity, between
-            1e-9 and 1e9: larger values sharpen. (default: :obj:`1.0`)
+            1e-9 and 1e9; larger values sharpen. (default: :obj:`1.0`)
         train_scale (bool, optional): If :obj:`True`, the factor is learned, starting
-            at :obj:`scale`: its logarithm is a parameter. (default: :obj:`False`)
-        null_score (float, optional): If given, each target has a null neighbour, which
-            takes the weight that no neighbour deserves. Its score :math:`s_0` is a
-            parameter that starts here, and is not multiplied by :math:`\lambda`.
+            at :obj:`scale`; its logarithm is a parameter. (default: :obj:`False`)
+        null_score (float, optional): If given, each target has a null neighbour (sink),
+            which can absorb weight. Its score :math:`s_0` is a parameter that starts at
+            this value, and is not multiplied by :math:`\lambda`.
             (default: :obj:`None`)
-        loop (bool, optional): If :obj:`False`, a node is not its own candidate. Two
-            sets of nodes have no loops. (default: :obj:`True`)
+        loop (bool, optional): If :obj:`False`, a node is not its own candidate. Pairs
+            have no self-loops. (default: :obj:`True`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
             and relaxed in the backward pass (straight-through). Edges that only carry
             gradient weigh exactly zero: see :meth:`SampledGraph.prune()
             <torch_geometric_gsl.typing.SampledGraph.prune>`. (default: :obj:`False`)
         replace (bool, optional): If :obj:`False`, each target draws :obj:`k` distinct
             neighbours (Gumbel top-k), weighted by the relaxation among them, for layers
-            that ignore edge weights. A null neighbour is one of the :obj:`k` at the
-            most. (default: :obj:`True`)
+            that ignore edge weights. A null neighbour counts as one of the :obj:`k`.
+            (default: :obj:`True`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
-            serve or raise, or :obj:`"auto"`: a race where it looks at few candidates,
-            else the definition for at most :math:`2^{16}` pairs, else the cheaper one
-            of race and :obj:`"stream"`; see :meth:`plan`. (default: :obj:`"auto"`)
-        eval_k (int or str, optional): The number of nearest candidates that are the
-            neighbours of a target in evaluation mode, or :obj:`"all"`; if :obj:`None`,
-            all of them, or :obj:`k` where draws are distinct (:obj:`replace=False`). A
-            graph of more than :math:`2^{26}` edges is summed, but not listed.
+            raise an error if not applicable, or :obj:`"auto"`: a race if it visits few
+            candidates, else the definition for at most :math:`2^{16}` pairs, else the
+            cheaper of race and stream; see :meth:`plan`. (default: :obj:`"auto"`)
+        eval_k (int or str, optional): The number of nearest candidates of a target in
+            evaluation mode, or :obj:`"all"`; if :obj:`None`, all, or :obj:`k` for
+            distinct draws (:obj:`replace=False`). A graph of more than :math:`2^{26}`
+            edges is summed, but not listed.
             (default: :obj:`None`)
-        budget (Budget, optional): The numbers of arrivals, of pairs and of bytes that
-            a draw and an evaluation may take. (default: :obj:`Budget()`)
-        **unknown (optional): Raise a :class:`TypeError` with the present name.
+        budget (Budget, optional): Limits on arrivals, pairs and bytes of a draw and an
+            evaluation. (default: :obj:`Budget()`)
+        **unknown (optional): Raise a :class:`TypeError` with the current name.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
@@ -142,8 +142,8 @@ class GumbelKNNSampler(OneType):
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or the budget has a number that the
-            other options leave no use for.
+        ValueError: If an argument is out of range, or the budget has a limit that does
+            not apply to the other options.
 
     Example:
         >>> from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
@@ -195,11 +195,11 @@ class GumbelKNNSampler(OneType):
             check_count(eval_k, 'eval_k')
         self.budget = check_budget(budget)
         if self.num_nearest is not None and null_score is None:
-            # The share of a null neighbour is that among all candidates.
-            few = f'where evaluation takes {self.num_nearest} neighbours'
+            # The weight of a null neighbour is its share among all candidates.
+            few = f'if evaluation takes {self.num_nearest} neighbours'
             check_absent(self.budget.eval_tolerance, 'eval_tolerance', few)
         if not replace or method == 'dense':
-            why = "with method='dense'" if replace else 'where replace is False'
+            why = "with method='dense'" if replace else 'with replace=False'
             check_absent(self.budget.arrivals, 'arrivals', why)
             check_absent(self.budget.tail, 'tail', why)
         self.tau, self.scale = float(tau), float(scale)
@@ -245,14 +245,14 @@ class GumbelKNNSampler(OneType):
             edge_index (torch.Tensor, optional): If given, only these edges are
                 candidates. (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): The weights :math:`w_{ij} \geq 0` of
-                :obj:`edge_index`, a prior of the choice: the score becomes
+                :obj:`edge_index`, a prior: the score becomes
                 :math:`\lambda \phi_{ij} + \log w_{ij}`. An edge of weight zero is no
-                candidate; weights of equal edges add up. (default: :obj:`None`)
+                candidate; weights of duplicate edges add up. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
                 pair for a pair: edges never join two graphs. (default: :obj:`None`)
-            rows (tuple[int, int], optional): The first of some targets and the end of
-                them: they get the edges of a call for all targets, whose numbers they
-                keep. (default: :obj:`None`)
+            rows (tuple[int, int], optional): The range of targets, start and stop: they
+                get the same edges and indices as in a call for all targets.
+                (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness; the global one
                 if :obj:`None`. (default: :obj:`None`)
             return_adj_t (bool, optional): If :obj:`True`, returns the transposed
@@ -260,14 +260,14 @@ class GumbelKNNSampler(OneType):
 
         Returns:
             SampledGraph: :obj:`(edge_index, edge_weight)`, sorted by target, without
-            duplicates; the weights of each target sum to 1, less the share of the null
+            duplicates; the weights of each target sum to 1, less the weight of the null
             neighbour.
 
         Raises:
             TypeError: If an input has the wrong type or dtype.
             ValueError: If an input has the wrong shape, device or values, :obj:`k`
-                exceeds the candidates of distinct draws, or the named method cannot
-                serve.
+                exceeds the candidates of distinct draws, or the named method is not
+                applicable.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
         parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)
@@ -291,9 +291,9 @@ class GumbelKNNSampler(OneType):
         r"""Sum messages over the graph of :meth:`forward`, :math:`\sum_j A_{ij} h_j`.
 
         It takes the messages :math:`h` of the sources :math:`[N, m]` and the arguments
-        of :meth:`forward`. With :obj:`return_graph=True` it returns the graph of this
-        sum as well. A program of :func:`torch.export.export` sums in evaluation mode,
-        over all pairs at once: its memory grows with their number, whatever the budget.
+        of :meth:`forward`. With :obj:`return_graph=True` it also returns the graph of
+        this sum. Exported by :func:`torch.export.export` it sums in evaluation mode,
+        over all pairs at once: memory grows with their number, whatever the budget.
 
         Returns:
             torch.Tensor: The sums :math:`[n, m]` of the targets.
@@ -319,8 +319,8 @@ class GumbelKNNSampler(OneType):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SamplingPlan:
-        r"""Return the plan of a call of :meth:`forward` in training mode, that of the
-        target with the most candidates. Lists of few candidates are drawn whole.
+        r"""Return the plan of a call of :meth:`forward` in training mode, for the
+        target with the most candidates. Short lists of candidates are drawn whole.
         """
         with torch.no_grad():
             pairs, settings = self._begin(x, is_noisy=True)
@@ -336,8 +336,8 @@ class GumbelKNNSampler(OneType):
         *,
         rows: tuple[int, int] | None = None,
     ) -> NeighbourDistribution:
-        r"""Describe the distribution :math:`\pi_i` that neighbours are drawn from, for
-        the inputs of :meth:`forward`: exactly, in time :math:`O(n N)`.
+        r"""Describe the sampling distribution :math:`\pi_i` of the inputs of
+        :meth:`forward`: exactly, in time :math:`O(n N)`.
 
         Example:
             >>> from torch_geometric_gsl.nn.similarity import UniformSimilarity
@@ -352,8 +352,8 @@ class GumbelKNNSampler(OneType):
             return found.map(lambda value: value[slice(*rows or (None,))])
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
-        r"""Return whether how a target draws depends on the rows of the others: it does
-        so for sharp scores, where the bounds of a race serve all of them.
+        r"""Return whether the draws of a target depend on the other targets' rows: with
+        sharp scores they do, as all targets share the bounds of a race.
 
         Args:
             num_targets (int): The number of targets.
@@ -364,8 +364,8 @@ class GumbelKNNSampler(OneType):
         return self.training and needs_bounds(call)
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        r"""Register a function that :meth:`forward` and :meth:`propagate` call before
-        each draw, as :obj:`hook(sampler, x, edge_index, edge_weight, batch)`.
+        r"""Register a function to call before each draw of :meth:`forward` and
+        :meth:`propagate`, as :obj:`hook(sampler, x, edge_index, edge_weight, batch)`.
         """
         handle = RemovableHandle(self._draw_hooks)
         self._draw_hooks[handle.id] = hook
@@ -373,14 +373,14 @@ class GumbelKNNSampler(OneType):
 
     @property
     def factor(self) -> float | Tensor:
-        r"""Return the factor :math:`\lambda` of the similarity, given or learned."""
+        r"""Return the factor :math:`\lambda` of the similarity, fixed or learned."""
         if self.log_scale is None:
             return self.scale
         return self.log_scale.clamp(*map(math.log, _SCALES)).exp()
 
     @property
     def num_nearest(self) -> int | None:
-        r"""Return the number of neighbours in evaluation mode, None for all."""
+        r"""Return the number of neighbours in evaluation mode, or None for all."""
         if self.eval_k is None:
             return None if self.replace else self.k
         return None if self.eval_k == 'all' else int(self.eval_k)
@@ -394,10 +394,10 @@ class GumbelKNNSampler(OneType):
         rows: Any,
         generator: Any,
     ) -> Parts:
-        """Check the inputs of a draw, and assign a part to each target."""
+        """Check the inputs of a draw, and assign each target to a part."""
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, edge_weight, batch)
-        # Double precision ranks the nearest.
+        # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
         pairs, settings = self._begin(x, self.training, is_exact=is_exact)
         if generator is not None:
@@ -411,7 +411,7 @@ class GumbelKNNSampler(OneType):
 
     @disable_compile
     def _look(self, x: Features, num_targets: int) -> None:
-        """Warn if the neighbours of some targets are nearly all candidates alike."""
+        """Warn if the sampling distribution of some targets is nearly uniform."""
         found = self.distribution(x, rows=(0, min(num_targets, _LOOK_AT)))
         warn_if_uniform({'a sampler in training': found.share})
 
@@ -438,7 +438,7 @@ class GumbelKNNSampler(OneType):
         self, factor: float | Tensor, is_noisy: bool, *, is_pair: bool
     ) -> Settings:
         if isinstance(factor, Tensor):
-            # A program has no numbers that depend on values, and draws nothing.
+            # An exported program is deterministic, and no number depends on values.
             factor = self.scale if is_exporting() else float(factor.detach())
         return Settings(
             method=self.method if is_noisy else 'auto',

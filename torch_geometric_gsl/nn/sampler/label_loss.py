@@ -1,4 +1,4 @@
-"""A loss that teaches a similarity without a network on top of it."""
+"""A loss that trains a similarity without a network."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def leave_one_out_loss(
     *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Return how badly labelled nodes are classified by their neighbours' labels, from
-    the `"Neighbourhood Components Analysis"
+    r"""Compute the leave-one-out loss of classifying labelled nodes by their
+    neighbours' labels, from the `"Neighbourhood Components Analysis"
     <https://papers.nips.cc/paper/2566-neighbourhood-components-analysis>`_ paper.
 
     .. math::
         \mathcal{L} = - \frac{1}{n} \sum_{i=1}^{n} \log \max \Big( \epsilon,
         \sum_{j \ne i} A_{ij} \, [y_j = y_i] \Big)
 
-    where :math:`\mathbf{A}` are the weights of the sampler among the labelled nodes,
+    where :math:`\mathbf{A}` has the weights of the sampler among the labelled nodes,
     drawn in training mode and noise-free in evaluation mode, and :math:`\epsilon` is
-    the precision of the numbers. It teaches a similarity before or beside a network:
+    the machine precision. It trains a similarity before or together with a network:
 
     .. code-block:: python
 
@@ -37,7 +37,7 @@ def leave_one_out_loss(
     Args:
         sampler (GumbelKNNSampler): The sampler, with :obj:`loop=False`.
         x (torch.Tensor): The compared rows of the labelled nodes :math:`[n, F]`.
-        y (torch.Tensor): Their labels :math:`[n]`, from zero on.
+        y (torch.Tensor): Their labels :math:`[n]`, starting at zero.
         generator (torch.Generator, optional): Source of randomness.
             (default: :obj:`None`)
 
@@ -59,7 +59,7 @@ def leave_one_out_loss(
     check_type(sampler, GumbelKNNSampler, 'sampler', 'a GumbelKNNSampler')
     if sampler.loop:
         raise ValueError(
-            "'sampler' must have loop=False, or each node tells its own label "
+            "'sampler' must have loop=False: a node must not see its own label "
             '(got loop=True)'
         )
     check_index(y, 'y', '[num_nodes]', 1, like=x)
@@ -71,7 +71,7 @@ def leave_one_out_loss(
     lowest = y.amin()
     check_value(lowest >= 0, "'y' must have no negative labels", got=lambda: lowest)
     most = y.bincount().amax()
-    check_value(most > 1, "'y' must have a label of two nodes", got=lambda: 'none')
+    check_value(most > 1, "'y' must have two nodes of one label", got=lambda: 'none')
     dtype = full_dtype(x.dtype)
     label = F.one_hot(y).to(dtype)
     share: Tensor = sampler.propagate(x, label, generator=generator)

@@ -1,4 +1,4 @@
-"""The options of samplers and layers: their types, their budget and their names."""
+"""Options of samplers and layers: types, budget and names."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ EVAL_PAIRS = 2**33
 
 
 class Budget(NamedTuple):
-    r"""Limits of the work of a :class:`GumbelKNNSampler`, by draw and evaluation.
+    r"""Limits on the work of a :class:`GumbelKNNSampler`, per draw and evaluation.
 
     Args:
-        arrivals (int, optional): The number of arrivals :math:`M` that :obj:`"race"`
-            and :obj:`"stream"` keep of each draw; if :obj:`None`, :math:`16 \tau`, at
+        arrivals (int, optional): The number of arrivals :math:`M` per draw that
+            :obj:`"race"` and :obj:`"stream"` keep; if :obj:`None`, :math:`16 \tau`, at
             least 4. (default: :obj:`None`)
         tail (int, optional): The number of sources :math:`S` that represent the later
-            arrivals of each draw, 0 for none; if :obj:`None`, as many as add 2 % to the
-            variance of a sum of neighbours, at most 4,096. (default: :obj:`None`)
+            arrivals of a draw, 0 for none; if :obj:`None`, enough to add only 2 % to
+            the variance of a sum, at most 4,096. (default: :obj:`None`)
         eval_pairs (int, optional): The number of pairs of a graph up to which
-            evaluation takes all candidates. Beyond, it takes a sample of the sources,
-            at least 1,024, the same in sums and in the graph, with a
+            evaluation takes all candidates. Beyond, it samples sources, at least 1,024,
+            the same in sums and in the graph, with a
             :class:`SampledEvaluationWarning`. Given candidates are never sampled.
             (default: :obj:`2**33`)
-        eval_tolerance (float, optional): If given, it takes the place of
-            :obj:`eval_pairs`: the sums of an evaluation differ from those over its
-            graph by this share of their norm at the most. Pairs are left out where that
-            is certain; with gradients enabled, a null neighbour or sparse features all
-            are summed. (default: :obj:`None`)
-        memory (int, optional): The bytes of a block of rows. It changes no result.
+        eval_tolerance (float, optional): Replaces :obj:`eval_pairs`: sums in evaluation
+            differ from the exact ones by at most this share of their norm. Pairs are
+            skipped only if the bound allows it; with gradients enabled, a null
+            neighbour or sparse features, all pairs are summed. (default: :obj:`None`)
+        memory (int, optional): The bytes of a block of rows. Does not affect results.
             (default: :obj:`2**25`)
         search (str, optional): How evaluation finds the :obj:`eval_k` heaviest
-            candidates: :obj:`"exact"`, or by another library, :obj:`"faiss"` (its exact
-            index in single precision) or :obj:`"pynndescent"` (approximate), for a
-            similarity that falls with the distance. What they miss of 64 targets is
-            told by a :class:`SampledEvaluationWarning`. Given candidates are searched
-            exactly. (default: :obj:`"exact"`)
+            candidates: :obj:`"exact"`, or with another library, :obj:`"faiss"` (exact
+            index in single precision) or :obj:`"pynndescent"` (approximate), if the
+            similarity decreases with the distance. A :class:`SampledEvaluationWarning`
+            reports what they miss on 64 targets. Given candidates are searched exactly.
+            (default: :obj:`"exact"`)
 
     Example:
         >>> Budget(tail=0)._replace(memory=2**20).memory
@@ -58,7 +57,7 @@ class Budget(NamedTuple):
 
 
 def check_budget(value: Any) -> Budget:
-    """Return a valid budget; a saved model holds a plain tuple."""
+    """Return a valid budget; saved models hold a plain tuple."""
     if not isinstance(value, tuple) or len(value) != len(Budget._fields):
         raise TypeError(f"'budget' must be a Budget (got {type(value).__name__})")
     budget = Budget(*value)
@@ -72,8 +71,8 @@ def check_budget(value: Any) -> Budget:
         check_positive(budget.eval_tolerance, 'eval_tolerance')
         if budget.eval_pairs != EVAL_PAIRS:
             raise ValueError(
-                f"'eval_pairs' must be left out beside 'eval_tolerance', which takes "
-                f'its place (got {budget.eval_pairs})'
+                f"'eval_pairs' must be omitted with 'eval_tolerance', which replaces "
+                f'it (got {budget.eval_pairs})'
             )
     return budget
 
@@ -109,7 +108,7 @@ class LayerOptions(SamplerOptions, total=False):
     observed: str
 
 
-#: What options of 0.1 are now.
+#: What replaces options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",
     'embedding_channels': "'z_channels'",
@@ -126,7 +125,7 @@ _RENAMED = {
     'sample_in_eval': "'sampler.train()'",
     'remember': "'model.index(x)'",
 }
-#: The options of the printed model.
+#: The options of the model as printed in the paper.
 PAPER: dict[str, Any] = {
     'similarity': 'neural_gaussian',
     'k': 5,
@@ -136,7 +135,7 @@ PAPER: dict[str, Any] = {
     'loop': True,
     'eval_k': 'all',
 }
-#: Those options of layers whose defaults are not the sampler's, by validation:
+#: Defaults of layers that differ from the sampler's, chosen on validation data:
 #: ``benchmark/defaults.py`` compares them.
 DEFAULTS: dict[str, Any] = {'scale': 10.0, 'train_scale': True, 'loop': False}
 
@@ -144,23 +143,23 @@ DEFAULTS: dict[str, Any] = {'scale': 10.0, 'train_scale': True, 'loop': False}
 def paper_options(
     kind: type, args: tuple[Any, ...], kwargs: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """Return the printed model's options where a call of a class gives no other."""
+    """Return the printed model's options, unless the call overrides them."""
     given = signature(kind).bind_partial(*args).arguments.keys() | kwargs.keys()
     options = PAPER | more
     if not kwargs.get('replace', True):
-        options['eval_k'] = None  # As many as are drawn.
+        options['eval_k'] = None  # As many as drawn.
     return {name: options[name] for name in options.keys() - given} | kwargs
 
 
 def check_options(kind: type, given: Iterable[str], others: Iterable[str]) -> None:
-    """Raise if a class is given an option that neither it has, nor its parts."""
+    """Raise on an option that neither a class nor its parts have."""
     own = signature(kind).parameters.values()
     known = {*others, *(p.name for p in own if p.kind is not p.VAR_KEYWORD)}
     for name in given:
         if name not in known:
             hint = f', but {sorted(known)}'
             advice = _RENAMED.get(name, '')
-            # A class without 'z_channels' is not to be given it.
+            # Do not suggest 'z_channels' to a class without it.
             if advice and ('z_channels' in known or 'z_channels' not in advice):
                 hint = f': since 0.2 it is {advice}'
             elif near := get_close_matches(name, sorted(known), 1, cutoff=0.75):

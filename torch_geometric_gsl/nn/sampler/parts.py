@@ -1,4 +1,4 @@
-"""The parts of a call: targets that are drawn together."""
+"""Parts of a call: targets that are drawn together."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Generator = torch.Generator | None
 
 
 class Block(NamedTuple):
-    """Targets that are drawn by a method: those of one graph, or of long lists."""
+    """Targets that one method draws: those of one graph, or of long lists."""
 
     settings: Settings
     draw: Draw
     num_targets: int  # Of the graph.
-    most: int  # The number of candidates of the target with the most.
-    # Where the nodes of the graph begin among all nodes, or all targets of the block.
+    most: int  # The largest number of candidates of a target.
+    # Index of the graph's first source, and of its first target (or of the block's).
     first_source: int = 0
     targets: int | Tensor = 0
     kept: slice = slice(None)  # The targets of the block that are returned.
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
     @property
     def is_graph(self) -> bool:
-        """Return whether the targets are those of one graph."""
+        """Return whether the targets belong to one graph."""
         return not isinstance(self.targets, Tensor)
 
     def graph(self, generator: Generator) -> SampledGraph:
@@ -78,10 +78,10 @@ class Block(NamedTuple):
         """Restrict the block to a range of targets without changing their draws."""
         draw = self.draw
         if self.settings.is_noisy and self.plan.method == 'dense':
-            # The definition draws the noise of all pairs in their order.
+            # The definition draws the noise of all pairs in order.
             return self._replace(kept=slice(start, stop))
-        # Whole groups that share a tail, and at least one target: noise is drawn for
-        # none as well, so that what is drawn next is what it would be.
+        # Whole groups with a common tail, and at least one target: an empty range also
+        # draws noise, so that later draws stay the same.
         first = min(start, self.num_targets - 1)
         first -= first % group_size(draw.options)
         rows = slice(first, max(stop, first + 1))
@@ -96,14 +96,14 @@ class Block(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Candidates that are listed one by one, sorted by target, with their scores."""
+    """Candidates listed one by one, sorted by target, with their scores."""
 
     settings: Settings
     plan: SamplingPlan
     options: DrawOptions
     edge_index: Tensor
     score: Tensor  # Negative infinity excludes.
-    rank: Tensor  # What orders candidates without noise.
+    rank: Tensor  # The noise-free ranking of candidates.
     sizes: list[int]  # The numbers of edges of blocks of whole targets.
     num_targets: int
     most: int
@@ -116,7 +116,7 @@ class Listed(NamedTuple):
         columns = self.edge_index, self.score, self.rank
         blocks = (column.split(self.sizes, -1) for column in columns)
         for edge_index, score, rank in zip(*blocks, strict=True):
-            # Targets count from the first of the block: no tensor is one of them all.
+            # Number targets from the first of the block: tensors stay small.
             first, last = edge_index[1, [0, -1]].tolist()
             shift = edge_index.new_tensor([[0], [first]])
             args = score, edge_index - shift, last - first + 1
@@ -131,14 +131,14 @@ class Listed(NamedTuple):
         return _join(graphs)
 
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
-        """Sum messages over that graph."""
+        """Sum messages over the graph."""
         return weighted_sum(h, *self.graph(generator), self.num_targets)
 
 
 class Parts(NamedTuple):
-    """The parts of a call; each of its targets is in one of them at the most.
+    """The parts of a call; each target belongs to at most one.
 
-    Lists come first, then long lists that race, then graphs in their order.
+    Lists come first, then long lists that race, then graphs in order.
     """
 
     pairs: PairScores
@@ -146,7 +146,7 @@ class Parts(NamedTuple):
     parts: list[Block | Listed]
 
     def plan(self) -> SamplingPlan:
-        """Return the plan of the target with most candidates, and the cost of all."""
+        """Return the plan of the target with most candidates, with the total cost."""
         if self.parts:
             cost = sum(self._cost(part.plan) for part in self.parts)
             return max(self.parts, key=lambda part: part.most).plan._replace(cost=cost)
@@ -154,8 +154,8 @@ class Parts(NamedTuple):
         return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
 
     def _cost(self, plan: SamplingPlan) -> float:
-        """Return the cost of a part, whose proposals compare rows of this width."""
-        if plan.method == 'dense':  # Noise takes its time.
+        """Return the cost of a part, by the width of the compared rows."""
+        if plan.method == 'dense':  # Dominated by the noise.
             return plan.cost
         entries = getattr(self.pairs.src, 'value', self.pairs.src).numel()
         return plan.cost * (1 + entries / max(1, self.pairs.src.size(0)) / WIDTH)
@@ -172,11 +172,11 @@ class Parts(NamedTuple):
         return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
 
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
-        """Sum messages over that graph."""
+        """Sum messages over the graph."""
         num_targets = self.pairs.dst.size(0)
         if len(self.parts) == 1 and self.parts[0].num_targets == num_targets:
             return self.parts[0].sum(h, generator)
-        # In the order of the graph, so that one seed gives its weights.
+        # In the order of the graph, for the same result with the same seed.
         with one_of_each():
             sums = [part.sum(h, generator) for part in self.parts if not part.is_graph]
             graphs = [part for part in self.parts if part.is_graph]
@@ -188,7 +188,7 @@ class Parts(NamedTuple):
 def _sum_of_graphs(
     parts: list[Any], h: Tensor, num_targets: int, generator: Generator
 ) -> Tensor:
-    """Sum over each of several graphs, with zeros for the targets between them."""
+    """Sum over several graphs, with zeros for the targets between them."""
     source, target = [], []
     for part in parts:
         num_sources = part.draw.scores.src.size(0)
@@ -203,14 +203,14 @@ def _sum_of_graphs(
 
 
 def _split(rows: Tensor, spans: list[tuple[int, int]]) -> list[Tensor]:
-    """Split rows into those before a span, a span, those up to the next and so on."""
+    """Split rows into alternating ranges: outside a span, a span, and so on."""
     ends = [0, *chain.from_iterable(spans), rows.size(0)]
-    # Split, not sliced: the gradient of each slice would be one of all rows.
+    # Split, not sliced: the gradient of a slice would have the size of all rows.
     return list(rows.split([stop - start for start, stop in pairwise(ends)]))
 
 
 def _join(graphs: Sequence[SampledGraph]) -> SampledGraph:
-    """Join graphs in their order."""
+    """Join graphs in order."""
     if len(graphs) == 1:
         return graphs[0]
     edge_index, weight = (torch.cat(x, dim=-1) for x in zip(*graphs, strict=True))

@@ -1,4 +1,4 @@
-r"""Losses that teach a similarity without labels, on the graph that is drawn."""
+r"""Losses that train a similarity without labels, on sampled graphs."""
 
 from torch_geometric_gsl.nn.self_supervision.consistency import consistency_loss
 from torch_geometric_gsl.nn.self_supervision.losses import GraphContrast, GraphDenoising

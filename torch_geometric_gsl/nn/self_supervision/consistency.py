@@ -13,7 +13,7 @@ from torch_geometric_gsl.ops.runtime import full_precision
 
 
 def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor:
-    r"""Return the distance of the predictions of random passes from their sharpened
+    r"""Compute the distance of the predictions of random passes from their sharpened
     mean, from the `"Graph Random Neural Network for Semi-Supervised Learning on Graphs"
     <https://arxiv.org/abs/2005.11079>`_ paper (equations 3 to 5).
 
@@ -24,14 +24,14 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
 
     where :math:`\mathbf{p}^{(s)}` are the probabilities of pass :math:`s`; no gradient
     flows through :math:`\bar{\mathbf{q}}`. Each pass samples another graph, so that
-    nodes without labels teach it to choose neighbours that agree. Add it to the loss of
-    few labels with a growing weight, such as :obj:`min(1, epoch / 60)`.
+    unlabelled nodes train it to choose neighbours that agree. With few labels, add it
+    to their loss with a growing weight, such as :obj:`min(1, epoch / 60)`.
 
     Args:
-        outs (Sequence[torch.Tensor]): The logits of two passes or more,
+        outs (Sequence[torch.Tensor]): The logits of at least two passes,
             :math:`[n, C]` each, or one tensor of shape :math:`[S, n, C]`.
-        temperature (float, optional): The temperature :math:`T`: below one the mean is
-            sharpened. (default: :obj:`0.5`)
+        temperature (float, optional): The temperature :math:`T`; values below one
+            sharpen the mean. (default: :obj:`0.5`)
 
     Returns:
         torch.Tensor: The loss, a scalar; zero without nodes.
@@ -61,7 +61,7 @@ def _stacked(outs: Any) -> Tensor:
     for part in outs:
         check_matrix(part, 'outs')
     if len(outs) < 2:
-        raise ValueError(f"'outs' must have two passes or more (got {len(outs)})")
+        raise ValueError(f"'outs' must have at least two passes (got {len(outs)})")
     kinds = {f'{list(part.shape)} of {part.dtype}' for part in outs}
     if len(kinds) > 1:
         found = ' and '.join(sorted(kinds))

@@ -1,4 +1,4 @@
-"""Self-supervised losses on a graph that a sampler draws."""
+"""Self-supervised losses on a sampled graph."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SampledGraphLoss(torch.nn.Module):
         self.hidden_channels = hidden_channels
 
     def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module, and those of the sampler."""
+        r"""Reset all learnable parameters of the module and its sampler."""
         self.network.reset_parameters()
         self.sampler.reset_parameters()
 
@@ -52,12 +52,12 @@ class SampledGraphLoss(torch.nn.Module):
         z: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Return the loss on one sampled graph, a scalar.
+        r"""Return the loss on a sampled graph, a scalar.
 
         Candidates :obj:`edge_index`, their :obj:`edge_weight`, a :obj:`batch` and the
-        :obj:`generator` of all randomness are arguments of the sampler. Its similarity
+        :obj:`generator` of all randomness are passed to the sampler. Its similarity
         compares the features, or rows :obj:`z` such as the output of an encoder, which
-        then learns.
+        then receives gradients.
         """
         graph = self.graph(x, edge_index, edge_weight, batch, z=z, generator=generator)
         edges = Edges(list_sources(graph.edge_index, x.size(0)), graph.edge_weight)
@@ -92,7 +92,7 @@ class SampledGraphLoss(torch.nn.Module):
 
 
 class GraphDenoising(SampledGraphLoss):
-    r"""The loss of a denoising autoencoder on the graph that a sampler draws, as in the
+    r"""Loss of a denoising autoencoder on a sampled graph, as in the
     `"SLAPS: Self-Supervision Improves Structure Learning for Graph Neural Networks"
     <https://arxiv.org/abs/2102.05034>`_ paper.
 
@@ -104,31 +104,31 @@ class GraphDenoising(SampledGraphLoss):
         \mathcal{L} = \frac{1}{|I|} \sum_{(i, f) \in I} \left( \hat{x}_{if} - x_{if}
         \right)^2
 
-    where :math:`\tilde{\mathbf{X}}` are the features without those of the hidden set
-    :math:`I`, which is drawn anew at each call, and :math:`\mathbf{Z}` is an embedding
-    of the nodes, by default :math:`\mathbf{X}` itself. Gradient reaches the parameters
-    of the similarity, its scale, and the embedding. Train the sampler through this
-    loss, and use it in a layer or a network afterwards.
+    where :math:`\tilde{\mathbf{X}}` are the features without the hidden set :math:`I`,
+    drawn anew at each call, and :math:`\mathbf{Z}` is an embedding of the nodes, by
+    default :math:`\mathbf{X}` itself. Gradients flow to the parameters of the
+    similarity, its scale, and the embedding. Train the sampler with this loss, then
+    use it in a layer or a network.
 
     .. note::
-        Features are hidden in evaluation mode, too; the graph is noise-free then, and
-        nothing is dropped. The sampler is not reset at construction, but
-        :meth:`reset_parameters` resets it. A sampler with :obj:`loop=False` keeps a
-        node from restoring itself.
+        Features are also hidden in evaluation mode; the graph is noise-free then, and
+        there is no dropout. The sampler is not reset at construction, but
+        :meth:`reset_parameters` resets it. Use a sampler with :obj:`loop=False`, so
+        that no node restores itself.
 
     Args:
         sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
         hidden_channels (int, optional): Hidden size. (default: :obj:`512`)
-        binary (bool, optional): Whether features are words that occur (:math:`x > 0`)
-            or do not. The loss is then the binary cross-entropy of hidden words and of
-            :obj:`negative_ratio` times as many zeros. (default: :obj:`False`)
+        binary (bool, optional): If :obj:`True`, features are the occurrence of words
+            (:math:`x > 0`), and the loss is the binary cross-entropy of hidden words
+            and of :obj:`negative_ratio` times as many zeros. (default: :obj:`False`)
         mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
             occurs) is hidden with probability :math:`1/r`. (default: :obj:`10.0`)
         negative_ratio (float, optional): The ratio of hidden zeros to hidden ones.
             (default: :obj:`5.0`)
         dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
-        adjacency_dropout (float, optional): Dropout probability of the drawn edges.
+        adjacency_dropout (float, optional): Dropout probability of the sampled edges.
             (default: :obj:`0.0`)
 
     Shapes:
@@ -139,8 +139,8 @@ class GraphDenoising(SampledGraphLoss):
         - **output:** the loss, a scalar
 
     Raises:
-        ValueError: If an argument is out of range, or features that are
-            :obj:`binary` are negative.
+        ValueError: If an argument is out of range, or :obj:`binary` features are
+            negative.
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
@@ -182,7 +182,7 @@ class GraphDenoising(SampledGraphLoss):
 
 
 class GraphContrast(SampledGraphLoss):
-    r"""The contrast of the graph that a sampler draws with an anchor graph, as in the
+    r"""Contrastive loss of a sampled graph and an anchor graph, as in the
     `"Towards Unsupervised Deep Graph Structure Learning"
     <https://arxiv.org/abs/2201.06367>`_ paper.
 
@@ -200,47 +200,46 @@ class GraphContrast(SampledGraphLoss):
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
-    where :math:`\mathbf{E}` is an embedding of the nodes, by default
-    :math:`\mathbf{X}` itself, :math:`\mathbf{M}` and :math:`\mathbf{M}'` hide features,
-    drawn anew at each call and the same ones for all nodes, and :math:`f` has two
-    layers :math:`\mathbf{A} \mathbf{H} \mathbf{W} + \mathbf{b}` and two that project.
-    Train it as :class:`GraphDenoising`; its note holds here as well.
+    where :math:`\mathbf{E}` is an embedding of the nodes, by default :math:`\mathbf{X}`
+    itself, :math:`\mathbf{M}` and :math:`\mathbf{M}'` hide features, drawn anew at each
+    call and the same for all nodes, and :math:`f` is a network of two layers
+    :math:`\mathbf{A} \mathbf{H} \mathbf{W} + \mathbf{b}` and a projection of two. Train
+    it as :class:`GraphDenoising`; the note there applies here too.
 
-    The anchor graph begins as the identity, or as edges that are given, and moves
-    towards each drawn graph in training mode; with :obj:`tau=1` it does not move. It is
-    part of the state, as running statistics are, and belongs to one set of nodes; the
-    identity that remains serves any.
+    The anchor graph starts as the identity, or as given edges, and moves towards each
+    sampled graph in training mode, unless :obj:`tau=1`. It is part of the state, like
+    running statistics, and belongs to one set of nodes; an unchanged identity fits any.
 
     Args:
         sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
         hidden_channels (optional): As in :class:`GraphDenoising`.
         embedding_channels (int, optional): Size of its output. (default: :obj:`256`)
-        projected_channels (int, optional): Size of what is contrasted.
+        projected_channels (int, optional): Size of the contrasted vectors.
             (default: :obj:`256`)
         temperature (float, optional): Temperature :math:`t`. (default: :obj:`0.2`)
-        contrast_batch_size (int or None, optional): The number of nodes of a group that
-            are contrasted with each other, at random in training mode; all nodes if
-            :obj:`None`, in quadratic time. (default: :obj:`2048`)
-        mask_rate (float or tuple, optional): The share of the features that a view
-            hides, or those of the anchor and of the drawn view.
+        contrast_batch_size (int or None, optional): The number of nodes contrasted with
+            each other, in random groups in training mode; all nodes if :obj:`None`, in
+            quadratic time. (default: :obj:`2048`)
+        mask_rate (float or tuple, optional): The share of hidden features in a view, or
+            one for the anchor view and one for the sampled view.
             (default: :obj:`(0.7, 0.8)`)
-        anchor (torch.Tensor or tuple, optional): The edges as which the anchor graph
-            begins, or a pair :obj:`(edge_index, edge_weight)`. Weights are scaled to a
-            sum of 1 for each target, and a node without edges has itself; the identity
-            if :obj:`None`. (default: :obj:`None`)
-        tau (float, optional): The share :math:`\tau` of the anchor graph that an update
-            keeps. (default: :obj:`0.9999`)
-        max_anchor_neighbours (int, optional): The number of heaviest edges of each
-            target that the anchor graph keeps when it moves. (default: :obj:`64`)
+        anchor (torch.Tensor or tuple, optional): The initial edges of the anchor graph,
+            or a pair :obj:`(edge_index, edge_weight)`; the identity if :obj:`None`.
+            Weights are normalised to sum to 1 per target, and nodes without edges get a
+            self-loop. (default: :obj:`None`)
+        tau (float, optional): The decay :math:`\tau` of the anchor graph per update.
+            (default: :obj:`0.9999`)
+        max_anchor_neighbours (int, optional): The number of heaviest edges per target
+            that the anchor graph keeps in an update. (default: :obj:`64`)
         dropout, adjacency_dropout (optional): As in :class:`GraphDenoising`.
 
     Shapes:
         - **input and output:** as in :class:`GraphDenoising`
 
     Raises:
-        ValueError: If an argument is out of range, or a call sees another number of
-            nodes than the anchor graph has.
+        ValueError: If an argument is out of range, or the number of nodes differs from
+            that of the anchor graph.
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity

@@ -1,5 +1,5 @@
-"""Networks of two layers on a graph, the self-supervised losses they compute, and the
-running mean of graphs with which the present one is contrasted.
+"""Two-layer networks on a graph, their self-supervised losses, and the running mean of
+graphs used as a contrast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 
 class GraphLayer(torch.nn.Module):
-    """A layer of a GCN, for sparse features and for edges that are already ordered."""
+    """A GCN layer for sparse features and sorted edges."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -55,14 +55,14 @@ class GraphLayer(torch.nn.Module):
         return edges.sum(apply_linear(self.lin, x)) + self.bias
 
     def at(self, x: Tensor, edges: Edges, places: Neighbours) -> Tensor:
-        """Compute the output at a few places only: channels that each node lists."""
+        """Compute the output at the listed channels of each node only."""
         h, weight = full_precision(edges.sum(x)), full_precision(self.lin.weight)
         bias = self.bias[places.source.long()]
         return pair_dots(h, weight, places).to(x.dtype) + bias
 
 
 class TwoLayers(torch.nn.Module):
-    """Two layers on one graph, with an activation and dropout between them."""
+    """Two layers on one graph, with an activation and dropout in between."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class TwoLayers(torch.nn.Module):
 
 
 class Denoiser(TwoLayers):
-    """A denoising autoencoder, whose output is computed where features are hidden.
+    """A denoising autoencoder that computes its output at hidden features only.
 
-    With :obj:`sees_hidden` the input keeps the features that are to be restored.
+    With :obj:`sees_hidden` the input keeps the hidden features.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Denoiser(TwoLayers):
     def forward(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return the error of the features that are hidden and restored."""
+        """Return the error of the restored features."""
         if self.binary:
             check_words(x)
         negative_ratio = self.negative_ratio if self.binary else None
@@ -142,9 +142,9 @@ class Denoiser(TwoLayers):
 
 
 class Anchor(torch.nn.Module):
-    """A running mean of graphs, which begins as the identity or as given edges.
+    """A running mean of graphs, initially the identity or given edges.
 
-    Its buffers have no edges before its first update. With :obj:`max_neighbours` it
+    Its buffers have no edges before the first update. With :obj:`max_neighbours` it
     keeps the heaviest edges of each target.
     """
 
@@ -167,7 +167,7 @@ class Anchor(torch.nn.Module):
         none = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
         self.register_buffer('edge_index', none[0])
         self.register_buffer('edge_weight', none[1])
-        # Given at construction, and not part of the state.
+        # A constructor argument, not part of the state.
         edge_index, weight = none if first is None else _mean_graph(first)
         self.register_buffer('first_index', edge_index, persistent=False)
         self.register_buffer('first_weight', weight, persistent=False)
@@ -177,10 +177,10 @@ class Anchor(torch.nn.Module):
         self.edge_weight = self.edge_weight.new_empty(0)
 
     def graph(self, num_nodes: int, dtype: torch.dtype) -> SampledGraph:
-        """Return the graph on that number of nodes, sorted by target."""
+        """Return the graph on the given number of nodes, sorted by target."""
         if self.edge_weight.numel() == 0:
             return self._first(num_nodes, dtype)
-        # Each node is a target, and targets ascend.
+        # Each node is a target, in ascending order.
         known = int(self.edge_index[1, -1]) + 1
         if known != num_nodes:
             raise ValueError(
@@ -190,7 +190,7 @@ class Anchor(torch.nn.Module):
         return SampledGraph(self.edge_index, self.edge_weight.to(dtype))
 
     def _first(self, num_nodes: int, dtype: torch.dtype) -> SampledGraph:
-        """Return the first graph, in which nodes without an edge have a loop."""
+        """Return the initial graph, with self-loops for nodes without edges."""
         known = maybe_num_nodes(self.first_index)
         if known > num_nodes:
             raise ValueError(
@@ -224,7 +224,7 @@ class Anchor(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any
     ) -> None:
-        # The number of edges is that of what is loaded.
+        # Resize the buffers to the number of loaded edges.
         for name in ('edge_index', 'edge_weight'):
             value = state_dict.get(f'{prefix}{name}')
             if value is not None:
@@ -233,9 +233,9 @@ class Anchor(torch.nn.Module):
 
 
 class Contrast(TwoLayers):
-    """An encoder with two layers that project, and the graph it contrasts others with.
+    """An encoder with a projection of two layers, and an anchor graph.
 
-    With :obj:`shuffle` the groups of :obj:`batch_size` nodes are random in training.
+    With :obj:`shuffle`, groups of :obj:`batch_size` nodes are random in training.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class Contrast(TwoLayers):
     def forward(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Contrast the views along both graphs; then the anchor graph moves."""
+        """Contrast the views along both graphs, then update the anchor graph."""
         num_nodes, size = x.size(0), self.batch_size
         edge_index, weight = self.anchor.graph(num_nodes, x.dtype)
         graphs = Edges(list_sources(edge_index, num_nodes), weight), edges
@@ -298,7 +298,7 @@ class Contrast(TwoLayers):
 
 
 def _mean_graph(given: Any) -> SampledGraph:
-    """Check given edges, and scale their weights to a sum of 1 for each target."""
+    """Check given edges, and normalise their weights to sum to 1 per target."""
     if isinstance(given, Tensor):
         given = given, torch.ones(given.shape[-1:], device=given.device)
     if not isinstance(given, tuple | list) or len(given) != 2:
@@ -314,7 +314,7 @@ def _mean_graph(given: Any) -> SampledGraph:
 def _merge(
     edge_index: Tensor, weight: Tensor, num_nodes: int | None = None
 ) -> SampledGraph:
-    """Sort edges by target, and add up the weights of equal ones."""
+    """Sort edges by target, and add up the weights of duplicates."""
     return SampledGraph(*coalesce(edge_index, weight, num_nodes, sort_by_row=False))
 
 
@@ -326,11 +326,11 @@ def _heaviest(graph: SampledGraph, count: int) -> SampledGraph:
         return graph
     before, after = _totals(edge_index, weight)[kept], weight[kept]
     edge_index = edge_index[:, kept]
-    least = torch.finfo(weight.dtype).tiny  # All may weigh nothing.
+    least = torch.finfo(weight.dtype).tiny  # All weights may be zero.
     scale = before / _totals(edge_index, after).clamp(min=least)
     return SampledGraph(edge_index, after * scale)
 
 
 def _totals(edge_index: Tensor, weight: Tensor) -> Tensor:
-    """Return for each edge the total weight of the edges of its target."""
+    """Return for each edge the total weight of its target's edges."""
     return scatter(weight, edge_index[1])[edge_index[1]]

@@ -26,7 +26,7 @@ from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import Features
 
-# What decides on the scores of a class.
+# The members that determine the scores of a class.
 _SCORING = {'response', 'encode', 'comparison'}
 
 
@@ -35,26 +35,26 @@ class Similarity(torch.nn.Module, ABC):
 
     A similarity embeds the nodes, compares two embeddings and maps the compared
     value to a score. :math:`i` receives (target) and :math:`j` is the candidate
-    neighbour (source). Subclasses implement :meth:`response`, and where they need
-    to :meth:`encode` and :obj:`comparison`.
+    neighbour (source). Subclasses implement :meth:`response`, and optionally
+    :meth:`encode` and :obj:`comparison`.
 
     Scores of half-precision features are computed in :obj:`torch.float32`, also
-    under autocast: a narrow bell cannot be resolved otherwise. A class that defines
+    under autocast: a narrow kernel needs the precision. A class that defines
     :meth:`response`, :meth:`encode` or :obj:`comparison` has no :obj:`bounds` until it
-    declares them. A race that sees a score beyond them raises.
+    declares them. The race raises an error if a score exceeds them.
 
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size :math:`m` of a learnable projection
             :math:`Z = X W` of the features, if given. (default: :obj:`None`)
-        feature_weights (bool, optional): If :obj:`True`, each feature is multiplied by
-            a learnable weight, which begins at 1, before nodes are compared: few
-            parameters where a projection overfits. (default: :obj:`False`)
+        feature_weights (bool, optional): If :obj:`True`, multiplies each feature by a
+            learnable weight, initially 1, before nodes are compared: few parameters
+            where a projection overfits. (default: :obj:`False`)
 
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or :obj:`feature_weights` is set
-            beside a projection, which weighs the features.
+            together with a projection, which already weighs the features.
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -79,13 +79,13 @@ class Similarity(torch.nn.Module, ABC):
 
     #: The smallest and the largest value of the similarity, up to rounding.
     bounds: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-    #: What is compared, ``'dot'`` or ``'squared_distance'``.
+    #: How embeddings are compared, ``'dot'`` or ``'squared_distance'``.
     comparison: ClassVar[str] = 'dot'
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         check_option(cls.comparison, COMPARISONS, 'comparison')
-        # The bounds of a class are those of its own scores.
+        # Inherited bounds hold for inherited scores only.
         for base in cls.__mro__:
             if 'bounds' in base.__dict__:
                 break
@@ -105,8 +105,8 @@ class Similarity(torch.nn.Module, ABC):
         check_flag(feature_weights, 'feature_weights')
         if feature_weights and out_channels is not None:
             raise ValueError(
-                f"'feature_weights' must be False where 'out_channels' asks for a "
-                f'projection (got out_channels={out_channels})'
+                f"'feature_weights' must be False with a projection "
+                f'(got out_channels={out_channels})'
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -117,7 +117,7 @@ class Similarity(torch.nn.Module, ABC):
         if out_channels is not None:
             check_count(out_channels, 'out_channels')
             self.lin = plain_linear(in_channels, out_channels)
-        # A class with parameters resets them when it has them all.
+        # A subclass with parameters resets them once it has created them all.
         if type(self).reset_parameters is Similarity.reset_parameters:
             self.reset_parameters()
 
@@ -154,39 +154,39 @@ class Similarity(torch.nn.Module, ABC):
         r"""Return the function from compared values to scores.
 
         Args:
-            z (torch.Tensor): The embeddings of the targets :math:`[n, m]`, which may
-                decide on the parameters of each target.
+            z (torch.Tensor): The embeddings of the targets :math:`[n, m]`, from which
+                a response may compute parameters for each target.
         """
 
     def encode(self, x: Tensor) -> Tensor:
-        r"""Embed nodes; by default the unit rows of :math:`X W`.
+        r"""Embed nodes, by default as the unit rows of :math:`X W`.
 
-        Without a projection sparse CSR features stay sparse where inner products are
+        Without a projection, sparse CSR features stay sparse if inner products are
         compared: :class:`~torch_geometric_gsl.ops.sparse_rows.SparseRows`.
         """
         is_plain = self.lin is None and self.feature_weight is None
         if is_plain and x.layout != torch.strided and self.comparison == 'dot':
             if x.requires_grad:
                 raise ValueError(
-                    "'x' must not require a gradient where it is sparse and compared "
-                    'without a projection (got requires_grad=True)'
+                    "'x' must not require a gradient if it is sparse and there is no "
+                    'projection (got requires_grad=True)'
                 )
-            # Stands in for a tensor of embeddings wherever rows are taken and compared.
+            # Replaces a tensor of embeddings wherever rows are indexed and compared.
             return cast(Tensor, SparseRows.unit(x))
         return scores.unit_rows(self.project(x))
 
     def project(self, x: Tensor) -> Tensor:
         r"""Apply the projection or the feature weights to rows.
 
-        Half precision becomes :obj:`torch.float32`.
+        Half precision is cast to :obj:`torch.float32`.
         """
         if self.lin is not None:
             x = apply_linear(self.lin, x)
         elif x.layout != torch.strided:
-            weighed = '' if self.feature_weight is None else ' beside feature_weights'
+            weighed = '' if self.feature_weight is None else ' with feature_weights'
             raise ValueError(
                 f"'x' is sparse ({x.layout}), which needs a projection{weighed}: "
-                f"pass 'out_channels' or dense features"
+                f"set 'out_channels' or pass dense features"
             )
         x = full_precision(x)
         if self.feature_weight is not None:
@@ -194,18 +194,18 @@ class Similarity(torch.nn.Module, ABC):
         return x
 
     def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
-        r"""Check and embed sources and targets, to be scored on demand, with a factor
-        of the similarity.
+        r"""Check and embed sources and targets; pairs are scored on demand, multiplied
+        by :obj:`scale`.
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))
         return self._pair_scores(x_src, x_dst, scale)
 
     def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
-        r"""Score pairs as :meth:`pair_scores`, embedded in double precision.
+        r"""Embed nodes as :meth:`pair_scores`, in double precision.
 
-        Rankings need it: single precision loses the nearest of rows that are far from
-        the origin. Gradient flows to features and parameters.
+        Rankings need it: single precision ranks rows far from the origin wrongly.
+        Gradients flow to features and parameters.
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))
@@ -231,8 +231,8 @@ class Similarity(torch.nn.Module, ABC):
         dst = src if x_dst is x_src else self.encode(x_dst)
         if isinstance(src, SparseRows) != isinstance(dst, SparseRows):
             raise ValueError(
-                f"'x_src' and 'x_dst' must both be dense or both sparse where there is "
-                f'no projection (got {x_src.layout} and {x_dst.layout})'
+                f"'x_src' and 'x_dst' must be both dense or both sparse without a "
+                f'projection (got {x_src.layout} and {x_dst.layout})'
             )
         with torch.autocast(src.device.type, enabled=False):
             response = self.response(dst)
@@ -260,7 +260,7 @@ class Similarity(torch.nn.Module, ABC):
 
 
 class _PairScoresOf(torch.nn.Module):
-    """Make a module of a method, so that its state can be replaced."""
+    """Wrap a method as a module, so that its state can be replaced."""
 
     def __init__(self, similarity: Similarity) -> None:
         super().__init__()

@@ -10,8 +10,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 
 
 class DirectedSimilarity(Similarity):
-    r"""The similarity of a source and a target, for which each node has two
-    embeddings, as in the `"Graph WaveNet for Deep Spatial-Temporal Graph Modeling"
+    r"""A similarity with separate embeddings of a node as a source and as a target, as
+    in the `"Graph WaveNet for Deep Spatial-Temporal Graph Modeling"
     <https://arxiv.org/abs/1906.00121>`_ paper.
 
     .. math::
@@ -22,12 +22,11 @@ class DirectedSimilarity(Similarity):
 
     where :math:`i` is the target, :math:`j` the candidate neighbour and :math:`\phi`
     another similarity: it compares the first half of the features of the source with
-    the second half of those of the target. So node :math:`j` may matter to node
-    :math:`i` where :math:`i` does not matter to :math:`j`, and a node is not nearest
-    to itself.
+    the second half of the features of the target. So scores need not be symmetric, and
+    a node need not be nearest to itself.
 
     Args:
-        similarity (Similarity): The similarity :math:`\phi`, of half as many channels.
+        similarity (Similarity): The similarity :math:`\phi`, with half the channels.
 
     Shapes:
         - **input:** node features :math:`(N, 2 F)` or a pair of them, for :math:`N`
@@ -35,8 +34,8 @@ class DirectedSimilarity(Similarity):
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
 
     Raises:
-        TypeError: If :obj:`similarity` is no similarity.
-        ValueError: If it is directed itself.
+        TypeError: If :obj:`similarity` is not a :class:`Similarity`.
+        ValueError: If :obj:`similarity` is directed itself.
 
     Example:
         >>> from torch_geometric_gsl import LinearSimilarity
@@ -54,7 +53,7 @@ class DirectedSimilarity(Similarity):
             )
         super().__init__(2 * similarity.in_channels)
         self.similarity = similarity
-        # Those of its class, for the other similarity scores all pairs.
+        # Instance attributes: they depend on the wrapped similarity.
         self.bounds = similarity.bounds  # type: ignore[misc]
         self.comparison = similarity.comparison  # type: ignore[misc]
 

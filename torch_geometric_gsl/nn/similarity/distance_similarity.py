@@ -11,7 +11,7 @@ from torch_geometric_gsl.ops import scores
 
 
 class DistanceSimilarity(Similarity):
-    r"""The negative squared distance, as TabR compares the rows of a table, from the
+    r"""The negative squared distance that TabR uses on tables, from the
     `"TabR: Tabular Deep Learning Meets Nearest Neighbors"
     <https://arxiv.org/abs/2307.14338>`_ paper.
 
@@ -19,9 +19,9 @@ class DistanceSimilarity(Similarity):
         \phi_{ij} = - \lVert z_i - z_j \rVert^2
 
     where :math:`i` is the target, :math:`j` the candidate neighbour, and :math:`z_i`
-    is :math:`x_i W`, which is not scaled to unit norm. It lies in :math:`(-\infty, 0]`,
-    so that no scale of the similarity is needed for a sharp graph: a projection learns
-    how fast the weights :math:`\mathrm{softmax}_j(\phi_{ij})` fall.
+    is :math:`x_i W`, not scaled to unit norm. It lies in :math:`(-\infty, 0]`, and
+    needs no scale for a sharp graph: the projection learns how fast the weights
+    :math:`\mathrm{softmax}_j(\phi_{ij})` decay.
 
     Example:
         >>> similarity = DistanceSimilarity(2)
@@ -48,18 +48,17 @@ class HeatKernelSimilarity(Similarity):
         \phi_{ij} = \exp \left( - \frac{\lVert z_i - z_j \rVert^2}{t} \right)
 
     where :math:`i` is the target, :math:`j` the candidate neighbour, and :math:`z_i`
-    is :math:`x_i W`, scaled to unit 2-norm if :obj:`normalize` is set. Then it is a
-    monotone function of the cosine and finds the neighbours of
-    :class:`LinearSimilarity`. It lies in :math:`[0, 1]`.
+    is :math:`x_i W`, scaled to unit 2-norm if :obj:`normalize` is set. It is then a
+    monotone function of the cosine and ranks neighbours as
+    :class:`LinearSimilarity` does. It lies in :math:`[0, 1]`.
 
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size of a projection. (default: :obj:`None`)
-        t (float, optional): Width of the kernel, in squared distances.
+        t (float, optional): Bandwidth of the kernel, in squared distances.
             (default: :obj:`2.0`)
-        normalize (bool, optional): If :obj:`False`, the rows are not scaled, and the
-            distances are Euclidean distances of the features.
-            (default: :obj:`True`)
+        normalize (bool, optional): If :obj:`False`, the rows are not scaled to unit
+            norm. (default: :obj:`True`)
         **kwargs (optional): Arguments of :class:`Similarity`.
 
     Example:

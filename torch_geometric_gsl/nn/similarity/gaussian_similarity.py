@@ -26,15 +26,15 @@ class GaussianSimilarity(Similarity):
         \phi_{ij} = \exp \left( - \frac{(z_i z_j^{\top} - b)^2}{c} \right), \qquad
         z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
 
-    where :math:`i` is the target and :math:`j` the candidate neighbour. The bell
-    prefers nodes at a cosine of :math:`b`, neither the nearest nor the farthest,
-    and lies in :math:`[0, 1]`.
+    where :math:`i` is the target and :math:`j` the candidate neighbour. It is largest
+    for nodes at a cosine of :math:`b`, neither the nearest nor the farthest, and lies
+    in :math:`[0, 1]`.
 
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size of a projection. (default: :obj:`None`)
-        b (float, optional): Centre of the bell. (default: :obj:`0.5`)
-        c (float, optional): Width of the bell, in squared cosines.
+        b (float, optional): Centre of the kernel. (default: :obj:`0.5`)
+        c (float, optional): Bandwidth of the kernel, in squared cosines.
             (default: :obj:`0.02 * math.e`)
         **kwargs (optional): Arguments of :class:`Similarity`.
 
@@ -84,34 +84,33 @@ class NeuralGaussianSimilarity(Similarity):
 
     where :math:`i` is the target and :math:`j` the candidate neighbour, the vectors
     :math:`w_b` and :math:`w_c` are learnable and :math:`\gamma` denotes
-    :obj:`c_scale`. Each target learns the centre and the width of its own bell. It
-    lies in :math:`[0, 1]`. Widths are kept above :math:`10^{-9}`, where the bell is a
-    spike.
+    :obj:`c_scale`. Each target has a kernel with a learned centre and bandwidth. It
+    lies in :math:`[0, 1]`. Bandwidths stay above :math:`10^{-9}`.
 
     The paper has no biases :math:`\beta_b, \beta_c`, nor does the default: on centred
     features the centres then stay near :math:`0.5`; :obj:`bias=True` lets them move.
-    A sigmoid reaches angles below 90 degrees only, :obj:`centre="tanh"` all. A narrow
-    bell far from the relation has no gradient towards it. With a bias all bells
-    therefore begin at one centre, :math:`w_b = 0`, and as wide as the range of cosines.
+    A sigmoid covers angles below 90 degrees only, :obj:`centre="tanh"` all. A narrow
+    kernel far from the relation gets no gradient towards it. With a bias all kernels
+    therefore start at one centre, :math:`w_b = 0`, as wide as the range of cosines.
 
     Args:
         in_channels (int): Size of each input sample.
         out_channels (int, optional): Size of a projection. (default: :obj:`None`)
-        c_scale (float, optional): The factor :math:`\gamma` of the widths. If
+        c_scale (float, optional): The factor :math:`\gamma` of the bandwidths. If
             :obj:`None`, it is :obj:`0.1`, or :obj:`8.0` with a bias.
             (default: :obj:`None`)
-        bias (bool, optional): If :obj:`True`, the centres and the widths learn a bias
-            :math:`\beta_b, \beta_c` each. (default: :obj:`False`)
+        bias (bool, optional): If :obj:`True`, centres and bandwidths have learned
+            biases :math:`\beta_b, \beta_c`. (default: :obj:`False`)
         centre (str, optional): The function :math:`\sigma` of the centres,
-            :obj:`"sigmoid"` for cosines in :math:`(0, 1)`, or :obj:`"tanh"` for those
-            in :math:`(-1, 1)`. (default: :obj:`"sigmoid"`)
+            :obj:`"sigmoid"` for cosines in :math:`(0, 1)`, or :obj:`"tanh"` for
+            cosines in :math:`(-1, 1)`. (default: :obj:`"sigmoid"`)
         **kwargs (optional): Arguments of :class:`Similarity`.
 
     Example:
         >>> similarity = NeuralGaussianSimilarity(16)
         >>> similarity(torch.randn(4, 16)).shape
         torch.Size([4, 4])
-        >>> # Bells that may move, and begin at neighbours that are opposites.
+        >>> # Kernels with a bias, initially centred on nearly opposite vectors.
         >>> similarity = NeuralGaussianSimilarity(16, bias=True, centre='tanh')
         >>> similarity.begin_at(-0.9)
     """
@@ -130,7 +129,7 @@ class NeuralGaussianSimilarity(Similarity):
     ) -> None:
         check_flag(bias, 'bias')
         if c_scale is None:
-            # The paper's; or bells begin as wide as the largest gap, 2, of two cosines.
+            # The paper's, or as wide as the largest gap of two cosines, 2.
             c_scale = 8.0 if bias else 0.1
         check_positive(c_scale, 'c_scale')
         check_option(centre, scores.CENTRES, 'centre')
@@ -147,24 +146,24 @@ class NeuralGaussianSimilarity(Similarity):
         super().reset_parameters()
         glorot(self.w_b)
         glorot(self.w_c)
-        if self.bias_b is not None:  # Targets that begin apart can end apart.
+        if self.bias_b is not None:  # All targets start at one centre.
             zeros(self.w_b)
         zeros(self.bias_b)
         zeros(self.bias_c)
 
     def begin_at(self, centre: float) -> None:
-        r"""Let the bells of all targets begin with one centre.
+        r"""Set the initial centre of the kernels of all targets.
 
-        The bias :math:`\beta_b` becomes that of the centre, and :math:`w_b` zero. A
-        narrow bell must begin near the relation; of several it finds the nearest.
+        Sets the bias :math:`\beta_b` to match the centre, and :math:`w_b` to zero. A
+        narrow kernel must start near the relation; of several it finds the nearest.
 
         Args:
             centre (float): The centre, a cosine in :math:`(0, 1)`, or in
                 :math:`(-1, 1)` with :obj:`centre="tanh"`.
 
         Raises:
-            TypeError: If :obj:`centre` is no number.
-            ValueError: If it is out of range, or the centres have no bias.
+            TypeError: If :obj:`centre` is not a number.
+            ValueError: If :obj:`centre` is out of range, or there is no bias.
 
         Example:
             >>> similarity = NeuralGaussianSimilarity(2, bias=True, centre='tanh')
@@ -173,7 +172,7 @@ class NeuralGaussianSimilarity(Similarity):
             [-0.5, -0.5]
         """
         if self.bias_b is None:
-            raise ValueError("'bias' must be True to choose the first centre")
+            raise ValueError("'bias' must be True to set the first centre (got False)")
         check_number(centre, 'centre')
         lowest = self.lowest_centre
         if not lowest < centre < 1:
@@ -187,7 +186,7 @@ class NeuralGaussianSimilarity(Similarity):
 
     @property
     def lowest_centre(self) -> int:
-        r"""Return the cosine that bounds the centres from below: 0, or -1."""
+        r"""Return the lower bound of the centres: 0, or -1."""
         return 0 if self.centre == 'sigmoid' else -1
 
     def response(self, z: Tensor) -> scores.Response:

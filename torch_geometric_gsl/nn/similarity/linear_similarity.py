@@ -113,19 +113,18 @@ class CosineSimilarity(Similarity):
 
 
 class UniformSimilarity(Similarity):
-    r"""A similarity that tells no nodes apart: the control of the `"Neural Gaussian
-    Similarity Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper, where a learned graph becomes a
-    uniformly random one.
+    r"""A constant similarity: the control of the `"Neural Gaussian Similarity Modeling
+    for Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_
+    paper, where a uniformly random graph replaces the learned one.
 
     .. math::
         \phi_{ij} = 0
 
     where :math:`i` is the target and :math:`j` the candidate neighbour. In training
     mode a sampler then draws neighbours uniformly at random, and in evaluation mode
-    all candidates have the same weight. A model whose similarity does no better than
-    this one has not learned a graph. No node is nearer than another: the :obj:`eval_k`
-    nearest nodes of a sampler are any nodes.
+    all candidates have the same weight. If a similarity does no better than this one,
+    the model has not learned a graph. All candidates tie: the :obj:`eval_k` nearest
+    nodes of a sampler are arbitrary.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -147,7 +146,7 @@ class UniformSimilarity(Similarity):
         return 1
 
     def encode(self, x: Tensor) -> Tensor:
-        # A single zero of each node: what is gathered costs least.
+        # One zero per node is the cheapest to gather.
         return torch.zeros(x.size(0), 1, dtype=full_dtype(x.dtype), device=x.device)
 
     def response(self, z: Tensor) -> scores.Response:

@@ -21,7 +21,7 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import (
     UniformSimilarity,
 )
 
-#: The similarities that compare nodes, by the names that ``similarity=`` takes.
+#: Similarities by the names that ``similarity=`` accepts.
 SIMILARITIES: dict[str, type[Similarity]] = {
     'linear': LinearSimilarity,
     'difference': DifferenceSimilarity,
@@ -31,11 +31,11 @@ SIMILARITIES: dict[str, type[Similarity]] = {
     'distance': DistanceSimilarity,
     'cosine': CosineSimilarity,
 }
-# The control compares nothing: it has no projection, no gradient, no nearest nodes.
+# The control has no projection, no gradient and no nearest nodes.
 NAMED: dict[str, Callable[..., Similarity]] = {
     **SIMILARITIES,
     'uniform': UniformSimilarity,
-    # A neural Gaussian that begins wide, and may move to any cosine.
+    # A wide neural Gaussian that may move to any cosine.
     'bell': partial(NeuralGaussianSimilarity, bias=True, centre='tanh'),
 }
 
@@ -43,7 +43,7 @@ NAMED: dict[str, Callable[..., Similarity]] = {
 def resolve_similarity(
     similarity: str | Similarity, in_channels: int, **kwargs: Any
 ) -> Similarity:
-    r"""Turn a name into a similarity; a module passes through unchanged.
+    r"""Return the similarity of a name; pass a module through unchanged.
 
     Args:
         similarity (str or Similarity): :obj:`"linear"`, :obj:`"difference"`,
@@ -68,12 +68,12 @@ def resolve_similarity(
         )
     if kwargs:
         raise ValueError(
-            f"'similarity_kwargs' go with a named similarity (got {sorted(kwargs)} "
-            f'with a {type(similarity).__name__})'
+            f"'similarity_kwargs' need a similarity given by name (got "
+            f'{sorted(kwargs)} with a {type(similarity).__name__})'
         )
     if similarity.in_channels != in_channels:
         raise ValueError(
-            f"'similarity' expects {similarity.in_channels} channels "
-            f'but it receives {in_channels}'
+            f"'similarity' must have in_channels={in_channels} "
+            f'(got {similarity.in_channels})'
         )
     return similarity
