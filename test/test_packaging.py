@@ -15,7 +15,9 @@ import torch_geometric_gsl
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / '.github' / 'workflows').glob('*.yml'))
 # What serves the repository alone.
-LEFT_OUT = re.compile(r'\.(ci|github)/|\.gitignore|\.(pre-commit-config|readthedocs)\.yaml')
+LEFT_OUT = re.compile(
+    r'\.(ci|github)/|\.gitignore|\.(pre-commit-config|readthedocs)\.yaml'
+)
 
 
 @pytest.fixture(scope='module')

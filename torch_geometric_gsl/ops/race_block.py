@@ -39,9 +39,14 @@ BYTES_PER_PROPOSAL = 64
 Kernel = Callable[..., Tensor | None]
 
 
+def has_kernel(pairs: PairScores) -> bool:
+    """Return whether a kernel has the formula of these rows, and their type."""
+    return is_known(pairs) and pairs.src.size(0) < 2**31
+
+
 def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
     """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
-    if not is_known(pairs) or pairs.src.size(0) >= 2**31:
+    if not has_kernel(pairs):
         return None
     if find_library(pairs) is not None:
         return race_native

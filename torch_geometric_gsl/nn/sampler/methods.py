@@ -31,7 +31,7 @@ from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.noise import draw_seed, race_states, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
-from torch_geometric_gsl.ops.race_block import is_known
+from torch_geometric_gsl.ops.race_block import has_kernel
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.scan import SHARE as SCANNED
@@ -235,7 +235,7 @@ def plan_draw(
         num_expected=expected,
         num_kinds=envelope.num_kinds,
         bounds=str(envelope),
-        has_kernel=is_known(scores),
+        has_kernel=has_kernel(scores),
     )
     plan = choose(call)
     if plan.method == 'race' and BY_NAME['race'].cost(call) > STREAM.cost(call):
