@@ -21,21 +21,11 @@ PHRASES = {
     r'no less than': 'at least',
     r'(cannot|can) be taken apart': 'can be separated',
 }
-#: Files and folders that are yet to be reworded.
-LATER = (
-    PACKAGE / 'ops',
-    PACKAGE / 'visualization',
-    PACKAGE / 'nn/sampler/plan.py',
-)
 FILES = [
-    path
-    for path in (
-        ROOT / 'README.md',
-        ROOT / 'docs/faq.rst',
-        *sorted((ROOT / 'docs/guide').glob('*.rst')),
-        *sorted(PACKAGE.rglob('*.py')),
-    )
-    if not any(path.is_relative_to(later) for later in LATER)
+    ROOT / 'README.md',
+    ROOT / 'docs/faq.rst',
+    *sorted((ROOT / 'docs/guide').glob('*.rst')),
+    *sorted(PACKAGE.rglob('*.py')),
 ]
 
 

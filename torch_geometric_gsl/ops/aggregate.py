@@ -92,7 +92,7 @@ def _relax_all(
     memory_budget: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals, and the sums over the tail, by blocks."""
-    # What stands for later arrivals is gathered once for all blocks, but sparse rows.
+    # Sources of tails are gathered once for all blocks, unless they are sparse.
     late_h, is_sparse = h[tail.source], isinstance(pairs.src, SparseRows)
     late_src = tail.source if is_sparse else pairs.src[tail.source]
     bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()

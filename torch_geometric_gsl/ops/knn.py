@@ -248,7 +248,7 @@ def _rounding(ranks: PairScores, score: Tensor) -> Tensor:
     """Bound the errors of two scores of single precision, one of them as given."""
     eps = torch.finfo(torch.float32).eps
     width = ranks.src.size(1)
-    if isinstance(ranks.src, SparseRows):  # Products of an inner product, at the most.
+    if isinstance(ranks.src, SparseRows):  # Inner products alone.
         width = int(ranks.src.words.offsets.diff().amax())
     relative = 2 * (width + 8) * eps
     length, longest = row_norms(ranks.dst), row_norms(ranks.src).amax()

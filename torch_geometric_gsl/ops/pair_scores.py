@@ -32,7 +32,7 @@ class PairScores(NamedTuple):
     r"""The scores :math:`s_{ij} = \lambda \phi(v_{ij})` of targets and sources.
 
     Nothing of the size of all pairs is stored: rows, listed pairs and tiles are
-    computed when they are asked for.
+    computed on request.
 
     Example:
         >>> pairs = PairScores(torch.eye(2), torch.eye(2), scores.Identity())
@@ -77,7 +77,7 @@ class PairScores(NamedTuple):
     def respond(self, rows: slice | Tensor, value: Tensor) -> Tensor:
         """Map the compared values of a block of targets to scores.
 
-        Values of one dimension have one target each, those of others one a row.
+        Values of one dimension have one target each; matrices have one per row.
         """
         params = []
         for param in self.response.params:
@@ -198,7 +198,7 @@ class PairScores(NamedTuple):
 
     @property
     def available(self) -> int:
-        """Return the number of candidates but the excluded one, at the most."""
+        """Return the largest number of candidates of a target."""
         return self.most - int(self.excluded is not None)
 
 

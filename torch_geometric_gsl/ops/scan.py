@@ -23,7 +23,7 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_
 #: A look at all candidates costs as much as proposals for this share of them.
 SHARE = 8
 _F64 = torch.float64
-# Rates are summed by blocks of so many candidates, of which one is looked into.
+# The size of the blocks of candidates in which rates are summed; one is searched.
 _BLOCK = 32
 # So many proposals of others for each arrival, and beside, nearly always are enough.
 _PROPOSED, _MORE = 2, 8

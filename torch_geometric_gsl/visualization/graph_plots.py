@@ -63,7 +63,7 @@ def plot_graph(
             together (a force-directed layout). (default: :obj:`None`)
         ax (matplotlib.axes.Axes, optional): The axes to draw on. If :obj:`None`, those
             of a new figure, which pyplot does not know. (default: :obj:`None`)
-        max_nodes (int, optional): The number of nodes to draw at the most.
+        max_nodes (int, optional): The largest number of nodes to draw.
             (default: :obj:`150`)
         seed (int, optional): The seed of the choice of nodes and of the layout.
             (default: :obj:`0`)
@@ -122,8 +122,7 @@ def plot_adjacency(
             (default: :obj:`None`)
         ax (matplotlib.axes.Axes, optional): As in :func:`plot_graph`.
             (default: :obj:`None`)
-        max_cells (int, optional): The number of cells in each direction to draw at the
-            most. (default: :obj:`150`)
+        max_cells (int, optional): The largest number of nodes to draw. (default: :obj:`150`)
 
     Returns:
         matplotlib.axes.Axes: The axes, with a colour bar beside it.

@@ -48,7 +48,7 @@ class SamplingPlan(NamedTuple):
         method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.
         reason (str): Why the other methods do not serve.
         num_proposals (float or None): The mean number of proposals of a race, measured
-            on 64 targets where scores are sharp, else at the most.
+            on 64 targets where scores are sharp, else an upper bound.
         num_arrivals (int or None): The number of arrivals :math:`M` that are kept of
             each draw; :obj:`None` for all.
         num_tail (int): The number of sources :math:`S` that represent later arrivals.
