@@ -122,7 +122,8 @@ def plot_adjacency(
             (default: :obj:`None`)
         ax (matplotlib.axes.Axes, optional): As in :func:`plot_graph`.
             (default: :obj:`None`)
-        max_cells (int, optional): The largest number of nodes to draw. (default: :obj:`150`)
+        max_cells (int, optional): The largest number of cells in each direction.
+            (default: :obj:`150`)
 
     Returns:
         matplotlib.axes.Axes: The axes, with a colour bar beside it.
