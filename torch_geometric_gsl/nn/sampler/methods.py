@@ -235,7 +235,8 @@ def plan_draw(
         num_expected=expected,
         num_kinds=envelope.num_kinds,
         bounds=str(envelope),
-        has_kernel=has_kernel(scores),
+        # Sparse rows draw what the same dense ones do.
+        has_kernel=scores.is_sparse or has_kernel(scores),
     )
     plan = choose(call)
     if plan.method == 'race' and BY_NAME['race'].cost(call) > STREAM.cost(call):
