@@ -135,6 +135,20 @@ def test_a_subclass_with_another_formula_runs_by_its_definition():
     assert torch.equal(found.source, plain.source)
 
 
+class Shifted(scores.Response):
+    monotonic, formula = -1, 'gaussian'
+
+    @staticmethod
+    def value(t, a, b, c):
+        return a - (t - b).square() / c
+
+
+def test_a_kernel_has_two_parameters():
+    pairs, options, _ = make(Case())
+    one = pairs.dst.new_ones(pairs.dst.size(0))
+    assert find_kernel(pairs._replace(response=Shifted(one, one, one)), options) is None
+
+
 @needs_compiler
 @pytest.mark.parametrize('side', ['src', 'dst'])
 def test_distances_that_are_not_numbers_arrive_nowhere(side):

@@ -1,5 +1,7 @@
 """Graphs of models that are stored, and graphs that are dropped."""
 
+import re
+
 import pytest
 import torch
 import torch_geometric.transforms as T
@@ -200,3 +202,11 @@ def test_unknown_number_of_nodes(in_batch):
     # Features tell that there are three, and labels for each of four edges.
     data.x = torch.randn(6 if in_batch else 3, 2)
     assert 'y' not in DropObservedGraph()(data)
+
+
+def test_indexed_rows_are_not_the_nodes():
+    model = GSLNet(4, 8, 2, 3).eval().index(torch.randn(20, 4))
+    text = "'model' must have no index (got 20 rows, which are not the nodes of 'data')"
+    with pytest.raises(ValueError, match=re.escape(text)):
+        FreezeLatentGraph(model)(Data(x=torch.randn(30, 4)))
+    assert FreezeLatentGraph(model.clear_index())(Data(x=torch.randn(30, 4))).num_edges

@@ -86,8 +86,8 @@ class FreezeLatentGraph(BaseTransform):
     Raises:
         TypeError: If an argument has the wrong type, or the model does not take this
             kind of :obj:`data`.
-        ValueError: If an argument is out of range, the model has transition nodes
-            or no such layer, or :obj:`data` lacks an input of the model.
+        ValueError: If an argument is out of range, the model has transition nodes,
+            indexed rows or no such layer, or :obj:`data` lacks an input of the model.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -123,6 +123,12 @@ class FreezeLatentGraph(BaseTransform):
         self.attr = attr
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
+        index = getattr(self.model, 'index_x', None)
+        if index is not None:
+            raise ValueError(
+                f"'model' must have no index (got {index.size(0)} rows, which are not "
+                f"the nodes of 'data'): call model.clear_index() first"
+            )
         is_typed = isinstance(self.model, TYPED_MODELS)
         if is_typed:
             what = 'a torch_geometric.data.HeteroData for a model of several types'

@@ -9,10 +9,10 @@ import torch
 
 #: A bound of a cluster, and a comparison of a search.
 BOUND, SEARCH = 0.2, 0.18
-#: The rate of a candidate, an arrival that is drawn from all rates, and a source of a
-#: tail that is proposed by bounds.
-RATE, ARRIVAL, TAIL = 0.07, 2.2, 4.0
-#: A proposal of a race that no kernel runs: of formulas of a user, or half precision.
+#: The rate of a candidate, an arrival that is drawn from all rates, a source of a tail
+#: that is proposed by bounds, and the edge of any source of a tail.
+RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
+#: Cost of a proposal without a kernel (custom formula or half precision).
 SLOW = 5.0
 #: Rows of this many channels double the time of a proposal.
 WIDTH = 192

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
-from torch_geometric_gsl.nn.sampler.cost import ARRIVAL, BOUND, RATE, SEARCH, SLOW, TAIL
+from torch_geometric_gsl.nn.sampler.cost import (
+    ARRIVAL,
+    BOUND,
+    EDGE,
+    RATE,
+    SEARCH,
+    SLOW,
+    TAIL,
+)
 from torch_geometric_gsl.nn.sampler.plan import (
     LARGE,
     SHARE,
@@ -54,14 +62,14 @@ class Draw(NamedTuple):
 
 
 class Method(ABC):
-    """A way to draw the graph of one law."""
+    """Base class of methods, which all sample the same distribution."""
 
     name: ClassVar[str]
-    call_cost: ClassVar[float]  # Whatever the call draws, in proposals.
+    call_cost: ClassVar[float]  # Fixed cost of a call, in proposals.
 
     @abstractmethod
     def obstacles(self, call: Call) -> list[str]:
-        """Return why it cannot serve or, for :obj:`"auto"`, why it is slow."""
+        """Return the reasons not to use this method."""
 
     @abstractmethod
     def cost(self, call: Call) -> float:
@@ -122,19 +130,20 @@ class Race(Method):
         if expected is None:
             # Between those of equal scores and the most that these bounds allow.
             few = math.sqrt(options.num_arrivals * call.num_proposals)
-            return options.num_races * few
+            return options.num_races * (few + EDGE * options.num_tail)
         num_tail = 0 if call.num_kinds == 1 else options.num_tail
         slow = 1.0 if call.has_kernel else SLOW
-        race = options.num_races * (slow * expected + TAIL * num_tail)
+        tail = TAIL * num_tail + EDGE * options.num_tail
+        race = options.num_races * (slow * expected + tail)
         race += BOUND * call.num_kinds
-        # Slow races end with a look at all candidates.
-        return race + STREAM.cost(call) * expected * SCANNED / call.num_sources
+        # Slow races end with a scan of all candidates.
+        return race + _scan_cost(call) * expected * SCANNED / call.num_sources
 
     def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
         plan, options, envelope = draw.plan, draw.options, draw.envelope
         first = (plan.num_proposals or 0) * (FIRST_ROUND if envelope is None else 1)
         length = math.ceil(min(first, draw.scores.most))
-        length = max(8, length) if length else 0  # None: a look at all candidates.
+        length = max(8, length) if length else 0  # 0 scans all candidates.
         # Sharp races lose more by it, and those without replacement need all.
         is_enough = envelope is None and options.replace and options.num_tail > 0
         return race_arrivals(
@@ -209,8 +218,8 @@ class Stream(Method):
         return []
 
     def cost(self, call: Call) -> float:
-        drawn = call.options.num_races * call.options.num_arrivals
-        return (SEARCH + RATE) * call.num_sources + ARRIVAL * drawn
+        options = call.options
+        return _scan_cost(call) + options.num_races * EDGE * options.num_tail
 
     def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
         return _all_arrivals(stream_arrivals, draw, generator)
@@ -240,7 +249,7 @@ def plan_draw(
     )
     plan = choose(call)
     if plan.method == 'race' and BY_NAME['race'].cost(call) > STREAM.cost(call):
-        # Asked for by name: it begins with a look at all candidates.
+        # Requested by name: starts with a scan of all candidates.
         return plan._replace(num_proposals=0.0, cost=STREAM.total(call)), None
     return plan, envelope if plan.method == 'race' else None
 
@@ -275,6 +284,12 @@ def choose(call: Call) -> SamplingPlan:
         if method is not best:
             reasons.append(f'{method.name}: {why or _compare(method, best, call)}')
     return call.describe(best.name, '; '.join(reasons), best.total(call))
+
+
+def _scan_cost(call: Call) -> float:
+    """Return the cost of finding a target's first arrivals among all candidates."""
+    drawn = call.options.num_races * call.options.num_arrivals
+    return (SEARCH + RATE) * call.num_sources + ARRIVAL * drawn
 
 
 def _compare(method: Method, best: Method, call: Call) -> str:

@@ -69,9 +69,10 @@ class SamplingPlan(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        r"""Predict the seconds of one core in which the graph is drawn, within a factor
-        of two: :obj:`cost` times a proposal, whose time is measured once for a machine.
-        Bounds of sharp scores are found once and not counted.
+        r"""Predict the seconds of one core in which a graph is drawn, within a factor
+        of two for draws of more than ten milliseconds: :obj:`cost` times a proposal,
+        whose time is measured once for a machine. Bounds of sharp scores are found once
+        and not counted.
         """
         return self.cost * proposal_seconds()
 
@@ -113,7 +114,7 @@ class Call(NamedTuple):
 
     @property
     def is_auto(self) -> bool:
-        """Return whether methods also have to pay."""
+        """Return whether the method is chosen by cost."""
         return self.settings.method == 'auto'
 
     @property
@@ -124,7 +125,7 @@ class Call(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """Return whether a race under one bound looks at few candidates."""
+        """Return whether a race with one bound proposes few of the candidates."""
         is_short = self.num_proposals * SHARE < self.num_sources
         is_short &= self.listed_by != 'edge_weight'
         if self.listed_by is not None:  # A target pays for gathering its own tail.
@@ -133,7 +134,7 @@ class Call(NamedTuple):
 
     @property
     def is_few(self) -> bool:
-        """Return whether all candidates are drawn by the definition."""
+        """Return whether pairs are few enough for the definition."""
         limit = SMALL if self.caveat is None else LARGE
         num_pairs = self.num_targets * self.num_sources
         return not self.is_flat and (self.listed_by is not None or num_pairs <= limit)
@@ -205,7 +206,7 @@ def _draw_options(settings: Settings, num_sources: int) -> DrawOptions:
 
 
 def _caveat(settings: Settings, options: DrawOptions, num_sources: int) -> str | None:
-    """Return how far truncation takes the law of a sum from its definition."""
+    """Return a caveat if truncation changes the variance of a sum."""
     num_arrivals, tau = options.num_arrivals, options.tau
     if not options.replace:
         return None
@@ -223,4 +224,4 @@ def _caveat(settings: Settings, options: DrawOptions, num_sources: int) -> str |
     if not found:
         return None
     what = f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
-    return f"{what} (method='dense' has its law at any tau)"
+    return f"{what} (method='dense' is exact at any tau)"

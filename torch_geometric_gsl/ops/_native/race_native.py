@@ -58,7 +58,10 @@ def find_library(pairs: PairScores) -> ctypes.CDLL | None:
 
 def is_known(pairs: PairScores) -> bool:
     """Return whether the library has the formula and the type of these rows."""
-    if pairs.is_sparse or pairs.response.kernel_formula not in _RESPONSES:
+    response = pairs.response
+    if pairs.is_sparse or response.kernel_formula not in _RESPONSES:
+        return False
+    if len(response.params) > 2:  # `b` and `c`.
         return False
     given = pairs.dst, pairs.src, *pairs.response.params
     dtypes = set(map(attrgetter('dtype'), given))
