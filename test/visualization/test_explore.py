@@ -319,7 +319,7 @@ def test_homophily_is_that_of_the_edges_shown(tmp_path):
     correlation = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
     assert numbers.startswith(f'Correlation {correlation:.2f}: of prediction')
     assert nothing == ''
-    # The two heaviest edges into each node are drawn at first; a loop is none of them.
+    # The two heaviest edges into each node are drawn at first; no loop is.
     order = graph[1].argsort(descending=True, stable=True)
     source, target = source[order], target[order]
     for node in range(30):
@@ -327,6 +327,7 @@ def test_homophily_is_that_of_the_edges_shown(tmp_path):
             k for k, s, t in zip(kept, source, target, strict=True) if t == node != s
         ]
         assert into == [True] * min(2, len(into)) + [False] * (len(into) - 2)
+    assert not any(np.array(kept)[(source == target).numpy()])
     assert most == 2
 
 

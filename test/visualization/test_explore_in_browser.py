@@ -234,7 +234,7 @@ def tap_beside_it(page):
     tap(page, x + 18, y)
     yield 3
     js(page, 'return new Promise((done) => setTimeout(done, 400))')
-    tap(page, x + 100, y - 60)
+    tap(page, x + 100, y + 60)  # Above is the choice of the graph.
     wait(page, 'return explorer.focus === null')
 
 
@@ -300,10 +300,14 @@ def test_the_threshold_hides_weak_edges(page):
 
 
 def test_a_page_opens_with_the_heaviest_edges_of_each_node(visit):
-    page = visit(graph(400, 20), data=Data(y=torch.arange(20) % 2))
+    edge_index, weight = graph(400, 20)
+    page = visit((edge_index, weight), data=Data(y=torch.arange(20) % 2))
     slider, kept = find(page, '#keep'), find(page, '#kept')
     assert kept.text == slider.get_attribute('aria-valuetext') == '2'
-    assert len(shown_edges(page)) < 60
+    # Two of each node, and none of the loops, which would not be seen.
+    assert (edge_index[0] == edge_index[1]).any()
+    assert len(shown_edges(page)) == 40
+    assert find(page, '#first .count').text == '20 nodes, 40 of 400 edges'
     before = find(page, '#homophily').text
     assert before.startswith('Homophily 0.')
     slider.send_keys(Keys.END)

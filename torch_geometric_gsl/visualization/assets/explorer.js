@@ -67,11 +67,11 @@ class Page {
     });
   }
 
-  /* As many choices as the node of most edges needs. */
+  /* As many choices as the node of most edges needs, its loops apart. */
   fillLevels() {
     const into = new Map();
-    this.data.graphs.forEach(({ target }, i) => target.forEach((to) => {
-      into.set(`${i} ${to}`, (into.get(`${i} ${to}`) || 0) + 1);
+    this.data.graphs.forEach(({ source, target }, i) => target.forEach((to, e) => {
+      if (source[e] !== to) into.set(`${i} ${to}`, (into.get(`${i} ${to}`) || 0) + 1);
     }));
     const largest = Math.max(1, ...new Set(into.values()));
     this.levels = [...LEVELS.filter((level) => level < largest), Infinity];
@@ -157,7 +157,6 @@ class Page {
     theme = isDark ? THEMES.dark : THEMES.light;
     document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
     element('dark').setAttribute('aria-pressed', String(isDark));
-    this.views.forEach(({ sigma }) => sigma.setSetting('labelColor', { color: theme.text }));
     this.refresh();
     this.panel.legend();
   }

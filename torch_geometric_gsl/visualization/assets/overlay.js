@@ -83,8 +83,10 @@ class Overlay {
       const boxes = [[right, y - 9], [left, y - 9], [x - width / 2, below], [x - width / 2, above],
         [right, above], [right, below], [left, above], [left, below]].map(([from, top]) => (
         { left: from, top, right: from + width, bottom: top + 18 }));
-      const isFree = (box) => !taken.some((other) => overlap(box, other));
-      const box = boxes.find(isFree) || (isFocus ? boxes[0] : null);
+      const isInside = ({ left: from, right: to, top, bottom }) => (
+        from >= 0 && top >= 0 && to <= this.area.width && bottom <= this.area.height);
+      const isFree = (box) => isInside(box) && !taken.some((other) => overlap(box, other));
+      const box = boxes.find(isFree) || (isFocus ? boxes.find(isInside) || boxes[0] : null);
       if (!box) return;
       taken.push(box);
       this.drawn.push({ text, ...box });

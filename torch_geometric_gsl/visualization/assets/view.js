@@ -50,14 +50,27 @@ function nodeColour(colour, node, palette) {
   return rampColour(span > 0 ? (value - colour.low) / span : 0.5);
 }
 
-/* The places of edges among those into their targets, heaviest first, without loops. */
+/* The places of edges among those into their targets, heaviest first. A loop, which is
+ * not seen, takes the place of no other edge: it comes after all of them. */
 function ranks({ source, target }) {
   const into = new Map();
   return target.map((to, e) => {
-    if (source[e] === to) return 0;
+    if (source[e] === to) return Number.MAX_VALUE;
     into.set(to, (into.get(to) || 0) + 1);
     return into.get(to) - 1;
   });
+}
+
+/* Write the name of a node so that it can be read over other nodes. */
+function drawName(context, { label, x, y, size }) {
+  if (!label) return;
+  context.font = '13px system-ui, sans-serif';
+  context.lineJoin = 'round';
+  context.lineWidth = 4;
+  context.strokeStyle = theme.box;
+  context.strokeText(label, x + size + 3, y + 4);
+  context.fillStyle = theme.text;
+  context.fillText(label, x + size + 3, y + 4);
 }
 
 /* One drawing of one graph. `page` holds what both drawings share: places, colour,
@@ -68,18 +81,17 @@ class View {
     this.count = section.querySelector('.count');
     this.graph = new gsl.Graph({ type: 'directed', multi: true });
     const { names, x, y } = page.data.nodes;
-    const size = Math.min(7, Math.max(2, 160 / Math.sqrt(names.length + 1)));
     names.forEach((name, i) => {
-      this.graph.addNode(String(i), { label: short(name), x: x[i], y: y[i], size });
+      this.graph.addNode(String(i), { label: short(name), x: x[i], y: y[i] });
     });
     const stage = section.querySelector('.stage');
     this.sigma = new gsl.Sigma(this.graph, stage, {
       allowInvalidContainer: true,
       labelRenderedSizeThreshold: 7,
       labelDensity: 0.5,
-      labelColor: { color: theme.text },
       zIndex: true,
       edgeProgramClasses: { thin: gsl.EdgeLineProgram },
+      defaultDrawNodeLabel: drawName,
       defaultDrawNodeHover: () => {},  // The overlay names it.
       nodeReducer: (node, attributes) => this.drawnNode(Number(node), attributes),
       edgeReducer: (edge, attributes) => this.drawnEdge(Number(edge), attributes),
@@ -95,6 +107,17 @@ class View {
     });
     stage.addEventListener('keydown', (event) => this.move(event));
     this.overlay = new Overlay(this);
+    this.fit();
+    this.sigma.on('resize', () => {
+      this.fit();
+      this.sigma.scheduleRefresh();
+    });
+  }
+
+  /* Nodes are smaller where many of them share a small drawing. */
+  fit() {
+    const { width, height } = this.sigma.getDimensions();
+    this.size = Math.min(7, Math.max(2, 0.19 * Math.sqrt((width * height) / (this.graph.order + 1))));
   }
 
   show(index) {
@@ -152,7 +175,8 @@ class View {
     this.sigma.refresh({ skipIndexation: true });
   }
 
-  drawnNode(node, attributes) {
+  drawnNode(node, given) {
+    const attributes = { ...given, size: this.size };
     const color = nodeColour(this.page.colour, node, this.page.data.palette);
     if (!this.near) {
       if (this.page.isHidden(node)) return { ...attributes, color: theme.faint, label: '', zIndex: 0 };
