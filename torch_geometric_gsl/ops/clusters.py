@@ -17,7 +17,7 @@ from torch_geometric.utils import cumsum, scatter
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.scores import unit_rows
 
-# Lloyd's steps see so many rows of each cluster.
+# The number of rows of each cluster in Lloyd's steps.
 _ROWS_PER_CLUSTER = 64
 
 

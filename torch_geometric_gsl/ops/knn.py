@@ -30,7 +30,7 @@ _LARGE = 1e15
 _FEW = 2**18
 # Targets that tell whether single precision serves.
 _PROBED = 256
-# The nearest among so many pairs are found by bounds.
+# From this number of pairs the nearest are found by bounds.
 _BOUNDED = 2**27
 # Cells that tell whether the bounds are worth their price, and the largest share of
 # pairs that may be left to score.
@@ -86,7 +86,7 @@ def best_sources(
 def pays_clusters(ranks: PairScores) -> bool:
     """Return whether there are enough pairs to pay for clusters of the sources."""
     num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
-    # To find clusters takes about as long as to compare so many targets.
+    # Finding clusters takes about as long as comparing this number of targets.
     is_large = num_targets >= 2 * num_clusters(num_sources)
     is_large &= num_targets * num_sources >= _BOUNDED
     return is_large and ranks.has_clusters

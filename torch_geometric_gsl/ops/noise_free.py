@@ -31,7 +31,7 @@ _MAX_RANGE = 40.0
 _TILE = 1024
 # Fewer pairs are summed by whole rows.
 _MIN_PAIRS = 2**23
-# The error of an estimate is that of about so many targets.
+# The number of targets on which the error of an estimate is measured.
 _ERROR_TARGETS = 256
 
 

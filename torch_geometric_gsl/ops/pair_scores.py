@@ -47,7 +47,7 @@ class PairScores(NamedTuple):
     scale: float | Tensor = 1.0  # The factor.
     lower: float | Tensor = -math.inf  # Bounds of the scores.
     upper: float | Tensor = math.inf
-    excluded: Tensor | None = None  # The source that is no candidate of a target [n].
+    excluded: Tensor | None = None  # The source excluded for each target [n].
     candidates: Candidates | None = None  # Those of each target; else all sources.
     null: Tensor | None = None  # The score of a candidate that passes no message.
     first: int = 0  # The number of the first target, on which its noise depends.

@@ -27,7 +27,7 @@ class DrawOptions(NamedTuple):
     k: int  # The number of draws K.
     tau: float  # The temperature.
     num_arrivals: int  # How many of each race are kept, M; k without replacement.
-    num_tail: int = 0  # The number S of sources that stand for the later arrivals.
+    num_tail: int = 0  # The number S of sources that represent later arrivals.
     hard: bool = False  # One-hot draws, relaxed gradients.
     replace: bool = True  # If not, one race and its first k distinct arrivals.
 

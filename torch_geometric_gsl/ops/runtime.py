@@ -61,7 +61,7 @@ def disable_compile(function: Function) -> Function:
 
 
 def is_exporting() -> bool:
-    """Return whether :func:`torch.export.export` looks on, since PyTorch 2.7."""
+    """Return whether :func:`torch.export.export` is tracing, since PyTorch 2.7."""
     return hasattr(torch.compiler, 'is_exporting') and torch.compiler.is_exporting()
 
 

@@ -52,7 +52,7 @@ def squared_distance(u: Tensor, v: Tensor) -> Tensor:
 
 
 def max_square(dtype: torch.dtype) -> float:
-    """Return the largest squared distance that is told from larger ones."""
+    """Return the squared distance at which larger ones are clamped."""
     return _MAX_DOUBLE_SQUARE if dtype == torch.float64 else MAX_SQUARE
 
 
@@ -218,7 +218,7 @@ class Gaussian(Response):
 
     @staticmethod
     def value(t: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
-        return torch.exp((t - b).square() / -c)  # Of a minus for each target.
+        return torch.exp((t - b).square() / -c)  # Negate c [n, 1], not the matrix.
 
     @classmethod
     def interval(

@@ -22,9 +22,9 @@ _MAX_NEAR = 0.5
 _GUESSED = 8
 # Middles are left out where the intervals are wide.
 _WIDE = 0.5
-# Products are summed in single precision over so many sources.
+# The number of sources over which products are summed in single precision.
 RUN = 128
-# No weight is known to be smaller than this part of the bound of all.
+# Smallest half-width of a weight interval, relative to the largest weight.
 LEAST = 1e-100
 
 

@@ -1,4 +1,4 @@
-r"""The tail of a race: sources that stand for all that arrive later."""
+r"""The tail of a race: sources that represent later arrivals."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
-# The tail has at most so many sources.
+# The largest number of sources of a tail.
 _MOST = 4096
 # What sampling the tail may add to the variance of a sum of neighbours.
 TOLERANCE = 0.02
-# The law of flat races is simulated with so many of them, among so many sources.
+# The numbers of races and of sources in the simulation of `lost_variance`.
 _RACES, _SOURCES = 64, 20_000
 
 
 class Tail(NamedTuple):
-    """Sources that stand for all that may arrive later, other ones in each race."""
+    """Sources that represent later arrivals, different ones in each race."""
 
     source: Tensor  # [B, K S] of B groups of targets, those of the first race first.
-    # The logarithm of the number of candidates that each stands for, as [n, K, S].
+    # The logarithm of the number of candidates that each represents, as [n, K, S].
     log_share: Tensor
     group: int  # The number of targets of a group; the last one may have fewer.
 
@@ -88,7 +88,7 @@ def ungroup(x: Tensor, group: int, count: int) -> Tensor:
 def draw_tail(
     pairs: PairScores, options: DrawOptions, *, generator: torch.Generator | None = None
 ) -> Tail | None:
-    r"""Draw the sources that stand for the later arrivals.
+    r"""Draw the sources that represent later arrivals.
 
     For each draw one source is drawn from each of :math:`S` equal parts of the
     candidates; there is no tail where nothing arrives later. Small groups of targets
@@ -137,7 +137,7 @@ def default_num_arrivals(tau: float) -> int:
 
 
 def tail_size(tau: float, num_arrivals: int, num_sources: int) -> int:
-    r"""Return the number of sources :math:`S` that stand for the tail of each draw.
+    r"""Return the number of sources :math:`S` in the tail of each draw.
 
     They add 2 % to the variance of a sum (:func:`added_variance`). They are at least
     the default of :math:`M`, all sources where they would be more than half of them,
