@@ -18,8 +18,8 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
-#: A flat race may end after this share of what the worst of them asks for, if it has
-#: an arrival: what it lacks takes less than 1 % from a variance, a second round long.
+#: The first round of a flat race, relative to the worst case. A race with an arrival may
+#: end after it: the missing ones take less than 1 % from the variance of a sum.
 FIRST_ROUND = 0.5
 
 
@@ -78,9 +78,9 @@ def race_arrivals(
     graph whatever the memory budget. A kernel in C++, or of Triton on a GPU, runs
     the same rounds.
 
-    Beside the arrivals, without gradient, the sources are returned that stand for the
-    later ones: up to a temperature of 1 proposed by an envelope with clusters, so that
-    no heavy one is missed, else uniform.
+    Also returns the tail, without gradient. Up to a temperature of 1 and with clusters
+    its sources are sampled by their bounds, so that no heavy one is missed, else
+    uniformly.
     """
     envelope = Envelope() if envelope is None else envelope
     dst, num_races = pairs.dst, options.k if options.replace else 1
