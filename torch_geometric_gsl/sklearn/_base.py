@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
-from torch_geometric_gsl._columns import check_same_kind
+from torch_geometric_gsl._columns import check_same_kind, find_far
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
@@ -137,6 +137,8 @@ class GSLEstimator(Answers, Saves):
         self._net_options = {name: getattr(self, name) for name in names}
         self._dtype = x.dtype
         self._scaling = Scaling(self.scaling).fit(x)
+        if self._scaling.quantiles is None and not scipy.sparse.issparse(x):
+            self._warn_of_far(x)
         self._x = rows = self._scaling.apply(x)
         if not scipy.sparse.issparse(rows):
             rows = to_tensor(rows, self.device, torch.float32)
@@ -205,6 +207,20 @@ class GSLEstimator(Answers, Saves):
         if is_frame(X):
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, y.copy()
+
+    def _warn_of_far(self, x: Any) -> None:
+        """Warn of a number that dominates the scale of its column."""
+        names = list(range(x.shape[1]))
+        if self._table is not None:
+            names = [c.name for c in self._table.columns_ for _ in c.names('')]
+        for name, values in zip(names, x.T, strict=True):
+            if (row := find_far(values)) is not None:
+                warn_caller(
+                    f'column {name!r} has the value {values[row]:g} in row {row}, far '
+                    'outside of all others: it may flatten them; check it, or '
+                    "scaling='quantile'",
+                    UserWarning,
+                )
 
     def _train_best(self, table: Table, parts: Parts, seed: int) -> Result:
         """Train with each candidate graph; return the best by validation loss."""

@@ -31,6 +31,8 @@ _LEAST_ROWS = 1000
 _QUANTILES = 1000
 # Noise of this size breaks ties, so that quantiles are distinct.
 _NOISE = 1e-5
+# A larger ratio of deviation and interquartile range is due to a few values.
+_FAR = 1e3
 # The share of the smallest value, as in scikit-learn.
 _TAIL = 1e-7
 
@@ -188,6 +190,11 @@ class Scaling:
             self.mean, self.width = measure_columns(x)
         is_many = self.scaling == 'auto' and len(x) >= _LEAST_ROWS
         if len(self.varied) > 0 and (is_many or self.scaling == 'quantile'):
+            # If a few values dominate the deviation, noise would hide all others.
+            low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
+            is_far = (self.width > _FAR * (high - low)) & (high > low)
+            self.mean = np.where(is_far, middle, self.mean)
+            self.width = np.where(is_far, high - low, self.width)
             rows = self._standardised(x)[:, self.varied]
             rows = rows + np.random.RandomState(0).normal(0, _NOISE, rows.shape)
             number = min(_QUANTILES, len(rows))
@@ -200,6 +207,10 @@ class Scaling:
         if scipy.sparse.issparse(x) != self.is_sparse:
             x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
         x = self._standardised(x)
+        if self.quantiles is not None:
+            most = np.finfo(np.float64).max / 4
+            share = self.quantiles.transform(x[:, self.varied].clip(-most, most))
+            x[:, self.varied] = ndtri(share.clip(_TAIL, 1 - _TAIL))
         values = x.data if self.is_sparse else x
         with np.errstate(over='ignore'):
             bad = ~np.isfinite(values.astype(dtype))
@@ -210,9 +221,6 @@ class Scaling:
                 f"'X' must fit into {np.dtype(dtype)}, the network's precision "
                 f'(got a value that is too large in column {column})'
             )
-        if self.quantiles is not None:
-            share = self.quantiles.transform(x[:, self.varied])
-            x[:, self.varied] = ndtri(share.clip(_TAIL, 1 - _TAIL))
         return x
 
     def _standardised(self, x: Any) -> Any:
