@@ -204,7 +204,9 @@ class GSLEstimator(Answers, Saves):
             raise ValueError(f"'y' must hold numbers ({error})") from error
         # Copies: later changes of the caller's table have no effect.
         self._rows = x = x.copy()
+        self._labels = np.arange(x.shape[0])
         if is_frame(X):
+            self._labels = np.array(getattr(X, 'index', self._labels))
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, y.copy()
 
