@@ -12,8 +12,7 @@ from torch_geometric_gsl._warnings import warn_caller
 #: The label of a row of unknown class.
 UNLABELLED = -1
 
-# The multiple of the interquartile range at which a value is far, and of the others.
-_FAR, _GAP = 1e6, 100
+_FAR, _GAP = 1e6, 100  # Multiples of the quartiles' range, and of other distances.
 _EPS = float(np.finfo(np.float64).eps)
 
 

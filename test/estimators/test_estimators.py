@@ -481,3 +481,26 @@ def test_quantiles_survive_a_far_value(far):
     assert np.isfinite(found).all()
     assert np.abs(found[:-1] - plain)[np.abs(plain) < 2].max() < 0.05
     assert found[-1, 0] == (found.max() if far > 0 else found.min())
+
+
+@pytest.mark.parametrize('kind', ['float', 'list', 'frame'])
+def test_targets_with_gaps_are_told(kind):
+    x, y = np.eye(200)[:, :3], np.arange(200.0)
+    y[3] = np.nan
+    y = {'list': [*y], 'frame': pandas.DataFrame({'a': y, 'b': 1.0})}.get(kind, y)
+    text = "'y' must hold finite numbers (got NaN in 1 of 200 rows, first in row 3)"
+    with pytest.raises(ValueError, match=re.escape(f'{text}: drop these rows')):
+        GSLRegressor().fit(x, y)
+
+
+@pytest.mark.parametrize('gap', [None, np.nan, pandas.NA])
+@pytest.mark.parametrize('classes', [['u', 'v'], [0, 1], [0.5, 1.5]])
+@pytest.mark.parametrize('make', [list, pandas.Series])
+def test_classes_with_gaps_are_told(gap, classes, make):
+    y = make([*classes * 99, classes[0], gap])
+    text = (
+        "'y' has no class in 1 of 200 rows: drop them, or encode the classes as "
+        'integers with -1 for these'
+    )
+    with pytest.raises(ValueError, match=text):
+        GSLClassifier().fit(np.eye(200)[:, :3], y)

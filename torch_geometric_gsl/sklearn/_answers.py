@@ -120,11 +120,9 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         """Raise if there is no graph."""
         check_is_fitted(self)
         if self.graph_choice_ == 'none':
-            got, losses = (
-                "graph_choice_='none' by validation losses ",
-                self.graph_losses_,
-            )
-            got = f'{got}{losses}' if len(losses) > 1 else "graph='none'"
+            got, losses = "graph='none'", self.graph_losses_
+            if len(losses) > 1:
+                got = f"graph_choice_='none' by validation losses {losses}"
             raise ValueError(
                 f"{name!r} needs a graph (got {got}): fit with graph='learned'"
             )
@@ -139,9 +137,8 @@ class Answers(BaseEstimator):  # type: ignore[misc]
 
         Returns:
             tuple[numpy.ndarray, numpy.ndarray]: Weights in descending order, and
-            positions of training rows, as of :obj:`X.iloc`, both :math:`[n, k]`. The
-            weights of all neighbours of a row sum to 1; missing neighbours are padded
-            with rows of weight 0.
+            positions of training rows, both :math:`[n, k]`. The weights of all
+            neighbours of a row sum to 1; missing ones are padded with rows of weight 0.
 
         Raises:
             ValueError: If the estimator has no graph.
@@ -227,7 +224,6 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         """
         self._check_graph('explore')
         graph, x = self.graph_, self._x
-        kwargs = {'names': self._labels} | kwargs
         dense = x.toarray() if scipy.sparse.issparse(x) else x
         data = Data(x=torch.from_numpy(dense).float())
         if self._targets.ndim == 1:
@@ -237,6 +233,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
             columns = self._table.columns_
             names = [name for c in columns for name in c.names(str(c.name))]
             kwargs = {'feature_names': names} | kwargs
+        kwargs = {'names': self._labels} | kwargs
         return explore(graph, **{'data': data, 'path': path} | kwargs)
 
 

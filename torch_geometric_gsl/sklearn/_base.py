@@ -25,7 +25,13 @@ from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._answers import NEAREST, Answers, columns_of
-from torch_geometric_gsl.sklearn._rows import SCALINGS, Nearest, Scaling, to_tensor
+from torch_geometric_gsl.sklearn._rows import (
+    SCALINGS,
+    Nearest,
+    Scaling,
+    is_missing,
+    to_tensor,
+)
 from torch_geometric_gsl.sklearn._saving import Saves
 from torch_geometric_gsl.sklearn._training import (
     AUTO,
@@ -187,6 +193,16 @@ class GSLEstimator(Answers, Saves):
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return copies of the rows as numbers, and of the targets as an array."""
         is_number = not is_classifier(self)
+        gaps = np.vectorize(is_missing, otypes=[bool])(np.array(y, dtype=object))
+        if gaps.size > 1 and (gone := gaps.reshape(len(gaps), -1).any(axis=1)).any():
+            where = f'in {gone.sum()} of {len(gone)} rows'
+            raise ValueError(
+                f"'y' must hold finite numbers (got NaN {where}, first in row "
+                f'{gone.argmax()}): drop these rows'
+                if is_number
+                else f"'y' has no class {where}: drop them, or encode the classes as "
+                'integers with -1 for these'
+            )
         if not is_number:
             check_same_kind(y)
         x = check_rows(self, X, reset=True, accept_sparse='csr')
@@ -212,9 +228,8 @@ class GSLEstimator(Answers, Saves):
 
     def _warn_of_far(self, x: Any) -> None:
         """Warn of a number that dominates the scale of its column."""
-        names = list(range(x.shape[1]))
-        if self._table is not None:
-            names = [c.name for c in self._table.columns_ for _ in c.names('')]
+        columns = [] if self._table is None else self._table.columns_
+        names = [c.name for c in columns for _ in c.names('')] or range(x.shape[1])
         for name, values in zip(names, x.T, strict=True):
             if (row := find_far(values)) is not None:
                 warn_caller(

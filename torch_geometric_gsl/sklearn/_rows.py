@@ -31,8 +31,7 @@ _LEAST_ROWS = 1000
 _QUANTILES = 1000
 # Noise of this size breaks ties, so that quantiles are distinct.
 _NOISE = 1e-5
-# A larger ratio of deviation and interquartile range is due to a few values.
-_FAR = 1e3
+_FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
 # The share of the smallest value, as in scikit-learn.
 _TAIL = 1e-7
 
@@ -58,7 +57,7 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
         return Read(kind, _finite(_to_float(values), where), (), _precision(values))
     # As plain values, times would lose their unit.
     items = list(values) if values.dtype.kind in 'mM' else values.tolist()
-    items = [None if _is_missing(item) else item for item in items]
+    items = [None if is_missing(item) else item for item in items]
     known = [item for item in items if item is not None]
     kinds = {_kind(item, where) for item in known}
     kind = expected or (min(kinds) if len(kinds) == 1 else 'category')
@@ -72,7 +71,8 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
     return Read('category', texts, sorted({type(item).__name__ for item in known}))
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN or NA."""
     if value is None or type(value).__name__ == 'NAType':
         return True
     return isinstance(value, Hashable) and bool(value != value)
@@ -208,8 +208,7 @@ class Scaling:
             x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
         x = self._standardised(x)
         if self.quantiles is not None:
-            most = np.finfo(np.float64).max / 4
-            share = self.quantiles.transform(x[:, self.varied].clip(-most, most))
+            share = self.quantiles.transform(x[:, self.varied].clip(-1e300, 1e300))
             x[:, self.varied] = ndtri(share.clip(_TAIL, 1 - _TAIL))
         values = x.data if self.is_sparse else x
         with np.errstate(over='ignore'):

@@ -119,8 +119,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
         else:
             self._rows = _unpacked(rows)
         self._told, self._dtype = content['told'], np.dtype(content['dtype'])
-        every = torch.arange(len(self._told))  # Older files have no labels.
-        self._labels = _unpacked(content.get('labels', every))
+        self._labels = _unpacked(content.get('labels', torch.arange(len(self._told))))
         state = content['table']
         self._table = None if state is None else TableTransformer.restored(state)
         self.n_features_in_ = len(state['columns']) if state else self._x.shape[1]

@@ -51,7 +51,7 @@ class Column(NamedTuple):
         # A column without values is a category of missing values.
         found = set(read.content)
         if len(found) > max(_MOST_VALUES, len(read.content) / 2):
-            first = next(value for value in read.content if value is not None)
+            first = next(filter(None, read.content))
             warn_caller(
                 f'{_where(name)} has {len(found)} distinct strings in '
                 f'{len(read.content)} rows (such as {shorten(first, 30)!r}), each of '
