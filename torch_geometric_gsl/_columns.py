@@ -12,6 +12,7 @@ from torch_geometric_gsl._warnings import warn_caller
 #: The label of a row of unknown class.
 UNLABELLED = -1
 
+_FAR, _GAP = 1e6, 100  # Multiples of the quartiles' range, and of other distances.
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -49,6 +50,17 @@ def scale_columns(
         return np.divide(
             centred, 0.5 * deviation, out=np.zeros_like(centred), where=deviation > 0
         )
+
+
+def find_far(column: NDArray[Any]) -> int | None:
+    """Return the row of a value with a gap to all others, unlike in a heavy tail."""
+    low, middle, high = 0.5 * np.percentile(column, (25, 50, 75))
+    distance = np.abs(0.5 * column.astype(np.float64) - middle)
+    is_far = distance > _FAR * (high - low)
+    if high == low or not is_far.any():
+        return None
+    is_apart = distance[is_far].min() > _GAP * distance[~is_far].max()
+    return int(distance.argmax()) if is_apart else None
 
 
 def find_labelled(y: NDArray[Any], name: str | None = 'y') -> NDArray[np.bool_]:

@@ -1,7 +1,9 @@
 """The estimators for scikit-learn: what they fit, refuse, and leave alone."""
 
 import inspect
+import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas
@@ -13,6 +15,7 @@ from sklearn.datasets import load_diabetes, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from torch_geometric_gsl._columns import find_far
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
@@ -20,6 +23,7 @@ from torch_geometric_gsl.sklearn import (
     GSLRegressor,
     make_table_transformer,
 )
+from torch_geometric_gsl.sklearn._rows import Scaling
 from torch_geometric_gsl.sklearn._training import train
 
 #: Fits end before they have converged.
@@ -432,3 +436,71 @@ def test_parameters_that_are_set_later_change_no_fitted_network(few, places):
     model.set_params(eval_k=30, similarity='cosine')
     np.testing.assert_array_equal(model.predict(x[200:]), expected)
     assert model.kneighbors(x[200:], 30)[0].shape == (40, 6)
+
+
+# Values far outside of all others
+
+
+def test_a_value_that_flattens_a_column_is_told(few):
+    random = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {'kind': ['u', 'v'] * 100, 'area': random.normal(size=200)}
+    )
+    y = frame['area'].to_numpy(copy=True)
+    frame.loc[10, 'area'] = 1e16
+    text = (
+        'column {} has the value 1e+16 in row 10, far outside of all others: it may '
+        "flatten them; check it, or scaling='quantile'"
+    )
+    make = partial(GSLRegressor, 'none', **few | {'max_iter': 1})
+    for rows, name in ((frame, "'area'"), (frame[['area']].to_numpy(), '0')):
+        with pytest.warns(UserWarning, match=re.escape(text.format(name))):
+            make().fit(rows, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter('error', UserWarning)
+            warnings.simplefilter('ignore', ConvergenceWarning)
+            make(scaling='quantile').fit(rows, y)
+
+
+@pytest.mark.parametrize('seed', range(20))
+def test_heavy_tails_are_not_far(seed):
+    random = np.random.default_rng(seed)
+    normal = random.normal(size=20_000)
+    rare = np.where(np.arange(20_000) % 1000 == 0, 1e16, 1.0)
+    tails = np.exp(3 * normal), np.exp(5 * normal), random.standard_cauchy(20_000)
+    assert all(find_far(column) is None for column in (*tails, rare))
+    assert find_far(np.r_[normal, 1e8, -1e9]) == 20_001
+
+
+@pytest.mark.parametrize('far', [1e6, 1e12, 1e16, -1e300])
+def test_quantiles_survive_a_far_value(far):
+    x = np.random.default_rng(0).normal(size=(500, 1))
+    plain = Scaling('quantile').fit(x).apply(x)
+    moved = np.r_[x, [[far]]]
+    found = Scaling('quantile').fit(moved).apply(moved)
+    assert np.isfinite(found).all()
+    assert np.abs(found[:-1] - plain)[np.abs(plain) < 2].max() < 0.05
+    assert found[-1, 0] == (found.max() if far > 0 else found.min())
+
+
+@pytest.mark.parametrize('kind', ['float', 'list', 'frame'])
+def test_targets_with_gaps_are_told(kind):
+    x, y = np.eye(200)[:, :3], np.arange(200.0)
+    y[3] = np.nan
+    y = {'list': [*y], 'frame': pandas.DataFrame({'a': y, 'b': 1.0})}.get(kind, y)
+    text = "'y' must hold finite numbers (got NaN in 1 of 200 rows, first in row 3)"
+    with pytest.raises(ValueError, match=re.escape(f'{text}: drop these rows')):
+        GSLRegressor().fit(x, y)
+
+
+@pytest.mark.parametrize('gap', [None, np.nan, pandas.NA])
+@pytest.mark.parametrize('classes', [['u', 'v'], [0, 1], [0.5, 1.5]])
+@pytest.mark.parametrize('make', [list, pandas.Series])
+def test_classes_with_gaps_are_told(gap, classes, make):
+    y = make([*classes * 99, classes[0], gap])
+    text = (
+        "'y' has no class in 1 of 200 rows: drop them, or encode the classes as "
+        'integers with -1 for these'
+    )
+    with pytest.raises(ValueError, match=text):
+        GSLClassifier().fit(np.eye(200)[:, :3], y)

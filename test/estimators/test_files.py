@@ -231,6 +231,31 @@ def test_frames(through, few, places, unit):
     assert np.array_equal(twin.predict(frame[[2, 0, 1]]), model.predict(frame))
 
 
+@pytest.mark.parametrize('kind', ['texts', 'times', 'numbers', 'pairs'])
+def test_rows_have_the_labels_of_a_frame(through, few, places, kind, tmp_path):
+    x, y = places(60)
+    index = {
+        'texts': [f'house {i}' for i in range(60)],
+        'times': pandas.date_range('2023-07-26', periods=60),
+        'numbers': np.arange(60)[::-1] * 10,
+        'pairs': pandas.MultiIndex.from_product([range(6), range(10)]),
+    }[kind]
+    frame = pandas.DataFrame(x, columns=['a', 'b', 'c'], index=index)
+    model = GSLRegressor('learned', **few).fit(frame, y)
+    found, (_, rows) = model.explain(frame[5:6]), model.kneighbors(frame[5:6])
+    assert found.index.tolist() == ['prediction', *frame.index[rows[0]]]
+    np.testing.assert_array_equal(found['a'][1:], x[rows[0], 0])
+    again = through(model, frame).explain(frame[5:6])
+    assert [*map(str, again.index)] == [*map(str, found.index)]
+    assert again.equals(found) or kind == 'pairs'
+    text = model.explore(tmp_path / 'graph.html').read_text(encoding='utf-8')
+    if kind == 'texts':
+        assert 'house 59' in text
+        assert 'mine 59' in model.explore(
+            tmp_path / 'graph.html', names=[f'mine {i}' for i in range(60)]
+        ).read_text(encoding='utf-8')
+
+
 def test_a_file_of_another_device_is_loaded_on_this_one(path, classifier, wine):
     model = classifier('none')
     model.save(path)
@@ -249,6 +274,25 @@ def test_a_file_of_another_device_is_loaded_on_this_one(path, classifier, wine):
 class Bomb:
     def __reduce__(self):
         return exec, ('raise RuntimeError("executed")',)
+
+
+@pytest.mark.parametrize('name', ['kneighbors', 'explain', 'explore'])
+def test_without_a_graph_the_call_is_named(name, classifier, wine, tmp_path):
+    model, page = classifier('none'), tmp_path / 'graph.html'
+    given = page if name == 'explore' else wine[0][:1]
+    text = f"'{name}' needs a graph .got graph='none'.: fit with graph='learned'"
+    with pytest.raises(ValueError, match=text):
+        getattr(model, name)(given)
+    assert not page.exists()
+
+
+def test_a_file_without_labels_is_loaded(path, regressor, places):
+    regressor.save(path)
+    content = torch.load(path, weights_only=True)
+    del content['labels']
+    torch.save(content, path)
+    rows = places()[0][:1]
+    assert GSLRegressor.load(path).explain(rows).equals(regressor.explain(rows))
 
 
 def test_files_that_hold_no_estimator(path, classifier, wine):

@@ -283,3 +283,12 @@ def test_a_column_that_names_the_rows_is_told():
     frame = pandas.DataFrame({'id': [f'r{i}' for i in range(240)]})
     with pytest.warns(UserWarning, match="column 'id' has 240 distinct strings"):
         make_table_transformer().fit(frame)
+    days = pandas.date_range('2023-07-26', periods=495).astype(str)
+    frame = pandas.DataFrame({'sold': [*days, *days[:205]]})
+    with pytest.warns(UserWarning, match="'sold'") as caught:
+        make_table_transformer().fit(frame)
+    assert str(caught[0].message) == (
+        "column 'sold' has 495 distinct strings in 700 rows (such as '2023-07-26'), "
+        'each of which becomes a column: convert dates with pandas.to_datetime, count '
+        'the words of texts, or drop it if it identifies the rows'
+    )

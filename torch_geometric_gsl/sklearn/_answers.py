@@ -116,6 +116,17 @@ class Answers(BaseEstimator):  # type: ignore[misc]
             return scipy.sparse.csr_matrix((self._x.shape[0],) * 2)
         return self._run(return_graph=True)
 
+    def _check_graph(self, name: str) -> None:
+        """Raise if there is no graph."""
+        check_is_fitted(self)
+        if self.graph_choice_ == 'none':
+            got, losses = "graph='none'", self.graph_losses_
+            if len(losses) > 1:
+                got = f"graph_choice_='none' by validation losses {losses}"
+            raise ValueError(
+                f"{name!r} needs a graph (got {got}): fit with graph='learned'"
+            )
+
     def kneighbors(self, X: Any, n_neighbors: int = 5) -> tuple[Any, Any]:
         r"""Retrieve the training rows with the largest weight in predictions.
 
@@ -126,19 +137,15 @@ class Answers(BaseEstimator):  # type: ignore[misc]
 
         Returns:
             tuple[numpy.ndarray, numpy.ndarray]: Weights in descending order, and
-            indices of training rows, both :math:`[n, k]`. The weights of all neighbours
-            of a row sum to 1; missing neighbours are padded with rows of weight 0.
+            positions of training rows, both :math:`[n, k]`. The weights of all
+            neighbours of a row sum to 1; missing ones are padded with rows of weight 0.
 
         Raises:
             ValueError: If the estimator has no graph.
         """
         check_count(n_neighbors, 'n_neighbors')
         x = self._new_rows(X)
-        if self.graph_choice_ == 'none':
-            raise ValueError(
-                f"'kneighbors' needs a graph (got graph_choice_='none' by validation "
-                f"losses {self.graph_losses_}): fit with graph='learned'"
-            )
+        self._check_graph('kneighbors')
         num_rows = self._x.shape[0]
         most = NEAREST if self.graph_choice_ == 'nearest' else num_rows
         k = min(n_neighbors, self._net_options['eval_k'], most, num_rows)
@@ -163,8 +170,9 @@ class Answers(BaseEstimator):  # type: ignore[misc]
 
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours of
-            non-zero weight, by weight, with index, target and columns. Columns of the
-            table with one of these names get a trailing underscore.
+            non-zero weight, by weight, with target and columns. The index has the
+            labels of the rows of a pandas DataFrame, else positions. Columns of the
+            table with the name of another get a trailing underscore.
 
         Raises:
             ImportError: If pandas is missing.
@@ -172,6 +180,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         """
         import pandas
 
+        self._check_graph('explain')
         if isinstance(row, pandas.Series):
             row = row.to_frame().T.infer_objects()
         if not is_frame(row) and not scipy.sparse.issparse(row):
@@ -187,7 +196,8 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         targets = {'target': target}
         if target.ndim == 2:
             targets = {f'target {i}': column for i, column in enumerate(target.T)}
-        table.index = pandas.Index(['prediction', *rows.tolist()], name='row')
+        labels = pandas.Index(self._labels)[rows].tolist()
+        table.index = pandas.Index(['prediction', *labels], name='row')
         front = pandas.DataFrame(
             {'weight': [np.nan, *weights], **targets}, index=table.index
         )
@@ -200,7 +210,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         r"""Write a page to explore the graph of the training rows.
 
         It shows the target of each row, its prediction from the other rows, and its
-        scaled columns.
+        scaled columns. Rows are named as by :meth:`explain`.
 
         Args:
             path (str or os.PathLike, optional): The file.
@@ -212,6 +222,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         Returns:
             pathlib.Path: The file.
         """
+        self._check_graph('explore')
         graph, x = self.graph_, self._x
         dense = x.toarray() if scipy.sparse.issparse(x) else x
         data = Data(x=torch.from_numpy(dense).float())
@@ -222,6 +233,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
             columns = self._table.columns_
             names = [name for c in columns for name in c.names(str(c.name))]
             kwargs = {'feature_names': names} | kwargs
+        kwargs = {'names': self._labels} | kwargs
         return explore(graph, **{'data': data, 'path': path} | kwargs)
 
 

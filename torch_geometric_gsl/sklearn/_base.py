@@ -19,13 +19,19 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
-from torch_geometric_gsl._columns import check_same_kind
+from torch_geometric_gsl._columns import check_same_kind, find_far
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._answers import NEAREST, Answers, columns_of
-from torch_geometric_gsl.sklearn._rows import SCALINGS, Nearest, Scaling, to_tensor
+from torch_geometric_gsl.sklearn._rows import (
+    SCALINGS,
+    Nearest,
+    Scaling,
+    is_missing,
+    to_tensor,
+)
 from torch_geometric_gsl.sklearn._saving import Saves
 from torch_geometric_gsl.sklearn._training import (
     AUTO,
@@ -137,6 +143,8 @@ class GSLEstimator(Answers, Saves):
         self._net_options = {name: getattr(self, name) for name in names}
         self._dtype = x.dtype
         self._scaling = Scaling(self.scaling).fit(x)
+        if self._scaling.quantiles is None and not scipy.sparse.issparse(x):
+            self._warn_of_far(x)
         self._x = rows = self._scaling.apply(x)
         if not scipy.sparse.issparse(rows):
             rows = to_tensor(rows, self.device, torch.float32)
@@ -185,6 +193,16 @@ class GSLEstimator(Answers, Saves):
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return copies of the rows as numbers, and of the targets as an array."""
         is_number = not is_classifier(self)
+        gaps = np.vectorize(is_missing, otypes=[bool])(np.array(y, dtype=object))
+        if gaps.size > 1 and (gone := gaps.reshape(len(gaps), -1).any(axis=1)).any():
+            where = f'in {gone.sum()} of {len(gone)} rows'
+            raise ValueError(
+                f"'y' must hold finite numbers (got NaN {where}, first in row "
+                f'{gone.argmax()}): drop these rows'
+                if is_number
+                else f"'y' has no class {where}: drop them, or encode the classes as "
+                'integers with -1 for these'
+            )
         if not is_number:
             check_same_kind(y)
         x = check_rows(self, X, reset=True, accept_sparse='csr')
@@ -202,9 +220,24 @@ class GSLEstimator(Answers, Saves):
             raise ValueError(f"'y' must hold numbers ({error})") from error
         # Copies: later changes of the caller's table have no effect.
         self._rows = x = x.copy()
+        self._labels = np.arange(x.shape[0])
         if is_frame(X):
+            self._labels = np.array(getattr(X, 'index', self._labels))
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, y.copy()
+
+    def _warn_of_far(self, x: Any) -> None:
+        """Warn of a number that dominates the scale of its column."""
+        columns = [] if self._table is None else self._table.columns_
+        names = [c.name for c in columns for _ in c.names('')] or range(x.shape[1])
+        for name, values in zip(names, x.T, strict=True):
+            if (row := find_far(values)) is not None:
+                warn_caller(
+                    f'column {name!r} has the value {values[row]:g} in row {row}, far '
+                    'outside of all others: it may flatten them; check it, or '
+                    "scaling='quantile'",
+                    UserWarning,
+                )
 
     def _train_best(self, table: Table, parts: Parts, seed: int) -> Result:
         """Train with each candidate graph; return the best by validation loss."""

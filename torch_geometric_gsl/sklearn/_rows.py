@@ -31,6 +31,7 @@ _LEAST_ROWS = 1000
 _QUANTILES = 1000
 # Noise of this size breaks ties, so that quantiles are distinct.
 _NOISE = 1e-5
+_FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
 # The share of the smallest value, as in scikit-learn.
 _TAIL = 1e-7
 
@@ -56,7 +57,7 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
         return Read(kind, _finite(_to_float(values), where), (), _precision(values))
     # As plain values, times would lose their unit.
     items = list(values) if values.dtype.kind in 'mM' else values.tolist()
-    items = [None if _is_missing(item) else item for item in items]
+    items = [None if is_missing(item) else item for item in items]
     known = [item for item in items if item is not None]
     kinds = {_kind(item, where) for item in known}
     kind = expected or (min(kinds) if len(kinds) == 1 else 'category')
@@ -70,7 +71,8 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
     return Read('category', texts, sorted({type(item).__name__ for item in known}))
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN or NA."""
     if value is None or type(value).__name__ == 'NAType':
         return True
     return isinstance(value, Hashable) and bool(value != value)
@@ -188,6 +190,11 @@ class Scaling:
             self.mean, self.width = measure_columns(x)
         is_many = self.scaling == 'auto' and len(x) >= _LEAST_ROWS
         if len(self.varied) > 0 and (is_many or self.scaling == 'quantile'):
+            # If a few values dominate the deviation, noise would hide all others.
+            low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
+            is_far = (self.width > _FAR * (high - low)) & (high > low)
+            self.mean = np.where(is_far, middle, self.mean)
+            self.width = np.where(is_far, high - low, self.width)
             rows = self._standardised(x)[:, self.varied]
             rows = rows + np.random.RandomState(0).normal(0, _NOISE, rows.shape)
             number = min(_QUANTILES, len(rows))
@@ -200,6 +207,9 @@ class Scaling:
         if scipy.sparse.issparse(x) != self.is_sparse:
             x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
         x = self._standardised(x)
+        if self.quantiles is not None:
+            share = self.quantiles.transform(x[:, self.varied].clip(-1e300, 1e300))
+            x[:, self.varied] = ndtri(share.clip(_TAIL, 1 - _TAIL))
         values = x.data if self.is_sparse else x
         with np.errstate(over='ignore'):
             bad = ~np.isfinite(values.astype(dtype))
@@ -210,9 +220,6 @@ class Scaling:
                 f"'X' must fit into {np.dtype(dtype)}, the network's precision "
                 f'(got a value that is too large in column {column})'
             )
-        if self.quantiles is not None:
-            share = self.quantiles.transform(x[:, self.varied])
-            x[:, self.varied] = ndtri(share.clip(_TAIL, 1 - _TAIL))
         return x
 
     def _standardised(self, x: Any) -> Any:

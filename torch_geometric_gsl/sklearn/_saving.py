@@ -60,6 +60,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
                 if isinstance(rows, dict)
                 else _packed(rows)
             ),
+            'labels': _packed(self._labels),
             'told': self._told,
             'scaling': self._scaling.state(),
             'sizes': [[m.hidden_channels, m.dropout] for m in members],
@@ -118,6 +119,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
         else:
             self._rows = _unpacked(rows)
         self._told, self._dtype = content['told'], np.dtype(content['dtype'])
+        self._labels = _unpacked(content.get('labels', torch.arange(len(self._told))))
         state = content['table']
         self._table = None if state is None else TableTransformer.restored(state)
         self.n_features_in_ = len(state['columns']) if state else self._x.shape[1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,10 +51,12 @@ class Column(NamedTuple):
         # A column without values is a category of missing values.
         found = set(read.content)
         if len(found) > max(_MOST_VALUES, len(read.content) / 2):
+            first = next(filter(None, read.content))
             warn_caller(
                 f'{_where(name)} has {len(found)} distinct strings in '
-                f'{len(read.content)} rows, each of which becomes a column: drop it if '
-                'it identifies the rows',
+                f'{len(read.content)} rows (such as {shorten(first, 30)!r}), each of '
+                'which becomes a column: convert dates with pandas.to_datetime, count '
+                'the words of texts, or drop it if it identifies the rows',
                 UserWarning,
             )
         values = [*sorted(found - {None}), *([None] if None in found else [])]
