@@ -18,8 +18,8 @@ from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
-#: The first round of a flat race, relative to the worst case. A race with an arrival may
-#: end after it: the missing ones take less than 1 % from the variance of a sum.
+#: The first round of a flat race, relative to the worst case. A race with an arrival
+#: may end after it: the missing ones take less than 1 % from the variance of a sum.
 FIRST_ROUND = 0.5
 
 

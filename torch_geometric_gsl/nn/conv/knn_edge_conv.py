@@ -95,7 +95,7 @@ class KNNEdgeConv(EdgeConv):
             batch (torch.Tensor or tuple, optional): Sorted ids of the clouds, a pair
                 for a pair. (default: :obj:`None`)
             z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The rows
-                    that determine the neighbours; :obj:`x` if :obj:`None`.
+                that determine the neighbours; :obj:`x` if :obj:`None`.
                 (default: :obj:`None`)
         """
         z = x if z is None else z

@@ -100,8 +100,8 @@ class LatentGraphConv(LearnedGraphConv):
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse
           CSR, candidate edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, batch vector
           :math:`(|\mathcal{V}|)` *(optional)*, compared rows
-            :math:`(|\mathcal{V}|, F_z)` *(optional)*; each but the edges may be a pair
-            of sources and targets
+          :math:`(|\mathcal{V}|, F_z)` *(optional)*; each but the edges may be a pair
+          of sources and targets
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
 
     Raises:
