@@ -65,7 +65,7 @@ template <typename T> struct Race {
   const int64_t *excluded, *start, *listed, *count;
   const T *bound, *total;
   const int32_t *share;
-  const int64_t *member, *offset, *head, *state;
+  const int64_t *head, *member, *offset, *state;
   int64_t *out_source;
   T *out_noise, *out_horizon;
   int64_t *out_found;

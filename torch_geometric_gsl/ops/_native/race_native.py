@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops import scan
 from torch_geometric_gsl.ops._native.compiled import load
-from torch_geometric_gsl.ops.envelope import Rates
+from torch_geometric_gsl.ops.envelope import Rates, race_inputs
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import is_compiling_off
@@ -27,7 +27,7 @@ _NAMES = {torch.float32: 'float', torch.float64: 'double'}
 # The fields of `Race` in `race.cpp`, in its order.
 _TENSORS = (
     *('dst', 'src', 'b', 'c', 'excluded', 'start', 'listed', 'count'),
-    *('bound', 'total', 'share', 'member', 'offset', 'head', 'state'),
+    *('bound', 'total', 'share', 'head', 'member', 'offset', 'state'),
     *('source', 'noise', 'horizon', 'found', 'clock'),
 )
 _NUMBERS = (
@@ -107,28 +107,15 @@ def _run(
     is_distinct: bool = False,
 ) -> Tensor:
     """Run a function of the library for a block of races."""
-    rows = slice(first, first + rates.sizes.size(0))
-    share, _, member, offset, head = rates.kinds or (None,) * 5
-    num_kinds = rates.bound.size(1)
-    b, c = (None, None, *(param[rows] for param in pairs.response.params))[-2:]
-    start, listed, excluded = None, None, pairs.excluded
-    if pairs.candidates is not None:
-        start, listed = pairs.candidates.start[rows].long(), pairs.candidates.source
-    inputs = (
-        *(pairs.dst[rows], pairs.src, b, c),
-        *(None if excluded is None else excluded[rows].long(), start),
-        *(None if listed is None else listed.long(), rates.sizes, rates.bound),
-        *(rates.total, share, member, offset, head, state),
-    )
-    # A parameter for all targets comes as a tensor of stride 0.
-    strides = [0 if x is None else x.stride(0) for x in (b, c)]
-    kept = [x if x is None or x is b or x is c else x.contiguous() for x in inputs]
+    inputs, head = race_inputs(pairs, rates, first), (rates.kinds or (None,))[-1]
+    num_kinds, state = rates.bound.size(1), state.contiguous()
     if not all(map(Tensor.is_contiguous, outputs[:2])):
         raise ValueError("'outputs' must be contiguous: they are written in place")
     race = _Race(
-        *(None if x is None else x.data_ptr() for x in (*kept, *outputs)),
+        *(None if x is None else x.data_ptr() for x in (*inputs, state, *outputs)),
         float(pairs.scale),
-        *(pairs.src.size(1), *strides, state.numel() // max(1, rates.sizes.numel())),
+        *(pairs.src.size(1), *(0 if x is None else x.stride(0) for x in inputs[2:4])),
+        state.numel() // max(1, rates.sizes.numel()),
         *(*sizes, num_kinds, num_kinds - (0 if head is None else head.size(1))),
         *(scan.SHARE, _RESPONSES.index(str(pairs.response.kernel_formula))),
         *(pairs.comparison == 'dot', is_distinct),

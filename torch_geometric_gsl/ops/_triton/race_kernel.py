@@ -20,7 +20,7 @@ import triton
 from torch import Tensor
 
 from torch_geometric_gsl.ops._triton.race_program import run_races
-from torch_geometric_gsl.ops.envelope import Rates
+from torch_geometric_gsl.ops.envelope import Rates, race_inputs
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 
@@ -45,31 +45,18 @@ def race_kernel(
     clock: Tensor,
 ) -> None:
     """Run all rounds of a block of races; only that block calls this."""
-    num_races, rows = state.numel(), slice(first, first + rates.sizes.size(0))
-    share, _, member, offset, head = rates.kinds or (None,) * 5
-    num_kinds = rates.bound.size(1)
-    num_heads = 0 if head is None else head.size(1)
-    # The centre and the width of each bell, or the width of each heat kernel.
-    b, c = (None, None, *(param[rows] for param in pairs.response.params))[-2:]
-    # The kernel leaves out what reads tensors that are absent.
-    excluded = None if pairs.excluded is None else pairs.excluded[rows]
-    start = listed = None
-    if pairs.candidates is not None:
-        start, listed = pairs.candidates.start[rows], pairs.candidates.source
-    sets = excluded, start, listed, rates.sizes, rates.bound, rates.total
-    kinds = share, head, member, offset
+    num_races, inputs = state.numel(), race_inputs(pairs, rates, first)
+    num_kinds, head = rates.bound.size(1), (rates.kinds or (None,))[-1]
     sizes = _tile_sizes(length, pairs.src.size(1), options.num_arrivals)
     device = state.device
     # Triton launches on the current device.
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
         run_races[(triton.cdiv(num_races, sizes['BLOCK_RACES']),)](
-            pairs.dst[rows],
-            pairs.src,
-            b,
-            c,
+            # The kernel leaves out what reads tensors that are absent.
+            *inputs[:4],
             # A learned scale stays on the device.
             state.new_ones(1, dtype=torch.float32) * pairs.scale,
-            *(None if x is None else x.contiguous() for x in (*sets, *kinds)),
+            *inputs[4:],
             state,
             *arrivals[:3],
             found,
@@ -80,11 +67,9 @@ def race_kernel(
             least,
             options.num_arrivals,
             num_kinds,
-            num_kinds - num_heads,
+            num_kinds - (0 if head is None else head.size(1)),
             pairs.src.size(1),
-            # A number for all targets comes as a tensor of stride 0.
-            0 if b is None else b.stride(0),
-            0 if c is None else c.stride(0),
+            *(0 if x is None else x.stride(0) for x in inputs[2:4]),
             RESPONSE=pairs.response.kernel_formula,
             COMPARISON=pairs.comparison,
             enable_fp_fusion=True,
