@@ -1,5 +1,7 @@
 import math
 import re
+from functools import cache
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -385,6 +387,10 @@ def test_seconds_are_those_of_the_cost(monkeypatch):
     assert listed == pytest.approx(5 * 40_000 / 4, rel=0.1)
 
 
-def test_a_proposal_is_measured_once():
-    assert 0 < cost.proposal_seconds() < 1e-5
-    assert cost.proposal_seconds() == cost.proposal_seconds()
+def test_a_proposal_is_measured_once(monkeypatch):
+    reads = iter([*range(3 * cost._REPEATS)])
+    clock = SimpleNamespace(perf_counter=lambda: float(next(reads)))
+    monkeypatch.setattr(cost, 'time', clock)
+    measure = cache(cost.proposal_seconds.__wrapped__)
+    assert measure() == measure() == cost._LOGARITHMS / cost._SIZE
+    assert next(reads) == 2 * cost._REPEATS
