@@ -56,7 +56,7 @@ def loop_race(score, pairs, options, length, bits):
         total = math.log(len(own)) + pairs.upper
         clock, accepted, begin, width = 0.0, [], 0, length
         while len(accepted) < options.num_arrivals:
-            if begin * race_block.SHARE >= len(own):
+            if begin * race_block.SCAN_FACTOR >= len(own):
                 accepted += scanned(
                     score[i], pairs, i, state, begin, clock, total, accepted
                 )
@@ -124,7 +124,7 @@ LENGTHS = [(12, 4), (60, 9), (3, 5), (1, 1)]
 def share(request, monkeypatch):
     """How early races look at all candidates: 1 is after many rounds."""
     for module in (race_block, scan):  # The kernel reads that of `scan`.
-        monkeypatch.setattr(module, 'SHARE', request.param)
+        monkeypatch.setattr(module, 'SCAN_FACTOR', request.param)
     return request.param
 
 

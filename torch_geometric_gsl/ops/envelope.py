@@ -18,7 +18,7 @@ from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile, row_blocks
-from torch_geometric_gsl.ops.scan import SHARE
+from torch_geometric_gsl.ops.scan import SCAN_FACTOR
 from torch_geometric_gsl.ops.scores import Response
 from torch_geometric_gsl.ops.sparse_rows import row_norms
 
@@ -242,7 +242,7 @@ def num_expected(
         if not options.replace:
             needed = num_accepted(score, options.num_arrivals)
         expected.append(needed * ratio)
-    return float(torch.cat(expected).clamp(max=pairs.available / SHARE).mean())
+    return float(torch.cat(expected).clamp(max=pairs.available / SCAN_FACTOR).mean())
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ from torch_geometric_gsl.ops.noise import (
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import has_triton
-from torch_geometric_gsl.ops.scan import SHARE, Found, is_repeated, scan_arrivals
+from torch_geometric_gsl.ops.scan import SCAN_FACTOR, Found, is_repeated, scan_arrivals
 
 #: What one proposal takes in a block of rows, in bytes.
 BYTES_PER_PROPOSAL = 64
@@ -98,7 +98,8 @@ class RaceBlock(NamedTuple):
             race = race[self.found[race] < self.least]
             begin, length = begin + length, 2 * length
             if race.numel() > 0:
-                is_long = begin * SHARE >= self.rates.sizes[race // self.num_races]
+                sizes = self.rates.sizes[race // self.num_races]
+                is_long = begin * SCAN_FACTOR >= sizes
                 if bool(is_long.any()):
                     self._scan(race[is_long], begin)
                     race = race[~is_long]

@@ -20,8 +20,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
 
-#: A look at all candidates costs as much as proposals for this share of them.
-SHARE = 8
+#: A scan of all candidates costs as much as proposals for one in this many of them.
+SCAN_FACTOR = 8
 _F64 = torch.float64
 # The size of the blocks of candidates in which rates are summed; one is searched.
 _BLOCK = 32

@@ -24,7 +24,7 @@ from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.evaluation import exclude_loops
 from torch_geometric_gsl.nn.sampler.methods import Draw, choose, plan_draw
 from torch_geometric_gsl.nn.sampler.parts import Block, Listed, Parts
-from torch_geometric_gsl.nn.sampler.plan import SHARE, Settings, make_call
+from torch_geometric_gsl.nn.sampler.plan import RACE_FACTOR, Settings, make_call
 from torch_geometric_gsl.ops.edges import (
     Candidates,
     list_candidates,
@@ -153,7 +153,7 @@ def _parts_of_edges(
     if settings.is_noisy and choose(call).method == 'race':
         # Pays only with many candidates.
         gathered = max(call.num_proposals, call.options.num_tail)
-        is_raced = size > (SHARE * gathered if call.is_auto else 0)
+        is_raced = size > (RACE_FACTOR * gathered if call.is_auto else 0)
     given = pairs, candidates, is_raced, settings, bounds, listed_by, prior
     with torch.autocast(pairs.src.device.type, enabled=False):
         return Parts(pairs, settings, _short_and_long(*given))
@@ -257,7 +257,7 @@ def _short_and_long(
         if settings.is_noisy and call.is_auto:
             is_dense = choose(call).method == 'dense'
             plan = choose(call) if is_dense else plan
-        cost = call.options.num_races * edges.size(1) / SHARE
+        cost = call.options.num_races * edges.size(1) / RACE_FACTOR
         plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
         part = settings, plan, call.options, edges, score, rank, sizes
         parts.append(Listed(*part, pairs.dst.size(0), short.most, pairs.null))

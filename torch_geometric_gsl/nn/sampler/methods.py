@@ -23,7 +23,7 @@ from torch_geometric_gsl.nn.sampler.cost import (
 )
 from torch_geometric_gsl.nn.sampler.plan import (
     LARGE,
-    SHARE,
+    RACE_FACTOR,
     SMALL,
     Call,
     SamplingPlan,
@@ -42,8 +42,7 @@ from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
 from torch_geometric_gsl.ops.race_block import has_kernel
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
-from torch_geometric_gsl.ops.scan import SHARE as SCANNED
-from torch_geometric_gsl.ops.scan import stream_arrivals
+from torch_geometric_gsl.ops.scan import SCAN_FACTOR, stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -116,7 +115,7 @@ class Race(Method):
         if call.listed_by == 'edge_weight':
             found.append("'edge_weight' is given, whose candidates are listed")
         if call.is_auto and call.is_few and not found:
-            least = call.num_proposals * SHARE
+            least = call.num_proposals * RACE_FACTOR
             found.append(
                 call.caveat
                 or f'{call.num_proposals:.4g} proposals a draw '
@@ -137,7 +136,7 @@ class Race(Method):
         race = options.num_races * (slow * expected + tail)
         race += BOUND * call.num_kinds
         # Slow races end with a scan of all candidates.
-        return race + _scan_cost(call) * expected * SCANNED / call.num_sources
+        return race + _scan_cost(call) * expected * SCAN_FACTOR / call.num_sources
 
     def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
         plan, options, envelope = draw.plan, draw.options, draw.envelope
@@ -174,7 +173,7 @@ class Dense(Method):
         return [f'{call.num_targets} x {call.num_sources} pairs are more than {limit}']
 
     def cost(self, call: Call) -> float:
-        return call.options.num_races * call.num_sources / SHARE
+        return call.options.num_races * call.num_sources / RACE_FACTOR
 
     def graph(self, draw: Draw, generator: Generator) -> SampledGraph:
         if not draw.options.replace:

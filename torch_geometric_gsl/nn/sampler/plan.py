@@ -21,8 +21,8 @@ from torch_geometric_gsl.ops.tail import (
 # Up to this number of pairs the definition is the quickest; where no truncated race has
 # its law it serves up to the second one (256 MiB).
 SMALL, LARGE = 2**16, 2**26
-# A race pays where it proposes fewer than this share of the candidates.
-SHARE = 4
+# A race pays if it proposes fewer than one in this many candidates.
+RACE_FACTOR = 4
 # Better bounds than those of all scores pay for longer races.
 LONG = 64
 
@@ -126,10 +126,10 @@ class Call(NamedTuple):
     @property
     def is_flat(self) -> bool:
         """Return whether a race with one bound proposes few of the candidates."""
-        is_short = self.num_proposals * SHARE < self.num_sources
+        is_short = self.num_proposals * RACE_FACTOR < self.num_sources
         is_short &= self.listed_by != 'edge_weight'
         if self.listed_by is not None:  # A target pays for gathering its own tail.
-            is_short &= self.options.num_tail * SHARE < self.num_sources
+            is_short &= self.options.num_tail * RACE_FACTOR < self.num_sources
         return is_short and self.caveat is None
 
     @property
@@ -142,7 +142,7 @@ class Call(NamedTuple):
     @property
     def is_sharp(self) -> bool:
         """Return whether a race needs better bounds than one for all scores."""
-        is_long = self.num_proposals * SHARE >= self.num_sources
+        is_long = self.num_proposals * RACE_FACTOR >= self.num_sources
         is_long |= self.num_proposals > LONG
         return self.listed_by is None and is_long
 

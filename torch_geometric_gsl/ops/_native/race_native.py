@@ -117,7 +117,7 @@ def _run(
         *(pairs.src.size(1), *(0 if x is None else x.stride(0) for x in inputs[2:4])),
         state.numel() // max(1, rates.sizes.numel()),
         *(*sizes, num_kinds, num_kinds - (0 if head is None else head.size(1))),
-        *(scan.SHARE, _RESPONSES.index(str(pairs.response.kernel_formula))),
+        *(scan.SCAN_FACTOR, _RESPONSES.index(str(pairs.response.kernel_formula))),
         *(pairs.comparison == 'dot', is_distinct),
     )
     function = getattr(load('race'), f'{kind}_{_NAMES[pairs.dst.dtype]}')

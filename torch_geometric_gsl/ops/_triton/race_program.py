@@ -18,7 +18,7 @@ from torch_geometric_gsl.ops import scan
 GAMMA = tl.constexpr(0x9E3779B97F4A7C15)
 _MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
 _MIX_2 = tl.constexpr(0x94D049BB133111EB)
-_SHARE = tl.constexpr(scan.SHARE)
+_SHARE = tl.constexpr(scan.SCAN_FACTOR)
 
 
 @triton.jit
