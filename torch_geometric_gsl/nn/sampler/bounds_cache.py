@@ -121,7 +121,7 @@ def _cluster_numbers(pairs: PairScores) -> list[tuple[int, int]]:
     if not pairs.has_clusters:
         return []
     number = num_clusters(pairs.src.size(0))
-    few = number // 4
+    few = number // 2
     return [(few, number - few), (number, 0)] if few >= _FEW_CLUSTERS else [(number, 0)]
 
 

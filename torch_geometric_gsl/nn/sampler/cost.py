@@ -8,7 +8,7 @@ from functools import cache
 import torch
 
 #: A bound of a cluster, and a comparison of a search.
-BOUND, SEARCH = 0.2, 0.18
+BOUND, SEARCH = 0.06, 0.18
 #: The rate of a candidate, an arrival that is drawn from all rates, a source of a tail
 #: that is proposed by bounds, and the edge of any source of a tail.
 RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
