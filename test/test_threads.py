@@ -12,7 +12,6 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler, _warnings
 from torch_geometric_gsl.nn import linear
-from torch_geometric_gsl.ops import runtime
 from torch_geometric_gsl.ops.neighbours import Neighbours
 
 THREADS = 8
@@ -39,46 +38,6 @@ def slowly(function, made):
         return made[-1]
 
     return make
-
-
-def double(x):
-    return 2 * x
-
-
-@pytest.fixture
-def compile_with(monkeypatch):
-    def stub(function):
-        made = []
-        own = cache(runtime._compile.__wrapped__)
-        monkeypatch.setattr(runtime, '_compile', own)
-        monkeypatch.setattr(runtime, 'find_compiler', lambda: 'c++')
-        monkeypatch.setattr(torch, 'compile', slowly(function, made))
-        return made
-
-    return stub
-
-
-def quick_double():
-    return runtime.maybe_compile(double, runtime.MIN_NUMEL, torch.device('cpu'))
-
-
-def test_a_function_is_compiled_once(compile_with):
-    made = compile_with(lambda function, **_: function)
-    assert len(set(at_once(quick_double))) == 1
-    assert made == [double]
-
-
-def test_a_failure_is_told_once(compile_with, monkeypatch):
-    def broken(x):
-        time.sleep(0.05)
-        raise torch._dynamo.exc.InternalTorchDynamoError('no headers')
-
-    compile_with(lambda function, **_: broken)
-    told = []
-    monkeypatch.setattr(runtime, 'warn_caller', lambda text, _: told.append(text))
-    quick = quick_double()
-    assert at_once(lambda: float(quick(torch.tensor(3.0)))) == THREADS * [6]
-    assert len(told) == 1
 
 
 def test_features_are_ordered_once(monkeypatch):

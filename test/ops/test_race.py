@@ -8,6 +8,7 @@ from oracles import matrix_pairs, seeded
 from responses import Tanh
 
 from torch_geometric_gsl.ops import race_block, scan
+from torch_geometric_gsl.ops._native import compiled
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.envelope import find_nearest, make_envelope
@@ -131,7 +132,7 @@ def share(request, monkeypatch):
 @pytest.fixture
 def definition(monkeypatch):
     """No kernel serves."""
-    monkeypatch.setattr(race_block, 'find_library', lambda pairs: None)
+    monkeypatch.setattr(compiled, 'load', lambda name: None)
 
 
 @pytest.fixture(params=['C++', 'definition'])

@@ -8,8 +8,8 @@ from oracles import seeded
 from race_cases import CASES, Case, compare, make, run
 from torch import Tensor
 
-from torch_geometric_gsl.ops import race, race_block, scores
-from torch_geometric_gsl.ops._native import race_native
+from torch_geometric_gsl.ops import race, scores
+from torch_geometric_gsl.ops._native import compiled, race_native
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.race_block import find_kernel
 from torch_geometric_gsl.ops.runtime import find_compiler
@@ -73,7 +73,7 @@ def test_tails_are_those_of_the_definition(sets, size, dtype):
 
 @needs_compiler
 def test_threads_draw_the_same(monkeypatch):
-    monkeypatch.setattr(race_native, '_FEW', 1)
+    monkeypatch.setattr(compiled, '_FEW', 1)
     case = CASES[40]
     with_one = run(case, race_native.race_native)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
@@ -103,7 +103,7 @@ def test_outputs_are_written_in_place():
 
 
 def test_what_it_serves(monkeypatch):
-    monkeypatch.setattr(race_native, 'load', lambda name: None)
+    monkeypatch.setattr(compiled, 'load', lambda name: None)
     pairs, options, _ = make(Case())
     assert find_kernel(pairs, options) is None
     monkeypatch.undo()
@@ -130,7 +130,7 @@ def test_a_subclass_with_another_formula_runs_by_its_definition():
     pairs = pairs._replace(response=Saturating(), lower=-2.0, upper=2.0)
     assert find_kernel(pairs, options) is None
     found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
-    with mock.patch.object(race_block, 'find_library', return_value=None):
+    with mock.patch.object(compiled, 'load', return_value=None):
         plain, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     assert torch.equal(found.source, plain.source)
 
@@ -158,7 +158,7 @@ def test_distances_that_are_not_numbers_arrive_nowhere(side):
     rows[0] = torch.nan
     pairs = pairs._replace(**{side: rows})
     found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
-    with mock.patch.object(race_block, 'find_library', return_value=None):
+    with mock.patch.object(compiled, 'load', return_value=None):
         plain, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     assert torch.equal(found.source, plain.source)
     assert torch.equal(found.noise.isnan(), plain.noise.isnan())
@@ -175,7 +175,7 @@ def test_indices_of_another_type():
 
 
 def test_the_definition_takes_its_place(monkeypatch):
-    monkeypatch.setattr(race_block, 'find_library', lambda pairs: None)
+    monkeypatch.setattr(compiled, 'load', lambda name: None)
     pairs, options, _ = make(Case())
     found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     assert int((found.noise > -torch.inf).sum()) > 0

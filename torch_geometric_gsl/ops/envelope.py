@@ -7,19 +7,19 @@ bounds, and its length is that of the bounds over the scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.ops._native.compiled import find_library
+from torch_geometric_gsl.ops._native.rates_native import rates_native
 from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, maybe_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR
-from torch_geometric_gsl.ops.scores import Response
 from torch_geometric_gsl.ops.sparse_rows import row_norms
 
 
@@ -147,72 +147,62 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     upper = pairs.upper + pairs.src.new_zeros(len(range(*size)), 1)
     if envelope.clusters is None:
         return upper
-    pairs = pairs.detach()  # The compiler warns of views of what has a gradient.
     dst = pairs.dst[rows]
     low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
-    to_range = None
-    args: tuple[Tensor, ...] = (upper,)
     if envelope.balls is not None:
         to_range, args = closeness(pairs.comparison, dst, envelope.balls)
-    run = maybe_compile(_bound, args[0].numel(), dst.device, dynamic=True)
-    scale = torch.as_tensor(pairs.scale, dtype=dst.dtype, device=dst.device)
-    params = [param[rows].unsqueeze(1) for param in pairs.response.params]
-    limits = low, high, upper, scale, params
-    return run(to_range, type(pairs.response), args, *limits)
-
-
-def _bound(
-    to_range: Callable[..., tuple[Tensor, Tensor]] | None,
-    response: type[Response],
-    args: tuple[Tensor, ...],
-    low: Tensor,
-    high: Tensor,
-    upper: Tensor,
-    scale: Tensor,
-    params: list[Tensor],
-) -> Tensor:
-    """Bound the scores of compared values that lie in two intervals."""
-    if to_range is not None:
         least, most = to_range(*args)
         low, high = torch.maximum(least, low), torch.minimum(most, high)
+    params = [param[rows].unsqueeze(1) for param in pairs.response.params]
     # An empty interval: all members of the cluster are in the head.
-    _, best = response.interval(torch.minimum(low, high), high, *params)
-    bound = scale * best
+    _, best = pairs.response.interval(torch.minimum(low, high), high, *params)
+    bound = pairs.scale * best
     # Scores are rounded as well.
-    slack = 16 * torch.finfo(bound.dtype).eps * (bound.abs() + scale)
+    slack = 16 * torch.finfo(bound.dtype).eps * (bound.abs() + pairs.scale)
     return torch.minimum(bound + slack, upper)
 
 
 @torch.no_grad()
 def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
     """Return the rates at which a block of targets proposes."""
-    bound = bound_scores(pairs, envelope, rows)
-    is_less = int(pairs.excluded is not None)
+    clusters, is_less = envelope.clusters, int(pairs.excluded is not None)
+    number = len(range(*rows.indices(pairs.dst.size(0))))
     if pairs.candidates is None:
         every = pairs.src.size(0) - is_less
-        count = torch.full((bound.size(0),), every, device=bound.device)
+        count = torch.full((number,), every, device=pairs.dst.device)
     else:
         count = pairs.candidates.size[rows] - is_less
-    if envelope.clusters is None:
+    if clusters is None:
+        bound = bound_scores(pairs, envelope, rows)
         rate = bound + count.view(-1, 1).to(bound.dtype).log()
         return Rates(bound, rate.squeeze(1), count)
-    rate = bound + envelope.clusters.size.to(bound.dtype).log()
-    head = None
-    if envelope.head is not None:
-        head = envelope.head.source[rows]
-        score = pairs.pairs(rows, Neighbours(head, pairs.src.size(0)))
-        if pairs.excluded is not None:
-            score = exclude(score, pairs.excluded[rows], head)
-        bound, rate = torch.cat([bound, score], 1), torch.cat([rate, score], 1)
+    log_size = clusters.size.to(pairs.dst.dtype).log()
+    head = None if envelope.head is None else envelope.head.source[rows]
+    balls = envelope.balls
+    if balls is not None and head is None and find_library('rates', pairs) is not None:
+        bound, total, share = rates_native(pairs, balls, log_size, rows)
+    else:
+        bound = bound_scores(pairs, envelope, rows)
+        rate = bound + log_size
+        if head is not None:
+            score = pairs.pairs(rows, Neighbours(head, pairs.src.size(0)))
+            if pairs.excluded is not None:
+                score = exclude(score, pairs.excluded[rows], head)
+            bound, rate = torch.cat([bound, score], 1), torch.cat([rate, score], 1)
+        total, share = _cumulate(rate)
+    return Rates(bound, total, count, (share, bound, *clusters, head))
+
+
+def _cumulate(rate: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logarithms of the sums of rates, and the shares up to each."""
     total = rate.logsumexp(dim=1)
     # In double precision: a sum of many shares.
     share = (rate - total.unsqueeze(1)).double().exp_().cumsum_(dim=1)
     share *= 2.0**32 / share[:, -1:]
     share = share.sub_(2.0**31).floor_().clamp_(max=2.0**31 - 1)
-    kinds = share.int(), bound, *envelope.clusters, head
-    return Rates(bound, total, count, kinds)
+    return total, share.int()
 
 
 @torch.no_grad()

@@ -10,12 +10,8 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops._native.race_native import (
-    find_library,
-    is_known,
-    race_native,
-    tail_native,
-)
+from torch_geometric_gsl.ops._native.compiled import find_library, is_known
+from torch_geometric_gsl.ops._native.race_native import race_native, tail_native
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
@@ -48,7 +44,7 @@ def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
     """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
     if not has_kernel(pairs):
         return None
-    if find_library(pairs) is not None:
+    if find_library('race', pairs) is not None:
         return race_native
     if pairs.dst.dtype != torch.float32 or not options.replace:
         return None

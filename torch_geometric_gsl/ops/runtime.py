@@ -1,6 +1,4 @@
-r"""Run large work: by blocks of rows, compiled, by Triton, in full precision, and with
-gradients that are written by hand.
-"""
+"""Run large work by blocks of rows, in full precision, by hand-written gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from functools import cache, partial, wraps
 from importlib.util import find_spec
-from threading import Lock
 from typing import Any, TypeVar, cast
 
 import torch
@@ -17,13 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.utils.checkpoint import checkpoint
 
-from torch_geometric_gsl._warnings import warn_caller
-
-Result = TypeVar('Result')
 Function = TypeVar('Function', bound=Callable[..., Any])
-
-#: The number of entries from which a function is compiled: it takes some seconds.
-MIN_NUMEL = 2**17
 
 #: Bytes of temporary memory that a chunked operation may use (32 MiB).
 MEMORY_BUDGET = 32 * 2**20
@@ -31,7 +22,6 @@ MEMORY_BUDGET = 32 * 2**20
 _CACHE = 2 * 2**20
 
 _HALF = (torch.float16, torch.bfloat16)
-_LOCK = Lock()
 
 
 def row_blocks(
@@ -65,28 +55,6 @@ def is_exporting() -> bool:
     return hasattr(torch.compiler, 'is_exporting') and torch.compiler.is_exporting()
 
 
-def maybe_compile(
-    function: Callable[..., Result],
-    numel: int,
-    device: torch.device,
-    *,
-    dynamic: bool | None = None,
-) -> Callable[..., Result]:
-    """Return a pure function of tensors, or its compiled form if that pays.
-
-    From :obj:`MIN_NUMEL` entries of what it computes on, a CPU takes the compiled form,
-    where a C++ compiler is present. It is made at the first call and shared by all
-    later ones; with :obj:`dynamic` it serves inputs of other sizes in each call. The
-    environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns this off.
-    """
-    if numel < MIN_NUMEL or device.type != 'cpu' or find_compiler() is None:
-        return function
-    if is_compiling_off():
-        return function
-    with _LOCK:  # Each function once, however many threads ask for it.
-        return cast('Callable[..., Result]', _compile(function, dynamic))
-
-
 def recomputed(function: Function) -> Function:
     """Return a function whose inner results are computed again in the backward pass.
 
@@ -107,32 +75,6 @@ def is_compiling_off() -> bool:
     """Return whether the user has turned compilation off."""
     is_off = os.environ.get('TORCH_COMPILE_DISABLE') == '1'
     return is_off or bool(torch._dynamo.config.disable)
-
-
-@cache
-def _compile(
-    function: Callable[..., Tensor], dynamic: bool | None
-) -> Callable[..., Tensor]:
-    quick = torch.compile(function, dynamic=dynamic)
-    broken = False
-
-    def call(*args: object) -> Tensor:
-        nonlocal broken
-        if not broken:
-            try:
-                return quick(*args)
-            except torch._dynamo.exc.TorchDynamoException as error:
-                with _LOCK:
-                    is_first, broken = not broken, True
-                if is_first:
-                    warn_caller(
-                        f'{function.__name__} could not be compiled and runs eagerly: '
-                        f'{str(error).strip().splitlines()[0]}',
-                        RuntimeWarning,
-                    )
-        return function(*args)
-
-    return call
 
 
 def has_triton(device: torch.device) -> bool:

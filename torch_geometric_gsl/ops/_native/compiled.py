@@ -13,15 +13,48 @@ import platform
 import stat
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.ops.runtime import find_compiler
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.runtime import find_compiler, is_compiling_off
 
 _FLAGS = ('-O3', '-std=c++17', '-fno-math-errno', '-fopenmp-simd', '-shared', '-fPIC')
 # Of the very processor, whose widest registers it takes.
 _NATIVE = '-mcpu' if platform.machine() in ('arm64', 'aarch64') else '-march'
+
+RESPONSES = ('identity', 'negative', 'difference', 'heat_kernel', 'gaussian')
+NAMES = {torch.float32: 'float', torch.float64: 'double'}
+# Below this number of rows one thread is used; above, each has this number of parts.
+_FEW, _PARTS = 256, 4
+
+
+def find_library(name: str, pairs: PairScores) -> ctypes.CDLL | None:
+    """Return a compiled library if it serves the scores of these dense rows.
+
+    The environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns it off.
+    """
+    is_on_cpu = pairs.dst.device.type == 'cpu' and not is_compiling_off()
+    return load(name) if is_on_cpu and is_known(pairs) else None
+
+
+def is_known(pairs: PairScores) -> bool:
+    """Return whether the libraries have the formula and the type of these rows."""
+    response = pairs.response
+    if pairs.is_sparse or response.kernel_formula not in RESPONSES:
+        return False
+    if len(response.params) > 2:  # `b` and `c`.
+        return False
+    given = pairs.dst, pairs.src, *pairs.response.params
+    dtypes = set(map(attrgetter('dtype'), given))
+    return len(dtypes) == 1 and pairs.dst.dtype in NAMES
 
 
 @cache
@@ -54,8 +87,9 @@ def _find(compiler: str, source: Path) -> ctypes.CDLL:
     flags = [*_FLAGS, f'{_NATIVE}=native']
     # The macros name the compiler's version and what the processor knows.
     macros = _run(compiler, *flags, '-dM', '-E', '-x', 'c++', os.devnull)
-    key = hashlib.sha256(b'\n'.join([source.read_bytes(), *map(str.encode, flags)]))
-    key.update(macros.encode())
+    sources = source, *sorted(source.parent.glob('*.h'))
+    known = *(path.read_text() for path in sources), *flags, macros
+    key = hashlib.sha256('\n'.join(known).encode())
     stem, folder = f'{source.stem}-{key.hexdigest()[:16]}', _private_folder()
     for path in () if folder is None else sorted(folder.glob(f'{stem}-*.so')):
         if path.stem == f'{stem}-{_digest(path)}':
@@ -94,3 +128,25 @@ def _private_folder() -> Path | None:
     is_own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
     is_closed = not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return folder if is_own and is_closed and os.access(folder, os.W_OK) else None
+
+
+def run_parts(function: Any, given: ctypes.Structure, count: int) -> Tensor:
+    """Run a function on all threads; return the least and the largest of its scores."""
+    threads = torch.get_num_threads() if count >= _FEW else 1
+    parts = threads * _PARTS if threads > 1 else 1
+    ends = [count * i // parts for i in range(parts + 1)]
+    found = [(ctypes.c_double * 2)() for _ in range(parts)]
+
+    def run(i: int) -> None:
+        args = ctypes.byref(given), *map(ctypes.c_int64, ends[i : i + 2])
+        function(*args, found[i])
+
+    if threads == 1:
+        run(0)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            [*pool.map(run, range(parts))]
+    scores = torch.tensor([[*two] for two in found], dtype=torch.float64)
+    lowest, highest = scores[:, 0].amin(), scores[:, 1].amax()
+    is_any = lowest <= highest  # Else there are none, or NaN alone.
+    return torch.stack([lowest, highest]) if is_any else scores.new_empty(0)

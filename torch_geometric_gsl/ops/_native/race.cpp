@@ -6,8 +6,9 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <vector>
+
+#include "functions.h"
 
 namespace {
 
@@ -17,9 +18,9 @@ constexpr uint64_t MIX_1 = 0xBF58476D1CE4E5B9u;
 constexpr uint64_t MIX_2 = 0x94D049BB133111EBu;
 // Proposals at a time, and the bytes of a row that are fetched ahead.
 constexpr int BATCH = 16, HALF = 8, LANES = 16;
+// Races in turns.
+constexpr int AT_ONCE = 4;
 constexpr int64_t AHEAD = 512, LINE = 64;
-
-enum Response { IDENTITY, NEGATIVE, DIFFERENCE, HEAT_KERNEL, GAUSSIAN };
 
 uint64_t random_word(uint64_t state) {
   uint64_t word = (state ^ (state >> 30)) * MIX_1;
@@ -100,55 +101,6 @@ template <typename T> inline T squared_distance(const T *u, const T *v, int64_t 
   return sum > most ? most : sum;  // NaN stays what it is.
 }
 
-// The exponential function to the last bit but one, for a vector of registers.
-inline float exponential(float number) {
-  float x = number < -87.0f ? -87.0f : number;
-  x = x > 88.0f ? 88.0f : x;
-  const float shift = 12582912.0f;  // Rounds to a whole number.
-  const float power = x * 1.44269504f + shift, whole = power - shift;
-  const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-  float value = 1.9875691500e-4f;
-  value = value * r + 1.3981999507e-3f;
-  value = value * r + 8.3334519073e-3f;
-  value = value * r + 4.1665795894e-2f;
-  value = value * r + 1.6666665459e-1f;
-  value = value * r + 5.0000001201e-1f;
-  value = value * r * r + r + 1.0f;
-  int32_t bits;
-  std::memcpy(&bits, &value, 4);
-  bits += static_cast<int32_t>(whole) << 23;
-  std::memcpy(&value, &bits, 4);
-  return number == number ? value : number;  // NaN stays what it is.
-}
-
-inline double exponential(double x) { return std::exp(x); }
-
-// The logarithm of a positive number, likewise.
-inline float logarithm(float x) {
-  int32_t bits;
-  std::memcpy(&bits, &x, 4);
-  // The power of two next to the number, and what is left about 1.
-  const int32_t power = (bits - 0x3f3504f3) >> 23;
-  bits -= power * (1 << 23);
-  float r;
-  std::memcpy(&r, &bits, 4);
-  r -= 1;
-  float value = 7.0376836292e-2f;
-  value = value * r - 1.1514610310e-1f;
-  value = value * r + 1.1676998740e-1f;
-  value = value * r - 1.2420140846e-1f;
-  value = value * r + 1.4249322787e-1f;
-  value = value * r - 1.6668057665e-1f;
-  value = value * r + 2.0000714765e-1f;
-  value = value * r - 2.4999993993e-1f;
-  value = value * r + 3.3333331174e-1f;
-  const float whole = static_cast<float>(power), square = r * r;
-  value = value * square * r - whole * 2.12194440e-4f - 0.5f * square;
-  return r + value + whole * 0.693359375f;
-}
-
-inline double logarithm(double x) { return std::log(x); }
-
 // Turn compared values of half a batch into responses.
 template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
   const T b = race.b ? race.b[row * race.b_stride] : 0;
@@ -176,17 +128,38 @@ template <typename T> class Runner {
  public:
   explicit Runner(const Race<T> &race) : race_(race), scores_(race.num_arrivals) {}
 
-  void run(int64_t number) {
+  // Begin a race: its first proposals are drawn, and their rows fetched.
+  void begin(int64_t number) {
     number_ = number, row_ = number / race_.per_target;
     state_ = static_cast<uint64_t>(race_.state[number]);
-    found_ = 0, clock_ = 0;
-    int64_t begin = 0, limit = race_.length;
-    while (!go_on(begin, limit)) {
-      const bool is_long = limit * race_.look_share >= race_.count[row_];
-      if (found_ >= race_.least || is_long) break;
-      begin = limit, limit = 2 * limit + race_.length;
+    found_ = 0, clock_ = 0, turn_ = 0, limit_ = race_.length;
+    // A short race mostly ends with the first half of a batch.
+    step_ = limit_ > BATCH ? BATCH : HALF;
+    next();
+  }
+
+  // Score the rows that were fetched, and fetch the next ones; return whether the race
+  // goes on.
+  bool advance() {
+    const int count = limit_ - turn_ < BATCH ? int(limit_ - turn_) : BATCH;
+    const int last = at_ + step_ < count ? at_ + step_ : count;
+    for (int first = at_; first < last; first += HALF) score(first, last);
+    for (int i = at_; i < last; ++i) {
+      clock_ += double(gap_[i]);
+      if (is_accepted_[i] && arrive(i)) return finish();
     }
-    finish();
+    if (last < count) {
+      fetch(last);
+      return true;
+    }
+    turn_ += count;
+    if (turn_ == limit_) {  // A round ends.
+      const bool is_long = limit_ * race_.look_share >= race_.count[row_];
+      if (found_ >= race_.least || is_long) return finish();
+      limit_ = 2 * limit_ + race_.length, step_ = BATCH;
+    }
+    next();
+    return true;
   }
 
   // Draw the sources that stand for later arrivals, one of each equal part of the rates,
@@ -215,34 +188,15 @@ template <typename T> class Runner {
   T lowest = INFINITY, highest = -INFINITY;  // Of all scores.
 
  private:
-  // Return whether the last arrival is among some proposals.
-  bool go_on(int64_t begin, int64_t limit) {
-    // A short race mostly ends with the first half of a batch.
-    const int step = limit > BATCH ? BATCH : HALF;
-    for (; begin < limit; begin += BATCH) {
-      const int count = limit - begin < BATCH ? int(limit - begin) : BATCH;
-      draw(begin);
-      for (int first = 0; first < count; first += step) {
-        const int last = first + step < count ? first + step : count;
-        for (int i = first; i < last; ++i) fetch(race_.src + source_[i] * race_.channels);
-        for (int at = first; at < last; at += HALF) score(at, last);
-        for (int i = first; i < last; ++i) {
-          clock_ += double(gap_[i]);
-          if (is_accepted_[i] && arrive(i)) return true;
-        }
-      }
-    }
-    return false;
-  }
-
   // Draw a batch of proposals.
-  void draw(int64_t turn) {
-    draw_words(turn);
+  void next() {
+    draw_words(turn_);
     for (int i = 0; i < BATCH; ++i) {
       level_[i] = uniform<T>(word_[i]), gap_[i] = -logarithm(uniform<T>(other_[i]));
       place_[i] = static_cast<int32_t>(other_[i] >> 32);
     }
     race_.share ? propose_kinds() : propose_flat();
+    fetch(0);
   }
 
   void draw_words(int64_t turn) {
@@ -252,10 +206,15 @@ template <typename T> class Runner {
     }
   }
 
-  void fetch(const T *row) const {
+  // Fetch the rows of some proposals.
+  void fetch(int first) {
     const int64_t bytes = race_.channels * int64_t(sizeof(T));
-    for (int64_t at = 0; at < bytes && at < AHEAD; at += LINE)
-      __builtin_prefetch(reinterpret_cast<const char *>(row) + at);
+    at_ = first;
+    for (int i = first; i < first + step_; ++i) {
+      const T *row = race_.src + source_[i] * race_.channels;
+      for (int64_t at = 0; at < bytes && at < AHEAD; at += LINE)
+        __builtin_prefetch(reinterpret_cast<const char *>(row) + at);
+    }
   }
 
   // Propose uniform candidates.
@@ -329,7 +288,7 @@ template <typename T> class Runner {
   }
 
   // Turn the times of arrivals into noise.
-  void finish() const {
+  bool finish() const {
     T *noise = race_.out_noise + number_ * race_.num_arrivals;
     const T log_rate = race_.total[row_];
     for (int64_t i = 0; i < found_; ++i)
@@ -337,10 +296,13 @@ template <typename T> class Runner {
     race_.out_horizon[number_] = std::log(T(clock_)) - log_rate;
     race_.out_found[number_] = found_;
     race_.out_clock[number_] = T(clock_);
+    return false;
   }
 
-  const Race<T> &race_;
+  Race<T> race_;
   int64_t number_ = 0, row_ = 0, found_ = 0;
+  int64_t turn_ = 0, limit_ = 0;  // The first proposal of the batch, the end of the round.
+  int at_ = 0, step_ = 0;  // Where the rows that were fetched begin, and their number.
   uint64_t state_ = 0;
   double clock_ = 0;  // In units of the mean gap.
   std::vector<T> scores_;  // Of the arrivals.
@@ -352,11 +314,30 @@ template <typename T> class Runner {
   bool is_void_[BATCH], is_accepted_[BATCH];
 };
 
+// Run some races in turns: the rows of one come from memory while others go on.
 template <typename T>
 void run_races(const Race<T> &race, int64_t first, int64_t last, double *range) {
-  Runner<T> runner(race);
-  for (int64_t number = first; number < last; ++number) runner.run(number);
-  range[0] = runner.lowest, range[1] = runner.highest;
+  std::vector<Runner<T>> running;
+  for (int i = 0; i < AT_ONCE && first < last; ++i) {
+    running.emplace_back(race);
+    running.back().begin(first++);
+  }
+  range[0] = INFINITY, range[1] = -INFINITY;
+  while (!running.empty()) {
+    for (size_t i = 0; i < running.size();) {
+      Runner<T> &one = running[i];
+      if (one.advance()) {
+        ++i;
+      } else if (first < last) {
+        one.begin(first++), ++i;
+      } else {
+        range[0] = one.lowest < range[0] ? one.lowest : range[0];
+        range[1] = one.highest > range[1] ? one.highest : range[1];
+        std::swap(one, running.back());
+        running.pop_back();
+      }
+    }
+  }
 }
 
 template <typename T> void draw_tails(const Race<T> &race, int64_t first, int64_t last) {

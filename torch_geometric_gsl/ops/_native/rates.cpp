@@ -1,0 +1,145 @@
+// The rates at which a block of targets proposes: `proposal_rates` of `ops/envelope.py`
+// is the definition, of clusters in balls or cones, without a head.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "functions.h"
+
+// The fields of `rates_native._Rates`, in its order; absent tensors are null.
+template <typename T> struct Rates {
+  // Compared with the centres [n, C]; of targets [n]; of clusters [C].
+  const T *compared, *norm, *b, *c, *radius, *least, *most, *log_size;
+  T *bound, *total;
+  int32_t *share;
+  double scale, upper, error;
+  int64_t num_clusters, b_stride, c_stride, response, is_dot;
+};
+
+namespace {
+
+// The shares of rates are sums of whole numbers, 1 being 2^52.
+constexpr double ONE = 0x1p52;
+constexpr int SHIFT = 20;
+
+template <typename T> T lesser(T a, T b) { return b < a ? b : a; }
+template <typename T> T larger(T a, T b) { return b > a ? b : a; }
+
+// Bound inner products with a cone: `cone_range` of `ops/clusters.py`.
+template <typename T>
+inline void cone(T cosine, T norm, T near, T least, T most, T error, T &low, T &high) {
+  const T wide = std::sqrt(larger(1 - near * near, T(0)));
+  const T inner = larger(std::abs(cosine) - error, T(0));
+  const T sine = std::sqrt(1 - inner * inner);
+  const T along = cosine * near, across = sine * wide + error;
+  high = cosine + error >= near ? T(1) : lesser(along + across, T(1));
+  low = cosine - error <= -near ? T(-1) : larger(along - across, T(-1));
+  const T longest = most * (1 + error), slack = error * most;
+  high = norm * (high * (high > 0 ? longest : least) + slack);
+  low = norm * (low * (low < 0 ? longest : least) - slack);
+}
+
+// Bound squared distances to a ball: `ball_range`.
+template <typename T>
+inline void ball(T distance, T radius, T error, T &low, T &high) {
+  const T slack = error * (distance + radius);
+  low = larger(distance - radius - slack, T(0));
+  high = distance + radius + slack;
+  low *= low, high *= high;
+}
+
+// The largest response in an interval.
+template <typename T, int response> inline T best(T low, T high, T b, T c) {
+  low = lesser(low, high);
+  if (response == NEGATIVE) return -low;
+  if (response == DIFFERENCE) return 1 - low;
+  if (response == HEAT_KERNEL) return exponential(-low / c);
+  if (response == IDENTITY) return high;
+  const T offset = lesser(larger(b, low), high) - b;
+  return exponential(-(offset * offset) / c);
+}
+
+// Write the bounds of a target.
+template <typename T, int response, bool is_dot>
+void write_bounds(const Rates<T> &rates, int64_t row) {
+  const T b = rates.b ? rates.b[row * rates.b_stride] : 0;
+  const T c = rates.c ? rates.c[row * rates.c_stride] : 1;
+  const T norm = is_dot ? rates.norm[row] : 1, error = T(rates.error);
+  const T scale = T(rates.scale), upper = T(rates.upper);
+  const T rounding = 16 * std::numeric_limits<T>::epsilon();
+  const T *__restrict compared = rates.compared + row * rates.num_clusters;
+  const T *__restrict radius = rates.radius, *__restrict least = rates.least;
+  const T *__restrict most = rates.most;
+  T *__restrict bound = rates.bound + row * rates.num_clusters;
+  const int64_t size = rates.num_clusters;
+#pragma omp simd
+  for (int64_t j = 0; j < size; ++j) {
+    T low, high;
+    if (is_dot)
+      cone(compared[j], norm, radius[j], least[j], most[j], error, low, high);
+    else
+      ball(compared[j], radius[j], error, low, high);
+    const T score = scale * best<T, response>(low, high, b, c);
+    bound[j] = lesser(score + rounding * (std::abs(score) + scale), upper);
+  }
+}
+
+template <typename T, bool is_dot> void choose(const Rates<T> &rates, int64_t row) {
+  switch (rates.response) {
+  case NEGATIVE: return write_bounds<T, NEGATIVE, is_dot>(rates, row);
+  case DIFFERENCE: return write_bounds<T, DIFFERENCE, is_dot>(rates, row);
+  case HEAT_KERNEL: return write_bounds<T, HEAT_KERNEL, is_dot>(rates, row);
+  case GAUSSIAN: return write_bounds<T, GAUSSIAN, is_dot>(rates, row);
+  default: return write_bounds<T, IDENTITY, is_dot>(rates, row);
+  }
+}
+
+// Write the total of the rates of a target, and the share up to each cluster.
+template <typename T>
+void write_shares(const Rates<T> &rates, int64_t row, std::vector<double> &kept) {
+  const int64_t size = rates.num_clusters;
+  const T *__restrict bound = rates.bound + row * size;
+  const T *__restrict log_size = rates.log_size;
+  int32_t *__restrict share = rates.share + row * size;
+  double *__restrict rate = kept.data();
+  T most = -std::numeric_limits<T>::infinity();
+  double sum = 0;
+#pragma omp simd reduction(max : most)
+  for (int64_t j = 0; j < size; ++j) most = larger(most, bound[j] + log_size[j]);
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < size; ++j) {
+    rate[j] = exponential(bound[j] + log_size[j] - most);
+    sum += rate[j];
+  }
+  rates.total[row] = most + T(std::log(sum));
+  const double unit = ONE / sum;
+  int64_t passed = 0;
+  for (int64_t j = 0; j < size; ++j) {
+    passed += static_cast<int64_t>(rate[j] * unit);
+    const int64_t place = (passed >> SHIFT) + INT32_MIN;
+    share[j] = static_cast<int32_t>(place < INT32_MAX ? place : INT32_MAX);
+  }
+}
+
+template <typename T> void write_rates(const Rates<T> &rates, int64_t first, int64_t last) {
+  std::vector<double> kept(rates.num_clusters);
+  for (int64_t row = first; row < last; ++row) {
+    rates.is_dot ? choose<T, true>(rates, row) : choose<T, false>(rates, row);
+    write_shares(rates, row, kept);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void rates_float(const Rates<float> *rates, int64_t first, int64_t last, double *) {
+  write_rates(*rates, first, last);
+}
+
+void rates_double(const Rates<double> *rates, int64_t first, int64_t last, double *) {
+  write_rates(*rates, first, last);
+}
+}

@@ -1,0 +1,57 @@
+"""The rates of proposals in C++, on the threads of PyTorch.
+
+:func:`torch_geometric_gsl.ops.envelope.proposal_rates` is the definition.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl.ops._native.compiled import NAMES, RESPONSES, load, run_parts
+from torch_geometric_gsl.ops.clusters import Balls, closeness
+from torch_geometric_gsl.ops.pair_scores import PairScores
+
+# The fields of `Rates` in `rates.cpp`, in its order.
+_TENSORS = (
+    *('compared', 'norm', 'b', 'c', 'radius', 'least', 'most', 'log_size'),
+    *('bound', 'total', 'share'),
+)
+_DOUBLES = 'scale', 'upper', 'error'
+_NUMBERS = 'num_clusters', 'b_stride', 'c_stride', 'response', 'is_dot'
+
+
+class _Rates(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _TENSORS),
+        *((name, ctypes.c_double) for name in _DOUBLES),
+        *((name, ctypes.c_int64) for name in _NUMBERS),
+    )
+
+
+@torch.no_grad()
+def rates_native(
+    pairs: PairScores, balls: Balls, log_size: Tensor, rows: slice
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return bounds, totals and shares of the rates of some targets, of clusters.
+
+    Bounds and shares are :math:`[n, C]`, the logarithms of totals :math:`[n]`.
+    """
+    dst, is_dot = pairs.dst[rows].detach(), pairs.comparison == 'dot'
+    compared, norm = closeness(pairs.comparison, dst, balls)[1][:2]
+    bound, total = torch.empty_like(compared), compared.new_empty(compared.size(0))
+    share = torch.empty_like(compared, dtype=torch.int32)
+    params = [param[rows] for param in pairs.response.params]
+    b, c = (None, None, *params)[-2:]
+    given = compared, norm, b, c, balls.radius, *balls.norm, log_size
+    rates = _Rates(
+        *(None if x is None else x.data_ptr() for x in (*given, bound, total, share)),
+        *(float(pairs.scale), float(pairs.upper), balls.error, log_size.numel()),
+        *(0 if param is None else param.stride(0) for param in (b, c)),
+        *(RESPONSES.index(str(pairs.response.kernel_formula)), is_dot),
+    )
+    function = getattr(load('rates'), f'rates_{NAMES[dst.dtype]}')
+    run_parts(function, rates, compared.size(0))
+    return bound, total, share
