@@ -110,29 +110,24 @@ class FollowsTask(torch.nn.Module):
     """Base class of models with a :obj:`task`, such as classification."""
 
     task: str = 'classification'
+    in_channels: Any
+    hidden_channels: int
+    num_layers: int
+    out_channels: int
+    #: The options that the representation always shows, besides the sizes.
+    shown: tuple[str, ...] = ()
 
-    def _keep_sizes(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int,
-        task: str,
-    ) -> list[tuple[int, int]]:
+    def _keep_sizes(self, *sizes: int, task: str) -> list[tuple[int, int]]:
         """Check and store sizes and the task; return the sizes of each layer."""
-        if in_channels != -1:
-            check_count(in_channels, 'in_channels')
-        check_count(hidden_channels, 'hidden_channels')
-        check_count(num_layers, 'num_layers')
-        check_count(out_channels, 'out_channels')
-        check_task(task, out_channels)
-        self.in_channels: Any = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
+        names = 'in_channels', 'hidden_channels', 'num_layers', 'out_channels'
+        for name, size in zip(names, sizes, strict=True):
+            if size != -1 or name != 'in_channels':
+                check_count(size, name)
+            setattr(self, name, size)
+        check_task(task, self.out_channels)
         self.task = task
-        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        return list(pairwise(widths))
+        first, hidden, num_layers, last = sizes
+        return list(pairwise([first, *[hidden] * (num_layers - 1), last]))
 
     @property
     def _task(self) -> Task:
@@ -205,7 +200,7 @@ class FollowsTask(torch.nn.Module):
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}'
         )
-        for name, default in defaults.items():
+        for name, default in (dict.fromkeys(self.shown, ...) | defaults).items():
             value = getattr(self, name)
             if value != default:
                 text += f', {name}={value!r}'

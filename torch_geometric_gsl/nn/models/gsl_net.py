@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import aggregation_resolver
+from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
     as_pair,
@@ -45,9 +46,6 @@ from torch_geometric_gsl.nn.sampler.options import (
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: The arguments of a layer other than rows.
 Arguments = dict[str, Any]
@@ -121,10 +119,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
           pair as well
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or only one of
-            :obj:`num_transition_nodes` and :obj:`num_nodes` is given and both are
-            required.
+        ValueError: If only one of :obj:`num_transition_nodes` and :obj:`num_nodes` is
+            given and both are required.
 
     Example:
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
@@ -158,7 +154,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     ) -> None:
         super().__init__()
         widths = in_channels, hidden_channels, num_layers, out_channels
-        sizes = self._keep_sizes(*widths, task)
+        sizes = self._keep_sizes(*widths, task=task)
         check_transition(transition, num_nodes, num_transition_nodes)
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes

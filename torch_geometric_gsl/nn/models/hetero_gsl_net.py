@@ -97,9 +97,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
             the output of that type only
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or no relation has the
-            :obj:`target`.
+        ValueError: If no relation has the :obj:`target`.
 
     Example:
         >>> relations = [('word', 'in', 'document'), ('document', 'near', 'document')]
@@ -127,7 +125,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        sizes = self._keep_sizes(-1, hidden_channels, num_layers, out_channels, task)
+        widths = hidden_channels, num_layers, out_channels
+        sizes = self._keep_sizes(-1, *widths, task=task)
         check_option(aggr, AGGREGATIONS, 'aggr')
         options = check_relations(relations)
         self.relations = list(options)
