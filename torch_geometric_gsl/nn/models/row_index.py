@@ -121,11 +121,11 @@ class IndexesRows(WatchesRows):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         state_dict, prefix, metadata = args[:3]
         found = {n: state_dict.get(f'{prefix}index_{n}') for n in self._INDEXED}
-        if found['x'] is None:
-            if self._kept('x') is not None:
+        if all(kept is None for kept in found.values()):
+            if any(self._kept(name) is not None for name in self._INDEXED):
                 self.clear_index()  # The loaded state has none.
         else:
-            like = next(self.parameters(), found['x'])
+            like = next(self.parameters())
             is_assigned = metadata.get('assign_to_params_buffers', False)
             for name, kept in found.items():
                 if kept is not None:
