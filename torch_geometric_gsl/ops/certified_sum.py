@@ -254,7 +254,7 @@ class _CellSum:
         """Return which targets are done after some steps, and their sums."""
         ranking, error = self.ranking, self.ranking.error
         last = step
-        if ranking.is_flat[step]:
+        if ranking.sums_middles[step]:
             is_little = error[:, 2:] <= _LITTLE * error[step, :2]
             last = max(step, int(is_little.all(dim=1).long().argmax()))
         factor = self._factor()
@@ -275,7 +275,7 @@ class _CellSum:
             return self._bulk()
         ranking, error, total = self.ranking, self.ranking.error, self.total
         skipped = torch.where(
-            ranking.is_flat.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
+            ranking.sums_middles.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
         )
         error = error[:, :2] + skipped
         if ranking.far is not None:

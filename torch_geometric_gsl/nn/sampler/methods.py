@@ -114,7 +114,7 @@ class Race(Method):
             found.append(f"'similarity' has no finite upper 'bounds' (got {bounds})")
         if call.listed_by == 'edge_weight':
             found.append("'edge_weight' is given, whose candidates are listed")
-        if call.is_auto and call.is_few and not found:
+        if call.is_auto and call.fits_dense and not found:
             least = call.num_proposals * RACE_FACTOR
             found.append(
                 call.caveat
@@ -162,9 +162,9 @@ class Dense(Method):
     name, call_cost = 'dense', 2e4
 
     def obstacles(self, call: Call) -> list[str]:
-        if not call.is_auto or call.is_few:
+        if not call.is_auto or call.fits_dense:
             return []
-        if call.is_flat:
+        if call.has_short_race:
             return [
                 f'{call.num_proposals:.4g} proposals a draw are fewer than a quarter '
                 f'of {call.num_sources} candidates'
@@ -210,9 +210,9 @@ class Stream(Method):
     def obstacles(self, call: Call) -> list[str]:
         if call.listed_by in ('edge_index', 'edge_weight'):
             return ["'edge_index' is given, whose candidates are listed or race"]
-        if call.is_auto and call.is_few:
+        if call.is_auto and call.fits_dense:
             return [f'{call.num_targets} x {call.num_sources} pairs are few']
-        if call.is_auto and not call.is_sharp:
+        if call.is_auto and not call.needs_tight_bounds:
             return [f'a race needs {call.num_proposals:.4g} proposals a draw']
         return []
 
@@ -258,7 +258,7 @@ def plan_draw(
 def needs_bounds(call: Call) -> bool:
     """Return whether better bounds decide what serves, or how."""
     is_asked = call.settings.method in ('auto', 'race')
-    return is_asked and call.is_sharp and not BY_NAME['race'].obstacles(call)
+    return is_asked and call.needs_tight_bounds and not BY_NAME['race'].obstacles(call)
 
 
 @disable_compile
