@@ -75,10 +75,6 @@ def knn_graph(
         torch.Tensor: The edges :math:`[2, E]` from sources to targets, sorted by
         target, the nearest source first.
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument has the wrong shape, device or values.
-
     Example:
         >>> x = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
         >>> knn_graph(x, k=2)
@@ -135,10 +131,6 @@ def radius_graph(
 
     Returns:
         torch.Tensor: The edges, as in :func:`knn_graph`.
-
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument has the wrong shape, device or values.
 
     Example:
         >>> radius_graph(torch.tensor([[0.0], [1.0], [3.0]]), r=2.0)

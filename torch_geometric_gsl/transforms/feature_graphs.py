@@ -100,11 +100,10 @@ class SimilarityKNNGraph(FeatureGraph):
             (default: :obj:`None`)
 
     Raises:
-        TypeError: If an argument has the wrong type, or :obj:`data` is heterogeneous
-            without :obj:`edge_types`.
-        ValueError: If an argument is out of range, the named similarity has
-            parameters, the features are missing, a graph has too few nodes and
-            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot compute it.
+        TypeError: If :obj:`data` is heterogeneous without :obj:`edge_types`.
+        ValueError: If the named similarity has parameters, the features are missing, a
+            graph has too few nodes and :obj:`clamp` is :obj:`False`, or the
+            :obj:`backend` cannot compute it.
         ImportError: If the library of the :obj:`backend` is missing.
 
     Example:

@@ -139,8 +139,7 @@ class GraphDenoising(SampledGraphLoss):
         - **output:** the loss, a scalar
 
     Raises:
-        ValueError: If an argument is out of range, or :obj:`binary` features are
-            negative.
+        ValueError: If :obj:`binary` features are negative.
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
@@ -238,8 +237,7 @@ class GraphContrast(SampledGraphLoss):
         - **input and output:** as in :class:`GraphDenoising`
 
     Raises:
-        ValueError: If an argument is out of range, or the number of nodes differs from
-            that of the anchor graph.
+        ValueError: If the number of nodes differs from that of the anchor graph.
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity

@@ -52,9 +52,8 @@ class Similarity(torch.nn.Module, ABC):
             where a projection overfits. (default: :obj:`False`)
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or :obj:`feature_weights` is set
-            together with a projection, which already weighs the features.
+        ValueError: If :obj:`feature_weights` is set together with a projection, which
+            already weighs the features.
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`
@@ -197,9 +196,7 @@ class Similarity(torch.nn.Module, ABC):
         r"""Check and embed sources and targets; pairs are scored on demand, multiplied
         by :obj:`scale`.
         """
-        x_src, x_dst = check_pair(x, self.in_channels)
-        check_parameter_match(x_src, next(self.parameters(), None))
-        return self._pair_scores(x_src, x_dst, scale)
+        return self._pair_scores(*self._checked(x), scale)
 
     def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
         r"""Embed nodes as :meth:`pair_scores`, in double precision.
@@ -207,8 +204,7 @@ class Similarity(torch.nn.Module, ABC):
         Rankings need it: single precision ranks rows far from the origin wrongly.
         Gradients flow to features and parameters.
         """
-        x_src, x_dst = check_pair(x, self.in_channels)
-        check_parameter_match(x_src, next(self.parameters(), None))
+        x_src, x_dst = self._checked(x)
         if x_src.dtype == torch.float64 or x_src.device.type == 'mps':
             # Apple's GPUs have no double precision.
             return self._pair_scores(x_src, x_dst, scale)
@@ -222,6 +218,12 @@ class Similarity(torch.nn.Module, ABC):
         with torch.autocast(src.device.type, enabled=False):
             pairs: PairScores = functional_call(whole, state, (src, dst, scale))
         return pairs
+
+    def _checked(self, x: Features) -> tuple[Tensor, Tensor]:
+        """Check features; return sources and targets."""
+        x_src, x_dst = check_pair(x, self.in_channels)
+        check_parameter_match(x_src, next(self.parameters(), None))
+        return x_src, x_dst
 
     def _pair_scores(
         self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
