@@ -14,7 +14,6 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_batch,
     check_matrix,
-    check_num_nodes,
     check_one_type,
     check_pair,
     split_pair,
@@ -288,19 +287,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             dst = out if number == last else self.dropout(self.act(out), generator)
         return self._read(dst, batch), graphs
 
-    def _hidden(
-        self,
-        conv: Any,
-        src: Tensor,
-        own: Arguments,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sources of the next layer."""
-        rows = (src, src) if self.transition == 'anchors' else src
-        out = self.act(conv(rows, **own, generator=generator))
-        hidden: Tensor = self.dropout(out, generator)
-        return hidden
-
     def _inputs(
         self, x: Any, edge_index: Any, edge_weight: Any, batch: Any, z: Any
     ) -> tuple[tuple[Any, Any], Arguments, Arguments]:
@@ -356,15 +342,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         if self.transition == 'free':
             return None
         return self._indexed(x, batch, self.readout is None, has_edges)
-
-    def _check_index(self, x: Tensor) -> None:
-        if self.transition != 'projected':
-            raise ValueError(
-                f'index() is not supported with transition={self.transition!r}, where '
-                'new rows need no other rows (got rows)'
-            )
-        if self.num_nodes is not None:
-            check_num_nodes(x, self.num_nodes)
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
         """Apply the readout."""
