@@ -55,6 +55,32 @@ def check_count(value: object, name: str, minimum: int = 1) -> None:
         raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
 
 
+def check_seed(seed: int) -> None:
+    """Raise unless a number can seed a generator."""
+    check_count(seed, 'seed', minimum=0)
+    if seed >= 2**64:
+        raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+
+
+def check_edge_types(edge_types: Any, name: str) -> list[Any]:
+    """Return a list of distinct edge types, at least one."""
+    if isinstance(edge_types, str) or not isinstance(edge_types, Iterable):
+        kind = type(edge_types).__name__
+        raise TypeError(f"'{name}' must be a list of edge types (got {kind})")
+    listed = list(edge_types)
+    if not listed:
+        raise ValueError(f"'{name}' must hold at least one edge type (got none)")
+    for each in listed:
+        is_triple = isinstance(each, tuple) and len(each) == 3
+        if not is_triple or not all(isinstance(part, str) and part for part in each):
+            raise ValueError(
+                f"'{name}' must hold edge types (source, name, target) (got {each!r})"
+            )
+        if listed.count(each) > 1:
+            raise ValueError(f"'{name}' must be distinct (got {each} twice)")
+    return listed
+
+
 def check_number(value: object, name: str, what: str = 'a number') -> None:
     """Raise unless a value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, Real):

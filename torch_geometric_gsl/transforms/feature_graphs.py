@@ -13,6 +13,7 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_flag,
     check_option,
+    check_seed,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import (
     WEIGHTS,
@@ -249,9 +250,7 @@ class SampledLatentGraph(FeatureGraph):
         **kwargs: Any,
     ) -> None:
         if seed is not None:
-            check_count(seed, 'seed', minimum=0)
-            if seed >= 2**64:
-                raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+            check_seed(seed)
             seed = int(seed)  # Generators do not accept NumPy integers.
         self.tau = tau
         self.scale = scale

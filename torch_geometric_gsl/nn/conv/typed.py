@@ -8,7 +8,13 @@ from typing import Any, TypeAlias
 from torch import Tensor
 from torch_geometric.typing import EdgeType, NodeType
 
-from torch_geometric_gsl._checks import as_pair, check_count, check_option, check_type
+from torch_geometric_gsl._checks import (
+    as_pair,
+    check_count,
+    check_edge_types,
+    check_option,
+    check_type,
+)
 from torch_geometric_gsl.nn.sampler.options import LayerOptions
 
 #: Options that belong to a whole layer.
@@ -21,22 +27,7 @@ Ends: TypeAlias = tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
 
 def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
     """Return the options of each relation, given a list or a dict."""
-    if isinstance(relations, str) or not isinstance(relations, Iterable):
-        raise TypeError(
-            f"'relations' must be a list of edge types (got {type(relations).__name__})"
-        )
-    listed = list(relations)
-    if not listed:
-        raise ValueError("'relations' must hold at least one edge type (got none)")
-    for relation in listed:
-        is_triple = isinstance(relation, tuple) and len(relation) == 3
-        if not is_triple or not all(isinstance(p, str) and p for p in relation):
-            raise ValueError(
-                f"'relations' must hold edge types (source, name, target) "
-                f'(got {relation!r})'
-            )
-        if listed.count(relation) > 1:
-            raise ValueError(f"'relations' must be distinct (got {relation} twice)")
+    listed = check_edge_types(relations, 'relations')
     if not isinstance(relations, dict):
         return {relation: {} for relation in listed}
     for relation, options in relations.items():
