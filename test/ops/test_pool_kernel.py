@@ -19,10 +19,9 @@ from scipy.stats import binomtest, kstest
 
 from torch_geometric_gsl.nn import TableNet
 from torch_geometric_gsl.ops import pool_sum as pool
-from torch_geometric_gsl.ops.centred import distances_as_dots
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.noise import draw_seed
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import PairScores, distances_as_dots
 from torch_geometric_gsl.ops.scores import Identity, Negative
 
 pytestmark = pytest.mark.skipif(

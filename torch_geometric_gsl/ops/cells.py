@@ -7,7 +7,6 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
 from torch_geometric_gsl.ops.clusters import (
     Clusters,
     cluster_means,
@@ -15,7 +14,12 @@ from torch_geometric_gsl.ops.clusters import (
     num_clusters,
 )
 from torch_geometric_gsl.ops.edges import expand_ranges
-from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
+from torch_geometric_gsl.ops.pair_scores import (
+    PairScores,
+    Sources,
+    compare_all,
+    distances_as_dots,
+)
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 

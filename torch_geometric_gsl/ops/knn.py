@@ -12,11 +12,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops import centred
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import (
+    PairScores,
+    Sources,
+    centre_of,
+    distances_as_dots,
+    is_distance,
+)
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
@@ -74,7 +79,7 @@ def best_sources(
         found = nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
     else:
         found = _without_bounds(ranks, k, memory_budget)
-    if not centred.is_distance(exact) or not (is_double or is_bounded):
+    if not is_distance(exact) or not (is_double or is_bounded):
         return found
     # Neither moved rows nor products tell the order of near ties.
     exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
@@ -173,7 +178,7 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
     if is_dot and can_shift:
         along = _along(ranks.src, src, centre / size).unsqueeze(1)
         # A number of each target does not matter, and would cost precision.
-        src = torch.cat([src, along - centred.centre_of(along)], dim=1)
+        src = torch.cat([src, along - centre_of(along)], dim=1)
         dst = torch.cat([dst, dst.new_ones(dst.size(0), 1)], dim=1)
         # All are as near to a row of zeros: not even rounding tells them apart.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
@@ -184,7 +189,7 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
 
 def _safe_centre(src: Tensor, dst: Tensor) -> Tensor:
     """Return the centre of the sources, zero in columns where it would round rows."""
-    centre = centred.centre_of(src)
+    centre = centre_of(src)
     for rows in (src,) if dst is src else (src, dst):
         error = (rows - centre + centre - rows).abs()
         is_lost = (error > _PRECISION * rows.abs()).any(dim=0)
@@ -227,11 +232,9 @@ def in_single_precision(ranks: PairScores) -> PairScores:
 
 def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
     """Return the best sources of each target, and whether no other can be as good."""
-    if centred.is_distance(ranks):
+    if is_distance(ranks):
         # Differences take several times as long as products.
-        single = centred.distances_as_dots(
-            ranks, centred.Sources.of(ranks.src).single()
-        )
+        single = distances_as_dots(ranks, Sources.of(ranks.src).single())
     else:
         single = in_single_precision(ranks)
     source = top_k(single, k + _SPARE, memory_budget=memory_budget)

@@ -16,7 +16,8 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.self_supervision.networks import Anchor, Contrast, Denoiser
+from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
+from torch_geometric_gsl.nn.self_supervision.networks import Contrast, Denoiser
 from torch_geometric_gsl.ops.edges import Edges, list_sources
 from torch_geometric_gsl.typing import SampledGraph
 
