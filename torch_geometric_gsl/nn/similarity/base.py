@@ -196,7 +196,9 @@ class Similarity(torch.nn.Module, ABC):
         r"""Check and embed sources and targets; pairs are scored on demand, multiplied
         by :obj:`scale`.
         """
-        return self._pair_scores(*self._checked(x), scale)
+        x_src, x_dst = check_pair(x, self.in_channels)
+        check_parameter_match(x_src, next(self.parameters(), None))
+        return self._pair_scores(x_src, x_dst, scale)
 
     def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
         r"""Embed nodes as :meth:`pair_scores`, in double precision.
@@ -204,7 +206,8 @@ class Similarity(torch.nn.Module, ABC):
         Rankings need it: single precision ranks rows far from the origin wrongly.
         Gradients flow to features and parameters.
         """
-        x_src, x_dst = self._checked(x)
+        x_src, x_dst = check_pair(x, self.in_channels)
+        check_parameter_match(x_src, next(self.parameters(), None))
         if x_src.dtype == torch.float64 or x_src.device.type == 'mps':
             # Apple's GPUs have no double precision.
             return self._pair_scores(x_src, x_dst, scale)
@@ -218,12 +221,6 @@ class Similarity(torch.nn.Module, ABC):
         with torch.autocast(src.device.type, enabled=False):
             pairs: PairScores = functional_call(whole, state, (src, dst, scale))
         return pairs
-
-    def _checked(self, x: Features) -> tuple[Tensor, Tensor]:
-        """Check features; return sources and targets."""
-        x_src, x_dst = check_pair(x, self.in_channels)
-        check_parameter_match(x_src, next(self.parameters(), None))
-        return x_src, x_dst
 
     def _pair_scores(
         self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
