@@ -13,17 +13,6 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 
 
-class Distribution(NamedTuple):
-    """The quartiles and the mean of some values, all :obj:`nan` if there are none."""
-
-    min: float
-    lower: float
-    median: float
-    upper: float
-    max: float
-    mean: float
-
-
 class Spread(NamedTuple):
     """The spread of the weights of each target, in double precision: the entropies
     :math:`H` in nats, and the effective numbers of neighbours :math:`e^H`.
@@ -33,14 +22,14 @@ class Spread(NamedTuple):
     effective: Tensor
 
 
-def distribution(values: Tensor) -> Distribution:
-    """Summarise values of any shape, with linear interpolation between them."""
+def distribution(values: Tensor) -> list[float]:
+    """Return the extremes and the quartiles of values of any shape, and their mean."""
     if values.numel() == 0:
-        return Distribution(*[float('nan')] * 6)
+        return [float('nan')] * 6
     # Not torch.quantile, which refuses more than 2^24 values.
     array = values.detach().cpu().double().numpy()
     quartiles = np.quantile(array, [0, 0.25, 0.5, 0.75, 1])
-    return Distribution(*[float(value) for value in (*quartiles, array.mean())])
+    return [*quartiles.tolist(), float(array.mean())]
 
 
 def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:

@@ -246,30 +246,22 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
 
 
 def _noting(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that records its arguments, unless a subclass's did."""
+    """Return a constructor that records all its arguments by name."""
+    signature = inspect.signature(init)
 
     @functools.wraps(init)
-    def note_and_init(self: Any, *args: Any, **kwargs: Any) -> None:
-        self.__dict__.setdefault('_given', _arguments(init, args, kwargs))
+    def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        _, *named = bound.arguments.items()
+        given: dict[str, Any] = {}
+        for name, value in named:
+            is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+            given |= value if is_rest else {name: value}
+        self._given = given  # A subclass's replace those of its base.
 
-    return note_and_init
-
-
-def _arguments(init: Callable[..., None], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return all arguments of a constructor by name, including defaults."""
-    signature = inspect.signature(init)
-    try:
-        bound = signature.bind(None, *args, **kwargs)
-    except TypeError:
-        return {}  # The constructor raises the error.
-    bound.apply_defaults()
-    _, *named = bound.arguments.items()
-    given: dict[str, Any] = {}
-    for name, value in named:
-        is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-        given |= value if is_rest else {name: value}
-    return given
+    return init_and_note
 
 
 def _plain(name: str, value: Any) -> Any:
