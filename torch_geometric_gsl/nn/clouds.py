@@ -266,11 +266,11 @@ def _search(
     src: Tensor, dst: Tensor, k: int, has_loops: bool, memory_budget: int
 ) -> Tensor:
     """Search many pairs with bounds, then break ties."""
-    pairs = PairScores(dst, src, Negative(), 'squared_distance')
+    pairs = PairScores(dst, src, Negative(), 'squared_distance', memory=memory_budget)
     every = torch.arange(len(dst), device=dst.device)
     if not has_loops:
         pairs = pairs._replace(excluded=every)
-    source = best_sources(pairs, k + _SPARE, memory_budget=memory_budget)
+    source = best_sources(pairs, k + _SPARE)
     source = source.sort(dim=1).values
     bytes_per_row = bytes_per_pair(src) * source.size(1)
     distance = torch.cat(

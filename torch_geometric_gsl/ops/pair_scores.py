@@ -53,6 +53,7 @@ class PairScores(NamedTuple):
     candidates: Candidates | None = None  # Those of each target; else all sources.
     null: Tensor | None = None  # The score of a candidate that passes no message.
     first: int = 0  # The number of the first target, on which its noise depends.
+    memory: int = MEMORY_BUDGET  # Bytes of a block of rows, which change no result.
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
         r"""Score all sources for a block of targets; :math:`-\infty` excludes."""
@@ -60,12 +61,12 @@ class PairScores(NamedTuple):
         score = self.respond(rows, value)
         return score if self.excluded is None else exclude(score, self.excluded[rows])
 
-    def best(self, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
+    def best(self, k: int) -> tuple[Tensor, Tensor]:
         """Return the best scores of each target, and the sources that have them."""
         score = self.dst.new_empty(self.dst.size(0), k)
         source = torch.empty_like(score, dtype=torch.long)
         bytes_per_row = 3 * self.src.size(0) * self.dst.element_size()
-        for rows in row_blocks(score.size(0), bytes_per_row, memory_budget):
+        for rows in row_blocks(score.size(0), bytes_per_row, self.memory):
             score[rows], source[rows] = self.rows(rows).topk(k, dim=1)
         return score, source
 
@@ -94,15 +95,13 @@ class PairScores(NamedTuple):
         """Score the sources that the targets of a block list."""
         return self.respond(rows, self.compare(rows, neighbours))
 
-    def compare_edges(
-        self, edge_index: Tensor, *, memory_budget: int = MEMORY_BUDGET
-    ) -> Tensor:
+    def compare_edges(self, edge_index: Tensor) -> Tensor:
         """Compare the pairs of a list of edges, in any order."""
         compare: Callable[..., Tensor] = _PAIRS[self.comparison]
         if self.is_sparse:
             compare = SparseRows.pair_dots
         nodes = self.dst, self.src, *edge_index
-        return compare_listed(compare, *nodes, memory_budget=memory_budget)
+        return compare_listed(compare, *nodes, memory_budget=self.memory)
 
     def edges(self, edge_index: Tensor, value: Tensor | None = None) -> Tensor:
         """Score the pairs of a list of edges; nothing is excluded.

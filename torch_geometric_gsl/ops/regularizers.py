@@ -255,16 +255,16 @@ def _edge_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor
     """Return the squared distances of the ends of each edge."""
     if x.layout == torch.strided:
         x = full_precision(x)
-        pairs = PairScores(x, x, Identity(), 'squared_distance')
-        return pairs.compare_edges(edge_index, memory_budget=memory_budget)
+        pairs = PairScores(x, x, Identity(), 'squared_distance', memory=memory_budget)
+        return pairs.compare_edges(edge_index)
     # The square of the difference is multiplied out: in float32 near nodes would lose
     # their distance.
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     rows: Any = SparseRows(x.values().detach().double(), words)
     square = rows.new_zeros(x.size(0))
     square.index_add_(0, words.target.long(), rows.value.square())
-    pairs = PairScores(rows, rows, Identity())
-    product = pairs.compare_edges(edge_index, memory_budget=memory_budget)
+    pairs = PairScores(rows, rows, Identity(), memory=memory_budget)
+    product = pairs.compare_edges(edge_index)
     distance: Tensor = square[edge_index].sum(dim=0) - 2 * product
     return distance.clamp_(min=0).to(full_dtype(x.dtype))
 

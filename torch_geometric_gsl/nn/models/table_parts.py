@@ -219,7 +219,7 @@ class TableNeighbours(torch.nn.Module):
                 sources = Sources.of(ranks.src).single()
             ranks = distances_as_dots(ranks, sources)
         found = min(k + _SPARE, pairs.available)
-        source = top_k(ranks, found, memory_budget=_RANKING_BUDGET)
+        source = top_k(ranks._replace(memory=_RANKING_BUDGET), found)
         score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
         score, place = score.topk(k, dim=1)
         return source.gather(1, place), score

@@ -117,7 +117,7 @@ class _Assignment(NamedTuple):
         pairs = pairs if settings.loop else exclude_loops(pairs)
         call = make_call(settings, *sizes)
         plan, envelope = plan_draw(call, pairs, self.bounds)
-        draw = Draw(pairs, call.options, plan, settings.budget.memory, envelope)
+        draw = Draw(pairs, call.options, plan, envelope)
         return Block(settings, draw, *sizes, first_source, first_target)
 
     @disable_compile
@@ -194,14 +194,13 @@ class _Assignment(NamedTuple):
     ) -> list[Block | Listed]:
         """List the candidates of targets with few; let the others race."""
         pairs, settings, bounds = self
-        memory = settings.budget.memory
         parts: list[Block | Listed] = []
         short = candidates._replace(size=candidates.size * ~is_raced)
         blocks = list(list_candidates(short, _max_pairs(settings)))
         if blocks:
             # At once: the gradient of each block would have the size of all nodes.
             edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
-            value = bounds.compare_edges(pairs, edges, memory)
+            value = bounds.compare_edges(pairs, edges)
             score, rank = _score_edges(pairs, edges, value, settings, prior)
             call = make_call(settings, 1, short.most, listed_by)
             plan = call.describe('dense', 'all candidates are listed')
@@ -217,7 +216,7 @@ class _Assignment(NamedTuple):
             start, size, source = candidates
             own = pairs.take(target, Candidates(start[target], size[target], source))
             call = make_call(settings, target.numel(), own.most, listed_by)
-            draw = Draw(own, call.options, choose(call), memory)
+            draw = Draw(own, call.options, choose(call))
             num_targets = pairs.dst.size(0)
             parts.append(Block(settings, draw, num_targets, own.most, targets=target))
         return parts

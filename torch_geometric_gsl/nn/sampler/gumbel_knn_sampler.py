@@ -418,6 +418,7 @@ class GumbelKNNSampler(OneType):
                     f"'x' is on {pairs.src.device} but the parameters are on "
                     f'{parameter.device}'
                 )
+        pairs = pairs._replace(memory=self.budget.memory)
         if null is not None:
             pairs = pairs._replace(null=null.to(pairs.src.dtype))
         is_pair = isinstance(x, tuple | list)

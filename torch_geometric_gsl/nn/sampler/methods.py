@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -56,7 +56,6 @@ class Draw(NamedTuple):
     scores: PairScores
     options: DrawOptions
     plan: SamplingPlan
-    memory: int
     envelope: Envelope | None = None  # Bounds of sharp scores.
 
 
@@ -85,12 +84,12 @@ class Method(ABC):
     def graph(self, draw: Draw, generator: Generator) -> SampledGraph:
         """Return the graph."""
         drawn = self._draw(draw, generator)
-        return drawn_graph(draw.scores, *drawn, draw.options, draw.memory)
+        return drawn_graph(draw.scores, *drawn, draw.options)
 
     def sum(self, draw: Draw, h: Tensor, generator: Generator) -> Tensor:
         """Sum messages over the graph."""
         drawn = self._draw(draw, generator)
-        return drawn_sum(h, draw.scores, *drawn, draw.options, draw.memory)
+        return drawn_sum(h, draw.scores, *drawn, draw.options)
 
     def _draw(self, draw: Draw, generator: Generator) -> Drawn:
         if draw.plan.caveat is not None:
@@ -152,7 +151,7 @@ class Race(Method):
             envelope,
             least=1 if is_enough else None,
             generator=generator,
-            memory_budget=draw.memory,
+            memory_budget=draw.scores.memory,
         )
 
 
@@ -194,7 +193,7 @@ class Dense(Method):
             options.tau,
             hard=options.hard,
             generator=generator,
-            memory_budget=draw.memory,
+            memory_budget=draw.scores.memory,
             null=draw.scores.null,
         )
 
@@ -221,7 +220,8 @@ class Stream(Method):
         return _scan_cost(call) + options.num_races * EDGE * options.num_tail
 
     def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
-        return _all_arrivals(stream_arrivals, draw, generator)
+        find = partial(stream_arrivals, memory_budget=draw.scores.memory)
+        return _all_arrivals(find, draw, generator)
 
 
 STREAM = Stream()
@@ -307,8 +307,7 @@ def _all_arrivals(find: Any, draw: Draw, generator: Generator) -> Drawn:
     tail = draw_tail(scores, options, generator=generator)
     num_arrivals = min(options.num_arrivals, scores.available)
     sizes = options.num_races, num_arrivals
-    arrivals = find(scores, *sizes, generator=generator, memory_budget=draw.memory)
-    return arrivals, tail
+    return find(scores, *sizes, generator=generator), tail
 
 
 def _null_noise(scores: PairScores, horizon: Tensor, generator: Generator) -> Tensor:
