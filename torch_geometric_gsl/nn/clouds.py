@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
     split_pair,
 )
 from torch_geometric_gsl.ops.boxes import (
+    Near,
     PointBlock,
     are_boxed,
     bytes_per_pair,
@@ -96,8 +97,8 @@ def knn_graph(
         return _search(src, dst, k, has_loops, memory_budget)
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
     # A point is among its own nearest, with or without loops.
-    near = {'k': k + (not has_loops)}
-    for block in _blocks(x, src, dst, batch, memory_budget, near):
+    near = Near(k + (not has_loops), memory=memory_budget)
+    for block in _blocks(x, src, dst, batch, near):
         distance = block.distances(src, dst, has_loops)
         place = _first(distance, min(k, distance.size(-1)))
         is_near = distance.gather(-1, place) < torch.inf
@@ -149,8 +150,8 @@ def radius_graph(
     src, dst, has_loops = _points(x, loop, False)
     most_square = min(r * r, max_square(src.dtype))
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    near = {'square': most_square}
-    for block in _blocks(x, src, dst, batch, memory_budget, near):
+    near = Near(square=most_square, memory=memory_budget)
+    for block in _blocks(x, src, dst, batch, near):
         distance = block.distances(src, dst, has_loops)
         most = int((distance <= most_square).sum(dim=-1).amax())
         if most > 0:
@@ -185,12 +186,7 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
 
 
 def _blocks(
-    x: Features,
-    src: Tensor,
-    dst: Tensor,
-    batch: Batch | None,
-    memory_budget: int,
-    near: dict[str, Any],
+    x: Features, src: Tensor, dst: Tensor, batch: Batch | None, near: Near
 ) -> Iterator[PointBlock]:
     """Yield blocks of all clouds with the sources that may be near their targets."""
     if batch is None:
@@ -202,7 +198,7 @@ def _blocks(
         check_batch(both[1], dst)
         _, ids = torch.cat(both).unique(return_inverse=True)
         of_src, of_dst = ids.split([len(src), len(dst)])
-    yield from cloud_blocks(src, dst, of_src, of_dst, memory_budget, **near)
+    yield from cloud_blocks(src, dst, of_src, of_dst, near)
 
 
 def _sorted(found: list[Tensor]) -> Tensor:
