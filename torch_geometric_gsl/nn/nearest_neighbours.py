@@ -17,9 +17,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.distance_similarity import (
-    HeatKernelSimilarity,
-)
+from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.knn_backends import check_backend, search_edges

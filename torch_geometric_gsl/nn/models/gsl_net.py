@@ -27,15 +27,9 @@ from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import (
-    KeepsAnchors,
-    check_transition,
-)
+from torch_geometric_gsl.nn.conv.transition_nodes import KeepsAnchors, check_transition
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.layers import (
-    Dropout,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,

@@ -24,10 +24,7 @@ from torch_geometric_gsl.nn.conv.typed import (
     ends_of,
 )
 from torch_geometric_gsl.nn.models.base import FollowsTask
-from torch_geometric_gsl.nn.models.layers import (
-    Dropout,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import Task
 from torch_geometric_gsl.nn.sampler.options import check_options
