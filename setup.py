@@ -113,6 +113,7 @@ setup(
     packages=find_packages(include=['torch_geometric_gsl*']),
     package_data={
         'torch_geometric_gsl': ['py.typed'],
+        'torch_geometric_gsl.datasets': ['*.json'],
         'torch_geometric_gsl.ops._native': ['*.cpp', '*.h'],
         'torch_geometric_gsl.visualization': ['assets/*'],
     },

@@ -17,6 +17,7 @@ from unittest import mock
 
 import torch
 from gpu_frame import Found, Part, Setup, difference, rates, seeded, timed
+from pool_weights import keyed_weights
 from torch import Tensor
 
 from torch_geometric_gsl.nn import TableNet
@@ -111,7 +112,7 @@ def check_pool(setup: Setup, size: tuple[int, int, int, int], noise: Found) -> F
     exact, messages = draw_pairs(setup._replace(device=torch.device('cpu')), size)
     exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
     expected = gradients(
-        lambda h, pairs: pool.keyed_weights(pairs, **noise, seed=seed) @ h,
+        lambda h, pairs: keyed_weights(pairs, **noise, seed=seed) @ h,
         exact,
         messages.double(),
     )

@@ -45,9 +45,8 @@ from report import line, number
 from torch import Tensor
 
 from torch_geometric_gsl import TableNet
-from torch_geometric_gsl.ops.centred import distances_as_dots
 from torch_geometric_gsl.ops.knn import best_sources, top_k
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import PairScores, distances_as_dots
 from torch_geometric_gsl.ops.scores import Negative
 
 HERE = Path(__file__).resolve().parent

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from torch_geometric_gsl.typing import Features, SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
 
 _HETERO_TRACER = 'torch_geometric.nn.fx'
 
@@ -53,6 +53,32 @@ def check_count(value: object, name: str, minimum: int = 1) -> None:
         raise TypeError(f"'{name}' must be an integer (got {type(value).__name__})")
     if value < minimum:
         raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
+
+
+def check_seed(seed: int) -> None:
+    """Raise unless a number can seed a generator."""
+    check_count(seed, 'seed', minimum=0)
+    if seed >= 2**64:
+        raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+
+
+def check_edge_types(edge_types: Any, name: str) -> list[Any]:
+    """Return a list of distinct edge types, at least one."""
+    if isinstance(edge_types, str) or not isinstance(edge_types, Iterable):
+        kind = type(edge_types).__name__
+        raise TypeError(f"'{name}' must be a list of edge types (got {kind})")
+    listed = list(edge_types)
+    if not listed:
+        raise ValueError(f"'{name}' must hold at least one edge type (got none)")
+    for each in listed:
+        is_triple = isinstance(each, tuple) and len(each) == 3
+        if not is_triple or not all(isinstance(part, str) and part for part in each):
+            raise ValueError(
+                f"'{name}' must hold edge types (source, name, target) (got {each!r})"
+            )
+        if listed.count(each) > 1:
+            raise ValueError(f"'{name}' must be distinct (got {each} twice)")
+    return listed
 
 
 def check_number(value: object, name: str, what: str = 'a number') -> None:
@@ -289,9 +315,15 @@ def check_edge_index(
         )
 
 
-def check_edge_weight(edge_weight: Any, edge_index: Any, like: Tensor) -> None:
-    """Raise unless each edge has a finite, non-negative weight."""
-    name = 'edge_weight'
+def check_edge_weight(
+    edge_weight: Any,
+    edge_index: Any,
+    like: Tensor,
+    name: str = 'edge_weight',
+    *,
+    is_signed: bool = False,
+) -> None:
+    """Raise unless each edge has a finite weight, non-negative or signed."""
     if edge_index is None:
         raise ValueError(f"'{name}' needs 'edge_index' (got None)")
     if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
@@ -305,8 +337,25 @@ def check_edge_weight(edge_weight: Any, edge_index: Any, like: Tensor) -> None:
         )
     _check_device(edge_weight, like.device, name)
     check_finite(edge_weight, name)
-    is_valid = (edge_weight >= 0).all()
-    check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
+    if not is_signed:
+        is_valid = (edge_weight >= 0).all()
+        check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
+
+
+def check_weighted_edges(
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    x_src: Tensor,
+    x_dst: Tensor,
+    name: str = 'edge_index',
+) -> SampledGraph:
+    """Return valid edges with weights of the dtype of features, by default ones."""
+    check_edge_index(edge_index, x_src, x_dst, name)
+    edge_index = plain_edges(edge_index)
+    if edge_weight is None:
+        edge_weight = torch.ones(edge_index.size(1), device=x_src.device)
+    check_edge_weight(edge_weight, edge_index, x_src)
+    return SampledGraph(edge_index, edge_weight.to(x_src.dtype))
 
 
 def check_graph(graph: Any) -> SampledGraph:

@@ -16,7 +16,7 @@ from torch_geometric_gsl.sklearn import (
     GSLRegressor,
 )
 from torch_geometric_gsl.sklearn._rows import Nearest, Scaling
-from torch_geometric_gsl.sklearn._training import Parts, _batches, _sampled
+from torch_geometric_gsl.sklearn._training import Split, _batches, _sampled
 
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 
@@ -60,8 +60,8 @@ def test_batches_and_pools(pool_size):
     train, candidates = torch.arange(0, 40, 2), torch.arange(40)
     options = SimpleNamespace(batch_size=7, pool_size=pool_size)
     generator = torch.Generator().manual_seed(0)
-    parts = Parts(train, candidates, train[:0])
-    found = list(_batches(parts, options, generator))
+    split = Split(train, candidates, train[:0])
+    found = list(_batches(split, options, generator))
     assert torch.equal(torch.cat([b for b, _ in found]).sort().values, train)
     for batch, pool in found:
         assert not set(batch.tolist()) & set(pool.tolist())
@@ -87,7 +87,7 @@ def test_each_step_has_candidates(monkeypatch, batch_size, num_rows, few, places
 
 
 def test_validation_looks_at_a_random_sample(monkeypatch):
-    every = Parts(torch.arange(9), torch.arange(30), torch.arange(100, 200))
+    every = Split(torch.arange(9), torch.arange(30), torch.arange(100, 200))
     assert all(map(torch.equal, _sampled(every, 0), every))
     module = 'torch_geometric_gsl.sklearn._training'
     monkeypatch.setattr(f'{module}._MOST_VALIDATED', 20)

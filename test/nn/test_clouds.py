@@ -124,7 +124,10 @@ def test_boxes_change_no_edge(monkeypatch, width, kind):
 
 def test_boxes_leave_out_most_pairs():
     x = torch.rand(4096, 3, generator=torch.Generator().manual_seed(0)).double()
-    near, inside = boxes.box_blocks(x, x, k=5), boxes.box_blocks(x, x, square=1e-4)
+    near, inside = (
+        boxes.box_blocks(x, x, boxes.Near(5)),
+        boxes.box_blocks(x, x, boxes.Near(square=1e-4)),
+    )
     counts = [
         sum(block.source.numel() * block.target.size(1) for block in blocks)
         for blocks in (near, inside)

@@ -90,7 +90,7 @@ def test_drawn_sum_is_the_sum_over_the_drawn_graph(options, loop, budget):
     arrivals, tail = drawn(pairs, options)
     graph = drawn_graph(pairs, arrivals, tail, options)
     factor, found = torch.randn(8, 2, **DOUBLE), []
-    summed = drawn_sum(h, pairs, arrivals, tail, options, budget)
+    summed = drawn_sum(h, pairs._replace(memory=budget), arrivals, tail, options)
     for out in (summed, to_matrix(*graph, 8, 8) @ h):
         grads = torch.autograd.grad(out, (score, h), factor, retain_graph=True)
         found.append([out, *grads])
@@ -118,8 +118,8 @@ def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch):
         return plain(*args, **kwargs)
 
     monkeypatch.setattr(runtime, 'checkpoint', spy)
-    pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))
-    args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options, budget
+    pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))._replace(memory=budget)
+    args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options
     out = drawn_sum(*args)
     assert calls == sizes
     with torch.no_grad():  # There is no backward pass to save memory for.

@@ -2,8 +2,12 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl.ops.centred import Sources, centre_of, distances_as_dots
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import (
+    PairScores,
+    Sources,
+    centre_of,
+    distances_as_dots,
+)
 from torch_geometric_gsl.ops.pool_sum import pool_sum
 from torch_geometric_gsl.ops.scores import Negative
 

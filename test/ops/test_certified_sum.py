@@ -122,8 +122,8 @@ def test_two_sets_of_any_size(n, num_sources, seed, formula, scale, tolerance):
     h = torch.randn(num_sources, 2, generator=generator, **DOUBLE)
     # The clusters are any partition, as if found for other embeddings.
     clusters = group(torch.randint(5, (num_sources,), generator=generator))
-    pairs = known_pairs(x, src, formula, scale, spread=0.5)
-    out = tree_sum(h, pairs, 0.5, tolerance, clusters, memory_budget=2000)
+    pairs = known_pairs(x, src, formula, scale, spread=0.5)._replace(memory=2000)
+    out = tree_sum(h, pairs, 0.5, tolerance, clusters)
     assert error_of(out, definition(h, pairs, 0.5)) <= tolerance
 
 
@@ -157,8 +157,8 @@ def test_a_tolerance_beyond_the_bounds_sums_every_pair(summed):
     pairs, counts = make(x, formula='identity', scale=5.0), []
     for tolerance, budget in ((1e-15, 2**25), (1e-3, 2**25), (1e-3, 2**12)):
         summed.clear()
-        args = pairs, 0.25, tolerance, k_means(x, 8)
-        out = tree_sum(h, *args, memory_budget=budget)
+        args = pairs._replace(memory=budget), 0.25, tolerance, k_means(x, 8)
+        out = tree_sum(h, *args)
         assert error_of(out, definition(h, pairs, 0.25)) <= max(tolerance, 1e-12)
         counts.append(sum(summed))
     # The scores of a cell of one target are known.

@@ -140,8 +140,9 @@ def test_dense_graph(size, loop):
 @pytest.mark.parametrize('budget', [1, 2**25])
 def test_arrivals_are_the_largest_perturbed_scores(kept, scale, budget):
     score = scale * torch.rand(5, 40, **DOUBLE)
-    noise, pairs = replay(5, 5, 3, 40), matrix_pairs(score)
-    found = perturbed_arrivals(pairs, 3, kept, generator=seeded(), memory_budget=budget)
+    noise = replay(5, 5, 3, 40)
+    pairs = matrix_pairs(score)._replace(memory=budget)
+    found = perturbed_arrivals(pairs, 3, kept, generator=seeded())
     assert found.source.shape == found.noise.shape == (5, 3, kept)
     for i in range(5):
         for k in range(3):

@@ -194,15 +194,15 @@ def test_intervals_hold_the_scores_between_their_ends(name, is_ranking):
 def test_against_sorting(num_rows, num_columns, seed, budget):
     score = torch.randn(num_rows, num_columns, generator=seeded(seed))
     for k in (1, num_columns):
-        found = top_k(matrix_pairs(score), k, memory_budget=budget)
+        found = top_k(matrix_pairs(score)._replace(memory=budget), k)
         assert found.tolist() == [
             sorted(range(num_columns), key=lambda j: -row[j])[:k]
             for row in score.tolist()
         ]
 
 
-def check_nearest(pairs, k, clusters, **options):
-    found = nearest_by_bounds(pairs, k, clusters, **options)
+def check_nearest(pairs, k, clusters):
+    found = nearest_by_bounds(pairs, k, clusters)
     assert found.shape == (pairs.dst.size(0), k)
     # Distinct sources of the best scores in their order: the same up to ties.
     assert all(len(set(row)) == k for row in found.tolist())
@@ -224,9 +224,9 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
     src = torch.randn(num_sources, 3, generator=generator, dtype=torch.float64)
     # The clusters are any partition, as if found for other embeddings.
     clusters = group(torch.randint(5, (num_sources,), generator=generator))
-    pairs = make(x, src, formula, scale=scale)
+    pairs = make(x, src, formula, scale=scale)._replace(memory=5000)
     for k in (1, 3, num_sources):
-        check_nearest(pairs, k, clusters, memory_budget=5000)
+        check_nearest(pairs, k, clusters)
 
 
 @pytest.mark.parametrize('own', [None, torch.arange(90)], ids=['loops', 'no loops'])

@@ -28,7 +28,7 @@ def test_nearest_graph(k, budget, size):
         best = sorted(range(size[1]), key=lambda j: -row[j])[:k]
         weight = softmax([row[j] / tau for j in best])
         expected[i, best] = torch.tensor(weight, **DOUBLE)
-    graph = nearest_graph(matrix_pairs(score), k, tau, memory_budget=budget)
+    graph = nearest_graph(matrix_pairs(score)._replace(memory=budget), k, tau)
     torch.testing.assert_close(to_matrix(*graph, *size), expected)
     assert graph.edge_weight.numel() == size[0] * min(k, size[1])
 
@@ -49,7 +49,7 @@ def test_the_nearest_are_others_and_carry_the_gradient():
 def test_noise_free_sum(size, budget, has_gradient):
     pairs, h = matrix_pairs(torch.randn(size, **DOUBLE)), torch.randn(size[1], 2)
     with torch.set_grad_enabled(has_gradient):
-        out = noise_free_sum(h.double(), pairs, 0.3, memory_budget=budget)
+        out = noise_free_sum(h.double(), pairs._replace(memory=budget), 0.3)
     torch.testing.assert_close(out, definition(h, pairs, 0.3))
 
 
@@ -58,7 +58,7 @@ def test_noise_free_sum_gradient():
     h = torch.randn(4, 2, **DOUBLE, requires_grad=True)
 
     def sums(h, score):
-        return noise_free_sum(h, matrix_pairs(score), 0.5, memory_budget=256)
+        return noise_free_sum(h, matrix_pairs(score)._replace(memory=256), 0.5)
 
     assert torch.autograd.gradcheck(sums, (h, score))
 
@@ -72,7 +72,7 @@ def test_noise_free_sum_computes_weights_again():
     given = {score.data_ptr(), pairs.src.data_ptr()}
     for budget in (2 * 4 * n * 4, 2**25):  # Two rows, or all at once.
         with saved_tensors() as saved:
-            out = noise_free_sum(h, pairs, 0.5, memory_budget=budget)
+            out = noise_free_sum(h, pairs._replace(memory=budget), 0.5)
         grads.append(torch.autograd.grad(out.square().sum(), (score, h)))
         sizes = [x.numel() for x in saved if x.data_ptr() not in given]
         assert (max(sizes, default=0) == n * n) == (budget == 2**25)
@@ -86,8 +86,8 @@ def test_sampled_noise_free_sum(num_samples, budget):
     score = torch.randn(20, 20, **DOUBLE, requires_grad=True)
     h = torch.randn(20, 2, **DOUBLE, requires_grad=True)
     pairs, state = matrix_pairs(score, loop=False), torch.get_rng_state()
-    args = h, pairs, 0.5, num_samples
-    out, error = sampled_noise_free_sum(*args, memory_budget=budget)
+    args = h, pairs._replace(memory=budget), 0.5, num_samples
+    out, error = sampled_noise_free_sum(*args)
     assert torch.equal(state, torch.get_rng_state())
     source = torch.randperm(20, generator=seeded(0))[:num_samples]
     expected = (pairs.rows()[:, source] / 0.5).softmax(dim=1) @ h[source]
@@ -158,7 +158,7 @@ def test_equals_the_definition(formula, has_loops, scale, tiles):
     pairs = make(formula, scale=scale, excluded=excluded)
     h = torch.randn(13, 3, **DOUBLE)
     budget = 4 * 5 * 8 * 2  # Two rows of five sources.
-    out = noise_free_sum(h, pairs, 0.3, memory_budget=budget)
+    out = noise_free_sum(h, pairs._replace(memory=budget), 0.3)
     torch.testing.assert_close(out, definition(h, pairs, 0.3))
     assert tiles == 4 * [(2, 5), (2, 5), (2, 3)] + [(1, 5), (1, 5), (1, 3)]
 

@@ -60,7 +60,7 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
     check(pairs.respond(rows, pairs.compare(rows, listed)), own)
     edge_index = torch.stack([torch.randint(0, 7, (9,)), torch.randint(0, 5, (9,))])
     for budget in (1, 2**25):
-        value = pairs.compare_edges(edge_index, memory_budget=budget)
+        value = pairs._replace(memory=budget).compare_edges(edge_index)
         for found in (pairs.edges(edge_index), pairs.edges(edge_index, value)):
             check(found, expected[edge_index[1], edge_index[0]])
     if not loop:  # Rows alone leave the target itself out.

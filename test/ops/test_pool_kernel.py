@@ -14,14 +14,14 @@ from typing import NamedTuple
 import pytest
 import torch
 from oracles import ERROR_RATE, run_alone, seeded
+from pool_weights import keyed_weights
 from scipy.stats import binomtest, kstest
 
 from torch_geometric_gsl.nn import TableNet
 from torch_geometric_gsl.ops import pool_sum as pool
-from torch_geometric_gsl.ops.centred import distances_as_dots
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.noise import draw_seed
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import PairScores, distances_as_dots
 from torch_geometric_gsl.ops.scores import Identity, Negative
 
 pytestmark = pytest.mark.skipif(
@@ -115,7 +115,7 @@ def definition(case):
     seed = draw_seed(CPU, seeded(CASES.index(case)))
 
     def run(h, pairs):
-        return pool.keyed_weights(pairs, case.p, case.draws, seed=seed) @ h
+        return keyed_weights(pairs, case.p, case.draws, seed=seed) @ h
 
     return results(case, run, torch.float64)
 
@@ -205,8 +205,9 @@ def found(tmp_path_factory):
 
 def _run_alone(path, device, **environment):
     folder = Path(__file__).parents[1]  # Of the oracles.
-    roots = str(folder), str(folder.parent)
-    run_alone(__file__, path, device, PYTHONPATH=os.pathsep.join(roots), **environment)
+    roots = folder, folder.parent, folder.parent / 'benchmark'
+    paths = os.pathsep.join(map(str, roots))
+    run_alone(__file__, path, device, PYTHONPATH=paths, **environment)
 
 
 def compare(result, expected, rtol=1e-5):
@@ -298,9 +299,9 @@ def test_definition_by_loops():
     score = torch.randn(2, 3, dtype=torch.float64)
     eye = torch.eye(3, dtype=torch.float64)
     pairs, seed = PairScores(score, eye, Identity()), torch.tensor(-(2**62) + 5)
-    torch.testing.assert_close(pool.keyed_weights(pairs, seed=seed), score.softmax(1))
-    found = pool.keyed_weights(pairs, 0.5, seed=seed)
-    drawn = pool.keyed_weights(pairs, draws=2, seed=seed)
+    torch.testing.assert_close(keyed_weights(pairs, seed=seed), score.softmax(1))
+    found = keyed_weights(pairs, 0.5, seed=seed)
+    drawn = keyed_weights(pairs, draws=2, seed=seed)
     expected = torch.zeros_like(score)
     for i in range(2):
         for j in range(3):

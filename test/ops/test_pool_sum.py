@@ -3,15 +3,14 @@ import math
 import pytest
 import torch
 from oracles import ERROR_RATE, seeded
+from pool_weights import keyed_weights
 from responses import noise_free
 from scipy.stats import ks_2samp, kstest, norm
 
-from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import PairScores, Sources, distances_as_dots
 from torch_geometric_gsl.ops.pool_sum import (
     _exponentials,
     _from_bits,
-    keyed_weights,
     pool_sum,
     pool_weights,
 )

@@ -208,10 +208,13 @@ def test_few_nodes():
 
 
 def test_bad_options():
-    for bad in ('doc', [], [('a', 'b')]):
+    for bad, error, text in (
+        ('doc', TypeError, r"'edge_types' must be a list of edge types \(got str"),
+        ([], ValueError, "'edge_types' must hold at least one edge type"),
+        ([('a', 'b')], ValueError, r"'edge_types' must hold .* \(source, name, target"),
+    ):
         for cls in (SimilarityKNNGraph, SampledLatentGraph):
-            text = r"'edge_types' must be a list of .* \(source, name, target\) \(got"
-            with pytest.raises(ValueError, match=text):
+            with pytest.raises(error, match=text):
                 cls(edge_types=bad)
     text = r"'force_undirected' is not supported for edges between two types"
     with pytest.raises(ValueError, match=text):

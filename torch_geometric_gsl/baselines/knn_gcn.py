@@ -11,10 +11,9 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
+    as_pair,
     check_batch,
     check_count,
-    check_edge_index,
-    check_edge_weight,
     check_flag,
     check_generator,
     check_one_graph,
@@ -22,14 +21,12 @@ from torch_geometric_gsl._checks import (
     check_pair,
     check_probability,
     check_value,
+    check_weighted_edges,
     split_pair,
 )
-from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
-from torch_geometric_gsl.nn.models.layers import (
-    check_input,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.layers import check_input, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.nearest_neighbours import (
     WEIGHTS,
@@ -39,10 +36,10 @@ from torch_geometric_gsl.nn.nearest_neighbours import (
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.ops.sparse_rows import stack_rows
-from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 
-class NeighbourModel(Baseline):
+class NeighbourModel(NodeClassifier):
     r"""Base class of models on a given graph, or on nearest neighbours with weights of
     one unless there is a similarity.
     """
@@ -55,7 +52,8 @@ class NeighbourModel(Baseline):
         similarity: str | None = None,
         task: str = 'classification',
     ) -> None:
-        super().__init__(*sizes, task=task)
+        super().__init__()
+        self.sizes = self._keep_sizes(*sizes, task=task)
         check_count(k, 'k')
         check_flag(cached, 'cached')
         self.k = k
@@ -135,23 +133,21 @@ class NeighbourModel(Baseline):
             got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
         )
 
+    def __repr__(self) -> str:
+        return self._describe(task='classification')
+
 
 def given_graph(
     x: Features, edge_index: Tensor, edge_weight: Tensor | None, batch: Any
 ) -> SampledGraph:
     """Check a graph of one set of nodes, or of sources and targets."""
-    src, dst = x if isinstance(x, tuple) else (x, x)
-    check_edge_index(edge_index, src, dst)
-    edge_index = plain_edges(edge_index)
+    pair = as_pair(x)
+    graph = check_weighted_edges(edge_index, edge_weight, *pair)
     if batch is not None:
-        of_src, of_dst = batch if isinstance(batch, tuple | list) else (batch, batch)
-        check_batch(of_src, src)
-        check_batch(of_dst, dst)
-        check_one_graph(edge_index, batch)
-    if edge_weight is None:
-        edge_weight = torch.ones(edge_index.size(1), device=src.device)
-    check_edge_weight(edge_weight, edge_index, src)
-    return SampledGraph(edge_index, edge_weight.to(src.dtype))
+        for ids, rows in zip(as_pair(batch, 'batch'), pair, strict=True):
+            check_batch(ids, rows)
+        check_one_graph(graph.edge_index, batch)
+    return graph
 
 
 def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
@@ -208,9 +204,6 @@ class KNNGCN(IndexesRows, NeighbourModel):
           :math:`(|\mathcal{E}|)` *(optional)*, batch vector
           :math:`(|\mathcal{V}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
-
-    Raises:
-        ValueError: If an argument is out of range.
 
     Example:
         >>> model = KNNGCN(16, 32, num_layers=2, out_channels=7)

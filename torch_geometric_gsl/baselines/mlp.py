@@ -10,43 +10,11 @@ from torch_geometric.nn.inits import reset
 from torch_geometric_gsl._checks import check_batch, check_generator, check_probability
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.layers import (
-    check_input,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.layers import check_input, resolve_activation
 from torch_geometric_gsl.ops.local_random import dropout
 
 
-class Baseline(NodeClassifier):
-    r"""Base class of baselines, which checks and prints the sizes of their layers."""
-
-    #: The options in the representation, besides the sizes.
-    shown: tuple[str, ...] = ()
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int,
-        *,
-        task: str = 'classification',
-    ) -> None:
-        super().__init__()
-        widths = in_channels, hidden_channels, num_layers, out_channels
-        self.sizes = self._keep_sizes(*widths, task)
-
-    def __repr__(self) -> str:
-        options = ''.join(f', {name}={getattr(self, name)}' for name in self.shown)
-        if self.task != 'classification':
-            options += f', task={self.task!r}'
-        return (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}{options})'
-        )
-
-
-class MLPClassifier(Baseline):
+class MLPClassifier(NodeClassifier):
     r"""Multilayer perceptron without a graph: the first control of a model that
     learns one, as in the `"Neural Gaussian Similarity Modeling for
     Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
@@ -67,9 +35,6 @@ class MLPClassifier(Baseline):
     Shapes:
         - **input and output:** as in :class:`KNNGCN`, without edges
 
-    Raises:
-        ValueError: If an argument is out of range.
-
     Example:
         >>> model = MLPClassifier(16, 32, num_layers=2, out_channels=7)
         >>> model(torch.randn(100, 16)).shape
@@ -87,13 +52,13 @@ class MLPClassifier(Baseline):
         act: Any = 'elu',
         task: str = 'classification',
     ) -> None:
-        super().__init__(
-            in_channels, hidden_channels, num_layers, out_channels, task=task
-        )
+        super().__init__()
+        widths = in_channels, hidden_channels, num_layers, out_channels
+        sizes = self._keep_sizes(*widths, task=task)
         check_probability(dropout, 'dropout')
         self.dropout = dropout
         self.act = resolve_activation(act)
-        self.lins = torch.nn.ModuleList(Linear(*size) for size in self.sizes)
+        self.lins = torch.nn.ModuleList(Linear(*size) for size in sizes)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -120,3 +85,6 @@ class MLPClassifier(Baseline):
             h = self.act(apply_linear(lin, x))
             x = dropout(h, self.dropout, self.training, generator)
         return apply_linear(lins[-1], x)
+
+    def __repr__(self) -> str:
+        return self._describe(task='classification')

@@ -12,6 +12,7 @@ import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
+from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
@@ -20,46 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 from torch_geometric.io import read_planetoid_data
 
 from torch_geometric_gsl._files import replacing
 
-# SHA-256 digests.
-_CITESEER = {
-    'x': 'd20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6',
-    'tx': '539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21',
-    'allx': '2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668',
-    'y': '8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924',
-    'ty': '55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce',
-    'ally': 'f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95',
-    'graph': 'd79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7',
-    'test.index': '2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4',
-}
-_PUBMED = {
-    'x': 'fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33',
-    'tx': '4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d',
-    'allx': '9d419f4544d0029d635a142df75e01fa8a376682e282a4cb3f3ff6539d57472e',
-    'y': 'e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3',
-    'ty': 'ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd',
-    'ally': '0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e',
-    'graph': '5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9',
-    'test.index': 'b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5',
-}
-_CHAMELEON = (
-    '5fd29736ff31b43a1bfcf305bc8b4cffc3103fb0957667976b2ea0f78aedcf5b',
-    '45ac593de9207470090230c8fd76beeb2f60b5371a9be088e8bf31e7f0619a4b',
-)
-_SQUIRREL = (
-    'ac15ab755983717a187992eef8ce2017aae33ea444fd655b07e4662690dcc03a',
-    '453d8e96754d68e2ab0a7ebb56f93506b59531d95abaec7a2b46fe1eae7c39cd',
-)
-_CS = '933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3'
-_PHYSICS = 'e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375'
-_NEWS = 'd25b55a0871c6fa5fdaa07bcd8403649ef37ff29df4a6bef5483edf171287ec3'
-# The public `ind.pubmed.allx` by the name of its git blob. The digest above belongs
-# to a rebuilt file with the same arrays.
-_ALLX = '3b86bccf08111c37c632a9dd8ab63db25ea76361'
 _FEATURES, _EDGES = 'out1_node_feature_label.txt', 'out1_graph_edges.txt'
 # Safe replacements for the pickles of 20News and MiniImageNet.
 _POSTS, _ARRAYS = 'posts.json', 'features.npz'
@@ -156,8 +121,9 @@ def _read_mini_imagenet(folder: Path) -> Data:
 class RawFiles(NamedTuple):
     """Raw files of a data set.
 
-    The counts are those of nodes, features and classes. The plain file, if any,
-    replaces the raw files and is not a pickle.
+    The digests are those of SHA-256, or the name of the file's git blob. The counts are
+    those of nodes, features and classes. The plain file, if any, replaces the raw files
+    and is not a pickle.
     """
 
     folder: str
@@ -259,42 +225,22 @@ def needs(name: str, error: ImportError) -> ImportError:
     )
 
 
-def _planetoid(
-    name: str, digests: dict[str, str], counts: tuple[int, int, int]
-) -> RawFiles:
-    others = {'ind.pubmed.allx': (_ALLX,)}
-    names = {f'ind.{name.lower()}.{part}': digest for part, digest in digests.items()}
-    files = {file: (digest, *others.get(file, ())) for file, digest in names.items()}
-    return RawFiles(f'{name}/raw', files, _read_planetoid, counts, Planetoid.url)
+def _known_files() -> dict[str, RawFiles]:
+    text = (resources.files(__package__) / 'raw_files.json').read_text(encoding='utf-8')
+    found = {}
+    for name, entry in json.loads(text).items():
+        entry['read'] = _READERS[entry['read']]
+        entry['counts'] = tuple(entry['counts'])
+        entry['digests'] = {k: tuple(v) for k, v in entry['digests'].items()}
+        found[name] = RawFiles(**entry)
+    return found
 
 
-def _wikipedia(
-    name: str, features: str, edges: str, counts: tuple[int, int, int]
-) -> RawFiles:
-    url = f'{WikipediaNetwork.processed_url}/new_data/{name}'
-    files = {_FEATURES: (features,), _EDGES: (edges,)}
-    return RawFiles(f'{name}/geom_gcn/raw', files, _read_wikipedia, counts, url)
-
-
-def _coauthor(name: str, digest: str, counts: tuple[int, int, int]) -> RawFiles:
-    files = {f'ms_academic_{name[:3].lower()}.npz': (digest,)}
-    url = Coauthor.url.rstrip('/')
-    return RawFiles(f'{name}/raw', files, _read_coauthor, counts, url)
-
-
-RAW_FILES = {
-    'CiteSeer': _planetoid('CiteSeer', _CITESEER, (3327, 3703, 6)),
-    'PubMed': _planetoid('PubMed', _PUBMED, (19717, 500, 3)),
-    'Chameleon': _wikipedia('chameleon', *_CHAMELEON, (2277, 2325, 5)),
-    'Squirrel': _wikipedia('squirrel', *_SQUIRREL, (5201, 2089, 5)),
-    'CS': _coauthor('CS', _CS, (18333, 6805, 15)),
-    'Physics': _coauthor('Physics', _PHYSICS, (34493, 8415, 5)),
-    '20News': RawFiles(
-        *('20News/raw', {'20news-bydate_py3.pkz': (_NEWS,)}, _read_newsgroups),
-        *((9607, 236, 10), '', _POSTS),
-    ),
-    'MiniImageNet': RawFiles(
-        *('MiniImageNet/raw', {'mini_imagenet.pkl': ()}, _read_mini_imagenet),
-        *((18000, 128, 30), 'https://github.com/qitianwu/NodeFormer', _ARRAYS),
-    ),
+_READERS = {
+    'planetoid': _read_planetoid,
+    'wikipedia': _read_wikipedia,
+    'coauthor': _read_coauthor,
+    'newsgroups': _read_newsgroups,
+    'mini_imagenet': _read_mini_imagenet,
 }
+RAW_FILES = _known_files()

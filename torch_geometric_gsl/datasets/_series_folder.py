@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import torch
@@ -11,11 +10,12 @@ from torch_geometric.data import Data
 from torch_geometric.utils import dense_to_sparse
 
 from torch_geometric_gsl.datasets._labels import to_number
+from torch_geometric_gsl.datasets._table_file import check_width, read_lines
 
 #: Suffixes of files without series.
 ADJACENCY, PLACES = 'adj.csv', 'locations.csv'
-#: Line number and fields of a line.
-Lines = list[tuple[int, list[str]]]
+#: The place in a file and the fields of each line.
+Lines = list[tuple[str, list[str]]]
 
 
 def read_series_folder(folder: Path) -> Data:
@@ -42,10 +42,10 @@ def read_series_folder(folder: Path) -> Data:
             f"'{path}' must start with distinct sensor names, followed by a line "
             f'per step (got {len(names)} names and {max(0, len(lines) - 1)} steps)'
         )
-    series = _numbers(path, lines[1:], len(names))
+    series = _numbers(lines[1:], len(names))
     data = Data(x=series.t().contiguous(), sensors=names)
     for path in found[ADJACENCY]:
-        weight = _numbers(path, _read_lines(path), len(names))
+        weight = _numbers(_read_lines(path), len(names))
         if len(weight) != len(names):
             raise ValueError(
                 f"'{path}' must have {len(names)} lines, one per sensor (got "
@@ -63,36 +63,23 @@ def read_series_folder(folder: Path) -> Data:
 
 def _read_lines(path: Path) -> Lines:
     """Return the fields of each line; blank lines are allowed at the end only."""
-    lines: Lines = []
-    try:
-        with path.open(encoding='utf-8-sig', newline='') as file:
-            reader = csv.reader(file, strict=True)
-            for fields in reader:
-                lines.append((reader.line_num, fields))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"'{path}' must be text in UTF-8 with commas ({error})"
-        ) from error
+    lines = list(read_lines(path))
     while lines and not lines[-1][1]:
         lines.pop()
     return lines
 
 
-def _numbers(path: Path, lines: Lines, width: int) -> Tensor:
+def _numbers(lines: Lines, width: int) -> Tensor:
     """Return a matrix of finite numbers."""
     values: list[list[float]] = []
-    for number, fields in lines:
-        if len(fields) != width:
-            raise ValueError(
-                f"'{path}', line {number} must have {width} fields, one per sensor "
-                f'(got {len(fields)})'
-            )
+    for where, fields in lines:
+        check_width(where, fields, width, ', one per sensor')
         row = [to_number(field) for field in fields]
         for place, value in enumerate(row, 1):
             # Numbers beyond single precision become infinite.
             if not abs(value) <= torch.finfo(torch.float).max:
                 raise ValueError(
-                    f"'{path}', line {number}, field {place} must be a finite number "
+                    f'{where}, field {place} must be a finite number '
                     f'(got {fields[place - 1]!r})'
                 )
         values.append(row)
@@ -108,18 +95,14 @@ def _places(path: Path, names: list[str]) -> Tensor:
         raise ValueError(f"'{path}' must have a column '{missing[0]}' (got {columns})")
     place_of = [columns.index(name) for name in wanted]
     places: dict[str, list[float]] = {}
-    for number, fields in lines[1:]:
-        if len(fields) != len(columns):
-            raise ValueError(
-                f"'{path}', line {number} must have {len(columns)} fields "
-                f'(got {len(fields)})'
-            )
+    for where, fields in lines[1:]:
+        check_width(where, fields, len(columns), '')
         sensor, latitude, longitude = (fields[place].strip() for place in place_of)
         pair = [to_number(latitude), to_number(longitude)]
         # Comparisons with NaN are false.
         if sensor in places or not (abs(pair[0]) <= 90 and abs(pair[1]) <= 360):
             raise ValueError(
-                f"'{path}', line {number} must have one location in degrees per "
+                f'{where} must have one location in degrees per '
                 f'sensor (got {sensor!r} at {latitude!r}, {longitude!r})'
             )
         places[sensor] = pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -89,23 +89,36 @@ def read_table_file(
     return data
 
 
-def _read_csv(path: Path, label: str | None) -> _Table:
+def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place in the file and the fields of each line."""
     # The reader of pandas pads short rows, and that of NumPy ignores quotes.
-    line, rows, labels = 0, [], []
+    line = 0
     try:
         with path.open(encoding='utf-8-sig', newline='') as file:
             reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            column = _find_label(path, header, label)
-            line = reader.line_num
-            for fields in filter(None, reader):  # Skip blank lines.
+            for fields in reader:
                 line = reader.line_num
-                labels.append(fields[column].strip() if column < len(fields) else '')
-                rows.append(_read_row(f"'{path}', line {line}", header, fields, column))
+                yield f"'{path}', line {line}", fields
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(
             f"'{path}', after line {line}, must be text in UTF-8 with commas ({error})"
         ) from error
+
+
+def check_width(where: str, fields: list[str], width: int, what: str) -> None:
+    """Raise unless a line has this many fields."""
+    if len(fields) != width:
+        raise ValueError(f'{where} must have {width} fields{what} (got {len(fields)})')
+
+
+def _read_csv(path: Path, label: str | None) -> _Table:
+    rows, labels, lines = [], [], read_lines(path)
+    header = [name.strip() for name in next(lines, ('', []))[1]]
+    column = _find_label(path, header, label)
+    for where, fields in lines:
+        if fields:  # Skip blank lines.
+            rows.append(_read_row(where, header, fields, column))
+            labels.append(fields[column].strip())
     if not rows:
         raise ValueError(f"'{path}' must have rows below its header (got none)")
     where = f"the column '{header.pop(column)}' of '{path}'"
@@ -131,11 +144,7 @@ def _read_row(
     where: str, header: list[str], fields: list[str], column: int
 ) -> list[float]:
     """Return the features of a row, without its label."""
-    if len(fields) != len(header):
-        raise ValueError(
-            f'{where} must have {len(header)} fields, like the header '
-            f'(got {len(fields)})'
-        )
+    check_width(where, fields, len(header), ', like the header')
     row = [to_number(field) for field in fields]
     for place, value in enumerate(row):
         if not math.isfinite(value) and place != column:

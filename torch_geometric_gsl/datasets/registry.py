@@ -14,10 +14,10 @@ from torch_geometric.utils import index_to_mask, remove_self_loops, to_undirecte
 
 from torch_geometric_gsl._checks import (
     check_absent,
-    check_count,
     check_flag,
-    check_number,
     check_option,
+    check_probability,
+    check_seed,
     check_type,
 )
 from torch_geometric_gsl._warnings import silence_csr_warning
@@ -274,13 +274,9 @@ def paper_split(
     check_type(data, Data, 'data', 'a Data object')
     if data.num_nodes is None:
         raise ValueError("'data' must have nodes (got neither 'x' nor 'num_nodes')")
-    check_count(seed, 'seed', minimum=0)
-    if seed >= 2**64:
-        raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+    check_seed(seed)
     for share, name in ((train, 'train'), (val, 'val')):
-        check_number(share, name)
-        if not 0 < share < 1:
-            raise ValueError(f"'{name}' must lie in (0, 1) (got {share})")
+        check_probability(share, name)
     if train + val >= 1:
         raise ValueError(f"'train' + 'val' must be less than 1 (got {train + val})")
     num_nodes = int(data.num_nodes)

@@ -48,9 +48,9 @@ def save_checkpoint(
             :obj:`scheduler`.
 
     Raises:
-        TypeError: If :obj:`step` is not an integer, or an object has no state.
-        ValueError: If :obj:`step` is negative, or a state holds anything other than
-            tensors and plain values, such as a NumPy learning rate.
+        TypeError: If an object has no state.
+        ValueError: If a state holds anything other than tensors and plain values, such
+            as a NumPy learning rate.
         OSError: If the first rank cannot write the file; raised on all ranks.
 
     Example:

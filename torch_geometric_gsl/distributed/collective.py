@@ -45,10 +45,6 @@ def start(backend: str | None = None, timeout: float = 60.0) -> torch.device:
     Returns:
         torch.device: The device of the tensors of this process.
 
-    Raises:
-        TypeError: If :obj:`timeout` is not a number.
-        ValueError: If it is not positive, or :obj:`backend` is unknown.
-
     Example:
         >>> start('gloo')
         device(type='cpu')

@@ -42,10 +42,6 @@ class RowShard:
         first (int): The number of its first row in the table.
         total (int): The number of rows of the table.
 
-    Raises:
-        TypeError: If :obj:`num_rows` is not an integer.
-        ValueError: If :obj:`num_rows` is negative.
-
     Example:
         >>> shard = RowShard(100)
         >>> shard
@@ -101,7 +97,6 @@ class RowShard:
         r"""Gather the rows of all ranks, with gradients.
 
         Raises:
-            TypeError: If :obj:`x` is not a tensor.
             ValueError: If :obj:`x` is sparse, or a rank has a wrong number of rows, or
                 another width or dtype than the others.
         """

@@ -37,7 +37,6 @@ class ShardedModel(torch.nn.Module):
         shard (RowShard): The rows of this rank.
 
     Raises:
-        TypeError: If an argument has the wrong type.
         ValueError: If the model has a readout.
 
     Example:

@@ -15,12 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import (
-    as_pair,
-    check_absent,
-    check_index,
-    check_matrix,
-)
+from torch_geometric_gsl._checks import as_pair, check_absent, check_index, check_matrix
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import ObservedPrior
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (

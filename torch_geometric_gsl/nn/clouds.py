@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
     split_pair,
 )
 from torch_geometric_gsl.ops.boxes import (
+    Near,
     PointBlock,
     are_boxed,
     bytes_per_pair,
@@ -75,10 +76,6 @@ def knn_graph(
         torch.Tensor: The edges :math:`[2, E]` from sources to targets, sorted by
         target, the nearest source first.
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument has the wrong shape, device or values.
-
     Example:
         >>> x = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
         >>> knn_graph(x, k=2)
@@ -100,8 +97,8 @@ def knn_graph(
         return _search(src, dst, k, has_loops, memory_budget)
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
     # A point is among its own nearest, with or without loops.
-    near = {'k': k + (not has_loops)}
-    for block in _blocks(x, src, dst, batch, memory_budget, near):
+    near = Near(k + (not has_loops), memory=memory_budget)
+    for block in _blocks(x, src, dst, batch, near):
         distance = block.distances(src, dst, has_loops)
         place = _first(distance, min(k, distance.size(-1)))
         is_near = distance.gather(-1, place) < torch.inf
@@ -136,10 +133,6 @@ def radius_graph(
     Returns:
         torch.Tensor: The edges, as in :func:`knn_graph`.
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument has the wrong shape, device or values.
-
     Example:
         >>> radius_graph(torch.tensor([[0.0], [1.0], [3.0]]), r=2.0)
         tensor([[1, 0, 2, 1],
@@ -157,8 +150,8 @@ def radius_graph(
     src, dst, has_loops = _points(x, loop, False)
     most_square = min(r * r, max_square(src.dtype))
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    near = {'square': most_square}
-    for block in _blocks(x, src, dst, batch, memory_budget, near):
+    near = Near(square=most_square, memory=memory_budget)
+    for block in _blocks(x, src, dst, batch, near):
         distance = block.distances(src, dst, has_loops)
         most = int((distance <= most_square).sum(dim=-1).amax())
         if most > 0:
@@ -193,12 +186,7 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
 
 
 def _blocks(
-    x: Features,
-    src: Tensor,
-    dst: Tensor,
-    batch: Batch | None,
-    memory_budget: int,
-    near: dict[str, Any],
+    x: Features, src: Tensor, dst: Tensor, batch: Batch | None, near: Near
 ) -> Iterator[PointBlock]:
     """Yield blocks of all clouds with the sources that may be near their targets."""
     if batch is None:
@@ -210,7 +198,7 @@ def _blocks(
         check_batch(both[1], dst)
         _, ids = torch.cat(both).unique(return_inverse=True)
         of_src, of_dst = ids.split([len(src), len(dst)])
-    yield from cloud_blocks(src, dst, of_src, of_dst, memory_budget, **near)
+    yield from cloud_blocks(src, dst, of_src, of_dst, near)
 
 
 def _sorted(found: list[Tensor]) -> Tensor:
@@ -274,11 +262,11 @@ def _search(
     src: Tensor, dst: Tensor, k: int, has_loops: bool, memory_budget: int
 ) -> Tensor:
     """Search many pairs with bounds, then break ties."""
-    pairs = PairScores(dst, src, Negative(), 'squared_distance')
+    pairs = PairScores(dst, src, Negative(), 'squared_distance', memory=memory_budget)
     every = torch.arange(len(dst), device=dst.device)
     if not has_loops:
         pairs = pairs._replace(excluded=every)
-    source = best_sources(pairs, k + _SPARE, memory_budget=memory_budget)
+    source = best_sources(pairs, k + _SPARE)
     source = source.sort(dim=1).values
     bytes_per_row = bytes_per_pair(src) * source.size(1)
     distance = torch.cat(

@@ -156,31 +156,29 @@ class SensorEmbedding(torch.nn.Module):
         if z is not None and isinstance(z, tuple | list) != is_pair:
             what = 'a pair' if is_pair else 'a tensor'
             raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
-        embed = self._reduce if self.z_channels is None else self._project
         (x_src, x_dst), (z_src, z_dst) = as_pair(x), as_pair(z, 'z')
         if not is_pair:
-            return embed(x_src, z_src, 'x')
-        return embed(x_src, z_src, 'x_src'), embed(x_dst, z_dst, 'x_dst')
+            return self._embed(x_src, z_src, 'x')
+        return self._embed(x_src, z_src, 'x_src'), self._embed(x_dst, z_dst, 'x_dst')
 
-    def _reduce(self, x: Any, z: None, name: str) -> Tensor:
-        """Average a hidden layer over windows and project the result."""
-        check_windows(x, name)
-        lin, lin_window = cast(Linear, self.lin), cast(Linear, self.lin_window)
-        rows = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
-        check_features(rows.flatten(0, 1), name, lin_window.in_channels)
-        check_parameter_match(x, lin_window.weight, name)
-        # The mean of no windows is zero.
-        mean = lin_window(rows).relu().sum(dim=0) / max(rows.size(0), 1)
-        return cast(Tensor, lin(mean))
-
-    def _project(self, x: Any, z: Any, name: str) -> Tensor:
-        """Project the rows of sensors."""
+    def _embed(self, x: Any, z: Any, name: str) -> Tensor:
+        """Project rows, or the mean of a hidden layer over windows."""
+        if self.lin_window is None:
+            check_features(z, 'z', self.z_channels)
+            if x is not None and z.size(0) != x.size(-2):
+                raise ValueError(
+                    f"'z' must have one row per sensor "
+                    f'(got {z.size(0)} for {x.size(-2)} sensors)'
+                )
+            name, rows = 'z', z
+        else:
+            check_windows(x, name)
+            windows = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+            check_features(windows.flatten(0, 1), name, self.lin_window.in_channels)
+            check_parameter_match(x, self.lin_window.weight, name)
+            # The mean of no windows is zero.
+            total = self.lin_window(windows).relu().sum(dim=0)
+            rows = total / max(windows.size(0), 1)
         lin = cast(Linear, self.lin)
-        check_features(z, 'z', lin.in_channels)
-        check_parameter_match(z, lin.weight, 'z')
-        if x is not None and z.size(0) != x.size(-2):
-            raise ValueError(
-                f"'z' must have one row per sensor "
-                f'(got {z.size(0)} for {x.size(-2)} sensors)'
-            )
-        return cast(Tensor, lin(z))
+        check_parameter_match(rows, lin.weight, name)
+        return cast(Tensor, lin(rows))

@@ -17,13 +17,12 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.distance_similarity import (
-    HeatKernelSimilarity,
-)
+from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import SampledGraph
 
 #: Similarities that can weigh an edge.
@@ -174,16 +173,7 @@ def _sparse_weights(
     if weigh.comparison == 'dot':
         return cosine.to(pair[1].dtype)
     # A unit row has squared length 1, a row of zeros 0.
-    length = sum(
-        _is_filled(x).to(cosine.dtype)[index]
-        for x, index in zip(pair, edge_index, strict=True)
-    )
-    distance = (length - 2 * cosine).clamp(min=0)
+    src, dst = (SparseRows.unit(x).norm().round().to(cosine) for x in pair)
+    distance = src[edge_index[0]] + dst[edge_index[1]] - 2 * cosine
+    distance = distance.clamp(min=0)
     return weigh.response(distance)(distance).to(pair[1].dtype)
-
-
-def _is_filled(x: Tensor) -> Tensor:
-    """Mark the rows of sparse features that are not all zeros."""
-    places = x.crow_indices()
-    filled = torch.cat([places.new_zeros(1), (x.values() != 0).cumsum(0)])
-    return filled[places].diff() > 0

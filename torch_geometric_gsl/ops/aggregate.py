@@ -11,25 +11,21 @@ from torch_geometric_gsl.ops.edges import Edges, list_by_row
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, recomputed
+from torch_geometric_gsl.ops.runtime import full_precision, recomputed
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.ops.tail import Tail, mask_tail, tail_scores, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
 
 def drawn_graph(
-    pairs: PairScores,
-    arrivals: Arrivals,
-    tail: Tail | None,
-    options: DrawOptions,
-    memory_budget: int = MEMORY_BUDGET,
+    pairs: PairScores, arrivals: Arrivals, tail: Tail | None, options: DrawOptions
 ) -> SampledGraph:
     """Return the graph of the arrivals and of the tail.
 
     The scores of these pairs alone are computed again, with gradient.
     """
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
-    neighbours = Neighbours(source, num_sources, memory_budget=memory_budget)
+    neighbours = Neighbours(source, num_sources, memory_budget=pairs.memory)
     score = pairs.pairs(slice(None), neighbours).view_as(arrivals.source)
     listed = arrivals.noise.flatten(1) > -torch.inf
     if tail is None:
@@ -37,7 +33,7 @@ def drawn_graph(
         if pairs.null is not None and not options.replace:
             listed &= weight.flatten(1) != 0  # It was the null neighbour that came.
         return neighbour_graph(source, weight.flatten(1), listed)
-    late_score = tail_scores(pairs, tail, arrivals, memory_budget=memory_budget)
+    late_score = tail_scores(pairs, tail, arrivals)
     weights = relax(score, arrivals, options, late_score, tail.log_share, pairs.null)
     late = ungroup(tail.source, tail.group, source.size(0))
     is_late = late_score.flatten(1) != -torch.inf  # NaN stays visible.
@@ -54,7 +50,6 @@ def drawn_sum(
     arrivals: Arrivals,
     tail: Tail | None,
     options: DrawOptions,
-    memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
     """Sum messages over the graph of :func:`drawn_graph`, without its edges.
 
@@ -64,11 +59,10 @@ def drawn_sum(
     own = tail if tail is not None and tail.group == 1 else None
     if own is not None:  # Each target lists its own tail as well.
         source = torch.cat([source, own.source], dim=1)
-    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     value = pairs.compare(slice(None), neighbours)
     if tail is not None and own is None:
-        args = pairs, arrivals, tail, options, memory_budget
-        weight, late = _relax_all(full, value, *args)
+        weight, late = _relax_all(full, value, pairs, arrivals, tail, options)
         return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
     score, late_score = pairs.respond(slice(None), value), None
     if own is not None:
@@ -89,7 +83,6 @@ def _relax_all(
     arrivals: Arrivals,
     tail: Tail,
     options: DrawOptions,
-    memory_budget: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals, and the sums over the tail, by blocks."""
     # Sources of tails are gathered once for all blocks, unless they are sparse.
@@ -97,7 +90,7 @@ def _relax_all(
     late_src = tail.source if is_sparse else pairs.src[tail.source]
     bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()
     # A block has whole groups.
-    step = max(1, memory_budget // (tail.group * bytes_per_row)) * tail.group
+    step = max(1, pairs.memory // (tail.group * bytes_per_row)) * tail.group
     num_rows = value.size(0)
     run = _block_scores
     pieces = [(value, pairs, arrivals, tail, late_src, late_h)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,15 +85,16 @@ class _Boxes(NamedTuple):
         return _Boxes(*(each[rows] for each in self))
 
 
+class Near(NamedTuple):
+    """Which sources are near: the k nearest, or all up to a squared distance."""
+
+    k: int | None = None
+    square: float = math.inf
+    memory: int = MEMORY_BUDGET  # Bytes of a block.
+
+
 def cloud_blocks(
-    src: Tensor,
-    dst: Tensor,
-    of_src: Tensor,
-    of_dst: Tensor,
-    memory_budget: int,
-    *,
-    k: int | None = None,
-    square: float = math.inf,
+    src: Tensor, dst: Tensor, of_src: Tensor, of_dst: Tensor, near: Near
 ) -> Iterator[PointBlock]:
     """Yield blocks of clouds with the sources that may be near enough.
 
@@ -104,20 +105,20 @@ def cloud_blocks(
     counts = [torch.bincount(ids, minlength=size) for ids in (of_src, of_dst)]
     starts = [count.cumsum(0) - count for count in counts]
     pair = bytes_per_pair(src)
-    for clouds in _alike(counts[0], counts[1], memory_budget // pair):
+    for clouds in _alike(counts[0], counts[1], near.memory // pair):
         (source, is_source), (target, is_target) = (
             _dense_numbers(start[clouds], count[clouds])
             for start, count in zip(starts, counts, strict=True)
         )
         parts = source, target, is_source, is_target
-        step = memory_budget // (pair * source.size(1) * target.size(1))
+        step = near.memory // (pair * source.size(1) * target.size(1))
         if step > 0:
             for rows in row_blocks(len(clouds), 1, step):
                 yield PointBlock(*(part[rows] for part in parts))
             continue
         for one in range(len(clouds)):
             numbers = source[one, is_source[one]], target[one, is_target[one]]
-            yield from _one_cloud(src, dst, *numbers, memory_budget, k, square)
+            yield from _one_cloud(src, dst, *numbers, near)
 
 
 def _alike(sources: Tensor, targets: Tensor, most: int) -> Iterator[Tensor]:
@@ -141,42 +142,29 @@ def _dense_numbers(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _one_cloud(
-    src: Tensor,
-    dst: Tensor,
-    source: Tensor,
-    target: Tensor,
-    memory_budget: int,
-    k: int | None,
-    square: float,
+    src: Tensor, dst: Tensor, source: Tensor, target: Tensor, near: Near
 ) -> Iterator[PointBlock]:
     """Yield a large cloud by blocks."""
     own_src = src[source]
     own_dst = own_src if dst is src else dst[target]
-    if are_boxed(own_src, own_dst, k or 1):
-        limits: Any = {'k': k, 'square': square, 'memory_budget': memory_budget}
-        for own in box_blocks(own_src, own_dst, **limits):
+    if are_boxed(own_src, own_dst, near.k or 1):
+        for own in box_blocks(own_src, own_dst, near):
             numbers = source[own.source], target[own.target]
             yield PointBlock(*numbers, own.is_source, own.is_target)
         return
     bytes_per_row = bytes_per_pair(src) * len(source)
-    for rows in row_blocks(len(target), bytes_per_row, memory_budget):
+    for rows in row_blocks(len(target), bytes_per_row, near.memory):
         yield PointBlock.of(source.unsqueeze(0), target[rows].unsqueeze(0))
 
 
-def box_blocks(
-    src: Tensor,
-    dst: Tensor,
-    *,
-    k: int | None = None,
-    square: float = math.inf,
-    memory_budget: int = MEMORY_BUDGET,
-) -> Iterator[PointBlock]:
+def box_blocks(src: Tensor, dst: Tensor, near: Near) -> Iterator[PointBlock]:
     r"""Yield blocks of targets with all sources that may be near enough.
 
-    These are the :obj:`k` nearest and what ties with them, or all up to a squared
-    distance. Points are cut into boxes at medians. A distance to a box is computed as
-    that to a point: rounding keeps the order, so that no bound has to allow for it.
+    What ties with the nearest is near, too. Points are cut into boxes at medians. A
+    distance to a box is computed as that to a point: rounding keeps the order, so that
+    no bound has to allow for it.
     """
+    k, square, memory = near
     sources = _cut_points(src)
     targets = sources if dst is src else _cut_points(dst)
     size = sources.point.size(1)
@@ -184,39 +172,39 @@ def box_blocks(
     bytes_per_row = bytes_per_pair(src) * max(
         targets.point.size(1) * first * size, len(sources.point)
     )
-    for rows in row_blocks(len(targets.point), bytes_per_row, memory_budget):
+    for rows in row_blocks(len(targets.point), bytes_per_row, memory):
         own = targets.take(rows)
         if k is None:
             reach = src.new_full((len(own.point), 1), square)
-            yield from _near_blocks(own, reach, sources, src, memory_budget)
+            yield from _near_blocks(own, reach, sources, src, memory)
             continue
         far = squared_distance_matrix(own.middle, sources.middle)
-        near = far.nan_to_num(torch.inf).topk(first, largest=False).indices
-        block = PointBlock.of(sources.point[near].flatten(1), own.point)
+        best = far.nan_to_num(torch.inf).topk(first, largest=False).indices
+        block = PointBlock.of(sources.point[best].flatten(1), own.point)
         distance = block.distances(src, dst).kthvalue(k, dim=2).values
         distance = distance.masked_fill(~block.is_target, 0)
         reach = distance.amax(dim=1, keepdim=True)
         is_near = _gap(own, sources.low, sources.high) <= reach
         is_wide = is_near.sum(dim=1) > _WIDE * first
         narrow = own.take(~is_wide), reach[~is_wide]
-        yield from _near_blocks(*narrow, sources, src, memory_budget)
+        yield from _near_blocks(*narrow, sources, src, memory)
         is_single = is_wide.unsqueeze(1) & block.is_target
         point = own.point[is_single]
         single = _Boxes(point.unsqueeze(1), dst[point], dst[point])
         reach = distance[is_single].unsqueeze(1)
-        yield from _near_blocks(single, reach, sources, src, memory_budget)
+        yield from _near_blocks(single, reach, sources, src, memory)
 
 
 def _near_blocks(
-    own: _Boxes, reach: Tensor, sources: _Boxes, src: Tensor, memory_budget: int
+    own: _Boxes, reach: Tensor, sources: _Boxes, src: Tensor, memory: int
 ) -> Iterator[PointBlock]:
     """Yield blocks of boxes with the sources that their reach [b, 1] holds."""
     pair, size = bytes_per_pair(src), sources.point.size(1)
-    for rows in row_blocks(len(own.point), pair * len(sources.point), memory_budget):
+    for rows in row_blocks(len(own.point), pair * len(sources.point), memory):
         part, most = own.take(rows), reach[rows]
         is_near = _gap(part, sources.low, sources.high) <= most
         bytes_per_row = pair * size * int(is_near.sum(dim=1).amax())
-        for some in row_blocks(len(is_near), bytes_per_row, memory_budget):
+        for some in row_blocks(len(is_near), bytes_per_row, memory):
             number, box = is_near[some].nonzero().unbind(1)
             group, listed = part.take(some), sources.point[box]
             gap = _gap(group.take(number), src[listed], src[listed])
@@ -226,7 +214,7 @@ def _near_blocks(
             source, is_source = to_dense_batch(
                 key % len(src), key // len(src), batch_size=len(group.point)
             )
-            yield from _blocks(source, is_source, group.point, pair, memory_budget)
+            yield from _blocks(source, is_source, group.point, pair, memory)
 
 
 def _gap(own: _Boxes, low: Tensor, high: Tensor) -> Tensor:
@@ -257,16 +245,16 @@ def _high(rows: Tensor) -> Tensor:
 
 
 def _blocks(
-    source: Tensor, is_source: Tensor, target: Tensor, pair: int, memory_budget: int
+    source: Tensor, is_source: Tensor, target: Tensor, pair: int, memory: int
 ) -> Iterator[PointBlock]:
     """Cut a block into such as fit into a memory budget, boxes of like numbers of
     sources together.
     """
     count = is_source.sum(dim=1)
-    most = memory_budget // max(1, pair * source.size(1) * target.size(1))
+    most = memory // max(1, pair * source.size(1) * target.size(1))
     step = max(1, min(_TOGETHER // target.size(1), most))
     for box in count.argsort().split(step):
         width = int(count[box].amax())
         near, is_near, own = source[box, :width], is_source[box, :width], target[box]
-        for rows in row_blocks(own.size(1), pair * near.numel(), memory_budget):
+        for rows in row_blocks(own.size(1), pair * near.numel(), memory):
             yield PointBlock(near, own[:, rows], is_near, own[:, rows] >= 0)

@@ -7,7 +7,6 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.centred import Sources, distances_as_dots
 from torch_geometric_gsl.ops.clusters import (
     Clusters,
     cluster_means,
@@ -15,8 +14,12 @@ from torch_geometric_gsl.ops.clusters import (
     num_clusters,
 )
 from torch_geometric_gsl.ops.edges import expand_ranges
-from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.pair_scores import (
+    PairScores,
+    Sources,
+    compare_all,
+    distances_as_dots,
+)
 from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 
 # Targets of a cell: enough to pay for its intervals, few enough to keep them narrow.
@@ -71,9 +74,7 @@ def find_members(src: Tensor, clusters: Clusters) -> Members:
 
 
 @torch.no_grad()
-def cells_of(
-    pairs: PairScores, clusters: Clusters, *, memory_budget: int = MEMORY_BUDGET
-) -> tuple[list[Tensor], Tensor]:
+def cells_of(pairs: PairScores, clusters: Clusters) -> tuple[list[Tensor], Tensor]:
     """Cut the targets into cells of near ones.
 
     The clusters of the sources are used where these are the targets themselves, and
@@ -86,7 +87,7 @@ def cells_of(
     count = max(1, num_targets // _MEAN_ROWS)
     if not is_same or clusters.size.numel() > 1.5 * count:
         count = min(count, num_clusters(num_targets))
-        clusters = k_means(pairs.dst, count, memory_budget=memory_budget)
+        clusters = k_means(pairs.dst, count, memory_budget=pairs.memory)
     cells, few = [], [clusters.source[:0]]
     for cell in clusters.source.split(clusters.size.tolist()):
         if cell.numel() < _MIN_ROWS:
@@ -104,12 +105,9 @@ class CellSearch(NamedTuple):
     radius: Tensor  # How far each cluster reaches from its centre.
     offsets: Tensor  # Where each cluster begins, and the last one ends.
     k: int
-    memory_budget: int
 
     @classmethod
-    def of(
-        cls, pairs: PairScores, k: int, clusters: Clusters, memory_budget: int
-    ) -> CellSearch:
+    def of(cls, pairs: PairScores, k: int, clusters: Clusters) -> CellSearch:
         """Prepare the sources."""
         members = find_members(pairs.src.double(), clusters)
         excluded = pairs.excluded
@@ -122,7 +120,7 @@ class CellSearch(NamedTuple):
             excluded=excluded,
         )
         radius = cast(Tensor, members.whole_clusters().radius)
-        return cls(pairs, members, radius, clusters.offsets, k, memory_budget)
+        return cls(pairs, members, radius, clusters.offsets, k)
 
     @property
     def is_nearest(self) -> bool:
@@ -197,13 +195,13 @@ class CellSearch(NamedTuple):
             sources = Sources.of(part.src)
             square = (part.dst - sources.centre).square().sum(dim=1, keepdim=True)
             dots = distances_as_dots(part, sources)
-            score, found = dots.best(self.k, self.memory_budget)
+            score, found = dots.best(self.k)
             score -= part.scale * square
             eps = 16 * (part.src.size(1) + 8) * torch.finfo(score.dtype).eps
             error = part.scale * eps * (square.amax() - sources.rows[:, -1].amin())
             if bool(error < -_PRECISION * score[:, -1].amax()):
                 return score - error, place[found]
-        score, found = part.best(self.k, self.memory_budget)
+        score, found = part.best(self.k)
         return score, place[found]
 
 

@@ -11,7 +11,7 @@ from torch_geometric_gsl.ops.cells import cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.noise_free import is_narrow, noise_free_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import disable_compile, row_blocks
 from torch_geometric_gsl.ops.source_ranking import (
     LEAST,
     NUM_STEPS,
@@ -32,14 +32,7 @@ _FEW, _MANY = 4096, 2**16
 _LITTLE = 0.2
 
 
-def certified_sum(
-    h: Tensor,
-    pairs: PairScores,
-    tau: float,
-    tolerance: float,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
-) -> Tensor:
+def certified_sum(h: Tensor, pairs: PairScores, tau: float, tolerance: float) -> Tensor:
     r"""Sum all sources with their noise-free weights, within a relative error.
 
     .. math::
@@ -75,31 +68,25 @@ def certified_sum(
     """
     args, is_exact = (h, pairs, tau), torch.is_grad_enabled() or not pairs.has_clusters
     is_exact |= pairs.null is not None
-    if is_exact or not _may_pay(*args, tolerance, memory_budget):
-        return noise_free_sum(*args, memory_budget=memory_budget)
+    if is_exact or not _may_pay(*args, tolerance):
+        return noise_free_sum(*args)
     clusters = k_means(pairs.src, num_clusters(pairs.src.size(0)))
-    return tree_sum(*args, tolerance, clusters, memory_budget=memory_budget)
+    return tree_sum(*args, tolerance, clusters)
 
 
 @disable_compile
 @torch.no_grad()
 def tree_sum(
-    h: Tensor,
-    pairs: PairScores,
-    tau: float,
-    tolerance: float,
-    clusters: Clusters,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
+    h: Tensor, pairs: PairScores, tau: float, tolerance: float, clusters: Clusters
 ) -> Tensor:
     """Sum by cells of targets, with clusters of the sources for any embeddings."""
     out = h.new_empty(pairs.dst.size(0), h.size(1))
     messages = Messages.of(h, pairs, clusters)
-    cells, few = cells_of(pairs, clusters, memory_budget=memory_budget)
+    cells, few = cells_of(pairs, clusters)
     rest, num_pairs, num_summed = [few], 0, 0
     for number, rows in enumerate(cells):
         part = pairs.take(rows)
-        found, count = sum_cell(messages, part, tau, tolerance, memory_budget)
+        found, count = sum_cell(messages, part, tau, tolerance)
         if found is None:
             rest.append(rows)
         else:
@@ -117,17 +104,13 @@ def tree_sum(
     is_left[torch.cat(rest)] = True
     left = is_left.nonzero().squeeze(1)
     if left.numel() > 0:
-        out[left] = noise_free_sum(
-            h, pairs.take(left), tau, memory_budget=memory_budget
-        )
+        out[left] = noise_free_sum(h, pairs.take(left), tau)
     return out
 
 
 @disable_compile
 @torch.no_grad()
-def _may_pay(
-    h: Tensor, pairs: PairScores, tau: float, tolerance: float, memory_budget: int
-) -> bool:
+def _may_pay(h: Tensor, pairs: PairScores, tau: float, tolerance: float) -> bool:
     """Return whether bounds may leave out enough pairs to be worth their clusters.
 
     Two cells of near targets are summed under the bounds of clusters that are single
@@ -145,7 +128,7 @@ def _may_pay(
     for place in (0, num_targets // 2):
         distance = (pairs.dst - pairs.dst[place]).square().sum(dim=1)
         near = distance.topk(_TRIED_ROWS, largest=False).indices
-        args = messages, pairs.take(near), tau, tolerance, memory_budget
+        args = messages, pairs.take(near), tau, tolerance
         num_summed += sum_cell(*args, may_skip=False)[1]
     return num_summed <= _TRIALS[2] * 2 * _TRIED_ROWS * num_sources
 
@@ -155,7 +138,6 @@ def sum_cell(
     pairs: PairScores,
     tau: float,
     tolerance: float,
-    memory_budget: int,
     *,
     may_skip: bool = True,
 ) -> tuple[Tensor | None, int]:
@@ -167,11 +149,11 @@ def sum_cell(
     ranking = rank_sources(messages, pairs, tau, tolerance if may_skip else 0.0)
     if ranking is None:
         return None, every
-    cell = _CellSum(ranking, pairs, tau, tolerance, memory_budget)
+    cell = _CellSum(ranking, pairs, tau, tolerance)
     result, count, left = cell.run()
     if left.numel() > 0:
         # What whole clusters leave open is too much for them.
-        args = messages, pairs.take(left), tau, tolerance, memory_budget
+        args = messages, pairs.take(left), tau, tolerance
         again, more = sum_cell(*args, may_skip=False)
         if again is None:
             return None, every
@@ -184,16 +166,11 @@ class _CellSum:
     """The sums of the targets of a cell, until each is done."""
 
     def __init__(
-        self,
-        ranking: Ranking,
-        pairs: PairScores,
-        tau: float,
-        tolerance: float,
-        memory_budget: int,
+        self, ranking: Ranking, pairs: PairScores, tau: float, tolerance: float
     ) -> None:
         full, count = ranking.messages.full, pairs.dst.size(0)
         self.ranking, self.pairs, self.tau = ranking, pairs, tau
-        self.tolerance, self.memory_budget = tolerance, memory_budget
+        self.tolerance = tolerance
         # Sums of the weighted messages, and of the weights [r, m + 1], in float64, all
         # relative to the largest scores so far [r].
         self.total = full.new_zeros(count, full.size(1)).double()
@@ -229,7 +206,7 @@ class _CellSum:
         full, members = messages.full, messages.members
         has_bounds = is_narrow(pairs, tau)
         bytes_per_source = 4 * full.element_size() * pairs.dst.size(0)
-        for columns in row_blocks(some.numel(), bytes_per_source, self.memory_budget):
+        for columns in row_blocks(some.numel(), bytes_per_source, pairs.memory):
             place = some[columns]
             tile = pairs._replace(src=members.src.index_select(0, place))
             source = members.source[place]
@@ -254,7 +231,7 @@ class _CellSum:
         """Return which targets are done after some steps, and their sums."""
         ranking, error = self.ranking, self.ranking.error
         last = step
-        if ranking.is_flat[step]:
+        if ranking.sums_middles[step]:
             is_little = error[:, 2:] <= _LITTLE * error[step, :2]
             last = max(step, int(is_little.all(dim=1).long().argmax()))
         factor = self._factor()
@@ -275,7 +252,7 @@ class _CellSum:
             return self._bulk()
         ranking, error, total = self.ranking, self.ranking.error, self.total
         skipped = torch.where(
-            ranking.is_flat.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
+            ranking.sums_middles.unsqueeze(1), _LITTLE * error[:, :2], error[:, 2:]
         )
         error = error[:, :2] + skipped
         if ranking.far is not None:

@@ -81,7 +81,6 @@ def perturbed_arrivals(
     num_arrivals: int,
     *,
     generator: torch.Generator | None = None,
-    memory_budget: int = MEMORY_BUDGET,
 ) -> Arrivals:
     r"""Find the largest perturbed scores of each draw, with noise for every pair.
 
@@ -93,7 +92,7 @@ def perturbed_arrivals(
     source = torch.empty_like(noise, dtype=torch.long)
     horizon = noise.new_empty(noise.shape[:2])
     bytes_per_row = 2 * (k + 1) * num_columns * noise.element_size()
-    for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
+    for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         score = pairs.rows(rows).unsqueeze(1)
         time = arrival_times(
             (score.size(0), k, num_columns),

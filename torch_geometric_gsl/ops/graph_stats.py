@@ -10,18 +10,7 @@ from torch import Tensor
 from torch_geometric.utils import softmax
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
-
-
-class Distribution(NamedTuple):
-    """The quartiles and the mean of some values, all :obj:`nan` if there are none."""
-
-    min: float
-    lower: float
-    median: float
-    upper: float
-    max: float
-    mean: float
+from torch_geometric_gsl.ops.runtime import row_blocks
 
 
 class Spread(NamedTuple):
@@ -33,14 +22,14 @@ class Spread(NamedTuple):
     effective: Tensor
 
 
-def distribution(values: Tensor) -> Distribution:
-    """Summarise values of any shape, with linear interpolation between them."""
+def distribution(values: Tensor) -> list[float]:
+    """Return the extremes and the quartiles of values of any shape, and their mean."""
     if values.numel() == 0:
-        return Distribution(*[float('nan')] * 6)
+        return [float('nan')] * 6
     # Not torch.quantile, which refuses more than 2^24 values.
     array = values.detach().cpu().double().numpy()
     quartiles = np.quantile(array, [0, 0.25, 0.5, 0.75, 1])
-    return Distribution(*[float(value) for value in (*quartiles, array.mean())])
+    return [*quartiles.tolist(), float(array.mean())]
 
 
 def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
@@ -68,12 +57,12 @@ def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
 
 
 @torch.no_grad()
-def score_spread(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Spread:
+def score_spread(pairs: PairScores) -> Spread:
     r"""Return the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`."""
     bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
         torch.special.entr(pairs.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
-        for rows in row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)
+        for rows in row_blocks(pairs.dst.size(0), bytes_per_row, pairs.memory)
     ]
     nothing = torch.empty(0, dtype=torch.double, device=pairs.src.device)
     entropy = torch.cat([nothing, *blocks])
@@ -87,13 +76,13 @@ def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
 
 
 @torch.no_grad()
-def null_share(pairs: PairScores, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
+def null_share(pairs: PairScores) -> Tensor:
     """Return the probability of the null neighbour of the scores for each target."""
     null = torch.as_tensor(pairs.null, device=pairs.src.device).double()
     bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
         (null - pairs.rows(rows).double().logsumexp(dim=-1)).sigmoid()
-        for rows in row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)
+        for rows in row_blocks(pairs.dst.size(0), bytes_per_row, pairs.memory)
     ]
     return torch.cat([null.new_empty(0), *blocks])
 

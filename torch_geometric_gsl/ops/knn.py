@@ -12,12 +12,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops import centred
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.pair_scores import (
+    PairScores,
+    Sources,
+    centre_of,
+    distances_as_dots,
+    is_distance,
+)
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Candidates that are found beside those that are kept.
@@ -39,9 +43,7 @@ _MAX_SHARE = 0.3
 
 
 @torch.no_grad()
-def best_sources(
-    pairs: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET
-) -> Tensor:
+def best_sources(pairs: PairScores, k: int) -> Tensor:
     r"""Return the :obj:`k` best sources of each target :math:`[n, k]`, best first.
 
     Monotonic responses and bells are ranked by what they compare, inner products or
@@ -51,7 +53,6 @@ def best_sources(
     Args:
         pairs (PairScores): The scores.
         k (int): How many sources to keep, at most :obj:`pairs.available`.
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import HeatKernel
@@ -71,14 +72,14 @@ def best_sources(
     if is_bounded:
         single = in_single_precision(ranks).src if is_double else ranks.src
         clusters = k_means(single, num_clusters(ranks.src.size(0)))
-        found = nearest_by_bounds(ranks, k, clusters, memory_budget=memory_budget)
+        found = nearest_by_bounds(ranks, k, clusters)
     else:
-        found = _without_bounds(ranks, k, memory_budget)
-    if not centred.is_distance(exact) or not (is_double or is_bounded):
+        found = _without_bounds(ranks, k)
+    if not is_distance(exact) or not (is_double or is_bounded):
         return found
     # Neither moved rows nor products tell the order of near ties.
     exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
-    listed = Neighbours(found, exact.src.size(0), memory_budget=memory_budget)
+    listed = Neighbours(found, exact.src.size(0), memory_budget=pairs.memory)
     score = exact.pairs(slice(None), listed)
     return found.gather(1, score.argsort(dim=1, descending=True, stable=True))
 
@@ -92,48 +93,42 @@ def pays_clusters(ranks: PairScores) -> bool:
     return is_large and ranks.has_clusters
 
 
-def _without_bounds(ranks: PairScores, k: int, memory_budget: int) -> Tensor:
+def _without_bounds(ranks: PairScores, k: int) -> Tensor:
     """Compare all pairs, in single precision where that tells the best."""
     num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
     is_double = ranks.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     is_small = num_targets * num_sources <= _FEW or k + _SPARE > ranks.available
     if not is_double or is_small:
-        return top_k(ranks, k, memory_budget=memory_budget)
+        return top_k(ranks, k)
     every = torch.arange(num_targets, device=ranks.dst.device)
     probed = every[:: max(1, num_targets // _PROBED)]
-    _, is_certain = _certified(ranks.take(probed), k, memory_budget)
+    _, is_certain = _certified(ranks.take(probed), k)
     if 2 * int(is_certain.sum()) < probed.numel():
-        return top_k(ranks, k, memory_budget=memory_budget)
-    found, is_certain = _certified(ranks, k, memory_budget)
+        return top_k(ranks, k)
+    found, is_certain = _certified(ranks, k)
     rest = (~is_certain).nonzero().squeeze(1)
     if rest.numel() > 0:
-        found[rest] = top_k(ranks.take(rest), k, memory_budget=memory_budget)
+        found[rest] = top_k(ranks.take(rest), k)
     return found
 
 
 @torch.no_grad()
-def top_k(scores: PairScores, k: int, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
+def top_k(scores: PairScores, k: int) -> Tensor:
     r"""Return the sources :math:`[n, k]` of the largest scores, by blocks of rows."""
-    return scores.best(k, memory_budget)[1]
+    return scores.best(k)[1]
 
 
 @torch.no_grad()
-def nearest_by_bounds(
-    pairs: PairScores,
-    k: int,
-    clusters: Clusters,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
-) -> Tensor:
+def nearest_by_bounds(pairs: PairScores, k: int, clusters: Clusters) -> Tensor:
     """Find the nearest of :func:`top_k`, up to ties, without scoring all pairs.
 
     The response has an interval, and clusters are found for any embeddings of the
     sources. A :class:`CellSearch` serves each cell of near targets. Bounds that leave
     more than 30 % of the pairs of the first cells are given up.
     """
-    search = CellSearch.of(pairs, k, clusters, memory_budget)
+    search = CellSearch.of(pairs, k, clusters)
     found = clusters.source.new_empty(pairs.dst.size(0), k)
-    cells, few = cells_of(pairs, clusters, memory_budget=memory_budget)
+    cells, few = cells_of(pairs, clusters)
     rest, num_scored, num_pairs = [few], 0, 0
     for number, rows in enumerate(cells):
         if number == _FIRST_CELLS and num_scored > _MAX_SHARE * num_pairs:
@@ -149,7 +144,7 @@ def nearest_by_bounds(
             found[rows] = clusters.source[search.best(part, place)[1]]
     left = torch.cat(rest)
     if left.numel() > 0:
-        found[left] = _without_bounds(pairs.take(left), k, memory_budget)
+        found[left] = _without_bounds(pairs.take(left), k)
     return found
 
 
@@ -173,7 +168,7 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
     if is_dot and can_shift:
         along = _along(ranks.src, src, centre / size).unsqueeze(1)
         # A number of each target does not matter, and would cost precision.
-        src = torch.cat([src, along - centred.centre_of(along)], dim=1)
+        src = torch.cat([src, along - centre_of(along)], dim=1)
         dst = torch.cat([dst, dst.new_ones(dst.size(0), 1)], dim=1)
         # All are as near to a row of zeros: not even rounding tells them apart.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
@@ -184,7 +179,7 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
 
 def _safe_centre(src: Tensor, dst: Tensor) -> Tensor:
     """Return the centre of the sources, zero in columns where it would round rows."""
-    centre = centred.centre_of(src)
+    centre = centre_of(src)
     for rows in (src,) if dst is src else (src, dst):
         error = (rows - centre + centre - rows).abs()
         is_lost = (error > _PRECISION * rows.abs()).any(dim=0)
@@ -225,17 +220,15 @@ def in_single_precision(ranks: PairScores) -> PairScores:
     return ranks._replace(dst=dst, src=src, response=ranks.response.map(Tensor.float))
 
 
-def _certified(ranks: PairScores, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
+def _certified(ranks: PairScores, k: int) -> tuple[Tensor, Tensor]:
     """Return the best sources of each target, and whether no other can be as good."""
-    if centred.is_distance(ranks):
+    if is_distance(ranks):
         # Differences take several times as long as products.
-        single = centred.distances_as_dots(
-            ranks, centred.Sources.of(ranks.src).single()
-        )
+        single = distances_as_dots(ranks, Sources.of(ranks.src).single())
     else:
         single = in_single_precision(ranks)
-    source = top_k(single, k + _SPARE, memory_budget=memory_budget)
-    listed = Neighbours(source, ranks.src.size(0), memory_budget=memory_budget)
+    source = top_k(single, k + _SPARE)
+    listed = Neighbours(source, ranks.src.size(0), memory_budget=ranks.memory)
     score = ranks.pairs(slice(None), listed)
     others = score[:, -1] + _rounding(ranks, score[:, -1])
     # Ties go to the first sources.

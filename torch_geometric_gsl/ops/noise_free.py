@@ -17,7 +17,6 @@ from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import (
-    MEMORY_BUDGET,
     cache_budget,
     disable_compile,
     recomputed,
@@ -45,12 +44,7 @@ def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) ->
 
 
 def nearest_graph(
-    pairs: PairScores,
-    k: int,
-    tau: float,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
-    source: Tensor | None = None,
+    pairs: PairScores, k: int, tau: float, *, source: Tensor | None = None
 ) -> SampledGraph:
     """Return the :obj:`k` best sources of each target, with their noise-free weights.
 
@@ -60,11 +54,11 @@ def nearest_graph(
     listed = None
     if source is None:
         k = min(k, pairs.available)
-        source = best_sources(pairs, k, memory_budget=memory_budget)
+        source = best_sources(pairs, k)
     else:
         listed, source = source >= 0, source.clamp(min=0)
     # The scores of these pairs alone are computed again, with gradient.
-    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     score = pairs.pairs(slice(None), neighbours)
     if listed is not None:
         score = score.masked_fill(~listed, torch.finfo(score.dtype).min)
@@ -72,9 +66,7 @@ def nearest_graph(
 
 
 @disable_compile
-def noise_free_sum(
-    h: Tensor, pairs: PairScores, tau: float, *, memory_budget: int = MEMORY_BUDGET
-) -> Tensor:
+def noise_free_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
     r"""Sum all sources with their noise-free weights, by blocks of rows.
 
     .. math::
@@ -86,10 +78,10 @@ def noise_free_sum(
     has_gradient = torch.is_grad_enabled()
     is_large = num_targets * num_sources >= _MIN_PAIRS
     if is_large and not has_gradient and is_narrow(pairs, tau):
-        return _tiled_sum(h, pairs, tau, memory_budget)
+        return _tiled_sum(h, pairs, tau)
     bytes_per_row = 4 * num_sources * pairs.dst.element_size()
     cut = row_blocks if has_gradient else _equal_blocks
-    rows, run = cut(num_targets, bytes_per_row, memory_budget), _rows_sum
+    rows, run = cut(num_targets, bytes_per_row, pairs.memory), _rows_sum
     if has_gradient and len(rows) > 1:
         # The weights of one of many blocks are computed again, not kept.
         run = recomputed(_rows_sum)
@@ -109,13 +101,13 @@ def _rows_sum(h: Tensor, pairs: PairScores, tau: float, rows: slice) -> Tensor:
     return noise_free_weights(pairs.rows(rows), tau, pairs.null).to(h.dtype) @ h
 
 
-def _tiled_sum(h: Tensor, pairs: PairScores, tau: float, memory_budget: int) -> Tensor:
+def _tiled_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
     """Sum weights and weighted messages at once, tile by tile."""
     dtype = torch.promote_types(h.dtype, pairs.dst.dtype)
     full = torch.cat([h.to(dtype), h.new_ones(h.size(0), 1, dtype=dtype)], dim=1)
     out = full.new_zeros(pairs.dst.size(0), full.size(1))
     bytes_per_row = 4 * min(_TILE, pairs.src.size(0)) * pairs.dst.element_size()
-    budget = cache_budget(memory_budget, full.device)
+    budget = cache_budget(pairs.memory, full.device)
     for rows in row_blocks(out.size(0), bytes_per_row, budget):
         for columns in row_blocks(full.size(0), 1, _TILE):
             weight = pairs.weights(rows, columns, tau)
@@ -156,12 +148,7 @@ def sample_sources(
 
 
 def sampled_noise_free_sum(
-    h: Tensor,
-    pairs: PairScores,
-    tau: float,
-    num_samples: int,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
+    h: Tensor, pairs: PairScores, tau: float, num_samples: int
 ) -> tuple[Tensor, Tensor]:
     r"""Estimate :func:`noise_free_sum` from some of the sources.
 
@@ -178,11 +165,10 @@ def sampled_noise_free_sum(
     """
     source, sample = sample_sources(pairs, tau, num_samples)
     some = h[source].to(pairs.dst.dtype)
-    out = noise_free_sum(some, sample, tau, memory_budget=memory_budget)
+    out = noise_free_sum(some, sample, tau)
     every = torch.arange(pairs.dst.size(0), device=h.device)
     looked_at = every[:: max(1, every.numel() // _ERROR_TARGETS)]
-    args = h.to(pairs.dst.dtype), pairs.take(looked_at), tau
     with torch.no_grad():
-        exact = noise_free_sum(*args, memory_budget=memory_budget)
+        exact = noise_free_sum(h.to(pairs.dst.dtype), pairs.take(looked_at), tau)
     error = (exact - out.detach()[looked_at]).square().mean().sqrt()
     return out.to(h.dtype), error

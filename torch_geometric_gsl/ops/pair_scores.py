@@ -26,6 +26,8 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows
 _PAIRS = {'dot': pair_dots, 'squared_distance': pair_distances}
 #: What a similarity compares.
 COMPARISONS = tuple(_PAIRS)
+# Rows that tell the centre: to sort more takes long, and moves it little.
+_CENTRED = 64
 
 
 class PairScores(NamedTuple):
@@ -51,6 +53,7 @@ class PairScores(NamedTuple):
     candidates: Candidates | None = None  # Those of each target; else all sources.
     null: Tensor | None = None  # The score of a candidate that passes no message.
     first: int = 0  # The number of the first target, on which its noise depends.
+    memory: int = MEMORY_BUDGET  # Bytes of a block of rows, which change no result.
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
         r"""Score all sources for a block of targets; :math:`-\infty` excludes."""
@@ -58,12 +61,12 @@ class PairScores(NamedTuple):
         score = self.respond(rows, value)
         return score if self.excluded is None else exclude(score, self.excluded[rows])
 
-    def best(self, k: int, memory_budget: int) -> tuple[Tensor, Tensor]:
+    def best(self, k: int) -> tuple[Tensor, Tensor]:
         """Return the best scores of each target, and the sources that have them."""
         score = self.dst.new_empty(self.dst.size(0), k)
         source = torch.empty_like(score, dtype=torch.long)
         bytes_per_row = 3 * self.src.size(0) * self.dst.element_size()
-        for rows in row_blocks(score.size(0), bytes_per_row, memory_budget):
+        for rows in row_blocks(score.size(0), bytes_per_row, self.memory):
             score[rows], source[rows] = self.rows(rows).topk(k, dim=1)
         return score, source
 
@@ -92,15 +95,13 @@ class PairScores(NamedTuple):
         """Score the sources that the targets of a block list."""
         return self.respond(rows, self.compare(rows, neighbours))
 
-    def compare_edges(
-        self, edge_index: Tensor, *, memory_budget: int = MEMORY_BUDGET
-    ) -> Tensor:
+    def compare_edges(self, edge_index: Tensor) -> Tensor:
         """Compare the pairs of a list of edges, in any order."""
         compare: Callable[..., Tensor] = _PAIRS[self.comparison]
         if self.is_sparse:
             compare = SparseRows.pair_dots
         nodes = self.dst, self.src, *edge_index
-        return compare_listed(compare, *nodes, memory_budget=memory_budget)
+        return compare_listed(compare, *nodes, memory_budget=self.memory)
 
     def edges(self, edge_index: Tensor, value: Tensor | None = None) -> Tensor:
         """Score the pairs of a list of edges; nothing is excluded.
@@ -234,3 +235,64 @@ def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Te
     if source is None:
         source = torch.arange(score.size(-1), device=score.device)
     return score.masked_fill(source == excluded.unsqueeze(-1), -torch.inf)
+
+
+def centre_of(rows: Tensor) -> Tensor:
+    """Return about the median of each column, which a few outliers do not move."""
+    if rows.size(0) == 0:
+        return rows.new_zeros(rows.size(1))
+    some = rows.detach()[:: -(-rows.size(0) // _CENTRED)]
+    # Sorted, as medians on a GPU are not deterministic to PyTorch; NaN comes last.
+    median = some.sort(dim=0).values[(some.size(0) - 1) // 2]
+    return median.nan_to_num(0.0, 0.0, 0.0)
+
+
+class Sources(NamedTuple):
+    """Sources whose squared distances are found by products of centred rows."""
+
+    rows: Tensor  # The rows (z - c, -|z - c|^2).
+    centre: Tensor  # A row c amid the sources, about which rounding errors are small.
+
+    @classmethod
+    def of(cls, z: Tensor) -> Sources:
+        """Prepare the embeddings of sources."""
+        centre = centre_of(z)
+        z = z - centre
+        return cls(torch.cat([z, -z.square().sum(dim=1, keepdim=True)], dim=1), centre)
+
+    def single(self) -> Sources:
+        """Return the rows in single precision."""
+        return self._replace(rows=self.rows.float())
+
+    def targets(self, z: Tensor) -> Tensor:
+        r"""Return the rows :math:`(2 (z_i - c), 1)` of targets."""
+        z = 2 * (z - self.centre)
+        rows = torch.cat([z, z.new_ones(z.size(0), 1)], dim=1)
+        return rows.to(self.rows.dtype)
+
+
+def is_distance(pairs: PairScores) -> bool:
+    """Return whether scores are negative squared distances, not a user's formula."""
+    is_negative = type(pairs.response) is scores.Negative
+    return is_negative and pairs.comparison == 'squared_distance'
+
+
+def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> PairScores:
+    r"""Return inner products that differ from negative squared distances by a number of
+    each target.
+
+    Weights and ranks of its sources are the same, since :math:`-\lVert z_i - z_j
+    \rVert^2 = 2 z_i \cdot z_j - \lVert z_j \rVert^2 - \lVert z_i \rVert^2`, and matrix
+    products find them. The pairs are those of :func:`is_distance`.
+    """
+    sources = Sources.of(pairs.src) if sources is None else sources
+    return pairs._replace(
+        # The scale of a few targets costs less than that of all pairs.
+        dst=pairs.scale * sources.targets(pairs.dst),
+        src=sources.rows,
+        response=scores.Identity(),
+        comparison='dot',
+        scale=1.0,
+        lower=-math.inf,
+        upper=math.inf,
+    )

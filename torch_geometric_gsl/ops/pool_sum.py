@@ -15,7 +15,6 @@ from torch_geometric.utils import cumsum
 
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.noise import STEP, race_states, random_words, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import has_triton, recomputed, row_blocks
 from torch_geometric_gsl.ops.scores import Identity
@@ -92,30 +91,6 @@ def pool_sum(
     run = recomputed(_block_sum)
     blocks = zip(rows, seeds.tolist(), strict=True)
     return torch.cat([run(h, pairs, p, draws, part, seed) for part, seed in blocks])
-
-
-def keyed_weights(
-    pairs: PairScores, p: float = 0.0, draws: int | None = None, *, seed: Tensor
-) -> Tensor:
-    r"""Return the weights of all pairs :math:`[n, N]`, with noise of a seed.
-
-    The law is that of :func:`pool_weights`. This defines what the Triton kernel
-    computes; the noise of a pair is a function of the seed, the target, the draw and
-    the source.
-    """
-    score, count = pairs.rows(), draws or 1
-    state = race_states(seed, pairs.first * count, score.size(0) * count)
-    source = torch.arange(1, score.size(1) + 1, device=seed.device)
-    word = random_words(state.unsqueeze(1) + source * STEP)
-    if draws is None:
-        weight = score.softmax(dim=1)
-        is_left = uniform(word, torch.float) >= p
-        return (weight / (1 - p)).where(is_left, 0) if p > 0 else weight
-    # Noise that was added to huge scores would be lost in rounding.
-    rate = (score - score.detach().amax(dim=1, keepdim=True)).exp().unsqueeze(1)
-    time = _from_bits((word >> 32).int(), torch.float).to(score.dtype)
-    rate = rate / time.view(-1, draws, score.size(1))
-    return (rate / rate.sum(dim=2, keepdim=True)).mean(dim=1)
 
 
 def _has_kernel(pairs: PairScores) -> bool:

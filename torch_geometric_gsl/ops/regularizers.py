@@ -24,12 +24,12 @@ from torch_geometric.utils import coalesce, scatter
 from torch_geometric_gsl._checks import (
     check_count,
     check_edge_index,
+    check_edge_weight,
     check_features,
-    check_finite,
     check_number,
     check_option,
     check_positive,
-    check_value,
+    check_type,
 )
 from torch_geometric_gsl.ops.edges import find_sorted
 from torch_geometric_gsl.ops.neighbours import Neighbours
@@ -255,16 +255,16 @@ def _edge_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor
     """Return the squared distances of the ends of each edge."""
     if x.layout == torch.strided:
         x = full_precision(x)
-        pairs = PairScores(x, x, Identity(), 'squared_distance')
-        return pairs.compare_edges(edge_index, memory_budget=memory_budget)
+        pairs = PairScores(x, x, Identity(), 'squared_distance', memory=memory_budget)
+        return pairs.compare_edges(edge_index)
     # The square of the difference is multiplied out: in float32 near nodes would lose
     # their distance.
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     rows: Any = SparseRows(x.values().detach().double(), words)
     square = rows.new_zeros(x.size(0))
     square.index_add_(0, words.target.long(), rows.value.square())
-    pairs = PairScores(rows, rows, Identity())
-    product = pairs.compare_edges(edge_index, memory_budget=memory_budget)
+    pairs = PairScores(rows, rows, Identity(), memory=memory_budget)
+    product = pairs.compare_edges(edge_index)
     distance: Tensor = square[edge_index].sum(dim=0) - 2 * product
     return distance.clamp_(min=0).to(full_dtype(x.dtype))
 
@@ -280,23 +280,11 @@ def _check_edges(
     """Raise unless edges join existing nodes; return weights to compute with."""
     check_option(reduction, REDUCTIONS, 'reduction')
     check_count(num_nodes, 'num_nodes')
-    name = f'{prefix}edge_weight'
-    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
-        raise TypeError(
-            f"'{name}' must be a floating-point torch.Tensor "
-            f'(got {getattr(edge_weight, "dtype", type(edge_weight).__name__)})'
-        )
-    nodes = edge_weight.new_empty(num_nodes, 0)
+    check_type(edge_index, Tensor, f'{prefix}edge_index', 'a torch.Tensor')
+    nodes = edge_index.new_empty(num_nodes, 0)
     check_edge_index(edge_index, nodes, nodes, f'{prefix}edge_index')
-    if edge_weight.shape != edge_index.shape[1:]:
-        raise ValueError(
-            f"'{name}' must have one entry per edge "
-            f'(got {list(edge_weight.shape)} for {edge_index.size(1)} edges)'
-        )
-    check_finite(edge_weight, name)
-    if is_share and edge_weight.numel():
-        is_valid = (edge_weight >= 0).all()
-        check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
+    name = f'{prefix}edge_weight'
+    check_edge_weight(edge_weight, edge_index, nodes, name, is_signed=not is_share)
     return full_precision(edge_weight)
 
 

@@ -94,7 +94,7 @@ class Ranking(NamedTuple):
     # What the sources from each step on add to the errors of sum and weight, by half
     # the widths of their intervals, and by their middles: [steps + 1, 4].
     error: Tensor
-    is_flat: Tensor  # Whether the middles are worth their sum, from each step on.
+    sums_middles: Tensor  # Whether the middles are worth their sum, from each step on.
     far: Far | None
 
     def error_from(self, step: int, last: int) -> Tensor:
@@ -167,8 +167,8 @@ def rank_sources(
     error = torch.cat([error, error.new_zeros(1, 4)])
     ends = [0, *step.bincount(minlength=NUM_STEPS).cumsum(0).tolist()]
     source = step.sort(stable=True).indices
-    is_flat = error[:, 1] < _WIDE * error[:, 3]
-    return Ranking(messages, top, source, ends, middle, error, is_flat, far)
+    sums_middles = error[:, 1] < _WIDE * error[:, 3]
+    return Ranking(messages, top, source, ends, middle, error, sums_middles, far)
 
 
 def _steps(worst: Tensor, excluded: Tensor | None) -> Tensor:

@@ -15,7 +15,7 @@ from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import below, draw_seed, precise_uniform, table_words
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile
+from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The largest number of sources of a tail.
@@ -36,11 +36,7 @@ class Tail(NamedTuple):
 
 
 def tail_scores(
-    pairs: PairScores,
-    tail: Tail,
-    arrivals: Arrivals,
-    src: Tensor | None = None,
-    memory_budget: int = MEMORY_BUDGET,
+    pairs: PairScores, tail: Tail, arrivals: Arrivals, src: Tensor | None = None
 ) -> Tensor:
     r"""Score the tail :math:`[n, K, S]`; :math:`-\infty` as of :func:`mask_tail`.
 
@@ -49,7 +45,7 @@ def tail_scores(
     """
     if tail.group == 1 or isinstance(pairs.src, SparseRows):
         source = ungroup(tail.source, tail.group, pairs.dst.size(0))
-        own = Neighbours(source, pairs.src.size(0), memory_budget=memory_budget)
+        own = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
         score = pairs.pairs(slice(None), own)
     else:
         src = pairs.src[tail.source] if src is None else src

@@ -21,7 +21,7 @@ from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 from torch_geometric_gsl.visualization.explore import explore
 
 # The largest number of neighbours of a fixed graph.
-NEAREST = 12
+FIXED_NEIGHBORS = 12
 # Tables of at most this many rows are predicted in double precision.
 _MOST_IN_DOUBLE = 2**17
 # New rows predicted at once.
@@ -40,7 +40,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         self._nearest = None
         if self.graph_choice_ == 'nearest':
             every = torch.arange(num_rows, device=self.device)
-            self._nearest = Nearest(self._x, every, min(NEAREST, self.eval_k))
+            self._nearest = Nearest(self._x, every, min(FIXED_NEIGHBORS, self.eval_k))
         rows = to_tensor(self._x, self.device, self._precision)
         for model in self._members:
             model.to(self._precision).eval().index(rows, self._told.to(self.device))
@@ -147,7 +147,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         x = self._new_rows(X)
         self._check_graph('kneighbors')
         num_rows = self._x.shape[0]
-        most = NEAREST if self.graph_choice_ == 'nearest' else num_rows
+        most = FIXED_NEIGHBORS if self.graph_choice_ == 'nearest' else num_rows
         k = min(n_neighbors, self._net_options['eval_k'], most, num_rows)
         graph = self._run(x, return_graph=True)
         weights, rows = np.zeros((x.shape[0], k)), np.zeros((x.shape[0], k), int)

@@ -24,7 +24,7 @@ from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.sklearn._answers import NEAREST, Answers, columns_of
+from torch_geometric_gsl.sklearn._answers import FIXED_NEIGHBORS, Answers, columns_of
 from torch_geometric_gsl.sklearn._rows import (
     SCALINGS,
     Nearest,
@@ -36,8 +36,8 @@ from torch_geometric_gsl.sklearn._saving import Saves
 from torch_geometric_gsl.sklearn._training import (
     AUTO,
     GRAPHS,
-    Parts,
     Result,
+    Split,
     Table,
     options_of,
     train,
@@ -149,11 +149,11 @@ class GSLEstimator(Answers, Saves):
         if not scipy.sparse.issparse(rows):
             rows = to_tensor(rows, self.device, torch.float32)
         table = Table(rows, *(t.to(self.device) for t in (target, self._told, weight)))
-        parts = self._parts(target.numpy(), is_known, held, random)
-        results = [self._train_best(table, parts, _seed(random))]
-        for _ in range(1, options_of(self, len(parts.train)).n_members):
-            parts = self._parts(target.numpy(), is_known, held, random)
-            results.append(self._train(results[0].graph, table, parts, _seed(random)))
+        split = self._split(target.numpy(), is_known, held, random)
+        results = [self._train_best(table, split, _seed(random))]
+        for _ in range(1, options_of(self, len(split.train)).n_members):
+            split = self._split(target.numpy(), is_known, held, random)
+            results.append(self._train(results[0].graph, table, split, _seed(random)))
         self.graph_choice_ = results[0].graph
         self.validation_loss_ = float(np.mean([result.loss for result in results]))
         self.loss_curve_, self.validation_scores_ = results[0].losses, results[0].scores
@@ -239,13 +239,13 @@ class GSLEstimator(Answers, Saves):
                     UserWarning,
                 )
 
-    def _train_best(self, table: Table, parts: Parts, seed: int) -> Result:
+    def _train_best(self, table: Table, split: Split, seed: int) -> Result:
         """Train with each candidate graph; return the best by validation loss."""
         graphs = [self.graph]
-        if len(parts.candidates) < 2 and self.graph != 'none':
+        if len(split.candidates) < 2 and self.graph != 'none':
             warn_caller(
                 f'graph={self.graph!r} has no edges: of {len(table.y)} rows, only '
-                f'{len(parts.candidates)} is not held back for validation, and it has '
+                f'{len(split.candidates)} is not held back for validation, and it has '
                 "no neighbour. The estimator is fitted with graph='none'",
                 UserWarning,
             )
@@ -254,8 +254,8 @@ class GSLEstimator(Answers, Saves):
             is_small = len(table.y) <= _MOST_NEAREST
             graphs = [g for g in GRAPHS if g != 'nearest' or is_small]
             # Without held-back rows they cannot be compared.
-            graphs = graphs if len(parts.val) > 0 else graphs[:1]
-        results = [self._train(graph, table, parts, seed) for graph in graphs]
+            graphs = graphs if len(split.val) > 0 else graphs[:1]
+        results = [self._train(graph, table, split, seed) for graph in graphs]
         results.sort(key=lambda result: result.loss)
         self.graph_losses_ = {result.graph: result.loss for result in results}
         best, *others = self.graph_losses_.values()
@@ -267,14 +267,14 @@ class GSLEstimator(Answers, Saves):
             )
         return results[0]
 
-    def _train(self, graph: str, table: Table, parts: Parts, seed: int) -> Result:
-        options = options_of(self, len(parts.train))
+    def _train(self, graph: str, table: Table, split: Split, seed: int) -> Result:
+        options = options_of(self, len(split.train))
         if graph == 'nearest':
-            k = min(NEAREST, self._net_options['eval_k'])
-            table = table._replace(nearest=Nearest(self._x, parts.candidates, k))
+            k = min(FIXED_NEIGHBORS, self._net_options['eval_k'])
+            table = table._replace(nearest=Nearest(self._x, split.candidates, k))
         with DrawsFrom(torch.Generator().manual_seed(seed)):
             model = self._network(graph, options.hidden_channels, options.dropout)
-        result = train(model.to(self.device), graph, table, parts, options, seed)
+        result = train(model.to(self.device), graph, table, split, options, seed)
         if not result.has_converged:
             warn_caller(
                 f"the network with graph='{graph}' still improved after "
@@ -299,14 +299,14 @@ class GSLEstimator(Answers, Saves):
         )
         return made
 
-    def _parts(self, y: Any, is_known: Any, mask: Any, random: Any) -> Parts:
+    def _split(self, y: Any, is_known: Any, mask: Any, random: Any) -> Split:
         """Hold back some of the labelled rows, or the rows of a mask."""
         order = random.permutation(np.flatnonzero(is_known))
         held = self._held(y, order) if mask is None else order[mask[order]]
         hidden = held if mask is None else np.flatnonzero(mask)
         candidates = np.setdiff1d(np.arange(len(y)), hidden)
-        parts = np.setdiff1d(order, held), candidates, np.sort(held)
-        return Parts(*(torch.from_numpy(part).to(self.device) for part in parts))
+        split = np.setdiff1d(order, held), candidates, np.sort(held)
+        return Split(*(torch.from_numpy(part).to(self.device) for part in split))
 
     def _held(self, y: Any, order: Any) -> Any:
         """Return the rows to hold back, of each class if there are classes."""

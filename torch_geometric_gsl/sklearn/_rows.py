@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from datetime import date, timedelta, timezone
+from functools import partial
 from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import torch
-from scipy.special import ndtri
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import QuantileTransformer
 from torch import Tensor
@@ -32,8 +32,6 @@ _QUANTILES = 1000
 # Noise of this size breaks ties, so that quantiles are distinct.
 _NOISE = 1e-5
 _FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
-# The share of the smallest value, as in scikit-learn.
-_TAIL = 1e-7
 
 
 class Read(NamedTuple):
@@ -165,6 +163,9 @@ def _finite(numbers: Any, where: str) -> Any:
     return numbers
 
 
+_to_normal = partial(QuantileTransformer, output_distribution='normal')
+
+
 class Scaling:
     """Standardize columns, then map those of more than two values to quantiles.
 
@@ -198,8 +199,7 @@ class Scaling:
             rows = self._standardised(x)[:, self.varied]
             rows = rows + np.random.RandomState(0).normal(0, _NOISE, rows.shape)
             number = min(_QUANTILES, len(rows))
-            made = QuantileTransformer(n_quantiles=number, subsample=None)
-            self.quantiles = made.fit(rows)
+            self.quantiles = _to_normal(n_quantiles=number, subsample=None).fit(rows)
         return self
 
     def apply(self, x: Any, dtype: Any = np.float32) -> Any:
@@ -208,8 +208,8 @@ class Scaling:
             x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
         x = self._standardised(x)
         if self.quantiles is not None:
-            share = self.quantiles.transform(x[:, self.varied].clip(-1e300, 1e300))
-            x[:, self.varied] = ndtri(share.clip(_TAIL, 1 - _TAIL))
+            values = x[:, self.varied].clip(-1e300, 1e300)
+            x[:, self.varied] = self.quantiles.transform(values)
         values = x.data if self.is_sparse else x
         with np.errstate(over='ignore'):
             bad = ~np.isfinite(values.astype(dtype))
@@ -251,7 +251,7 @@ class Scaling:
             setattr(self, name, None if state[name] is None else state[name].numpy())
         if 'quantiles' in state:
             found = state['quantiles'].numpy()
-            self.quantiles = QuantileTransformer()
+            self.quantiles = _to_normal()
             self.quantiles.quantiles_ = found
             self.quantiles.n_features_in_ = found.shape[1]
             self.quantiles.references_ = np.linspace(0, 1, len(found))

@@ -77,7 +77,7 @@ class Table(NamedTuple):
         return to_tensor(self.x[rows.cpu().numpy()], rows.device, torch.float32)
 
 
-class Parts(NamedTuple):
+class Split(NamedTuple):
     """Rows of the loss, possible neighbours, and held-back rows."""
 
     train: Tensor
@@ -128,7 +128,7 @@ def answer(
 
 
 def train(
-    model: TableNet, graph: str, table: Table, parts: Parts, options: Any, seed: int
+    model: TableNet, graph: str, table: Table, split: Split, options: Any, seed: int
 ) -> Result:
     """Train until held-back rows have not improved for some time.
 
@@ -142,19 +142,19 @@ def train(
     least = 0.0 if table.y.is_floating_point() else _TOLERANCE_OF_CLASSES
     losses: list[float] = []
     scores: list[float] = []
-    looked_at = _sampled(parts, seed)
-    steps = -(-len(parts.train) // options.batch_size)
+    looked_at = _sampled(split, seed)
+    steps = -(-len(split.train) // options.batch_size)
     bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
     most = options.max_iter
-    if len(parts.val) == 0:  # The training loss falls for long.
+    if len(split.val) == 0:  # The training loss falls for long.
         most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
     for epoch in range(most):
         bar.total = steps * min(most, improved + patience + 1)
         total = 0.0
-        for loss in _steps(model, table, parts, options, optimizer, generator):
+        for loss in _steps(model, table, split, options, optimizer, generator):
             average.update_parameters(model)
-            total += loss / len(parts.train)
+            total += loss / len(split.train)
             bar.update()
         if not math.isfinite(total):
             raise ValueError(
@@ -163,7 +163,7 @@ def train(
             )
         losses.append(total)
         value = total
-        if len(parts.val) > 0:
+        if len(split.val) > 0:
             value, score = validate(average.module, table, looked_at)
             scores.append(score)
         bar.set_postfix(loss=f'{value:.4f}', refresh=False)
@@ -182,15 +182,15 @@ def train(
 def _steps(
     model: TableNet,
     table: Table,
-    parts: Parts,
+    split: Split,
     options: Any,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> Iterator[float]:
     """Run the steps of an epoch; yield the loss of each batch times its rows."""
     model.train()
-    mean_weight = table.weight[parts.train].mean()
-    for batch, pool in _batches(parts, options, generator):
+    mean_weight = table.weight[split.train].mean()
+    for batch, pool in _batches(split, options, generator):
         weight = table.weight[batch] / mean_weight
         out = answer(model, table, batch, pool, generator)
         loss = (losses_of(out, table.y[batch]) * weight).mean()
@@ -201,9 +201,9 @@ def _steps(
 
 
 @torch.no_grad()
-def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]:
+def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]:
     """Return the mean loss and the score of held-back rows."""
-    rows, candidates = parts.val, parts.candidates
+    rows, candidates = split.val, split.candidates
     blocks = rows.split(_BLOCK)
     if model.graph == 'learned':
         model.index(table.take(candidates), table.told[candidates])
@@ -220,7 +220,7 @@ def validate(model: TableNet, table: Table, parts: Parts) -> tuple[float, float]
     return loss, 1 - loss / spread if spread > 0 else 0.0
 
 
-def _sampled(parts: Parts, seed: int) -> Parts:
+def _sampled(split: Split, seed: int) -> Split:
     """Sample rows for validation if there are many."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -230,20 +230,20 @@ def _sampled(parts: Parts, seed: int) -> Parts:
         chosen = torch.randperm(len(rows), generator=generator)[:most]
         return rows[chosen.sort().values.to(rows.device)]
 
-    val, candidates = parts.val, parts.candidates
-    return parts._replace(
+    val, candidates = split.val, split.candidates
+    return split._replace(
         val=some(val, _MOST_VALIDATED), candidates=some(candidates, _MOST_CANDIDATES)
     )
 
 
 def _batches(
-    parts: Parts, options: Any, generator: torch.Generator
+    split: Split, options: Any, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield batches of an epoch, each with a pool of other rows."""
     device = generator.device
     order, everyone = (
         rows[torch.randperm(len(rows), generator=generator, device=device)]
-        for rows in (parts.train, parts.candidates)
+        for rows in (split.train, split.candidates)
     )
     size = min(options.pool_size, len(everyone))
     is_in_batch = torch.zeros(int(everyone.amax()) + 1, dtype=torch.bool, device=device)

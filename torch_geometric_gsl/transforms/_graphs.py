@@ -23,6 +23,7 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 from torch_geometric_gsl._checks import (
     check_batch,
     check_candidate_count,
+    check_edge_types,
     check_features,
     check_flag,
     check_option,
@@ -160,14 +161,14 @@ class FeatureGraph(BaseTransform):
         _check_similarity(similarity)
         check_flag(clamp, 'clamp')
         check_type(attr, str, 'attr', 'the name of an attribute')
-        if edge_types is not None:
-            _check_edge_types(edge_types)
         self.k = k
         self.similarity = similarity
         self.loop = loop
         self.clamp = clamp
         self.attr = attr
-        self.edge_types = None if edge_types is None else list(edge_types)
+        self.edge_types = edge_types
+        if edge_types is not None:
+            self.edge_types = check_edge_types(edge_types, 'edge_types')
 
     @abstractmethod
     def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
@@ -243,20 +244,6 @@ class FeatureGraph(BaseTransform):
         if self.edge_types is not None:
             text += f', edge_types={self.edge_types}'
         return text
-
-
-def _check_edge_types(edge_types: Any) -> None:
-    """Raise unless there are edge types (source, name, target)."""
-    if (
-        not isinstance(edge_types, list | tuple)
-        or not edge_types
-        or not all(isinstance(part, tuple) and len(part) == 3 for part in edge_types)
-        or not all(isinstance(name, str) for part in edge_types for name in part)
-    ):
-        raise ValueError(
-            f"'edge_types' must be a list of edge types (source, name, target) "
-            f'(got {edge_types!r})'
-        )
 
 
 def _check_similarity(similarity: object) -> None:

@@ -13,6 +13,7 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_flag,
     check_option,
+    check_seed,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import (
     WEIGHTS,
@@ -100,11 +101,10 @@ class SimilarityKNNGraph(FeatureGraph):
             (default: :obj:`None`)
 
     Raises:
-        TypeError: If an argument has the wrong type, or :obj:`data` is heterogeneous
-            without :obj:`edge_types`.
-        ValueError: If an argument is out of range, the named similarity has
-            parameters, the features are missing, a graph has too few nodes and
-            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot compute it.
+        TypeError: If :obj:`data` is heterogeneous without :obj:`edge_types`.
+        ValueError: If the named similarity has parameters, the features are missing, a
+            graph has too few nodes and :obj:`clamp` is :obj:`False`, or the
+            :obj:`backend` cannot compute it.
         ImportError: If the library of the :obj:`backend` is missing.
 
     Example:
@@ -250,9 +250,7 @@ class SampledLatentGraph(FeatureGraph):
         **kwargs: Any,
     ) -> None:
         if seed is not None:
-            check_count(seed, 'seed', minimum=0)
-            if seed >= 2**64:
-                raise ValueError(f"'seed' must be less than 2**64 (got {seed})")
+            check_seed(seed)
             seed = int(seed)  # Generators do not accept NumPy integers.
         self.tau = tau
         self.scale = scale

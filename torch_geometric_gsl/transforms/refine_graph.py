@@ -12,12 +12,11 @@ from torch_geometric.utils import coalesce
 from torch_geometric_gsl._checks import (
     check_batch,
     check_count,
-    check_edge_index,
-    check_edge_weight,
     check_features,
     check_number,
     check_type,
     check_value,
+    check_weighted_edges,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours, nearness
 from torch_geometric_gsl.transforms._graphs import (
@@ -27,7 +26,7 @@ from torch_geometric_gsl.transforms._graphs import (
     set_graph,
     store_of,
 )
-from torch_geometric_gsl.typing import SampledGraph, plain_edges
+from torch_geometric_gsl.typing import SampledGraph
 
 
 @functional_transform('refine_graph')
@@ -71,9 +70,7 @@ class RefineGraph(BaseTransform):
         attr (str, optional): The compared features. (default: :obj:`"x"`)
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or :obj:`data` has no edge list, no
-            features or no probabilities.
+        ValueError: If :obj:`data` has no edge list, no features or no probabilities.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -165,14 +162,8 @@ def _given_graph(data: Data, x: Tensor) -> SampledGraph:
         raise ValueError(
             f"'data.{name}' must hold the edges to refine, not 'adj_t' (got None)"
         )
-    edge_index, weight = store[name], store.get(f'{prefix}edge_weight')
-    check_edge_index(edge_index, x, x, f'data.{name}')
-    edge_index = plain_edges(edge_index)
-    dtype = x.dtype if x.dtype.is_floating_point else torch.float
-    if weight is None:
-        weight = torch.ones(edge_index.size(1), dtype=dtype, device=x.device)
-    check_edge_weight(weight, edge_index, x)
-    return SampledGraph(edge_index, weight.to(dtype))
+    weight = store.get(f'{prefix}edge_weight')
+    return check_weighted_edges(store[name], weight, x, x, f'data.{name}')
 
 
 def _probabilities(data: Data, name: str, x: Tensor) -> Tensor:

@@ -84,10 +84,9 @@ class FreezeLatentGraph(BaseTransform):
             (default: :obj:`"x"`)
 
     Raises:
-        TypeError: If an argument has the wrong type, or the model does not take this
-            kind of :obj:`data`.
-        ValueError: If an argument is out of range, the model has transition nodes,
-            indexed rows or no such layer, or :obj:`data` lacks an input of the model.
+        TypeError: If the model does not take this kind of :obj:`data`.
+        ValueError: If the model has transition nodes, indexed rows or no such layer, or
+            :obj:`data` lacks an input of the model.
 
     Example:
         >>> from torch_geometric.data import Data

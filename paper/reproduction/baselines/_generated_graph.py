@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
     check_option,
     pair_of_probabilities,
 )
-from torch_geometric_gsl.baselines.mlp import Baseline
+from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.self_supervision.networks import GraphLayer
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
@@ -30,7 +30,7 @@ from torch_geometric_gsl.typing import SampledGraph
 Probabilities = float | tuple[float, float]
 
 
-class GeneratedGraphModel(Baseline):
+class GeneratedGraphModel(NodeClassifier):
     r"""Base class of the models whose generator makes the graph of nearest neighbours
     on which a classifier is trained, beside the weighted losses of that graph.
     """
@@ -49,7 +49,8 @@ class GeneratedGraphModel(Baseline):
     ) -> None:
         in_channels = sizes[0]
         check_count(in_channels, 'in_channels')
-        super().__init__(*sizes, task=task)
+        super().__init__()
+        widths = self._keep_sizes(*sizes, task=task)
         check_count(k, 'k')
         check_option(graph_generator, GENERATORS, 'graph_generator')
         check_option(graph_act, ACTIVATIONS, 'graph_act')
@@ -59,13 +60,16 @@ class GeneratedGraphModel(Baseline):
             adjacency_dropout, 'adjacency_dropout'
         )
         self.graph_generator = GENERATORS[graph_generator](in_channels, graph_act)
-        self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in self.sizes)
+        self.classifier = torch.nn.ModuleList(GraphLayer(*size) for size in widths)
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         self.graph_generator.reset_parameters()
         for layer in self.classifier:
             layer.reset_parameters()  # type: ignore[operator]
+
+    def __repr__(self) -> str:
+        return self._describe(task='classification')
 
     def forward(
         self,

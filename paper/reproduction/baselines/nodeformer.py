@@ -20,12 +20,9 @@ from torch_geometric_gsl._checks import (
     check_probability,
     split_pair,
 )
-from torch_geometric_gsl.baselines.mlp import Baseline
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.models.layers import (
-    check_input,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.layers import check_input, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.local_random import dropout
@@ -196,7 +193,7 @@ def context_sizes(
     return sizes
 
 
-class NodeFormer(IndexesRows, Baseline):
+class NodeFormer(IndexesRows, NodeClassifier):
     r"""The network of the `"NodeFormer: A Scalable Graph Structure Learning
     Transformer for Node Classification" <https://arxiv.org/abs/2306.08385>`_ paper,
     where no graph is given.
@@ -268,9 +265,9 @@ class NodeFormer(IndexesRows, Baseline):
         act: Any = 'elu',
         task: str = 'classification',
     ) -> None:
-        super().__init__(
-            in_channels, hidden_channels, num_layers, out_channels, task=task
-        )
+        super().__init__()
+        widths = in_channels, hidden_channels, num_layers, out_channels
+        self._keep_sizes(*widths, task=task)
         check_count(heads, 'heads')
         check_count(k, 'k')
         check_positive(tau, 'tau')
@@ -292,6 +289,9 @@ class NodeFormer(IndexesRows, Baseline):
         )
         self.lin_out = Linear(hidden_channels, out_channels)
         self.reset_parameters()
+
+    def __repr__(self) -> str:
+        return self._describe(task='classification')
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module, and draw the random

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from reproduction.baselines._generated_graph import GeneratedGraphModel
 from torch_geometric_gsl._checks import at_least, check_count
-from torch_geometric_gsl.nn.self_supervision.networks import Anchor, Contrast
+from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
+from torch_geometric_gsl.nn.self_supervision.networks import Contrast
 from torch_geometric_gsl.ops.edges import Edges
 
 

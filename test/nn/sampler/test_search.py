@@ -37,7 +37,7 @@ def fake(monkeypatch):
     def use(change=lambda found: found):
         def search(ranks, k, backend):
             plain = ranks._replace(excluded=None)
-            return change(plain.best(k, 2**25)[1])
+            return change(plain.best(k)[1])
 
         monkeypatch.setattr(knn_backends, 'find_spec', lambda name: name)
         monkeypatch.setattr(knn_backends, '_faiss', search)

@@ -32,7 +32,7 @@ def spread(cases):
 @pytest.mark.parametrize(
     ('name', 'text'),
     [
-        ('KNNGCN', ', k=2, similarity=linear, root_weight=True'),
+        ('KNNGCN', ", k=2, similarity='linear', root_weight=True"),
         ('KNNLINKX', ', num_nodes=12, k=2'),
         ('SLAPS', ', k=2'),
         ('SUBLIME', ', k=2'),

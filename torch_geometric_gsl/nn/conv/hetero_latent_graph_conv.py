@@ -8,6 +8,8 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.nn.inits import reset, zeros
+from torch_geometric.nn.module_dict import ModuleDict
+from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -23,8 +25,6 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
 from torch_geometric_gsl.nn.conv.typed import (
     OPTIONS,
     Ends,
-    TypedModules,
-    TypedParameters,
     both_ends,
     check_all_given,
     check_keys,
@@ -102,9 +102,8 @@ class HeteroLatentGraphConv(torch.nn.Module):
           is a target
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, an edge type does not have three
-            parts, a type or an option is unknown, or rows of a type are missing.
+        ValueError: If an edge type does not have three parts, a type or an option is
+            unknown, or rows of a type are missing.
 
     Example:
         >>> relations = [('word', 'in', 'document'), ('document', 'near', 'document')]
@@ -141,13 +140,13 @@ class HeteroLatentGraphConv(torch.nn.Module):
         self.out_channels = out_channels
         self.aggr = aggr
         common = {'similarity': similarity, 'k': k, 'tau': tau, **kwargs}
-        self.convs = TypedModules()
+        self.convs = ModuleDict()
         for relation, own in options.items():
             self.convs[relation] = self._make(relation, common, own)
         heads = dict.fromkeys(self.target_types, 1)
         if aggr == 'cat':
             heads = Counter(target for _, _, target in self.relations)
-        self.roots, self.biases = TypedModules(), TypedParameters()
+        self.roots, self.biases = ModuleDict(), ParameterDict()
         for target, number in heads.items():
             size = self.in_channels[target], number * out_channels
             if root_weight:
@@ -258,7 +257,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
 
     def check_z(self, x: Ends, z: Ends | None) -> None:
         """Raise unless `z` is given for each relation that compares other rows."""
-        widths: Any = {r: conv.z_channels for r, conv in self.convs.items()}
+        widths: Any = {r: self.convs[r].z_channels for r in self.relations}
         if z is not None and not any(widths.values()):
             raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
         for relation, width in widths.items():

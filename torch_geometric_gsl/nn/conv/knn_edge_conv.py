@@ -50,10 +50,6 @@ class KNNEdgeConv(EdgeConv):
           :math:`(|\mathcal{V}|, F_z)` *(optional)*, a pair for a pair
         - **output:** rows :math:`(|\mathcal{V}|, F_{out})` of the targets
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
-
     Example:
         >>> conv = KNNEdgeConv(torch.nn.Linear(2 * 3, 16), k=8)
         >>> batch = torch.tensor([0, 1]).repeat_interleave(50)

@@ -104,10 +104,6 @@ class LatentGraphConv(LearnedGraphConv):
           of sources and targets
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})` of the targets
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
-
     Example:
         >>> conv = LatentGraphConv(16, 32)
         >>> conv(torch.randn(100, 16)).shape

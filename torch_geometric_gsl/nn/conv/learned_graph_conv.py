@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset, zeros
 from torch_geometric.utils import coalesce, scatter
+from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
     as_pair,
@@ -34,9 +35,6 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: How given edges are used.
 OBSERVED = ('candidates', 'prior')

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset, zeros
+from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
     as_pair,
@@ -27,9 +28,6 @@ from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
 )
 from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: What the weights of the relations depend on.
 SHARES = ('global', 'node')
@@ -118,9 +116,8 @@ class MultiplexLatentGraphConv(RootTerm):
           :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, a list does not have one entry per
-            relation, or relations would stay equal.
+        ValueError: If a list does not have one entry per relation, or relations would
+            stay equal.
 
     Example:
         >>> conv = MultiplexLatentGraphConv(16, 32, num_relations=2)

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.utils import sort_edge_index
+from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
     as_pair,
@@ -19,15 +20,12 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.embeddings import SensorEmbedding, check_windows
-from torch_geometric_gsl.nn.sampler.options import DrawOptions, check_options
+from torch_geometric_gsl.nn.sampler.options import ForwardedOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_target
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class SensorGraphConv(LearnedGraphConv):
@@ -100,10 +98,6 @@ class SensorGraphConv(LearnedGraphConv):
           pair, of sources and targets
         - **output:** :math:`(*, n, F_{out})` of the targets
 
-    Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or not supported for sensors.
-
     Example:
         >>> conv = SensorGraphConv(1, 16, num_sensors=20)
         >>> conv(torch.randn(8, 12, 20, 1)).shape  # 8 windows of 12 steps
@@ -132,11 +126,11 @@ class SensorGraphConv(LearnedGraphConv):
         bias: bool = True,
         loop: bool = False,
         method: str = 'dense',
-        **kwargs: Unpack[DrawOptions],
+        **kwargs: Unpack[ForwardedOptions],
     ) -> None:
         check_flag(directed, 'directed')
         check_count(embedding_channels, 'embedding_channels')
-        check_options(type(self), kwargs, DrawOptions.__annotations__)
+        check_options(type(self), kwargs, ForwardedOptions.__annotations__)
         how = similarity_kwargs or {}
         compared = resolve_similarity(similarity, embedding_channels, **how)
         compared = DirectedSimilarity(compared) if directed else compared

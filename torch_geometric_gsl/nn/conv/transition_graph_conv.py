@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.inits import glorot
+from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
@@ -18,9 +19,6 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import Features, SampledGraph
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
@@ -96,9 +94,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         - **output:** node features :math:`(n, F_{out})` of the targets
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range or not supported with this form of
-            transition nodes, or no anchors are chosen.
+        ValueError: If an argument is not supported with this form of transition nodes,
+            or no anchors are chosen.
 
     Example:
         >>> conv = TransitionGraphConv(16, 32, num_nodes=100, num_transition_nodes=10)

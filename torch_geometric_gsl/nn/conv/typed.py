@@ -1,4 +1,4 @@
-"""Inputs, modules and parameters by node or edge type."""
+"""Inputs by node or edge type."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from torch import Tensor
-from torch_geometric.nn.module_dict import ModuleDict
-from torch_geometric.nn.parameter_dict import ParameterDict
 from torch_geometric.typing import EdgeType, NodeType
 
-from torch_geometric_gsl._checks import as_pair, check_count, check_option, check_type
+from torch_geometric_gsl._checks import (
+    as_pair,
+    check_count,
+    check_edge_types,
+    check_option,
+    check_type,
+)
 from torch_geometric_gsl.nn.sampler.options import LayerOptions
 
 #: Options that belong to a whole layer.
@@ -19,28 +23,11 @@ _OF_LAYER = {'root_weight', 'bias', 'add_self_loops'}
 OPTIONS = {'similarity', 'z_channels', *LayerOptions.__annotations__} - _OF_LAYER
 #: Rows of sources and of targets, by type.
 Ends: TypeAlias = tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
-# A name in a module must not be an attribute, nor contain a dot.
-_ESCAPES = {'%': '%25', '.': '%2E', '|': '%7C'}
 
 
 def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
     """Return the options of each relation, given a list or a dict."""
-    if isinstance(relations, str) or not isinstance(relations, Iterable):
-        raise TypeError(
-            f"'relations' must be a list of edge types (got {type(relations).__name__})"
-        )
-    listed = list(relations)
-    if not listed:
-        raise ValueError("'relations' must hold at least one edge type (got none)")
-    for relation in listed:
-        is_triple = isinstance(relation, tuple) and len(relation) == 3
-        if not is_triple or not all(isinstance(p, str) and p for p in relation):
-            raise ValueError(
-                f"'relations' must hold edge types (source, name, target) "
-                f'(got {relation!r})'
-            )
-        if listed.count(relation) > 1:
-            raise ValueError(f"'relations' must be distinct (got {relation} twice)")
+    listed = check_edge_types(relations, 'relations')
     if not isinstance(relations, dict):
         return {relation: {} for relation in listed}
     for relation, options in relations.items():
@@ -113,34 +100,3 @@ def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
     if source is None and target is None:
         return None
     return (source, target) if is_pair or relation[0] != relation[2] else source
-
-
-class _TypedNames:
-    """Store each type under a unique name that is no attribute.
-
-    In PyG's own classes, types such as "training" clash with attributes, and "a.b"
-    with "a#b".
-    """
-
-    @classmethod
-    def to_internal_key(cls, key: str | tuple[str, ...]) -> str:
-        parts = key if isinstance(key, tuple) else (key,)
-        return ':' + '|'.join(''.join(_ESCAPES.get(c, c) for c in p) for p in parts)
-
-    @classmethod
-    def to_external_key(cls, key: str) -> str | tuple[str, ...]:
-        parts = key[1:].split('|')
-        for character, escape in reversed(_ESCAPES.items()):
-            parts = [part.replace(escape, character) for part in parts]
-        return tuple(parts) if len(parts) > 1 else parts[0]
-
-
-class TypedModules(_TypedNames, ModuleDict):
-    """Store modules by type."""
-
-
-class TypedParameters(_TypedNames, ParameterDict):
-    """Store parameters by type."""
-
-    def values(self) -> list[Any]:
-        return [self[key] for key in self.keys()]

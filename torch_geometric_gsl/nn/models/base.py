@@ -110,29 +110,24 @@ class FollowsTask(torch.nn.Module):
     """Base class of models with a :obj:`task`, such as classification."""
 
     task: str = 'classification'
+    in_channels: Any
+    hidden_channels: int
+    num_layers: int
+    out_channels: int
+    #: The options that the representation always shows, besides the sizes.
+    shown: tuple[str, ...] = ()
 
-    def _keep_sizes(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int,
-        task: str,
-    ) -> list[tuple[int, int]]:
+    def _keep_sizes(self, *sizes: int, task: str) -> list[tuple[int, int]]:
         """Check and store sizes and the task; return the sizes of each layer."""
-        if in_channels != -1:
-            check_count(in_channels, 'in_channels')
-        check_count(hidden_channels, 'hidden_channels')
-        check_count(num_layers, 'num_layers')
-        check_count(out_channels, 'out_channels')
-        check_task(task, out_channels)
-        self.in_channels: Any = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = out_channels
+        names = 'in_channels', 'hidden_channels', 'num_layers', 'out_channels'
+        for name, size in zip(names, sizes, strict=True):
+            if size != -1 or name != 'in_channels':
+                check_count(size, name)
+            setattr(self, name, size)
+        check_task(task, self.out_channels)
         self.task = task
-        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        return list(pairwise(widths))
+        first, hidden, num_layers, last = sizes
+        return list(pairwise([first, *[hidden] * (num_layers - 1), last]))
 
     @property
     def _task(self) -> Task:
@@ -205,7 +200,7 @@ class FollowsTask(torch.nn.Module):
             f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
             f'num_layers={self.num_layers}, out_channels={self.out_channels}'
         )
-        for name, default in defaults.items():
+        for name, default in (dict.fromkeys(self.shown, ...) | defaults).items():
             value = getattr(self, name)
             if value != default:
                 text += f', {name}={value!r}'
@@ -251,30 +246,22 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
 
 
 def _noting(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that records its arguments, unless a subclass's did."""
+    """Return a constructor that records all its arguments by name."""
+    signature = inspect.signature(init)
 
     @functools.wraps(init)
-    def note_and_init(self: Any, *args: Any, **kwargs: Any) -> None:
-        self.__dict__.setdefault('_given', _arguments(init, args, kwargs))
+    def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        _, *named = bound.arguments.items()
+        given: dict[str, Any] = {}
+        for name, value in named:
+            is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+            given |= value if is_rest else {name: value}
+        self._given = given  # A subclass's replace those of its base.
 
-    return note_and_init
-
-
-def _arguments(init: Callable[..., None], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return all arguments of a constructor by name, including defaults."""
-    signature = inspect.signature(init)
-    try:
-        bound = signature.bind(None, *args, **kwargs)
-    except TypeError:
-        return {}  # The constructor raises the error.
-    bound.apply_defaults()
-    _, *named = bound.arguments.items()
-    given: dict[str, Any] = {}
-    for name, value in named:
-        is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-        given |= value if is_rest else {name: value}
-    return given
+    return init_and_note
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.resolver import aggregation_resolver
+from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
     as_pair,
     check_absent,
     check_batch,
     check_matrix,
-    check_num_nodes,
     check_one_type,
     check_pair,
     split_pair,
@@ -27,15 +27,9 @@ from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import (
-    KeepsAnchors,
-    check_transition,
-)
+from torch_geometric_gsl.nn.conv.transition_nodes import KeepsAnchors, check_transition
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.layers import (
-    Dropout,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
@@ -45,9 +39,6 @@ from torch_geometric_gsl.nn.sampler.options import (
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: The arguments of a layer other than rows.
 Arguments = dict[str, Any]
@@ -121,10 +112,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
           pair as well
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or only one of
-            :obj:`num_transition_nodes` and :obj:`num_nodes` is given and both are
-            required.
+        ValueError: If only one of :obj:`num_transition_nodes` and :obj:`num_nodes` is
+            given and both are required.
 
     Example:
         >>> model = GSLNet(16, 32, num_layers=2, out_channels=7)
@@ -158,7 +147,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     ) -> None:
         super().__init__()
         widths = in_channels, hidden_channels, num_layers, out_channels
-        sizes = self._keep_sizes(*widths, task)
+        sizes = self._keep_sizes(*widths, task=task)
         check_transition(transition, num_nodes, num_transition_nodes)
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
@@ -292,19 +281,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             dst = out if number == last else self.dropout(self.act(out), generator)
         return self._read(dst, batch), graphs
 
-    def _hidden(
-        self,
-        conv: Any,
-        src: Tensor,
-        own: Arguments,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sources of the next layer."""
-        rows = (src, src) if self.transition == 'anchors' else src
-        out = self.act(conv(rows, **own, generator=generator))
-        hidden: Tensor = self.dropout(out, generator)
-        return hidden
-
     def _inputs(
         self, x: Any, edge_index: Any, edge_weight: Any, batch: Any, z: Any
     ) -> tuple[tuple[Any, Any], Arguments, Arguments]:
@@ -360,15 +336,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         if self.transition == 'free':
             return None
         return self._indexed(x, batch, self.readout is None, has_edges)
-
-    def _check_index(self, x: Tensor) -> None:
-        if self.transition != 'projected':
-            raise ValueError(
-                f'index() is not supported with transition={self.transition!r}, where '
-                'new rows need no other rows (got rows)'
-            )
-        if self.num_nodes is not None:
-            check_num_nodes(x, self.num_nodes)
 
     def _read(self, out: Tensor, batch: Any) -> Tensor:
         """Apply the readout."""

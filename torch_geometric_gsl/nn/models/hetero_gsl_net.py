@@ -24,10 +24,7 @@ from torch_geometric_gsl.nn.conv.typed import (
     ends_of,
 )
 from torch_geometric_gsl.nn.models.base import FollowsTask
-from torch_geometric_gsl.nn.models.layers import (
-    Dropout,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import Task
 from torch_geometric_gsl.nn.sampler.options import check_options
@@ -97,9 +94,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
             the output of that type only
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or no relation has the
-            :obj:`target`.
+        ValueError: If no relation has the :obj:`target`.
 
     Example:
         >>> relations = [('word', 'in', 'document'), ('document', 'near', 'document')]
@@ -127,7 +122,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        sizes = self._keep_sizes(-1, hidden_channels, num_layers, out_channels, task)
+        widths = hidden_channels, num_layers, out_channels
+        sizes = self._keep_sizes(-1, *widths, task=task)
         check_option(aggr, AGGREGATIONS, 'aggr')
         options = check_relations(relations)
         self.relations = list(options)

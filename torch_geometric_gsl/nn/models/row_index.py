@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from typing import Any, cast
 
 import torch
@@ -16,6 +15,7 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_edge_weight,
     check_features,
+    check_num_nodes,
     check_parameter_match,
 )
 from torch_geometric_gsl._warnings import warn_caller
@@ -121,11 +121,11 @@ class IndexesRows(WatchesRows):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         state_dict, prefix, metadata = args[:3]
         found = {n: state_dict.get(f'{prefix}index_{n}') for n in self._INDEXED}
-        if found['x'] is None:
-            if self._kept('x') is not None:
+        if all(kept is None for kept in found.values()):
+            if any(self._kept(name) is not None for name in self._INDEXED):
                 self.clear_index()  # The loaded state has none.
         else:
-            like = next(self.parameters(), found['x'])
+            like = next(self.parameters())
             is_assigned = metadata.get('assign_to_params_buffers', False)
             for name, kept in found.items():
                 if kept is not None:
@@ -144,6 +144,10 @@ class IndexesLayers(IndexesRows):
     in_channels: int
     convs: torch.nn.ModuleList
     z_channels: int | None
+    num_nodes: int | None
+    transition: str
+    act: Any
+    dropout: Any
     # Hidden rows, and the values they were computed from.
     _hidden_rows: tuple[Any, list[Tensor], list[Tensor]] | None = None
 
@@ -165,7 +169,13 @@ class IndexesLayers(IndexesRows):
         parameters. Returns the model itself.
         """
         check_features(x, width=self.in_channels)
-        self._check_index(x)
+        if self.transition != 'projected':
+            raise ValueError(
+                f'index() is not supported with transition={self.transition!r}, where '
+                'new rows need no other rows (got rows)'
+            )
+        if self.num_nodes is not None:
+            check_num_nodes(x, self.num_nodes)
         check_parameter_match(x, next(self.parameters()))
         self._check_z(z)
         if edge_index is not None:
@@ -179,17 +189,22 @@ class IndexesLayers(IndexesRows):
         self._keep(x=x, edge_index=edge_index, edge_weight=edge_weight, z=z)
         return self
 
-    @abstractmethod
-    def _check_index(self, x: Tensor) -> None:
-        """Raise unless the rows can be sources."""
-
     def _check_z(self, z: Any) -> None:
         if z is not None and self.z_channels is None:
             raise ValueError("'z' needs a model with 'z_channels' (got None)")
 
-    @abstractmethod
-    def _hidden(self, conv: Any, src: Tensor, own: dict[str, Any]) -> Tensor:
+    def _hidden(
+        self,
+        conv: Any,
+        src: Tensor,
+        own: dict[str, Any],
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         """Return the sources of the next layer."""
+        rows = (src, src) if self.transition == 'anchors' else src
+        out = self.act(conv(rows, **own, generator=generator))
+        hidden: Tensor = self.dropout(out, generator)
+        return hidden
 
     def _keep(self, **rows: Tensor | None) -> None:
         super()._keep(**rows)

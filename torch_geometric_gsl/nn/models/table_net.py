@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.models.base import SavedModel
+from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.models.table_parts import (
     ColumnEncoder,
     TableNeighbours,
@@ -33,7 +34,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 _BLOCK = 2**14
 
 
-class TableNet(OneType, SavedModel):
+class TableNet(IndexesRows, OneType, SavedModel):
     r"""Network for the rows of a table, with the labels of neighbours as messages.
 
     .. math::
@@ -91,8 +92,6 @@ class TableNet(OneType, SavedModel):
         - **output:** :math:`(n, F_{out})`
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
         ImportError: If there are frequencies, and rtdl_num_embeddings is not installed.
 
     Example:
@@ -107,6 +106,7 @@ class TableNet(OneType, SavedModel):
 
     index_key: Tensor | None
     index_message: Tensor | None
+    _INDEXED = 'key', 'message'
 
     def __init__(
         self,
@@ -244,7 +244,8 @@ class TableNet(OneType, SavedModel):
         """
         check_pair(x, self.in_channels)
         if self.graph == 'none':
-            return self.clear_index()
+            self.clear_index()
+            return self
         size, like = x.size(0), self.head.weight
         if y is not None and len(y) != size:
             raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
@@ -258,17 +259,12 @@ class TableNet(OneType, SavedModel):
             message[rows] = self._message(h, None if y is None else y[rows])
             if key is not None:
                 key[rows] = self._key(part, h)
-        self.register_buffer('index_key', key)
-        self.register_buffer('index_message', message)
-        self._prepare()
+        self._keep(key=key, message=message)
         return self
 
-    def clear_index(self) -> TableNet:
-        r"""Delete the indexed rows; return the model itself."""
-        self.register_buffer('index_key', None)
-        self.register_buffer('index_message', None)
+    def _keep(self, **rows: Tensor | None) -> None:
+        super()._keep(**rows)
         self._prepare()
-        return self
 
     def _prepare(self) -> None:
         if self.graph != 'none':
@@ -302,13 +298,8 @@ class TableNet(OneType, SavedModel):
         return out
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        state_dict, prefix = args[:2]
-        for name in ('index_key', 'index_message'):
-            kept = state_dict.get(f'{prefix}{name}')
-            empty = None if kept is None else self.head.weight.new_empty(kept.shape)
-            self.register_buffer(name, empty)
         super()._load_from_state_dict(*args, **kwargs)
-        self._prepare()
+        self._prepare()  # The state may have been assigned, not copied.
 
     def __repr__(self) -> str:
         sizes = f'{self.in_channels}, {self.hidden_channels}, {self.out_channels}'

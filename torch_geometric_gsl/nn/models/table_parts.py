@@ -15,11 +15,15 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.centred import Sources, distances_as_dots, is_distance
 from torch_geometric_gsl.ops.knn import best_sources, pays_clusters, top_k
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import (
+    PairScores,
+    Sources,
+    distances_as_dots,
+    is_distance,
+)
 from torch_geometric_gsl.ops.pool_sum import pool_sum, pool_weights
 from torch_geometric_gsl.typing import Features, SampledGraph
 
@@ -215,7 +219,7 @@ class TableNeighbours(torch.nn.Module):
                 sources = Sources.of(ranks.src).single()
             ranks = distances_as_dots(ranks, sources)
         found = min(k + _SPARE, pairs.available)
-        source = top_k(ranks, found, memory_budget=_RANKING_BUDGET)
+        source = top_k(ranks._replace(memory=_RANKING_BUDGET), found)
         score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
         score, place = score.topk(k, dim=1)
         return source.gather(1, place), score

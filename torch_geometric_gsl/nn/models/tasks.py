@@ -134,10 +134,6 @@ def _check_one_per_node(value: Tensor, name: str, num_nodes: int) -> None:
         )
 
 
-def _squared_error(out: Tensor, target: Tensor) -> Tensor:
-    return F.mse_loss(out, target.to(out.dtype))
-
-
 def _share_of_hits(prediction: Tensor, target: Tensor) -> Tensor:
     return (prediction == target.reshape(prediction.shape)).double().mean()
 
@@ -159,10 +155,6 @@ def _micro_f1(prediction: Tensor, target: Tensor) -> Tensor:
     return 2 * hits / (prediction.sum() + target.sum()).clamp(min=1)
 
 
-def _is_likely(out: Tensor) -> Tensor:
-    return out > 0
-
-
 def _squeezed(out: Tensor) -> Tensor:
     return out.squeeze(-1) if out.size(-1) == 1 else out
 
@@ -177,20 +169,24 @@ TASKS = {
         _share_of_hits,
     ),
     'regression': Task(
-        'r2', _chosen_numbers, _squared_error, _squeezed, _explained_share
+        'r2',
+        _chosen_numbers,
+        lambda out, target: F.mse_loss(out, target.to(out.dtype)),
+        _squeezed,
+        _explained_share,
     ),
     'binary': Task(
         'accuracy',
         _chosen_flags,
         F.binary_cross_entropy_with_logits,
-        lambda out: _is_likely(_squeezed(out)),
+        lambda out: _squeezed(out) > 0,
         _share_of_hits,
     ),
     'multilabel': Task(
         'micro_f1',
         _chosen_flags,
         F.binary_cross_entropy_with_logits,
-        _is_likely,
+        lambda out: out > 0,
         _micro_f1,
     ),
 }

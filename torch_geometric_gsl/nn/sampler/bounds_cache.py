@@ -87,11 +87,9 @@ class BoundsCache:
         _, expected, envelope = min(found, key=lambda each: each[0])
         return envelope, expected
 
-    def compare_edges(
-        self, pairs: PairScores, edge_index: Tensor, memory_budget: int
-    ) -> Tensor:
+    def compare_edges(self, pairs: PairScores, edge_index: Tensor) -> Tensor:
         """Compare the pairs of a list of edges; cache the result for constant rows."""
-        find = partial(pairs.compare_edges, edge_index, memory_budget=memory_budget)
+        find = partial(pairs.compare_edges, edge_index)
         is_trained = not pairs.is_sparse and (
             pairs.src.requires_grad or pairs.dst.requires_grad
         )

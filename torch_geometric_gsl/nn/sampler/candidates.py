@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,13 +57,14 @@ def assign(
         _check_rows(rows, num_targets)
         check_absent(edge_index, 'edge_index', "with 'rows'")
         check_absent(batch, 'batch', "with 'rows'")
+    call = _Assignment(pairs, settings, bounds)
     ids = None
     if batch is not None:
         ids = _number_graphs(batch, pairs, settings.is_pair)
     if edge_index is not None:
-        return _parts_of_edges(pairs, settings, edge_index, edge_weight, ids, bounds)
+        return call.of_edges(edge_index, edge_weight, ids)
     if ids is not None:
-        return _parts_of_graphs(pairs, settings, ids, bounds)
+        return call.of_graphs(ids)
     if num_targets == 0:
         return Parts(pairs, settings, [])
     available = pairs.src.size(0) - int(not settings.loop)
@@ -74,7 +75,7 @@ def assign(
         _warn_of_no_choice(available)
     if available <= 0:
         return Parts(pairs, settings, [])
-    block = _whole_graph(pairs, settings, bounds)
+    block = call.block(pairs)
     return Parts(pairs, settings, [block if rows is None else block.take(*rows)])
 
 
@@ -91,22 +92,6 @@ def _check_rows(rows: Any, num_targets: int) -> None:
         )
 
 
-def _whole_graph(
-    pairs: PairScores,
-    settings: Settings,
-    bounds: BoundsCache,
-    first_source: int = 0,
-    first_target: int = 0,
-) -> Block:
-    """Return the block of one graph, whose first nodes have these indices."""
-    num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
-    pairs = pairs if settings.loop else exclude_loops(pairs)
-    call = make_call(settings, num_targets, num_sources)
-    plan, envelope = plan_draw(call, pairs, bounds)
-    draw = Draw(pairs, call.options, plan, settings.budget.memory, envelope)
-    return Block(settings, draw, num_targets, num_sources, first_source, first_target)
-
-
 @disable_compile
 def _warn_of_no_choice(available: int) -> None:
     number = 'one candidate' if available > 0 else 'no candidate'
@@ -117,74 +102,143 @@ def _warn_of_no_choice(available: int) -> None:
     )
 
 
-@disable_compile
-def _parts_of_edges(
-    pairs: PairScores,
-    settings: Settings,
-    edge_index: Any,
-    edge_weight: Tensor | None,
-    ids: GraphIds | None,
-    bounds: BoundsCache,
-) -> Parts:
-    """Assign targets with given candidates: those with many race."""
-    check_edge_index(edge_index, pairs.src, pairs.dst)
-    if ids is not None:
-        check_one_graph(edge_index, ids)
-    prior: Tensor | None = None
-    if edge_weight is None:
-        source, target = sort_candidates(edge_index, loop=settings.loop)
-    else:
-        (source, target), prior = weighted_candidates(
-            edge_index, edge_weight, loop=settings.loop
-        )
-    size = torch.bincount(target, minlength=pairs.dst.size(0))
-    if not settings.replace and size.numel() > 0:
-        check_value(
-            size.min() >= settings.k,
-            "'k' must not exceed the candidates of any target if replace=False",
-            got=lambda: (
-                f'k={settings.k}, but target {int(size.argmin())} has {int(size.min())}'
-            ),
-        )
-    candidates = Candidates(size.cumsum(0) - size, size, source)
-    is_raced = torch.zeros_like(size, dtype=torch.bool)
-    listed_by = 'edge_index' if prior is None else 'edge_weight'
-    call = make_call(settings, 1, max(1, candidates.most), listed_by)
-    if settings.is_noisy and choose(call).method == 'race':
-        # Pays only with many candidates.
-        gathered = max(call.num_proposals, call.options.num_tail)
-        is_raced = size > (RACE_FACTOR * gathered if call.is_auto else 0)
-    given = pairs, candidates, is_raced, settings, bounds, listed_by, prior
-    with torch.autocast(pairs.src.device.type, enabled=False):
-        return Parts(pairs, settings, _short_and_long(*given))
+class _Assignment(NamedTuple):
+    """The scores and the options of a call, and bounds kept from earlier calls."""
 
+    pairs: PairScores
+    settings: Settings
+    bounds: BoundsCache
 
-@disable_compile
-def _parts_of_graphs(
-    pairs: PairScores, settings: Settings, ids: GraphIds, bounds: BoundsCache
-) -> Parts:
-    """Assign the graphs of a batch: list small ones, let large ones race."""
-    num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
-    counts = [torch.bincount(i, minlength=num_graphs) for i in ids]
-    sizes = list(zip(*(count.tolist() for count in counts), strict=True))
-    if not settings.replace:  # With replacement, draws may repeat neighbours.
-        for graph, (num_src, num_dst) in enumerate(sizes):
-            if num_dst > 0:
-                available = num_src - int(not settings.loop)
-                check_candidate_count(settings.k, available, f' of graph {graph}')
-    forms = _forms_of_graphs(sizes, settings)
-    is_long, is_block = (
-        torch.tensor([f == name for f in forms], dtype=torch.bool, device=ids[1].device)
-        for name in ('long', 'block')
-    )
-    size, owner = counts[0], ids[1]
-    start, listed = size.cumsum(0) - size, size * ~is_block
-    candidates = Candidates(start[owner], listed[owner])
-    apart = pairs if settings.loop else exclude_loops(pairs)
-    given = apart, candidates, is_long[owner], settings, bounds, 'batch'
-    with torch.autocast(pairs.src.device.type, enabled=False):
-        parts = _short_and_long(*given) + _blocks(pairs, sizes, forms, settings)
-        return Parts(pairs, settings, parts)
+    def block(
+        self, pairs: PairScores, first_source: int = 0, first_target: int = 0
+    ) -> Block:
+        """Return the block of one graph, whose first nodes have these indices."""
+        settings, sizes = self.settings, (pairs.dst.size(0), pairs.src.size(0))
+        pairs = pairs if settings.loop else exclude_loops(pairs)
+        call = make_call(settings, *sizes)
+        plan, envelope = plan_draw(call, pairs, self.bounds)
+        draw = Draw(pairs, call.options, plan, envelope)
+        return Block(settings, draw, *sizes, first_source, first_target)
+
+    @disable_compile
+    def of_edges(
+        self, edge_index: Any, edge_weight: Tensor | None, ids: GraphIds | None
+    ) -> Parts:
+        """Assign targets with given candidates: those with many race."""
+        pairs, settings = self.pairs, self.settings
+        check_edge_index(edge_index, pairs.src, pairs.dst)
+        if ids is not None:
+            check_one_graph(edge_index, ids)
+        prior: Tensor | None = None
+        if edge_weight is None:
+            source, target = sort_candidates(edge_index, loop=settings.loop)
+        else:
+            (source, target), prior = weighted_candidates(
+                edge_index, edge_weight, loop=settings.loop
+            )
+        size = torch.bincount(target, minlength=pairs.dst.size(0))
+        if not settings.replace and size.numel() > 0:
+            check_value(
+                size.min() >= settings.k,
+                "'k' must not exceed the candidates of any target if replace=False",
+                got=lambda: (
+                    f'k={settings.k}, but target {int(size.argmin())} has '
+                    f'{int(size.min())}'
+                ),
+            )
+        candidates = Candidates(size.cumsum(0) - size, size, source)
+        is_raced = torch.zeros_like(size, dtype=torch.bool)
+        listed_by = 'edge_index' if prior is None else 'edge_weight'
+        call = make_call(settings, 1, max(1, candidates.most), listed_by)
+        if settings.is_noisy and choose(call).method == 'race':
+            # Pays only with many candidates.
+            gathered = max(call.num_proposals, call.options.num_tail)
+            is_raced = size > (RACE_FACTOR * gathered if call.is_auto else 0)
+        with torch.autocast(pairs.src.device.type, enabled=False):
+            parts = self._short_and_long(candidates, is_raced, listed_by, prior)
+            return Parts(pairs, settings, parts)
+
+    @disable_compile
+    def of_graphs(self, ids: GraphIds) -> Parts:
+        """Assign the graphs of a batch: list small ones, let large ones race."""
+        pairs, settings = self.pairs, self.settings
+        num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
+        counts = [torch.bincount(i, minlength=num_graphs) for i in ids]
+        sizes = list(zip(*(count.tolist() for count in counts), strict=True))
+        if not settings.replace:  # With replacement, draws may repeat neighbours.
+            for graph, (num_src, num_dst) in enumerate(sizes):
+                if num_dst > 0:
+                    available = num_src - int(not settings.loop)
+                    check_candidate_count(settings.k, available, f' of graph {graph}')
+        forms = _forms_of_graphs(sizes, settings)
+        device = ids[1].device
+        is_long, is_block = (
+            torch.tensor([f == name for f in forms], dtype=torch.bool, device=device)
+            for name in ('long', 'block')
+        )
+        size, owner = counts[0], ids[1]
+        start, listed = size.cumsum(0) - size, size * ~is_block
+        candidates = Candidates(start[owner], listed[owner])
+        apart = pairs if settings.loop else exclude_loops(pairs)
+        with torch.autocast(pairs.src.device.type, enabled=False):
+            call = self._replace(pairs=apart)
+            parts = call._short_and_long(candidates, is_long[owner], 'batch')
+            return Parts(pairs, settings, parts + self._blocks(sizes, forms))
+
+    def _short_and_long(
+        self,
+        candidates: Candidates,
+        is_raced: Tensor,
+        listed_by: str,
+        prior: Tensor | None = None,
+    ) -> list[Block | Listed]:
+        """List the candidates of targets with few; let the others race."""
+        pairs, settings, bounds = self
+        parts: list[Block | Listed] = []
+        short = candidates._replace(size=candidates.size * ~is_raced)
+        blocks = list(list_candidates(short, _max_pairs(settings)))
+        if blocks:
+            # At once: the gradient of each block would have the size of all nodes.
+            edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
+            value = bounds.compare_edges(pairs, edges)
+            score, rank = _score_edges(pairs, edges, value, settings, prior)
+            call = make_call(settings, 1, short.most, listed_by)
+            plan = call.describe('dense', 'all candidates are listed')
+            if settings.is_noisy and call.is_auto:
+                is_dense = choose(call).method == 'dense'
+                plan = choose(call) if is_dense else plan
+            cost = call.options.num_races * edges.size(1) / RACE_FACTOR
+            plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
+            part = settings, plan, call.options, edges, score, rank, sizes
+            parts.append(Listed(*part, pairs.dst.size(0), short.most, pairs.null))
+        if bool(is_raced.any()):
+            target = is_raced.nonzero().squeeze(1)
+            start, size, source = candidates
+            own = pairs.take(target, Candidates(start[target], size[target], source))
+            call = make_call(settings, target.numel(), own.most, listed_by)
+            draw = Draw(own, call.options, choose(call))
+            num_targets = pairs.dst.size(0)
+            parts.append(Block(settings, draw, num_targets, own.most, targets=target))
+        return parts
+
+    def _blocks(
+        self, sizes: list[tuple[int, int]], forms: list[str]
+    ) -> list[Block | Listed]:
+        """Return one block for each graph that is drawn over all pairs."""
+        parts: list[Block | Listed] = []
+        first_source = first_target = 0
+        # Split, not sliced: the gradient of a slice would have the size of all nodes.
+        sources = self.pairs.src.split([num_src for num_src, _ in sizes])
+        targets = self.pairs.split([num_dst for _, num_dst in sizes])
+        for src, own, form in zip(sources, targets, forms, strict=True):
+            # A single node without a self-loop has no candidate.
+            if form == 'block' and src.size(0) > int(not self.settings.loop):
+                call = self._replace(bounds=BoundsCache())
+                first = first_source, first_target
+                parts.append(call.block(own._replace(src=src), *first))
+            first_source += src.size(0)
+            first_target += own.dst.size(0)
+        return parts
 
 
 def _forms_of_graphs(sizes: list[tuple[int, int]], settings: Settings) -> list[str]:
@@ -202,8 +256,9 @@ def _forms_of_graphs(sizes: list[tuple[int, int]], settings: Settings) -> list[s
             call = make_call(settings, num_dst, num_src, 'batch')
             if choose(call).method == 'race':
                 return 'long'
-        is_few = make_call(settings, num_dst, num_src).is_few
-        is_listed = method == 'auto' and is_few and num_src * num_dst < _LISTED_PAIRS
+        is_small = num_src * num_dst < _LISTED_PAIRS
+        is_small &= make_call(settings, num_dst, num_src).fits_dense
+        is_listed = method == 'auto' and is_small
         return 'list' if is_listed else 'block'
 
     return [form(*size) for size in sizes]
@@ -234,44 +289,6 @@ def _number_graphs(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
     return src, dst
 
 
-def _short_and_long(
-    pairs: PairScores,
-    candidates: Candidates,
-    is_raced: Tensor,
-    settings: Settings,
-    bounds: BoundsCache,
-    listed_by: str,
-    prior: Tensor | None = None,
-) -> list[Block | Listed]:
-    """List the candidates of targets with few; let the others race."""
-    parts: list[Block | Listed] = []
-    short = candidates._replace(size=candidates.size * ~is_raced)
-    blocks = list(list_candidates(short, _max_pairs(settings)))
-    if blocks:
-        # Scored at once: the gradient of each block would have the size of all nodes.
-        edges, sizes = torch.cat(blocks, dim=1), [block.size(1) for block in blocks]
-        value = bounds.compare_edges(pairs, edges, settings.budget.memory)
-        score, rank = _score_edges(pairs, edges, value, settings, prior)
-        call = make_call(settings, 1, short.most, listed_by)
-        plan = call.describe('dense', 'all candidates are listed')
-        if settings.is_noisy and call.is_auto:
-            is_dense = choose(call).method == 'dense'
-            plan = choose(call) if is_dense else plan
-        cost = call.options.num_races * edges.size(1) / RACE_FACTOR
-        plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
-        part = settings, plan, call.options, edges, score, rank, sizes
-        parts.append(Listed(*part, pairs.dst.size(0), short.most, pairs.null))
-    if bool(is_raced.any()):
-        target = is_raced.nonzero().squeeze(1)
-        start, size, source = candidates
-        own = pairs.take(target, Candidates(start[target], size[target], source))
-        call = make_call(settings, target.numel(), own.most, listed_by)
-        draw = Draw(own, call.options, choose(call), settings.budget.memory)
-        num_targets = pairs.dst.size(0)
-        parts.append(Block(settings, draw, num_targets, own.most, targets=target))
-    return parts
-
-
 def _score_edges(
     pairs: PairScores,
     edges: Tensor,
@@ -291,26 +308,3 @@ def _score_edges(
     if pairs.excluded is not None:  # They keep their noise, as in a block.
         score = score.masked_fill(edges[0] == edges[1], -torch.inf)
     return score, score if rank is None else rank
-
-
-def _blocks(
-    pairs: PairScores,
-    sizes: list[tuple[int, int]],
-    forms: list[str],
-    settings: Settings,
-) -> list[Block | Listed]:
-    """Return one block for each graph that is drawn over all pairs."""
-    parts: list[Block | Listed] = []
-    first_source = first_target = 0
-    # Split, not sliced: the gradient of a slice would have the size of all nodes.
-    sources = pairs.src.split([num_src for num_src, _ in sizes])
-    targets = pairs.split([num_dst for _, num_dst in sizes])
-    for src, own, form in zip(sources, targets, forms, strict=True):
-        # A single node without a self-loop has no candidate.
-        if form == 'block' and src.size(0) > int(not settings.loop):
-            graph = own._replace(src=src)
-            first = first_source, first_target
-            parts.append(_whole_graph(graph, settings, BoundsCache(), *first))
-        first_source += src.size(0)
-        first_target += own.dst.size(0)
-    return parts

@@ -77,13 +77,12 @@ def describe(found: Parts) -> NeighbourDistribution:
     null = None if score is None else torch.ones_like(total[0])
     for part in found.parts:
         if isinstance(part, Block):
-            own, budget = part.draw.scores, part.draw.memory
-            first = int(part.targets)
+            own, first = part.draw.scores, int(part.targets)
             rows = slice(first, first + own.dst.size(0))
-            total[:, rows] += torch.stack(score_spread(own, memory_budget=budget))
+            total[:, rows] += torch.stack(score_spread(own))
             candidates[rows] += own.available
             if null is not None:
-                null[rows] = null_share(own, memory_budget=budget)
+                null[rows] = null_share(own)
         else:
             is_candidate = part.score > -torch.inf
             target = part.edge_index[1][is_candidate]

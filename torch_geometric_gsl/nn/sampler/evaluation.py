@@ -53,8 +53,7 @@ def noise_free_graph(
     source = None
     if budget.search != 'exact':
         source = _found_by_library(scores, min(k, scores.available), budget)
-    memory = budget.memory
-    graph = nearest_graph(scores, k, tau, memory_budget=memory, source=source)
+    graph = nearest_graph(scores, k, tau, source=source)
     if scores.null is None:
         return graph
     # The nearest carry the weight of all candidates, less that of the null one.
@@ -71,7 +70,7 @@ def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
     every = torch.arange(found.size(0), device=found.device)
     looked_at = every[:: max(1, -(-every.numel() // _LOOKED_AT))]
     some, num_sources = scores.ranking.take(looked_at), scores.src.size(0)
-    best, own = best_sources(some, k, memory_budget=budget.memory), found[looked_at]
+    best, own = best_sources(some, k), found[looked_at]
     # Ties may go to any source.
     least, score = (
         some.pairs(slice(None), Neighbours(listed.clamp(min=0), num_sources))
@@ -135,15 +134,13 @@ def evaluated_sum(
 
 def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Tensor:
     """Sum messages over all sources: exactly, to a tolerance, or from a sample."""
-    tau, budget = settings.tau, settings.budget
-    memory, num_sources = budget.memory, scores.src.size(0)
-    if budget.eval_tolerance is not None:
-        args = h, scores, tau, budget.eval_tolerance
-        return certified_sum(*args, memory_budget=memory)
+    tau, num_sources = settings.tau, scores.src.size(0)
+    if settings.budget.eval_tolerance is not None:
+        return certified_sum(h, scores, tau, settings.budget.eval_tolerance)
     count = _num_samples(settings, total, num_sources)
     if count >= num_sources:
-        return noise_free_sum(h, scores, tau, memory_budget=memory)
-    out, error = sampled_noise_free_sum(h, scores, tau, count, memory_budget=memory)
+        return noise_free_sum(h, scores, tau)
+    out, error = sampled_noise_free_sum(h, scores, tau, count)
     _warn(
         f'the sums over {total} x {num_sources} pairs are estimated from {count} '
         'sources with an error of {:.2g} (root mean square over some targets; the '

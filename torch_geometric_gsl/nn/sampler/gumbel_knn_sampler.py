@@ -141,9 +141,7 @@ class GumbelKNNSampler(OneType):
           :math:`(|\mathcal{E}|)`
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or the budget has a limit that does
-            not apply to the other options.
+        ValueError: If the budget has a limit that does not apply to the other options.
 
     Example:
         >>> from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
@@ -264,13 +262,12 @@ class GumbelKNNSampler(OneType):
             neighbour.
 
         Raises:
-            TypeError: If an input has the wrong type or dtype.
-            ValueError: If an input has the wrong shape, device or values, :obj:`k`
-                exceeds the candidates of distinct draws, or the named method is not
-                applicable.
+            ValueError: If :obj:`k` exceeds the candidates of distinct draws, or the
+                named method is not applicable.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)
+        given = edge_index, edge_weight, batch, rows
+        parts = self._draw(x, given, generator)
         src, dst = parts.pairs.src, parts.pairs.dst
         with torch.autocast(src.device.type, enabled=False):
             graph = _in_dtype_of(x, parts.graph(generator))
@@ -301,7 +298,7 @@ class GumbelKNNSampler(OneType):
         if is_exporting():
             absent = {'edge_index': edge_index, 'batch': batch, 'rows': rows}
             return exported_sum(*self._begin(x, self.training), h, absent)
-        parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)
+        parts = self._draw(x, (edge_index, edge_weight, batch, rows), generator)
         check_messages(h, parts.pairs.src.size(0), parts.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
             if not return_graph:
@@ -385,16 +382,9 @@ class GumbelKNNSampler(OneType):
             return None if self.replace else self.k
         return None if self.eval_k == 'all' else int(self.eval_k)
 
-    def _draw(
-        self,
-        x: Features,
-        edge_index: Any,
-        edge_weight: Any,
-        batch: Any,
-        rows: Any,
-        generator: Any,
-    ) -> Parts:
+    def _draw(self, x: Features, given: tuple[Any, ...], generator: Any) -> Parts:
         """Check the inputs of a draw, and assign each target to a part."""
+        edge_index, edge_weight, batch, _ = given
         for hook in self._draw_hooks.values():
             hook(self, x, edge_index, edge_weight, batch)
         # Rank the nearest in double precision.
@@ -406,7 +396,6 @@ class GumbelKNNSampler(OneType):
             self._num_draws += 1
             if self._num_draws == _LOOK_AFTER:
                 self._look(x, pairs.dst.size(0))
-        given = edge_index, edge_weight, batch, rows
         return assign(pairs, settings, self._bounds, *given)
 
     @disable_compile
@@ -429,6 +418,7 @@ class GumbelKNNSampler(OneType):
                     f"'x' is on {pairs.src.device} but the parameters are on "
                     f'{parameter.device}'
                 )
+        pairs = pairs._replace(memory=self.budget.memory)
         if null is not None:
             pairs = pairs._replace(null=null.to(pairs.src.dtype))
         is_pair = isinstance(x, tuple | list)

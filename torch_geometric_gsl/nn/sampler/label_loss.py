@@ -45,9 +45,7 @@ def leave_one_out_loss(
         torch.Tensor: The loss, a scalar.
 
     Raises:
-        TypeError: If an input has the wrong type or dtype.
-        ValueError: If an input is invalid, the sampler has :obj:`loop=True`, or no two
-            nodes share a label.
+        ValueError: If the sampler has :obj:`loop=True`, or no two nodes share a label.
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -56,7 +56,6 @@ class Draw(NamedTuple):
     scores: PairScores
     options: DrawOptions
     plan: SamplingPlan
-    memory: int
     envelope: Envelope | None = None  # Bounds of sharp scores.
 
 
@@ -85,12 +84,12 @@ class Method(ABC):
     def graph(self, draw: Draw, generator: Generator) -> SampledGraph:
         """Return the graph."""
         drawn = self._draw(draw, generator)
-        return drawn_graph(draw.scores, *drawn, draw.options, draw.memory)
+        return drawn_graph(draw.scores, *drawn, draw.options)
 
     def sum(self, draw: Draw, h: Tensor, generator: Generator) -> Tensor:
         """Sum messages over the graph."""
         drawn = self._draw(draw, generator)
-        return drawn_sum(h, draw.scores, *drawn, draw.options, draw.memory)
+        return drawn_sum(h, draw.scores, *drawn, draw.options)
 
     def _draw(self, draw: Draw, generator: Generator) -> Drawn:
         if draw.plan.caveat is not None:
@@ -114,7 +113,7 @@ class Race(Method):
             found.append(f"'similarity' has no finite upper 'bounds' (got {bounds})")
         if call.listed_by == 'edge_weight':
             found.append("'edge_weight' is given, whose candidates are listed")
-        if call.is_auto and call.is_few and not found:
+        if call.is_auto and call.fits_dense and not found:
             least = call.num_proposals * RACE_FACTOR
             found.append(
                 call.caveat
@@ -152,7 +151,7 @@ class Race(Method):
             envelope,
             least=1 if is_enough else None,
             generator=generator,
-            memory_budget=draw.memory,
+            memory_budget=draw.scores.memory,
         )
 
 
@@ -162,9 +161,9 @@ class Dense(Method):
     name, call_cost = 'dense', 2e4
 
     def obstacles(self, call: Call) -> list[str]:
-        if not call.is_auto or call.is_few:
+        if not call.is_auto or call.fits_dense:
             return []
-        if call.is_flat:
+        if call.has_short_race:
             return [
                 f'{call.num_proposals:.4g} proposals a draw are fewer than a quarter '
                 f'of {call.num_sources} candidates'
@@ -194,7 +193,7 @@ class Dense(Method):
             options.tau,
             hard=options.hard,
             generator=generator,
-            memory_budget=draw.memory,
+            memory_budget=draw.scores.memory,
             null=draw.scores.null,
         )
 
@@ -210,9 +209,9 @@ class Stream(Method):
     def obstacles(self, call: Call) -> list[str]:
         if call.listed_by in ('edge_index', 'edge_weight'):
             return ["'edge_index' is given, whose candidates are listed or race"]
-        if call.is_auto and call.is_few:
+        if call.is_auto and call.fits_dense:
             return [f'{call.num_targets} x {call.num_sources} pairs are few']
-        if call.is_auto and not call.is_sharp:
+        if call.is_auto and not call.needs_tight_bounds:
             return [f'a race needs {call.num_proposals:.4g} proposals a draw']
         return []
 
@@ -221,7 +220,8 @@ class Stream(Method):
         return _scan_cost(call) + options.num_races * EDGE * options.num_tail
 
     def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
-        return _all_arrivals(stream_arrivals, draw, generator)
+        find = partial(stream_arrivals, memory_budget=draw.scores.memory)
+        return _all_arrivals(find, draw, generator)
 
 
 STREAM = Stream()
@@ -258,7 +258,7 @@ def plan_draw(
 def needs_bounds(call: Call) -> bool:
     """Return whether better bounds decide what serves, or how."""
     is_asked = call.settings.method in ('auto', 'race')
-    return is_asked and call.is_sharp and not BY_NAME['race'].obstacles(call)
+    return is_asked and call.needs_tight_bounds and not BY_NAME['race'].obstacles(call)
 
 
 @disable_compile
@@ -307,8 +307,7 @@ def _all_arrivals(find: Any, draw: Draw, generator: Generator) -> Drawn:
     tail = draw_tail(scores, options, generator=generator)
     num_arrivals = min(options.num_arrivals, scores.available)
     sizes = options.num_races, num_arrivals
-    arrivals = find(scores, *sizes, generator=generator, memory_budget=draw.memory)
-    return arrivals, tail
+    return find(scores, *sizes, generator=generator), tail
 
 
 def _null_noise(scores: PairScores, horizon: Tensor, generator: Generator) -> Tensor:

@@ -77,8 +77,8 @@ def check_budget(value: Any) -> Budget:
     return budget
 
 
-class DrawOptions(TypedDict, total=False):
-    """Options of a sampler that no layer changes."""
+class ForwardedOptions(TypedDict, total=False):
+    """Options that every layer forwards to its sampler."""
 
     null_score: float | None
     hard: bool
@@ -87,7 +87,7 @@ class DrawOptions(TypedDict, total=False):
     budget: Budget
 
 
-class SamplerOptions(DrawOptions, total=False):
+class SamplerOptions(ForwardedOptions, total=False):
     """Options of :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`."""
 
     scale: float

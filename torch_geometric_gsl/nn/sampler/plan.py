@@ -124,7 +124,7 @@ class Call(NamedTuple):
         return self.options.num_arrivals >= available
 
     @property
-    def is_flat(self) -> bool:
+    def has_short_race(self) -> bool:
         """Return whether a race with one bound proposes few of the candidates."""
         is_short = self.num_proposals * RACE_FACTOR < self.num_sources
         is_short &= self.listed_by != 'edge_weight'
@@ -133,14 +133,15 @@ class Call(NamedTuple):
         return is_short and self.caveat is None
 
     @property
-    def is_few(self) -> bool:
+    def fits_dense(self) -> bool:
         """Return whether pairs are few enough for the definition."""
         limit = SMALL if self.caveat is None else LARGE
         num_pairs = self.num_targets * self.num_sources
-        return not self.is_flat and (self.listed_by is not None or num_pairs <= limit)
+        is_small = self.listed_by is not None or num_pairs <= limit
+        return is_small and not self.has_short_race
 
     @property
-    def is_sharp(self) -> bool:
+    def needs_tight_bounds(self) -> bool:
         """Return whether a race needs better bounds than one for all scores."""
         is_long = self.num_proposals * RACE_FACTOR >= self.num_sources
         is_long |= self.num_proposals > LONG

@@ -16,7 +16,8 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.self_supervision.networks import Anchor, Contrast, Denoiser
+from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
+from torch_geometric_gsl.nn.self_supervision.networks import Contrast, Denoiser
 from torch_geometric_gsl.ops.edges import Edges, list_sources
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -139,8 +140,7 @@ class GraphDenoising(SampledGraphLoss):
         - **output:** the loss, a scalar
 
     Raises:
-        ValueError: If an argument is out of range, or :obj:`binary` features are
-            negative.
+        ValueError: If :obj:`binary` features are negative.
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
@@ -238,8 +238,7 @@ class GraphContrast(SampledGraphLoss):
         - **input and output:** as in :class:`GraphDenoising`
 
     Raises:
-        ValueError: If an argument is out of range, or the number of nodes differs from
-            that of the anchor graph.
+        ValueError: If the number of nodes differs from that of the anchor graph.
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity

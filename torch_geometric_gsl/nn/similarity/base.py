@@ -52,9 +52,8 @@ class Similarity(torch.nn.Module, ABC):
             where a projection overfits. (default: :obj:`False`)
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or :obj:`feature_weights` is set
-            together with a projection, which already weighs the features.
+        ValueError: If :obj:`feature_weights` is set together with a projection, which
+            already weighs the features.
 
     Shapes:
         - **input:** node features :math:`(N, F_{in})` or a pair of them, for :math:`N`

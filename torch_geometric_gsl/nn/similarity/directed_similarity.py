@@ -34,7 +34,6 @@ class DirectedSimilarity(Similarity):
         - **output:** :math:`(n, N)`, or :math:`(|\mathcal{E}|)` if edges are given
 
     Raises:
-        TypeError: If :obj:`similarity` is not a :class:`Similarity`.
         ValueError: If :obj:`similarity` is directed itself.
 
     Example:

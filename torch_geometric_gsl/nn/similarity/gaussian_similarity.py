@@ -162,7 +162,6 @@ class NeuralGaussianSimilarity(Similarity):
                 :math:`(-1, 1)` with :obj:`centre="tanh"`.
 
         Raises:
-            TypeError: If :obj:`centre` is not a number.
             ValueError: If :obj:`centre` is out of range, or there is no bias.
 
         Example:

@@ -1,10 +1,9 @@
 r"""The sum over a pool of sources on a GPU, without a matrix of all pairs.
 
-:func:`~torch_geometric_gsl.ops.pool_sum.keyed_weights` is the definition. A first pass
-finds the largest score of each target and the sum of the rates of each draw, as online
-softmax does; a second one weighs the messages. The backward pass computes scores, noise
-and weights again, tile by tile. Noise is a function of the seed, the target, the draw
-and the source alone.
+``benchmark/pool_weights.py`` has the definition. A first pass finds the largest score
+of each target and the sum of the rates of each draw, as online softmax does; a second
+one weighs the messages. The backward pass computes scores, noise and weights again,
+tile by tile. Noise is a function of the seed, the target, the draw and the source.
 
 Products are those of tensor cores, of scores three in place of one, which lose no more
 than the last bits of :obj:`torch.float32`; of messages one where PyTorch allows TF32.
