@@ -10,6 +10,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from torch_geometric_gsl import GSLNet, TableNet
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
@@ -317,6 +318,27 @@ def test_files_that_hold_no_estimator(path, classifier, wine):
             GSLClassifier.load(path)
     path.write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(OSError, match='does not hold plain values and tensors'):
+        GSLClassifier.load(path)
+
+
+@pytest.mark.parametrize(
+    ('load', 'text'),
+    [
+        (GSLNet.load, 'GSLNet .got a GSLClassifier.: use .GSLClassifier.load.$'),
+        (TableNet.load, 'TableNet .got a GSLClassifier.: use .GSLClassifier.load.$'),
+        (GSLRegressor.load, 'GSLRegressor .* use .GSLClassifier.load.$'),
+    ],
+)
+def test_an_estimator_is_loaded_by_its_class(path, classifier, load, text):
+    classifier('none').save(path)
+    with pytest.raises(ValueError, match=f"model.pt' must hold a {text}"):
+        load(path)
+
+
+def test_an_estimator_does_not_load_a_model(path):
+    GSLNet(4, 8, 2, 3).save(path)
+    text = 'must hold a GSLClassifier .got a GSLNet.: use .GSLNet.load.$'
+    with pytest.raises(ValueError, match=text):
         GSLClassifier.load(path)
 
 
