@@ -8,6 +8,7 @@ asynchronous on CUDA, where reading a value back would stall the device; under
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -30,7 +31,14 @@ def check_type(value: object, kind: Any, name: str, what: str) -> None:
 def check_option(value: object, options: Iterable[object], name: str) -> None:
     """Raise unless a value is one of the named options."""
     if value not in (known := list(options)):
-        raise ValueError(f"'{name}' must be one of {known} (got {value!r})")
+        hint = suggest(value, known)
+        raise ValueError(f"'{name}' must be one of {known} (got {value!r}){hint}")
+
+
+def suggest(value: object, known: Iterable[object]) -> str:
+    """Return the end of an error text: the known name that is spelt alike, if any."""
+    near = get_close_matches(str(value), map(str, known), 1, cutoff=0.75)
+    return f': did you mean {near[0]!r}?' if near else ''
 
 
 def check_flag(value: object, name: str) -> None:
@@ -405,13 +413,10 @@ def check_generator(generator: Any, device: torch.device) -> None:
 
 def check_messages(h: Any, num_sources: int, device: torch.device) -> None:
     """Raise unless there is one row of messages per source."""
-    if not isinstance(h, Tensor):
-        raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
+    check_type(h, Tensor, 'h', 'a torch.Tensor')
     if h.dim() != 2 or h.size(0) != num_sources:
         raise ValueError(
             f"'h' must have shape [{num_sources}, channels] (got {list(h.shape)})"
         )
-    if not h.is_floating_point():
-        raise TypeError(f"'h' must be floating-point (got {h.dtype})")
-    if h.device != device:
-        raise ValueError(f"'h' is on {h.device} but 'x' is on {device}")
+    check_matrix(h, 'h')
+    _check_device(h, device, 'h')

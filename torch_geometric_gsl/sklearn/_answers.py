@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.sklearn._rows import Nearest, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 from torch_geometric_gsl.visualization.explore import explore
@@ -28,7 +30,18 @@ _MOST_IN_DOUBLE = 2**17
 _BLOCK = 2048
 
 
-class Answers(BaseEstimator):  # type: ignore[misc]
+class Named(BaseEstimator):  # type: ignore[misc]
+    """Base class of estimators, whose unknown options raise an error with a hint."""
+
+    def _check_unknown(self, names: Iterable[str], error: Any = TypeError) -> None:
+        check_options(type(self), names, error=error)
+
+    def set_params(self, **params: Any) -> Any:
+        self._check_unknown(params, ValueError)  # As in scikit-learn.
+        return super().set_params(**params)
+
+
+class Answers(Named):
     """Predict new rows, and training rows from each other."""
 
     def _prepare(self) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse
@@ -36,6 +36,7 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.sparse_rows import dense_rows, with_values
+from torch_geometric_gsl.sklearn._answers import Named
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph
@@ -52,7 +53,7 @@ SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_ker
 class GSLNeighborsTransformer(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    Named,
 ):
     r"""Build the graph of the nearest rows under a learned similarity, as a
     sparse matrix: a drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.
@@ -82,8 +83,7 @@ class GSLNeighborsTransformer(
             deviation 1. (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Source of randomness, as in
             :class:`GSLClassifier`. (default: :obj:`None`)
-        verbose (bool, optional): If :obj:`True`, shows a progress bar.
-            (default: :obj:`False`)
+        verbose (bool, optional): If :obj:`True`, shows a bar. (default: :obj:`False`)
 
     Attributes:
         feature_weights_ (numpy.ndarray): The learned weights of the columns.
@@ -113,7 +113,9 @@ class GSLNeighborsTransformer(
         standardize: bool = True,
         random_state: Any = None,
         verbose: bool = False,
+        **unknown: NoReturn,
     ) -> None:
+        self._check_unknown(unknown)
         self.n_neighbors = n_neighbors
         self.mode = mode
         self.similarity = similarity

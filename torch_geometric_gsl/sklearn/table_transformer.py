@@ -210,6 +210,12 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     Options are those of :func:`sklearn.utils.check_array`; :obj:`reset` fits.
     """
     options['dtype'] = (np.float64, np.float32)
+    if len(shape := tuple(getattr(X, 'shape', ()))) == 1:
+        one = 'X.to_frame().T' if hasattr(X, 'iloc') else 'X.reshape(1, -1)'
+        raise ValueError(
+            f"'X' must be a table (got a {type(X).__name__} of {shape[0]} values). "
+            f"Reshape your data: '{one}' is one row"
+        )
     if reset:
         estimator._table = TableTransformer().fit(X) if is_frame(X) else None
     if estimator._table is None:
