@@ -41,6 +41,11 @@ class TruncatedRaceWarning(UserWarning):
     """
 
 
+def rounded(number: float) -> str:
+    """Return a number with three digits, without an exponent."""
+    return f'{float(f"{number:.3g}"):.15g}'
+
+
 class SamplingPlan(NamedTuple):
     r"""The method that serves a call, and why.
 
@@ -71,10 +76,16 @@ class SamplingPlan(NamedTuple):
     def seconds(self) -> float:
         r"""Predict the seconds of one core in which a graph is drawn, within a factor
         of two for draws of more than ten milliseconds: :obj:`cost` times a proposal,
-        whose time is measured once for a machine. Bounds of sharp scores are found once
-        and not counted.
+        whose time is measured once for a machine. Bounds of sharp scores do not count.
         """
         return self.cost * proposal_seconds()
+
+    def __repr__(self) -> str:
+        shown = (
+            f'{name}={rounded(value) if isinstance(value, float) else repr(value)}'
+            for name, value in self._asdict().items()
+        )
+        return f'{type(self).__name__}({", ".join(shown)})'
 
 
 class Settings(NamedTuple):
@@ -150,15 +161,13 @@ class Call(NamedTuple):
         """Return the plan of a method."""
         is_dense, options = method == 'dense', self.options
         is_all = self.keeps_all or (is_dense and options.replace)
-        proposals = None
-        if method == 'race':
-            found = self.num_expected
-            is_flat = found is None
-            proposals = min(self.num_proposals, self.num_sources) if is_flat else found
+        proposals = self.num_expected
+        if proposals is None:
+            proposals = min(self.num_proposals, self.num_sources)
         return SamplingPlan(
             method,
             reason,
-            num_proposals=proposals,
+            num_proposals=proposals if method == 'race' else None,
             num_arrivals=None if is_all else options.num_arrivals,
             num_tail=0 if is_all else options.num_tail,
             caveat=None if is_dense else self.caveat,
