@@ -4,6 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -106,8 +107,7 @@ class GumbelKNNSampler(OneType):
             at :obj:`scale`; its logarithm is a parameter. (default: :obj:`False`)
         null_score (float, optional): If given, each target has a null neighbour (sink),
             which can absorb weight. Its score :math:`s_0` is a parameter that starts at
-            this value, and is not multiplied by :math:`\lambda`.
-            (default: :obj:`None`)
+            this value; :math:`\lambda` does not apply. (default: :obj:`None`)
         loop (bool, optional): If :obj:`False`, a node is not its own candidate. Pairs
             have no self-loops. (default: :obj:`True`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
@@ -125,8 +125,7 @@ class GumbelKNNSampler(OneType):
         eval_k (int or str, optional): The number of nearest candidates of a target in
             evaluation mode, or :obj:`"all"`; if :obj:`None`, all, or :obj:`k` for
             distinct draws (:obj:`replace=False`). A graph of more than :math:`2^{26}`
-            edges is summed, but not listed.
-            (default: :obj:`None`)
+            edges is summed, but not listed. (default: :obj:`None`)
         budget (Budget, optional): Limits on arrivals, pairs and bytes of a draw and an
             evaluation. (default: :obj:`Budget()`)
         **unknown (optional): Raise a :class:`TypeError` with the current name.
@@ -137,8 +136,7 @@ class GumbelKNNSampler(OneType):
           edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, their weights
           :math:`(|\mathcal{E}_c|)` *(optional)*, batch vector
           :math:`(|\mathcal{V}|)` *(optional)*
-        - **output:** edge indices :math:`(2, |\mathcal{E}|)` and edge weights
-          :math:`(|\mathcal{E}|)`
+        - **output:** edges :math:`(2, |\mathcal{E}|)`, weights :math:`(|\mathcal{E}|)`
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -251,8 +249,7 @@ class GumbelKNNSampler(OneType):
             batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
                 pair for a pair: edges never join two graphs. (default: :obj:`None`)
             rows (tuple[int, int], optional): The range of targets, start and stop: they
-                get the same edges and indices as in a call for all targets.
-                (default: :obj:`None`)
+                get the edges and indices of a call for all. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness; the global one
                 if :obj:`None`. (default: :obj:`None`)
             return_adj_t (bool, optional): If :obj:`True`, returns the transposed
@@ -260,17 +257,15 @@ class GumbelKNNSampler(OneType):
 
         Returns:
             SampledGraph: :obj:`(edge_index, edge_weight)`, sorted by target, without
-            duplicates; the weights of each target sum to 1, less the weight of the null
-            neighbour.
+            duplicates; the weights of each target, and of the null neighbour, sum to 1.
 
         Raises:
             TypeError: If an input has the wrong type or dtype.
             ValueError: If an input has the wrong shape, device or values, :obj:`k`
-                exceeds the candidates of distinct draws, or the named method is not
-                applicable.
+                exceeds the candidates of distinct draws, or the method does not apply.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
-        parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)
+        parts = self._draw(x, generator, edge_index, edge_weight, batch, rows)
         src, dst = parts.pairs.src, parts.pairs.dst
         with torch.autocast(src.device.type, enabled=False):
             graph = _in_dtype_of(x, parts.graph(generator))
@@ -299,9 +294,11 @@ class GumbelKNNSampler(OneType):
             torch.Tensor: The sums :math:`[n, m]` of the targets.
         """
         if is_exporting():
-            absent = {'edge_index': edge_index, 'batch': batch, 'rows': rows}
+            absent: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
+            absent |= {'edge_weight': edge_weight, 'rows': rows}
+            absent |= {'return_graph': return_graph or None}
             return exported_sum(*self._begin(x, self.training), h, absent)
-        parts = self._draw(x, edge_index, edge_weight, batch, rows, generator)
+        parts = self._draw(x, generator, edge_index, edge_weight, batch, rows)
         check_messages(h, parts.pairs.src.size(0), parts.pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
             if not return_graph:
@@ -385,28 +382,25 @@ class GumbelKNNSampler(OneType):
             return None if self.replace else self.k
         return None if self.eval_k == 'all' else int(self.eval_k)
 
-    def _draw(
-        self,
-        x: Features,
-        edge_index: Any,
-        edge_weight: Any,
-        batch: Any,
-        rows: Any,
-        generator: Any,
-    ) -> Parts:
+    def _draw(self, x: Features, generator: Any, *given: Any) -> Parts:
         """Check the inputs of a draw, and assign each target to a part."""
+        if is_exporting():
+            raise ValueError(
+                "a sampler is not supported by 'torch.export', as the number of edges "
+                "depends on values: export a layer, a model or 'sampler.propagate'"
+            )
         for hook in self._draw_hooks.values():
-            hook(self, x, edge_index, edge_weight, batch)
+            hook(self, x, *given[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
         pairs, settings = self._begin(x, self.training, is_exact=is_exact)
         if generator is not None:
             check_generator(generator, pairs.src.device)
+        edge_index, _, batch, _ = given
         if self.training and edge_index is None and batch is None:
             self._num_draws += 1
             if self._num_draws == _LOOK_AFTER:
                 self._look(x, pairs.dst.size(0))
-        given = edge_index, edge_weight, batch, rows
         return assign(pairs, settings, self._bounds, *given)
 
     @disable_compile
@@ -456,12 +450,12 @@ class GumbelKNNSampler(OneType):
         )
 
     def __repr__(self) -> str:
-        train = ', train_scale=True' if self.train_scale else ''
-        null = '' if self.initial_null is None else f', null_score={self.initial_null}'
-        return (
-            f'{self.__class__.__name__}({self.similarity}, k={self.k}, tau={self.tau}, '
-            f'scale={self.scale}{train}{null}, method={self.method})'
-        )
+        text = f'{self.similarity}, k={self.k}, tau={self.tau}, scale={self.scale}'
+        shown = vars(self) | {'null_score': self.initial_null}
+        for name, option in signature(GumbelKNNSampler).parameters.items():
+            if option.kind is option.KEYWORD_ONLY and shown[name] != option.default:
+                text += f', {name}={shown[name]!r}'
+        return f'{self.__class__.__name__}({text})'
 
 
 def _in_dtype_of(x: Features, graph: SampledGraph) -> SampledGraph:
