@@ -1,6 +1,8 @@
 """The graph of an estimator, what predictions lean on, and estimators in files."""
 
+import json
 import pickle
+import re
 
 import numpy as np
 import pandas
@@ -143,6 +145,15 @@ def test_explore(tmp_path, few, places):
     text = page.read_text(encoding='utf-8')
     assert page == tmp_path / 'graph.html'
     assert all(name in text for name in frame)
+    # Columns have the numbers of the table, not those of the network.
+    frame = (1000 * frame).round().assign(kind=['flat', None] * 30)
+    model = GSLRegressor('learned', **few).fit(frame, y)
+    for one in (model, pickle.loads(pickle.dumps(model))):
+        found = re.search(r'id="data">(.*?)</script>', one.explore(page).read_text())
+        colours = json.loads(found[1])['colours']
+        values = {each['name']: each['values'] for each in colours}
+        assert values['bbb'] == frame['bbb'].tolist()
+        assert values['kind_flat'] == [1.0, 0.0] * 30
     model = GSLClassifier('learned', **few).fit(scipy.sparse.csr_matrix(x), y > 0)
     text = model.explore(page, names=[f'place {i}' for i in range(60)]).read_text()
     assert 'place 59' in text

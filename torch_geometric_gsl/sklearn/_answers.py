@@ -223,31 +223,32 @@ class Answers(Named):
         r"""Write a page to explore the graph of the training rows.
 
         It shows the target of each row, its prediction from the other rows, and its
-        scaled columns. Rows are named as by :meth:`explain`.
+        columns in their units, encoded by :func:`make_table_transformer` if needed.
+        Rows are named as by :meth:`explain`.
 
         Args:
-            path (str or os.PathLike, optional): The file.
-                (default: :obj:`"graph.html"`)
+            path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
             **kwargs (optional): Arguments of
-                :func:`~torch_geometric_gsl.visualization.explore`, such as
-                :obj:`names`.
+                :func:`~torch_geometric_gsl.visualization.explore`.
 
         Returns:
             pathlib.Path: The file.
         """
         self._check_graph('explore')
-        graph, x = self.graph_, self._x
-        dense = x.toarray() if scipy.sparse.issparse(x) else x
-        data = Data(x=torch.from_numpy(dense).float())
+        given = self._rows if self._table is None else self._table.encode(self._rows)
+        x, raw_x = (
+            torch.from_numpy(x.toarray() if scipy.sparse.issparse(x) else x)
+            for x in (self._x, given)
+        )
+        data = Data(x=x.float(), raw_x=raw_x)
+        shown: Any = {'data': data, 'path': path, 'names': self._labels}
         if self._targets.ndim == 1:
             data.y = self._targets
-            kwargs = {'prediction': self.transduction_} | kwargs
+            shown['prediction'] = self.transduction_
         if self._table is not None:
             columns = self._table.columns_
-            names = [name for c in columns for name in c.names(str(c.name))]
-            kwargs = {'feature_names': names} | kwargs
-        kwargs = {'names': self._labels} | kwargs
-        return explore(graph, **{'data': data, 'path': path} | kwargs)
+            shown['feature_names'] = [n for c in columns for n in c.names(str(c.name))]
+        return explore(self.graph_, **shown | kwargs)
 
 
 def columns_of(rows: Any, numbers: Any = slice(None)) -> dict[Any, Any]:

@@ -140,9 +140,14 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = _split(X)
         if not has_names:
             validate_data(self, X, reset=False, skip_check_array=True)
+        return self.encode({name: values for name, values, _ in columns})
+
+    def encode(self, columns: dict[Any, Any]) -> Any:
+        """Encode the columns of training, in their order, as numbers."""
+        pairs = zip(self.columns_, columns.items(), strict=True)
         blocks = [
             column.block(read_column(values, _where(name), column.kind))
-            for column, (name, values, _) in zip(self.columns_, columns, strict=True)
+            for column, (name, values) in pairs
         ]
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
@@ -150,8 +155,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         r"""Return the names of the encoded columns.
 
         Args:
-            input_features (array-like, optional): Names of the columns of an array.
-                (default: :obj:`None`)
+            input_features (array-like, optional): Their names. (default: :obj:`None`)
         """
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
