@@ -83,22 +83,19 @@ class SimilarityKNNGraph(FeatureGraph):
             :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
             :obj:`"pynndescent"`, approximate, with a fixed seed, also for sparse
             features. All but the first need their library, and :obj:`"linear"`,
-            :obj:`"heat_kernel"` or a module that ranks by nearness as they do.
-            (default: :obj:`"exact"`)
+            :obj:`"heat_kernel"` or a module that ranks alike. (default: :obj:`"exact"`)
         attr (str, optional): The features: an attribute of the nodes, such as
             :obj:`"pos"`. Positions are compared by their distances with
             :obj:`HeatKernelSimilarity(3, normalize=False)`. (default: :obj:`"x"`)
         edge_types (list, optional): For a :class:`~torch_geometric.data.HeteroData`
             object: the edge types :obj:`(source, name, target)` that get a graph
-            between two types, whose features must be equally wide; others stay.
-            (default: :obj:`None`)
+            between two types of equal width; others stay. (default: :obj:`None`)
 
     Raises:
         TypeError: If an argument has the wrong type, or :obj:`data` is heterogeneous
             without :obj:`edge_types`.
-        ValueError: If an argument is out of range, the named similarity has
-            parameters, the features are missing, a graph has too few nodes and
-            :obj:`clamp` is :obj:`False`, or the :obj:`backend` cannot compute it.
+        ValueError: If an argument is out of range, the named similarity has parameters,
+            the features are missing, or the :obj:`backend` cannot compute it.
         ImportError: If the library of the :obj:`backend` is missing.
 
     Example:

@@ -265,6 +265,11 @@ class GumbelKNNSampler(OneType):
                 exceeds the candidates of distinct draws, or the method does not apply.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
+        if is_exporting():
+            raise ValueError(
+                "a sampler is not supported by 'torch.export', as the number of edges "
+                "depends on values: export a layer, a model or 'sampler.propagate'"
+            )
         parts = self._draw(x, generator, edge_index, edge_weight, batch, rows)
         src, dst = parts.pairs.src, parts.pairs.dst
         with torch.autocast(src.device.type, enabled=False):
@@ -287,8 +292,7 @@ class GumbelKNNSampler(OneType):
 
         It takes the messages :math:`h` of the sources :math:`[N, m]` and the arguments
         of :meth:`forward`. With :obj:`return_graph=True` it also returns the graph of
-        this sum. Exported by :func:`torch.export.export` it sums in evaluation mode,
-        over all pairs at once: memory grows with their number, whatever the budget.
+        this sum. :func:`torch.export.export` sums over all pairs at once.
 
         Returns:
             torch.Tensor: The sums :math:`[n, m]` of the targets.
@@ -384,11 +388,6 @@ class GumbelKNNSampler(OneType):
 
     def _draw(self, x: Features, generator: Any, *given: Any) -> Parts:
         """Check the inputs of a draw, and assign each target to a part."""
-        if is_exporting():
-            raise ValueError(
-                "a sampler is not supported by 'torch.export', as the number of edges "
-                "depends on values: export a layer, a model or 'sampler.propagate'"
-            )
         for hook in self._draw_hooks.values():
             hook(self, x, *given[:3])
         # Rank the nearest in double precision.

@@ -58,8 +58,7 @@ class SamplingPlan(NamedTuple):
             each draw; :obj:`None` for all.
         num_tail (int): The number of sources :math:`S` that represent later arrivals.
         caveat (str, optional): How far the variance of a sum is from its definition,
-            where the defaults of :math:`M` or :math:`S` change it by more than 2 %.
-            (default: :obj:`None`)
+            where defaults change it by more than 2 %. (default: :obj:`None`)
         cost (float, optional): The processor time of the draw of all targets, in
             proposals of a race. (default: :obj:`0.0`)
     """
