@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from functools import wraps
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,20 @@ _BLOCK = 2048
 class Named(BaseEstimator):  # type: ignore[misc]
     """Base class of estimators, whose unknown options raise an error with a hint."""
 
-    def _check_unknown(self, names: Iterable[str], error: Any = TypeError) -> None:
-        check_options(type(self), names, error=error)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        init = cls.__init__  # Its signature must not change, by rule of scikit-learn.
+
+        @wraps(init)
+        def checked(self: Any, *args: Any, **params: Any) -> None:
+            if params.keys() - signature(init).parameters.keys():
+                check_options(type(self), params)
+            init(self, *args, **params)
+
+        cls.__init__ = checked  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Any:
-        self._check_unknown(params, ValueError)  # As in scikit-learn.
+        check_options(type(self), params, error=ValueError)  # As in scikit-learn.
         return super().set_params(**params)
 
 
@@ -121,8 +131,7 @@ class Answers(Named):
         r"""Return the graph of the training rows.
 
         Returns:
-            scipy.sparse.csr_matrix: Row :math:`i` has the weights of the neighbours of
-            row :math:`i`, without itself.
+            scipy.sparse.csr_matrix: In each row the weights of its other rows.
         """
         check_is_fitted(self)
         if self.graph_choice_ == 'none':

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -81,9 +81,7 @@ class GSLEstimator(Answers, Saves):
         random_state: Any = None,
         device: str = 'cpu',
         verbose: bool = False,
-        **unknown: NoReturn,
     ) -> None:
-        self._check_unknown(unknown)
         self.graph = graph
         self.n_members = n_members
         self.similarity = similarity

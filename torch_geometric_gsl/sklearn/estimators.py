@@ -55,8 +55,7 @@ Args:
 Attributes:
     classes_ (numpy.ndarray): The classes (classifier only).
     graph_choice_ (str): The graph chosen by validation.
-    graph_losses_ (dict[str, float]): The validation loss of each graph that was
-        tried, in ascending order.
+    graph_losses_ (dict[str, float]): The validation losses of graphs, in order.
     graph_margin_ (float or None): The relative gap of the two lowest losses.
     n_iter_ (int): The number of epochs of the first network.
     loss_curve_ (list[float]): Its training loss after each epoch.

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -108,9 +108,7 @@ class GSLNeighborsTransformer(
         standardize: bool = True,
         random_state: Any = None,
         verbose: bool = False,
-        **unknown: NoReturn,
     ) -> None:
-        self._check_unknown(unknown)
         self.n_neighbors = n_neighbors
         self.mode = mode
         self.similarity = similarity

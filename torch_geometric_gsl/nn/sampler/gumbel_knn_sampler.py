@@ -116,8 +116,7 @@ class GumbelKNNSampler(OneType):
             <torch_geometric_gsl.typing.SampledGraph.prune>`. (default: :obj:`False`)
         replace (bool, optional): If :obj:`False`, each target draws :obj:`k` distinct
             neighbours (Gumbel top-k), weighted by the relaxation among them, for layers
-            that ignore edge weights. A null neighbour counts as one of the :obj:`k`.
-            (default: :obj:`True`)
+            that ignore weights. A null neighbour is one of them. (default: :obj:`True`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             raise an error if not applicable, or :obj:`"auto"`: a race if it visits few
             candidates, else the definition for at most :math:`2^{16}` pairs, else the

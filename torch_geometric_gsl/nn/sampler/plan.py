@@ -54,8 +54,7 @@ class SamplingPlan(NamedTuple):
         reason (str): Why the other methods do not serve.
         num_proposals (float or None): The mean number of proposals of a race, measured
             on 64 targets where scores are sharp, else an upper bound.
-        num_arrivals (int or None): The number of arrivals :math:`M` that are kept of
-            each draw; :obj:`None` for all.
+        num_arrivals (int or None): The number of arrivals :math:`M` per draw, or all.
         num_tail (int): The number of sources :math:`S` that represent later arrivals.
         caveat (str, optional): How far the variance of a sum is from its definition,
             where defaults change it by more than 2 %. (default: :obj:`None`)
