@@ -131,7 +131,7 @@ class Answers(Named):
         r"""Return the graph of the training rows.
 
         Returns:
-            scipy.sparse.csr_matrix: In each row the weights of its other rows.
+            scipy.sparse.csr_matrix: In row :math:`i` the weights of its neighbours.
         """
         check_is_fitted(self)
         if self.graph_choice_ == 'none':
