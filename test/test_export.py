@@ -135,6 +135,8 @@ def test_what_cannot_be_exported_says_why():
     for name, value in {'return_graph': True, 'edge_weight': torch.ones(40)}.items():
         with pytest.raises(ValueError, match=f"'{name}' is not supported by 'torch"):
             export(make(), (x,), {name: value})
+    with pytest.raises(ValueError, match="'x' must be dense for 'torch"):
+        export(make(), (x.to_sparse_csr(),))
     with pytest.raises(ValueError, match="a sampler is not supported by 'torch"):
         export(GumbelKNNSampler(LinearSimilarity(IN)).eval(), (x,))
     with pytest.raises(ValueError, match='KNNGCN cannot be exported'):

@@ -161,6 +161,8 @@ def check_features(
         check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
+    if x.layout != torch.strided and getattr(torch.compiler, 'is_exporting', bool)():
+        raise ValueError(f"'{name}' must be dense for 'torch.export' (got {x.layout})")
     if x.dim() != 2:
         raise ValueError(
             f"'{name}' must have shape [num_nodes, channels] (got {list(x.shape)})"

@@ -93,8 +93,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     nearest by a learned distance, but never its own. Three networks are trained: with
     a learned graph, with the nearest rows by scaled columns, and without a graph. The
     loss on held-back rows chooses among them, and stops training. New rows attend to
-    all rows of :meth:`fit`. A step takes a batch and a pool of other rows, so an epoch
-    is linear in the number of rows.
+    all rows of :meth:`fit`. The time of an epoch is linear in the number of rows.
 
     Rows with the label -1 are part of the graph, but unlabelled. If there is only one
     other label, or another negative one, -1 is a class. A warning states the number of

@@ -92,8 +92,7 @@ class SimilarityKNNGraph(FeatureGraph):
             between two types of equal width; others stay. (default: :obj:`None`)
 
     Raises:
-        TypeError: If an argument has the wrong type, or :obj:`data` is heterogeneous
-            without :obj:`edge_types`.
+        TypeError: If an argument, or :obj:`data` without types, has the wrong type.
         ValueError: If an argument is out of range, the named similarity has parameters,
             the features are missing, or the :obj:`backend` cannot compute it.
         ImportError: If the library of the :obj:`backend` is missing.
