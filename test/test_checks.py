@@ -24,6 +24,8 @@ NUMBERS = [
      "'o' must be one of ['a', 'b'] (got 'c')"),
     (checks.check_option, (None, ('a',), 'o'), ValueError,
      "'o' must be one of ['a'] (got None)"),
+    (checks.check_option, ('gauss', ['a', 'gaussian'], 'o'), ValueError,
+     "'o' must be one of ['a', 'gaussian'] (got 'gauss'): did you mean 'gaussian'?"),
     (checks.check_positive, ('1', 'n'), TypeError,
      "'n' must be a positive number (got str)"),
     (checks.check_positive, (True, 'n'), TypeError,

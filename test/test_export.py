@@ -11,7 +11,9 @@ from torch_geometric_gsl import (
     KNNGCN,
     Budget,
     GSLNet,
+    GumbelKNNSampler,
     LatentGraphConv,
+    LinearSimilarity,
     SensorGraphConv,
 )
 
@@ -130,6 +132,13 @@ def test_what_cannot_be_exported_says_why():
         export(make(), (x,), {'edge_index': edge_index})
     with pytest.raises(ValueError, match="'batch' is not supported"):
         export(make(), (x,), {'batch': torch.zeros(N, dtype=torch.long)})
+    for name, value in {'return_graph': True, 'edge_weight': torch.ones(40)}.items():
+        with pytest.raises(ValueError, match=f"'{name}' is not supported by 'torch"):
+            export(make(), (x,), {name: value})
+    with pytest.raises(ValueError, match="'x' must be dense for 'torch"):
+        export(make(), (x.to_sparse_csr(),))
+    with pytest.raises(ValueError, match="a sampler is not supported by 'torch"):
+        export(GumbelKNNSampler(LinearSimilarity(IN)).eval(), (x,))
     with pytest.raises(ValueError, match='KNNGCN cannot be exported'):
         export(KNNGCN(IN, 8, 2, OUT, k=3).eval(), (features(),))
 

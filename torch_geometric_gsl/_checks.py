@@ -8,6 +8,7 @@ asynchronous on CUDA, where reading a value back would stall the device; under
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -30,7 +31,14 @@ def check_type(value: object, kind: Any, name: str, what: str) -> None:
 def check_option(value: object, options: Iterable[object], name: str) -> None:
     """Raise unless a value is one of the named options."""
     if value not in (known := list(options)):
-        raise ValueError(f"'{name}' must be one of {known} (got {value!r})")
+        hint = suggest(value, known)
+        raise ValueError(f"'{name}' must be one of {known} (got {value!r}){hint}")
+
+
+def suggest(value: object, known: Iterable[object]) -> str:
+    """Return the end of an error text: the known name that is spelt alike, if any."""
+    near = get_close_matches(str(value), map(str, known), 1, cutoff=0.75)
+    return f': did you mean {near[0]!r}?' if near else ''
 
 
 def check_flag(value: object, name: str) -> None:
@@ -179,6 +187,8 @@ def check_features(
         check_type(x, Tensor, name, 'a torch.Tensor')
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
+    if x.layout != torch.strided and getattr(torch.compiler, 'is_exporting', bool)():
+        raise ValueError(f"'{name}' must be dense for 'torch.export' (got {x.layout})")
     if x.dim() != 2:
         raise ValueError(
             f"'{name}' must have shape [num_nodes, channels] (got {list(x.shape)})"

@@ -8,7 +8,7 @@ import re
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -59,10 +59,21 @@ def write_tensors(content: dict[str, Any], path: str | Path) -> None:
             ) from error
 
 
-def read_tensors(path: str | Path, what: str, device: Any = 'cpu') -> dict[str, Any]:
-    """Read a file of :func:`write_tensors` without executing code."""
+def read_tensors(
+    path: str | Path, what: str, kinds: Collection[str], device: Any = 'cpu'
+) -> dict[str, Any]:
+    """Read a file that an object of one of the named classes wrote, as data only."""
     with Path(path).open('rb') as stream:
-        return load_tensors(stream, path, what, device)
+        content = load_tensors(stream, path, what, device)
+    kind = content.get('class', content.get('estimator'))
+    if not isinstance(kind, str):
+        raise OSError(f"'{path}' is not a valid {what} (got {[*content]})")
+    if kind not in kinds:
+        raise ValueError(
+            f"'{path}' must hold a {' or a '.join(kinds)} (got a {kind}): use "
+            f"'{kind}.load'"
+        )
+    return content
 
 
 def load_tensors(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from docutils import nodes
 from sphinx import addnodes
@@ -22,19 +22,30 @@ def lay_out(app: Sphinx, doctree: nodes.document) -> None:
     for entry in doctree.findall(addnodes.desc):
         if entry.get('objtype') not in KINDS:
             continue
+        defaults = signature_defaults(entry[0])
         for fields in [
             each for each in entry[-1] if isinstance(each, nodes.field_list)
         ]:
             for field in [each for each in fields if each[0].astext() == 'Parameters']:
                 place = fields.parent.index(fields)
                 title = nodes.rubric('', 'Arguments')
-                fields.parent.insert(place, [title, make_table(field[1])])
+                fields.parent.insert(place, [title, make_table(field[1], defaults)])
                 fields.remove(field)
             if not fields.children:
                 fields.parent.remove(fields)
 
 
-def make_table(body: nodes.field_body) -> nodes.table:
+def signature_defaults(signature: nodes.Element) -> dict[str, str]:
+    """Return the defaults that a signature shows, by argument."""
+    found = {}
+    for parameter in signature.findall(addnodes.desc_parameter):
+        for part in parameter:
+            if 'default_value' in part.get('classes', ()):
+                found[parameter[0].astext()] = part.astext()
+    return found
+
+
+def make_table(body: nodes.field_body, defaults: dict[str, str]) -> nodes.table:
     """Return the table of a list of arguments, or of one."""
     is_list = isinstance(body[0], nodes.bullet_list)
     items = [item.children for item in body[0]] if is_list else [body.children]
@@ -42,7 +53,8 @@ def make_table(body: nodes.field_body) -> nodes.table:
     group += [nodes.colspec(colwidth=width) for width in (25, 15, 60)]
     titles = [[nodes.paragraph('', text)] for text in HEADER]
     group += nodes.thead('', make_row(titles))
-    group += nodes.tbody('', *[make_row(split(item)) for item in items])
+    rows = [row for item in items for row in separate(split(item), defaults)]
+    group += nodes.tbody('', *map(make_row, rows))
     return nodes.table('', group, classes=[OPTIONS])
 
 
@@ -70,6 +82,25 @@ def split(item: list[nodes.Node]) -> list[list[nodes.Node]]:
     if not cell and not is_optional:
         cell = [nodes.paragraph('', 'required', classes=['required'])]
     return [name, cell, meaning]
+
+
+def separate(
+    row: list[list[nodes.Node]], defaults: dict[str, str]
+) -> Iterator[list[list[nodes.Node]]]:
+    """Yield a row without a default for each of its names, with that of the signature.
+
+    Such a row refers to another class for the meaning: "k, tau (optional): As in ...".
+    """
+    (title, *kind), default, meaning = row
+    names = title.astext().split(', ')
+    if default or not any(name in defaults for name in names):
+        yield row
+        return
+    for name in names:
+        cell = nodes.paragraph('', '', nodes.literal('', defaults.get(name, '')))
+        first = nodes.paragraph('', '', nodes.literal('', name))
+        rest = [[node.deepcopy() for node in part] for part in (kind, meaning)]
+        yield [[first, *rest[0]], [cell], rest[1]]
 
 
 def cut_default(paragraph: nodes.Node) -> list[nodes.Node]:

@@ -1,6 +1,8 @@
 """The graph of an estimator, what predictions lean on, and estimators in files."""
 
+import json
 import pickle
+import re
 
 import numpy as np
 import pandas
@@ -10,6 +12,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from torch_geometric_gsl import GSLNet, TableNet
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
@@ -142,6 +145,15 @@ def test_explore(tmp_path, few, places):
     text = page.read_text(encoding='utf-8')
     assert page == tmp_path / 'graph.html'
     assert all(name in text for name in frame)
+    # Columns have the numbers of the table, not those of the network.
+    frame = (1000 * frame).round().assign(kind=['flat', None] * 30)
+    model = GSLRegressor('learned', **few).fit(frame, y)
+    for one in (model, pickle.loads(pickle.dumps(model))):
+        found = re.search(r'id="data">(.*?)</script>', one.explore(page).read_text())
+        colours = json.loads(found[1])['colours']
+        values = {each['name']: each['values'] for each in colours}
+        assert values['bbb'] == frame['bbb'].tolist()
+        assert values['kind_flat'] == [1.0, 0.0] * 30
     model = GSLClassifier('learned', **few).fit(scipy.sparse.csr_matrix(x), y > 0)
     text = model.explore(page, names=[f'place {i}' for i in range(60)]).read_text()
     assert 'place 59' in text
@@ -317,6 +329,27 @@ def test_files_that_hold_no_estimator(path, classifier, wine):
             GSLClassifier.load(path)
     path.write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(OSError, match='does not hold plain values and tensors'):
+        GSLClassifier.load(path)
+
+
+@pytest.mark.parametrize(
+    ('load', 'text'),
+    [
+        (GSLNet.load, 'GSLNet.* .got a GSLClassifier.: use .GSLClassifier.load.$'),
+        (TableNet.load, 'TableNet .got a GSLClassifier.: use .GSLClassifier.load.$'),
+        (GSLRegressor.load, 'GSLRegressor .* use .GSLClassifier.load.$'),
+    ],
+)
+def test_an_estimator_is_loaded_by_its_class(path, classifier, load, text):
+    classifier('none').save(path)
+    with pytest.raises(ValueError, match=f"model.pt' must hold a {text}"):
+        load(path)
+
+
+def test_an_estimator_does_not_load_a_model(path):
+    GSLNet(4, 8, 2, 3).save(path)
+    text = 'must hold a GSLClassifier .got a GSLNet.: use .GSLNet.load.$'
+    with pytest.raises(ValueError, match=text):
         GSLClassifier.load(path)
 
 

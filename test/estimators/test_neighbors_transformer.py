@@ -57,6 +57,18 @@ def test_features_teach_it_without_labels():
     assert first.n_iter_ == 5
 
 
+@pytest.mark.parametrize('has_labels', [False, True])
+def test_many_neighbours_take_no_more_draws_in_training(has_labels):
+    x, y = draw()
+    some, many = (
+        GSLNeighborsTransformer(k, random_state=0, max_iter=2) for k in (15, 40)
+    )
+    for model in (some, many):
+        model.fit(x, y if has_labels else None)
+    assert np.array_equal(some.feature_weights_, many.feature_weights_)
+    assert many.transform(x).nnz == 80 * 41
+
+
 @pytest.mark.parametrize(
     ('options', 'text'),
     [

@@ -56,6 +56,22 @@ def test_find_compiler(monkeypatch, present):
 
 
 @pytest.mark.parametrize(
+    ('given', 'present', 'expected'),
+    [
+        ('ccache clang++', ['ccache', 'g++', 'clang++'], 'clang++'),
+        ('/my path/c++', ['/my path/c++', 'c++'], '/my path/c++'),
+        ('g++-9 -m64', ['g++-9', 'g++'], 'g++-9'),
+        ('ccache lost', ['g++'], 'g++'),
+    ],
+)
+def test_a_compiler_of_several_words(monkeypatch, given, present, expected):
+    found = {name: name for name in present}
+    monkeypatch.setattr(module.shutil, 'which', found.get)
+    monkeypatch.setenv('CXX', given)
+    assert find_compiler.__wrapped__() == expected
+
+
+@pytest.mark.parametrize(
     ('device', 'installed', 'capability', 'expected'),
     [
         ('cpu', True, (9, 0), False),

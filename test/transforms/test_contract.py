@@ -141,6 +141,18 @@ BAD = {
             "cosine of the rows (got 'cosine'",
         ),
         ({'similarity': 'uniform'}, ValueError, "'similarity' must be one of ["),
+        *(
+            (
+                {'similarity': name},
+                ValueError,
+                "must be one of ['linear', 'difference', 'gaussian', 'heat_kernel', "
+                f"'distance'] (got '{name}'){hint}",
+            )
+            for name, hint in {
+                'euclid': '',
+                'lineer': ": did you mean 'linear'?",
+            }.items()
+        ),
         ({'similarity': torch.nn.Tanh()}, TypeError, 'a Similarity (got Tanh)'),
         ({'similarity': LinearSimilarity(3)}, ValueError, 'must have in_channels='),
         ({'clamp': 'no'}, TypeError, "'clamp' must be a bool (got 'no')"),

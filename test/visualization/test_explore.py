@@ -58,6 +58,18 @@ def test_edges(write):
     assert len(found['nodes']['names']) == 6
 
 
+def test_features_in_other_units(write):
+    x = torch.tensor([[0.0, 1, 3], [1, 1, 1], [2, 1, 2], [3, 1, 0]])
+    raw_x = torch.tensor([1.0, 1e6, 1e-3]) * x
+    given = {'max_features': 2, 'feature_names': ['a', 'b', 'c']}
+    plain = write(data=Data(x=x), **given)
+    for shown in (raw_x, raw_x.to_sparse_csr()):
+        found = write(data=Data(x=x, raw_x=shown), **given)
+        assert found['nodes'] == plain['nodes']
+        assert [each['name'] for each in found['colours']] == ['a', 'c']
+        assert found['colours'][1]['values'] == [0.003, 0.001, 0.002, 0.0]
+
+
 def test_a_matrix_of_scipy(write):
     matrix = scipy.sparse.csr_array(([0.4, 0.1], ([1, 2], [0, 1])), shape=(4, 4))
     found = write(matrix)
@@ -406,6 +418,11 @@ LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
             {'data': Data(x=COMPLEX)},
             ValueError,
             r"'data.x' .*\(got \[4, 1\] of torch.c",
+        ),
+        (
+            {'data': Data(x=torch.ones(4, 2), raw_x=torch.ones(4, 3))},
+            ValueError,
+            r"'data.raw_x' must have the shape .*\[4, 2\] \(got \[4, 3\]\)",
         ),
         ({'data': Data(y=COMPLEX)}, ValueError, "'data.y' .* real numbers"),
         ({'data': Data(pos=torch.ones(4, 3))}, ValueError, "'data.pos' must be finite"),

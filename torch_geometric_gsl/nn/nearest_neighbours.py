@@ -72,9 +72,8 @@ def nearest_neighbours(
 ) -> SampledGraph:
     r"""Join each node to the nodes of largest cosine, weighted by a similarity.
 
-    On one or two columns, where the cosine is no useful ranking, nodes are joined to
-    those at the smallest distance :math:`d_{ij}`, and edges weigh
-    :math:`\exp(-d_{ij}^2 / \max_j d_{ij}^2)`, with the maximum over the neighbours.
+    On one or two columns, nodes are joined to those at the smallest distance, as by
+    :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`.
 
     The search is exact, in blocks of rows, or uses another library. Sparse features
     stay sparse. A node with fewer than :obj:`k` candidates is joined to all of them.
@@ -85,13 +84,9 @@ def nearest_neighbours(
         batch (torch.Tensor, optional): Sorted graph ids. (default: :obj:`None`)
         similarity (str, optional): The weights, :obj:`"linear"` (the cosine) or
             :obj:`"heat_kernel"` (of unit rows). (default: :obj:`"linear"`)
-        loop (bool, optional): If :obj:`True`, a node may be its own neighbour.
-            (default: :obj:`False`)
-        memory_budget (int, optional): Bytes for one block of rows.
-            (default: :obj:`2**25`)
-        backend (str or KNNIndex, optional): The search backend, as in
-            :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`.
-            (default: :obj:`"exact"`)
+        loop (bool, optional): If :obj:`True`, has self-loops. (default: :obj:`False`)
+        memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
+        backend (str or KNNIndex, optional): As there. (default: :obj:`"exact"`)
     """
     check_features(x)
     check_count(k, 'k')

@@ -66,8 +66,9 @@ def recomputed(function: Function) -> Function:
 
 @cache
 def find_compiler() -> str | None:
-    """Return the path of a C++ compiler."""
-    names = [os.environ.get('CXX', ''), 'g++', 'clang++']
+    """Return the path of a C++ compiler: in ``CXX``, after words such as ccache."""
+    given = os.environ.get('CXX', '')
+    names = [given, *reversed(given.split()), 'g++', 'clang++']
     return next((path for name in names if (path := shutil.which(name))), None)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from functools import wraps
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.sklearn._rows import Nearest, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 from torch_geometric_gsl.visualization.explore import explore
@@ -28,7 +31,27 @@ _MOST_IN_DOUBLE = 2**17
 _BLOCK = 2048
 
 
-class Answers(BaseEstimator):  # type: ignore[misc]
+class Named(BaseEstimator):  # type: ignore[misc]
+    """Base class of estimators, whose unknown options raise an error with a hint."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        init = cls.__init__  # Its signature must not change, by rule of scikit-learn.
+
+        @wraps(init)
+        def checked(self: Any, *args: Any, **params: Any) -> None:
+            if params.keys() - signature(init).parameters.keys():
+                check_options(type(self), params)
+            init(self, *args, **params)
+
+        cls.__init__ = checked  # type: ignore[method-assign]
+
+    def set_params(self, **params: Any) -> Any:
+        check_options(type(self), params, error=ValueError)  # As in scikit-learn.
+        return super().set_params(**params)
+
+
+class Answers(Named):
     """Predict new rows, and training rows from each other."""
 
     def _prepare(self) -> None:
@@ -108,8 +131,7 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         r"""Return the graph of the training rows.
 
         Returns:
-            scipy.sparse.csr_matrix: Row :math:`i` has the weights of the neighbours of
-            row :math:`i`, without itself.
+            scipy.sparse.csr_matrix: In row :math:`i` the weights of its neighbours.
         """
         check_is_fitted(self)
         if self.graph_choice_ == 'none':
@@ -210,31 +232,32 @@ class Answers(BaseEstimator):  # type: ignore[misc]
         r"""Write a page to explore the graph of the training rows.
 
         It shows the target of each row, its prediction from the other rows, and its
-        scaled columns. Rows are named as by :meth:`explain`.
+        columns in their units, encoded by :func:`make_table_transformer` if needed.
+        Rows are named as by :meth:`explain`.
 
         Args:
-            path (str or os.PathLike, optional): The file.
-                (default: :obj:`"graph.html"`)
+            path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
             **kwargs (optional): Arguments of
-                :func:`~torch_geometric_gsl.visualization.explore`, such as
-                :obj:`names`.
+                :func:`~torch_geometric_gsl.visualization.explore`.
 
         Returns:
             pathlib.Path: The file.
         """
         self._check_graph('explore')
-        graph, x = self.graph_, self._x
-        dense = x.toarray() if scipy.sparse.issparse(x) else x
-        data = Data(x=torch.from_numpy(dense).float())
+        given = self._rows if self._table is None else self._table.encode(self._rows)
+        x, raw_x = (
+            torch.from_numpy(x.toarray() if scipy.sparse.issparse(x) else x)
+            for x in (self._x, given)
+        )
+        data = Data(x=x.float(), raw_x=raw_x)
+        shown: Any = {'data': data, 'path': path, 'names': self._labels}
         if self._targets.ndim == 1:
             data.y = self._targets
-            kwargs = {'prediction': self.transduction_} | kwargs
+            shown['prediction'] = self.transduction_
         if self._table is not None:
             columns = self._table.columns_
-            names = [name for c in columns for name in c.names(str(c.name))]
-            kwargs = {'feature_names': names} | kwargs
-        kwargs = {'names': self._labels} | kwargs
-        return explore(graph, **{'data': data, 'path': path} | kwargs)
+            shown['feature_names'] = [n for c in columns for n in c.names(str(c.name))]
+        return explore(self.graph_, **shown | kwargs)
 
 
 def columns_of(rows: Any, numbers: Any = slice(None)) -> dict[Any, Any]:

@@ -113,8 +113,7 @@ class GSLEstimator(Answers, Saves):
 
         Args:
             X (array-like or DataFrame): The rows, dense or sparse.
-            y (array-like): Their classes, -1 if unknown, or their targets, in one or
-                several columns.
+            y (array-like): Classes, -1 if unknown, or targets in one or more columns.
             sample_weight (array-like, optional): Non-negative weights of the rows in
                 the loss. A row of weight 0 sends no label. (default: :obj:`None`)
             validation_mask (array-like, optional): The rows to hold back, such as the

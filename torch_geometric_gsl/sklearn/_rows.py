@@ -169,8 +169,7 @@ _to_normal = partial(QuantileTransformer, output_distribution='normal')
 class Scaling:
     """Standardize columns, then map those of more than two values to quantiles.
 
-    Sparse rows are scaled to unit norm instead. Columns that are constant up to
-    rounding have width 0.
+    Sparse rows get unit norm instead. Columns constant up to rounding have width 0.
     """
 
     def __init__(self, scaling: str) -> None:

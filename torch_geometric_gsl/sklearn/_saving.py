@@ -47,7 +47,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
                     f"'{name}' must be a plain value to be saved "
                     f'(got {type(value).__name__})'
                 )
-        table, rows = self._table, self._rows
+        table = self._table
         members = [member.clear_index().float() for member in self._members]
         states = [member.state_dict() for member in members]
         content = {
@@ -55,11 +55,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
             'params': params,
             'fit': {name: getattr(self, name) for name in _PLAIN},
             'x': _packed(self._x),
-            'rows': (
-                {_plain(name): _packed(column) for name, column in rows.items()}
-                if isinstance(rows, dict)
-                else _packed(rows)
-            ),
+            'rows': _packed(self._rows),
             'labels': _packed(self._labels),
             'told': self._told,
             'scaling': self._scaling.state(),
@@ -86,19 +82,13 @@ class Saves(BaseEstimator):  # type: ignore[misc]
             OSError: If the file is not a saved estimator, or is damaged.
             ValueError: If the estimator has another class.
         """
-        content = read_tensors(path, 'saved estimator')
-        kind = content.get('estimator')
-        if kind is None:
-            raise OSError(f"'{path}' is not a valid saved estimator")
-        if kind != cls.__name__:
-            raise ValueError(f"'{path}' must hold a {cls.__name__} (got a {kind})")
+        content = read_tensors(path, 'saved estimator', [cls.__name__])
         try:
             if device is not None:
                 content['params']['device'] = device
             return cls._restored(content)
         except (
-            *(AttributeError, IndexError, KeyError, RuntimeError),
-            *(TypeError, ValueError),
+            *(AttributeError, LookupError, RuntimeError, TypeError, ValueError),
         ) as error:
             raise OSError(
                 f"'{path}' holds a {cls.__name__} that cannot be restored: {error}"
@@ -113,11 +103,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
         for name in cls._TARGETS:
             setattr(self, name, _unpacked(content['targets'][name]))
         self._scaling = Scaling.restored(content['scaling'])
-        self._x, rows = _unpacked(content['x']), content['rows']
-        if isinstance(rows, dict):
-            self._rows = {name: _unpacked(column) for name, column in rows.items()}
-        else:
-            self._rows = _unpacked(rows)
+        self._x, self._rows = _unpacked(content['x']), _unpacked(content['rows'])
         self._told, self._dtype = content['told'], np.dtype(content['dtype'])
         self._labels = _unpacked(content.get('labels', torch.arange(len(self._told))))
         state = content['table']
@@ -141,7 +127,9 @@ class Saves(BaseEstimator):  # type: ignore[misc]
 
 
 def _packed(x: Any) -> Any:
-    """Convert an array, or a sparse matrix, to tensors or plain values."""
+    """Convert an array, a sparse matrix or columns to tensors or plain values."""
+    if isinstance(x, dict):
+        return {_plain(name): _packed(column) for name, column in x.items()}
     if scipy.sparse.issparse(x):
         x = scipy.sparse.csr_matrix(x)
         parts = (torch.tensor(np.asarray(a)) for a in (x.data, x.indices, x.indptr))
@@ -153,6 +141,8 @@ def _packed(x: Any) -> Any:
 
 
 def _unpacked(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {name: _unpacked(column) for name, column in x.items()}
     if isinstance(x, Tensor):
         return x.numpy()
     *parts, last = x

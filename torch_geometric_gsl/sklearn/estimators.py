@@ -20,12 +20,9 @@ Args:
         loss. (default: :obj:`"auto"`)
     n_members (int or str, optional): The number of networks in the ensemble, which
         differ by seed and held-back rows. :obj:`"auto"` uses 4 with fewer than 1,000
-        training rows (labelled and not held back), else 1.
-        (default: :obj:`"auto"`)
-    similarity (str, optional): The similarity of rows in a learned graph.
-        (default: :obj:`"distance"`)
-    eval_k (int, optional): The number of neighbours in predictions.
-        (default: :obj:`96`)
+        training rows (labelled and not held back), else 1. (default: :obj:`"auto"`)
+    similarity (str, optional): The similarity of two rows. (default: :obj:`"distance"`)
+    eval_k (int, optional): The number of neighbours of a row. (default: :obj:`96`)
     draws (int, optional): The number of relaxed draws of neighbours in training;
         if :obj:`None`, all rows of the pool are neighbours. (default: :obj:`4`)
     hidden_channels (int or str, optional): The number of hidden units; 64, 128 or
@@ -40,8 +37,7 @@ Args:
         the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
     pool_size (int, optional): The number of other rows that a step draws neighbours
         from. (default: :obj:`4096`)
-    learning_rate (float, optional): Learning rate of AdamW.
-        (default: :obj:`0.001`)
+    learning_rate (float, optional): Learning rate of AdamW. (default: :obj:`0.001`)
     weight_decay (float, optional): Weight decay of AdamW. (default: :obj:`1e-4`)
     max_iter (int, optional): The maximum number of epochs. (default: :obj:`1000`)
     n_iter_no_change (int, optional): The number of epochs without improvement, of
@@ -51,8 +47,7 @@ Args:
         the epoch of lowest training loss is kept, and :obj:`"auto"` learns a
         graph. (default: :obj:`0.2`)
     random_state (int, RandomState or None, optional): Source of randomness. An
-        integer makes results reproducible; PyTorch's global generator is not used.
-        (default: :obj:`None`)
+        integer makes results reproducible, whatever else draws. (default: :obj:`None`)
     device (str, optional): The device of the networks. (default: :obj:`"cpu"`)
     verbose (bool, optional): If :obj:`True`, shows a progress bar with the loss and
         the remaining time without further improvement. (default: :obj:`False`)
@@ -60,10 +55,8 @@ Args:
 Attributes:
     classes_ (numpy.ndarray): The classes (classifier only).
     graph_choice_ (str): The graph chosen by validation.
-    graph_losses_ (dict[str, float]): The validation loss of each graph that was
-        tried, in ascending order.
-    graph_margin_ (float or None): The relative difference of the lowest and the
-        second lowest loss.
+    graph_losses_ (dict[str, float]): The validation losses of graphs, in order.
+    graph_margin_ (float or None): The relative gap of the two lowest losses.
     n_iter_ (int): The number of epochs of the first network.
     loss_curve_ (list[float]): Its training loss after each epoch.
     validation_scores_ (list[float]): Its accuracy, or :math:`R^2`, on held-back
@@ -100,8 +93,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     nearest by a learned distance, but never its own. Three networks are trained: with
     a learned graph, with the nearest rows by scaled columns, and without a graph. The
     loss on held-back rows chooses among them, and stops training. New rows attend to
-    all rows of :meth:`fit`. A step takes a batch and a pool of other rows, so an epoch
-    is linear in the number of rows.
+    all rows of :meth:`fit`. The time of an epoch is linear in the number of rows.
 
     Rows with the label -1 are part of the graph, but unlabelled. If there is only one
     other label, or another negative one, -1 is a class. A warning states the number of
@@ -110,9 +102,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     A DataFrame of strings, categories, dates or missing values is encoded by
     :func:`make_table_transformer`; columns of new rows are matched by name.
 
-    A row of weight 0 stays a node without a label, and a weight of 2 does not
-    duplicate a node: scikit-learn's checks that require this
-    (:obj:`check_sample_weight_equivalence_on_dense_data` and its sparse twin) fail.
+    A row of weight 0 stays a node without a label, and a weight of 2 does not duplicate
+    a node: scikit-learn's :obj:`check_sample_weight_equivalence_on_dense_data` fails.
 
     {parameters}
 

@@ -5,11 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
@@ -36,12 +32,15 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.sparse_rows import dense_rows, with_values
+from torch_geometric_gsl.sklearn._answers import Named
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph
 
 # Bytes of a dense copy of the sparse rows in a training step.
 _DENSE_BYTES = 2**27
+# Time grows with the number of draws in training.
+_MOST_DRAWS = 15
 MODES = ('distance', 'connectivity')
 #: Similarities that are largest for equal rows.
 NEAREST = ('linear', 'heat_kernel')
@@ -52,7 +51,7 @@ SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_ker
 class GSLNeighborsTransformer(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    Named,
 ):
     r"""Build the graph of the nearest rows under a learned similarity, as a
     sparse matrix: a drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.
@@ -68,22 +67,18 @@ class GSLNeighborsTransformer(
         n_neighbors (int, optional): The number of neighbours; all other rows if there
             are fewer. (default: :obj:`15`)
         mode (str, optional): :obj:`"distance"` stores distances, including 0 to the row
-            itself, :obj:`"connectivity"` ones, without the row itself.
-            (default: :obj:`"distance"`)
+            itself, :obj:`"connectivity"` ones, without it. (default: :obj:`"distance"`)
         similarity (str, optional): The similarity. The mode :obj:`"distance"` needs
             one that is largest for equal rows: :obj:`"linear"`, with one minus the
             cosine as the distance, or :obj:`"heat_kernel"`, with the distance of unit
-            rows. On one or two columns both use the distance of the rows.
-            (default: :obj:`"linear"`)
-        max_iter (int, optional): The number of epochs; 0 disables training.
-            (default: :obj:`50`)
+            rows. On one or two columns both use distances. (default: :obj:`"linear"`)
+        max_iter (int, optional): The number of epochs, 0 for none. (default: :obj:`50`)
         learning_rate (float, optional): Learning rate of Adam. (default: :obj:`0.01`)
         standardize (bool, optional): If :obj:`True`, dense columns get mean 0 and
             deviation 1. (default: :obj:`True`)
         random_state (int, RandomState or None, optional): Source of randomness, as in
             :class:`GSLClassifier`. (default: :obj:`None`)
-        verbose (bool, optional): If :obj:`True`, shows a progress bar.
-            (default: :obj:`False`)
+        verbose (bool, optional): If :obj:`True`, shows a bar. (default: :obj:`False`)
 
     Attributes:
         feature_weights_ (numpy.ndarray): The learned weights of the columns.
@@ -181,7 +176,7 @@ class GSLNeighborsTransformer(
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
         number = len(label) if has_labels else self.n_samples_fit_
         # A labelled row is not its own candidate.
-        k = min(self.n_neighbors, len(label) - 1) if has_labels else self.n_neighbors
+        k = min(self.n_neighbors, number - int(has_labels), _MOST_DRAWS)
         sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
         task: Any = sampler
         if not has_labels:
@@ -221,8 +216,7 @@ class GSLNeighborsTransformer(
         r"""Find the nearest training rows of each row.
 
         Args:
-            X (array-like or DataFrame): The rows. Training rows are among their own
-                neighbours.
+            X (array-like or DataFrame): The rows; those of training find themselves.
 
         Returns:
             scipy.sparse.csr_matrix: Of shape :obj:`(len(X), n_samples_fit_)`.

@@ -140,9 +140,14 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = _split(X)
         if not has_names:
             validate_data(self, X, reset=False, skip_check_array=True)
+        return self.encode({name: values for name, values, _ in columns})
+
+    def encode(self, columns: dict[Any, Any]) -> Any:
+        """Encode the columns of training, in their order, as numbers."""
+        pairs = zip(self.columns_, columns.items(), strict=True)
         blocks = [
             column.block(read_column(values, _where(name), column.kind))
-            for column, (name, values, _) in zip(self.columns_, columns, strict=True)
+            for column, (name, values) in pairs
         ]
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
@@ -150,8 +155,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         r"""Return the names of the encoded columns.
 
         Args:
-            input_features (array-like, optional): Names of the columns of an array.
-                (default: :obj:`None`)
+            input_features (array-like, optional): Their names. (default: :obj:`None`)
         """
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
@@ -210,6 +214,12 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     Options are those of :func:`sklearn.utils.check_array`; :obj:`reset` fits.
     """
     options['dtype'] = (np.float64, np.float32)
+    if len(shape := tuple(getattr(X, 'shape', ()))) == 1:
+        one = 'X.to_frame().T' if hasattr(X, 'iloc') else 'X.reshape(1, -1)'
+        raise ValueError(
+            f"'X' must be a table (got a {type(X).__name__} of {shape[0]} values). "
+            f"Reshape your data: '{one}' is one row"
+        )
     if reset:
         estimator._table = TableTransformer().fit(X) if is_frame(X) else None
     if estimator._table is None:

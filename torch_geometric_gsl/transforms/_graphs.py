@@ -251,7 +251,9 @@ def _check_similarity(similarity: object) -> None:
     if not isinstance(similarity, str):
         check_type(similarity, Similarity, 'similarity', 'a name or a Similarity')
         return
-    check_option(similarity, SIMILARITIES, 'similarity')
+    if similarity not in SIMILARITIES:
+        served = [n for n, kind in SIMILARITIES.items() if not [*kind(1).parameters()]]
+        check_option(similarity, served, 'similarity')
     if list(SIMILARITIES[similarity](1).parameters()):
         raise ValueError(
             f"'similarity' must not be the name of a similarity with untrained "

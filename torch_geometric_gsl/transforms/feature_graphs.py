@@ -53,12 +53,10 @@ class SimilarityKNNGraph(FeatureGraph):
     :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges
     run from neighbours to nodes, sorted by node, with the similarities in
     :obj:`data.edge_weight`. No edge joins two examples of a batch, which cannot be
-    separated afterwards. Sparse CSR features need a similarity with a projection, or
-    the default, the cosine.
+    separated afterwards. Sparse CSR features need the cosine or a projection.
 
     A graph already in :obj:`data` is kept under names with a prefix, such as
-    :obj:`observed_edge_index` and :obj:`observed_edge_attr`, or deleted if such names
-    exist.
+    :obj:`observed_edge_index`, or deleted if such names exist.
 
     .. warning::
         Weights may be negative, also under the default similarity. Layers that
@@ -72,33 +70,27 @@ class SimilarityKNNGraph(FeatureGraph):
         similarity (str or Similarity, optional): The name of a similarity without
             parameters (:obj:`"linear"`, the cosine of the features,
             :obj:`"difference"`, :obj:`"gaussian"` or :obj:`"heat_kernel"`), or a
-            module, used in evaluation mode and without gradients.
-            (default: :obj:`"linear"`)
-        loop (bool, optional): If :obj:`True`, a node may be its own neighbour.
-            (default: :obj:`False`)
+            module, in evaluation mode, without gradients. (default: :obj:`"linear"`)
+        loop (bool, optional): If :obj:`True`, has self-loops. (default: :obj:`False`)
         force_undirected (bool, optional): If :obj:`True`, adds the reverse of every
-            edge; edges found in both directions get the mean weight.
-            (default: :obj:`False`)
+            edge; edges of both directions get the mean weight. (default: :obj:`False`)
         clamp (bool, optional): If :obj:`True`, nodes with fewer than :obj:`k`
             candidates join all of them, or none. If :obj:`False`, they raise an
             error. (default: :obj:`True`)
-        memory_budget (int, optional): Bytes of temporary memory of a block of
-            rows. (default: :obj:`2**25`)
+        memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
         backend (str or KNNIndex, optional): The search: :obj:`"exact"`, of this
             package; :obj:`"faiss"`, the exact index of that library, in
             :obj:`float32`; an empty index of :mod:`torch_geometric.nn.pool`, such as
             :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
             :obj:`"pynndescent"`, approximate, with a fixed seed, also for sparse
             features. All but the first need their library, and :obj:`"linear"`,
-            :obj:`"heat_kernel"` or a module that ranks by nearness as they do.
-            (default: :obj:`"exact"`)
+            :obj:`"heat_kernel"` or a module that ranks alike. (default: :obj:`"exact"`)
         attr (str, optional): The features: an attribute of the nodes, such as
             :obj:`"pos"`. Positions are compared by their distances with
             :obj:`HeatKernelSimilarity(3, normalize=False)`. (default: :obj:`"x"`)
         edge_types (list, optional): For a :class:`~torch_geometric.data.HeteroData`
             object: the edge types :obj:`(source, name, target)` that get a graph
-            between two types, whose features must be equally wide; others stay.
-            (default: :obj:`None`)
+            between two types of equal width; others stay. (default: :obj:`None`)
 
     Raises:
         TypeError: If :obj:`data` is heterogeneous without :obj:`edge_types`.
@@ -188,23 +180,17 @@ class SampledLatentGraph(FeatureGraph):
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` does in training, but
     without gradients (functional name: :obj:`sampled_latent_graph`).
 
-    .. math::
-        A_{ij} = \frac{1}{K} \sum_{k=1}^{K} \mathrm{softmax}_j \left(
-        \frac{\lambda \phi_{ij} + g_{ij}^{(k)}}{\tau} \right)
-
-    where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node :math:`i`
-    and :math:`g_{ij}^{(k)}` is Gumbel noise. The edges run from neighbours to nodes,
-    sorted by node; the weights :obj:`data.edge_weight` of each node sum to 1, and edges
-    of weight zero, which would only carry gradient, are dropped. As :obj:`transform` of
-    a data set it samples a new graph at every access, as :obj:`pre_transform` only
-    once. Batches and existing graphs are handled as in :class:`SimilarityKNNGraph`.
+    The edges run from neighbours to nodes, sorted by node; the weights
+    :obj:`data.edge_weight` of each node sum to 1, and edges of weight zero, which would
+    only carry gradient, are dropped. As :obj:`transform` of a data set it samples a new
+    graph at every access, as :obj:`pre_transform` only once. Batches and existing
+    graphs are handled as in :class:`SimilarityKNNGraph`.
 
     .. warning::
         The graph is relaxed: it has about 40 edges per node for :obj:`k=5`, or all
         pairs of a small graph, most with a weight near zero. A layer that ignores
         :obj:`edge_weight`, such as :class:`~torch_geometric.nn.conv.SAGEConv`, counts
-        each in full: use :obj:`replace=False`, which draws :obj:`k` distinct
-        neighbours.
+        each in full: :obj:`replace=False` draws :obj:`k` distinct neighbours.
 
     Args:
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
@@ -212,8 +198,7 @@ class SampledLatentGraph(FeatureGraph):
             on one or two columns :obj:`"linear"` and :obj:`"heat_kernel"` are the
             kernel :math:`\exp(-d^2 / 2)` of the distance. (default: :obj:`"linear"`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
-        scale (float, optional): The factor :math:`\lambda` of the similarity.
-            (default: :obj:`1.0`)
+        scale (float, optional): The factor of the similarity. (default: :obj:`1.0`)
         seed (int, optional): Seed of a new generator for every graph: equal features
             give equal graphs, alone, in a data set or in a batch. If :obj:`None`,
             the global generator is used. (default: :obj:`None`)
@@ -221,8 +206,7 @@ class SampledLatentGraph(FeatureGraph):
             candidates take :math:`K` from their number, and nodes without candidates
             have no edges. If :obj:`False`, they raise an error. (default: :obj:`True`)
         attr (str, optional): As in :class:`SimilarityKNNGraph`. (default: :obj:`"x"`)
-        edge_types (list, optional): As in :class:`SimilarityKNNGraph`.
-            (default: :obj:`None`)
+        edge_types (list, optional): Those that get a graph. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method` or :obj:`budget`.

@@ -66,31 +66,26 @@ def explore(
         graph (SampledGraph or tuple or scipy.sparse.csr_array or Mapping): A graph on
             one set of nodes, or graphs on it by name. Rows of a matrix are targets, as
             in :obj:`graph_` of the estimators.
-        data (torch_geometric.data.Data, optional): The nodes: labels
-            or targets :obj:`y`, also texts, features :obj:`x`, positions :obj:`pos`
-            :math:`[n, 2]`. A label of -1 means unlabelled, unless it is one of only
-            two labels or others are negative, too. (default: :obj:`None`)
-        path (str or os.PathLike, optional): The file, replaced if it is there.
-            (default: :obj:`"graph.html"`)
+        data (torch_geometric.data.Data, optional): The nodes: labels or targets
+            :obj:`y`, also texts, features :obj:`x`, shown in the units of :obj:`raw_x`
+            if it is given, positions :obj:`pos` :math:`[n, 2]`. A label of -1 means
+            unlabelled, unless it is one of only two labels or others are negative, too.
+            (default: :obj:`None`)
+        path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
         prediction (torch.Tensor or Sequence, optional): A predicted class or number of
             each node :math:`[n]`. Texts are classes; with :obj:`class_names` they are
             some of these. (default: :obj:`None`)
         images (torch.Tensor, optional): An image of each node :math:`[n, h, w]` or
             :math:`[n, h, w, 3]`. Numbers other than bytes are mapped to them, the
             least to black. (default: :obj:`None`)
-        names (Sequence, optional): The names of the nodes; their numbers if
-            :obj:`None`. (default: :obj:`None`)
-        class_names (Sequence, optional): The names of classes :math:`0, 1, \ldots`.
-            (default: :obj:`None`)
-        feature_names (Sequence, optional): The names of the features.
-            (default: :obj:`None`)
+        names (Sequence, optional): Names of nodes, else numbers. (default: :obj:`None`)
+        class_names (Sequence, optional): Names of the classes. (default: :obj:`None`)
+        feature_names (Sequence, optional): Names of features. (default: :obj:`None`)
         title (str, optional): The title of the page. (default: :obj:`"Learned graph"`)
-        max_edges (int, optional): The largest number of edges to store of a graph: the
-            heaviest. (default: :obj:`50_000`)
+        max_edges (int, optional): Heaviest edges to store. (default: :obj:`50_000`)
         max_features (int, optional): The largest number of features to show: those of
             largest variance. (default: :obj:`32`)
-        seed (int, optional): The seed of the initial places of nodes.
-            (default: :obj:`0`)
+        seed (int, optional): The seed of the nodes' first places. (default: :obj:`0`)
 
     Returns:
         pathlib.Path: The file.
@@ -99,8 +94,7 @@ def explore(
         ImportError: If there are images and Pillow is not installed.
         OSError: If the file cannot be written, or its folder is not there.
         TypeError: If an input has the wrong type or dtype.
-        ValueError: If an input has the wrong shape or does not fit the graph, or the
-            graph has no nodes.
+        ValueError: If an input does not fit the graph, or the graph has no nodes.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -131,17 +125,19 @@ def explore(
         for name, value in {'data.y': data.y, 'prediction': prediction}.items()
         if value is not None
     }
-    sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images, **values}
+    raw_x = getattr(data, 'raw_x', data.x)
+    sizes = {'data.x': data.x, 'data.raw_x': raw_x, 'data.pos': data.pos}
+    sizes |= {'images': images, **values}
     rows = max(one.shape[0] if hasattr(one, 'tocoo') else 0 for one in given.values())
     num_nodes = _count(graphs, sizes, names, rows)
-    x = _features(data.x)
+    x, shown = _features(data.x, 'data.x'), _features(raw_x, 'data.raw_x')
     across, up = map(rounded, _places(data.pos, x, num_nodes, seed).unbind(dim=1))
     names = as_names(names, num_nodes, 'names')
     content: Json = {
         'nodes': {'names': names, 'x': across, 'y': up},
         'colours': [
             *class_colours(values, class_names),
-            *_feature_colours(x, feature_names, max_features),
+            *_feature_colours(x, shown, feature_names, max_features),
         ],
         'graphs': [_edges(name, one, max_edges) for name, one in graphs.items()],
         'arrange': data.pos is None,
@@ -184,12 +180,12 @@ def _count(
     return agreed_count(edges, sizes, rows)
 
 
-def _features(x: Tensor | None) -> Tensor | None:
+def _features(x: Tensor | None, name: str) -> Tensor | None:
     if x is None:
         return None
     if x.dim() != 2 or x.is_complex():
         raise ValueError(
-            f"'data.x' must have shape [n, d] and hold real numbers "
+            f"'{name}' must have shape [n, d] and hold real numbers "
             f'(got {list(x.shape)} of {x.dtype})'
         )
     return x.detach().cpu()
@@ -214,20 +210,26 @@ def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> 
 
 
 def _feature_colours(
-    x: Tensor | None, feature_names: Sequence[str] | None, max_features: int
+    x: Tensor | None,
+    shown: Tensor | None,
+    feature_names: Sequence[str] | None,
+    max_features: int,
 ) -> list[Json]:
-    """List the features of largest variance, in their order."""
-    if x is None or not max_features:
+    """List the features of largest variance, in their order and the units to show."""
+    if x is None or shown is None or not max_features:
         return []
+    if shown.shape != x.shape:
+        raise ValueError(
+            f"'data.raw_x' must have the shape of 'data.x', {list(x.shape)} "
+            f'(got {list(shown.shape)})'
+        )
     names = [f'feature {i}' for i in range(x.size(1))]
     if feature_names is not None:
         names = as_names(feature_names, x.size(1), 'feature_names')
     spread = _spread(x)
     chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values
-    if x.layout == torch.strided:
-        columns = x[:, chosen]
-    else:
-        columns = x.to_sparse_coo().index_select(1, chosen).to_dense()
+    rows = shown if shown.layout == torch.strided else shown.to_sparse_coo()
+    columns = rows.index_select(1, chosen).to_dense()
     return [
         number_colour(names[i], column) | {'isFeature': True}
         for i, column in zip(chosen.tolist(), columns.t(), strict=True)

@@ -9,10 +9,7 @@ import torch
 from oracles import seeded, to_matrix
 from sampling import assert_graph, normal
 
-from torch_geometric_gsl import (
-    GumbelKNNSampler,
-    LinearSimilarity,
-)
+from torch_geometric_gsl import Budget, GumbelKNNSampler, LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 N = 9
@@ -25,14 +22,25 @@ def matrix(graph):
 
 def test_repr():
     assert str(GumbelKNNSampler(LinearSimilarity(4))) == (
-        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.25, scale=1.0, method=auto)'
+        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.25, scale=1.0)'
     )
     sampler = make(k=2, tau=1, scale=3, method='dense')
     assert str(sampler) == (
         'GumbelKNNSampler(NeuralGaussianSimilarity(6, 4, c_scale=0.1), k=2, tau=1.0, '
-        'scale=3.0, method=dense)'
+        "scale=3.0, method='dense')"
     )
-    assert str(make(null_score=0.0)).endswith('null_score=0.0, method=auto)')
+    options = {
+        'train_scale': True,
+        'null_score': 0.0,
+        'loop': False,
+        'hard': True,
+        'replace': False,
+        'method': 'stream',
+        'eval_k': 'all',
+        'budget': Budget(memory=7),
+    }
+    shown = ', '.join(f'{name}={value!r}' for name, value in options.items())
+    assert str(make(**options)).endswith(f'scale=1.0, {shown})')
 
 
 @pytest.mark.parametrize('training', [True, False])

@@ -27,11 +27,11 @@ from torch_geometric_gsl.ops.scores import Identity
 from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
-FEWER = 'dense: 22 proposals a draw are fewer than a quarter of {} candidates'
-RACES = 'stream: a race needs 22 proposals a draw'
+FEWER = 'dense: a race proposes only 22 of {} candidates'
+RACES = 'stream: a race needs only 22 proposals per draw'
 OBSTACLE = (
-    'race: 22 proposals a draw (scale=1, bounds=(0.0, 1.0)) need more than 88 '
-    'candidates (got {})'
+    'race: it pays for more than 88 candidates (got {}) with 22 proposals per draw '
+    '(scale=1, bounds=(0.0, 1.0))'
 )
 UNBOUNDED = (-math.inf, math.inf)
 NO_BOUND = "'similarity' has no finite upper 'bounds' (got (-inf, inf))"
@@ -65,7 +65,7 @@ def choose(size, listed_by=None, expected=None, **options):
 
 def test_a_race_that_looks_at_a_quarter_of_the_candidates():
     assert choose((10**6, 89)) == ('race', f'{FEWER.format(89)}; {RACES}')
-    assert choose((10**6, 89), method='race') == ('race', 'as asked for')
+    assert choose((10**6, 89), method='race') == ('race', 'as requested')
     text = f'{OBSTACLE.format(88)}; stream: 100 x 88 pairs are few'
     assert choose((100, 88)) == ('dense', text)
     assert choose((SMALL, 88), expected=22)[0] == 'stream'
@@ -86,9 +86,22 @@ def test_sharp_calls_race_where_that_is_cheaper(loop, scale):
     sampler = GumbelKNNSampler(CosineSimilarity(4), scale=scale, loop=loop)
     plan = sampler.plan(x)
     assert plan.method == 'race'
-    assert re.search(r'a draw of a race under (\d+ clusters|a head)', plan.reason)
+    text = r'a race needs [\d.]+ per draw under (\d+ clusters|a head)'
+    assert re.search(text, plan.reason)
     assert 4 <= plan.num_proposals < 300
     assert sampler(x).edge_index[1].unique().numel() == 3000
+
+
+def test_the_text_of_a_plan_rounds():
+    plan = SamplingPlan('race', 'as requested', 1234.56, 4, 4, cost=159146.17073142048)
+    assert str(plan) == (
+        "SamplingPlan(method='race', reason='as requested', num_proposals=1230, "
+        'num_arrivals=4, num_tail=4, caveat=None, cost=159000)'
+    )
+    assert plan.cost == 159146.17073142048
+    text = choose(LARGE, expected=1234.56, scale=9.0)[1]
+    assert 'e+' not in text
+    assert text.endswith('a race needs 1230 per draw under one bound')
 
 
 def test_sharp_calls_stream_where_no_bound_serves():
@@ -98,7 +111,8 @@ def test_sharp_calls_stream_where_no_bound_serves():
     sampler = GumbelKNNSampler(similarity, **options)
     plan = sampler.plan(pair)
     assert (plan.method, plan.num_proposals) == ('stream', None)
-    assert re.match('dense: .*; race: .* proposals a target, stream', plan.reason)
+    text = r'dense: .*; race: costs \d+ proposals per target, stream'
+    assert re.match(text, plan.reason)
     sampler = GumbelKNNSampler(similarity, method='race', **options)
     plan = sampler.plan(pair)
     # It looks at all candidates at once.
@@ -111,19 +125,19 @@ PLANS = [
     (
         300,
         {'budget': Budget(tail=0, arrivals=9), 'method': 'race'},
-        ('race', 'as asked for', 41, 9, 0),
+        ('race', 'as requested', 41, 9, 0),
     ),
     (
         500,
         {'replace': False, 'k': 1, 'method': 'race'},
-        ('race', 'as asked for', 55, 1, 0),
+        ('race', 'as requested', 55, 1, 0),
     ),
-    (300, {'method': 'dense'}, ('dense', 'as asked for', None, None, 0)),
-    (50, {'method': 'stream'}, ('stream', 'as asked for', None, 4, 4)),
+    (300, {'method': 'dense'}, ('dense', 'as requested', None, None, 0)),
+    (50, {'method': 'stream'}, ('stream', 'as requested', None, 4, 4)),
     # All candidates are kept, nothing is left for a tail.
-    (4, {'method': 'stream', 'k': 2}, ('stream', 'as asked for', None, None, 0)),
-    (50, DISTINCT, ('dense', 'as asked for', None, 5, 0)),
-    (5, DISTINCT, ('dense', 'as asked for', None, None, 0)),
+    (4, {'method': 'stream', 'k': 2}, ('stream', 'as requested', None, None, 0)),
+    (50, DISTINCT, ('dense', 'as requested', None, 5, 0)),
+    (5, DISTINCT, ('dense', 'as requested', None, None, 0)),
 ]
 
 
@@ -186,7 +200,7 @@ def test_a_forced_race_serves_the_smallest(form):
     given = {'batch': batch} if form == 'batch' else {'edge_index': inside}
     few = {key: value[..., -40:] for key, value in given.items()}
     x_few = x[-40:] if form == 'batch' else x
-    raced = 'race', 'as asked for', 22, 4, 4, None
+    raced = 'race', 'as requested', 22, 4, 4, None
     sampler = GumbelKNNSampler(GaussianSimilarity(2), method='race')
     assert sampler.plan(x, **given)[:6] == sampler.plan(x_few, **few)[:6] == raced
     assert sampler(x_few, **few).edge_weight.numel() > 0
@@ -267,7 +281,7 @@ def test_the_plan_is_that_of_the_target_with_the_most_candidates(monkeypatch):
     sampler = GumbelKNNSampler(LinearSimilarity(2), tau=1.0, method='stream')
     found = bipartite_plan([(10, 2000), (5000, 1000)], sampler)
     size = tail_size(1.0, 16, 5000)
-    assert found[:5] == ('stream', 'as asked for', None, 16, size)
+    assert found[:5] == ('stream', 'as requested', None, 16, size)
     # Few pairs are listed, others are not.
     monkeypatch.setattr(planning, 'SMALL', 60)
     sampler = GumbelKNNSampler(LinearSimilarity(2), scale=1.01)

@@ -77,24 +77,15 @@ class SavedModel(torch.nn.Module):
 
         Args:
             path (str or pathlib.Path): The file.
-            device (str or torch.device, optional): The device.
-                (default: :obj:`"cpu"`)
+            device (str or torch.device, optional): The device. (default: :obj:`"cpu"`)
 
         Raises:
             OSError: If the file is not a saved model, or is damaged.
             ValueError: If the model has another class or comes from another version.
         """
-        content = read_tensors(path, 'saved model', device)
-        if content.keys() != {'class', 'arguments', 'state'}:
-            raise OSError(
-                f"'{path}' is not a valid saved model (got {sorted(content)})"
-            )
         known = {kind.__name__: kind for kind in _concrete(cls)}
-        kind = known.get(content['class'])
-        if kind is None:
-            raise ValueError(
-                f"'{path}' must hold one of {sorted(known)} (got a {content['class']})"
-            )
+        content = read_tensors(path, 'saved model', known, device)
+        kind = known[content['class']]
         try:
             model = kind(**content['arguments'])
             # Assigned, to keep the dtypes of the saved weights.

@@ -162,9 +162,8 @@ def exported_sum(
 ) -> Tensor:
     r"""Sum messages by the definition, for :func:`torch.export.export`.
 
-    An exported program has no blocks, whose number would depend on the rows: the
-    scores and weights of all pairs are in memory at once. :obj:`absent` holds
-    arguments that are not supported.
+    An exported program has no blocks, whose number would depend on the rows: all pairs
+    are in memory at once. :obj:`absent` holds arguments that are not supported.
     """
     if settings.is_noisy:
         raise ValueError(
@@ -174,8 +173,8 @@ def exported_sum(
     for name, value in absent.items():
         if value is not None:
             raise ValueError(
-                f"'{name}' is not supported by 'torch.export': the number of pairs "
-                f'would depend on its values (got a {type(value).__name__})'
+                f"'{name}' is not supported by 'torch.export': the number of edges "
+                f'would depend on values (got a {type(value).__name__})'
             )
     check_messages(h, scores.src.size(0), scores.src.device)
     if not settings.loop:

@@ -4,6 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -106,8 +107,7 @@ class GumbelKNNSampler(OneType):
             at :obj:`scale`; its logarithm is a parameter. (default: :obj:`False`)
         null_score (float, optional): If given, each target has a null neighbour (sink),
             which can absorb weight. Its score :math:`s_0` is a parameter that starts at
-            this value, and is not multiplied by :math:`\lambda`.
-            (default: :obj:`None`)
+            this value; :math:`\lambda` does not apply. (default: :obj:`None`)
         loop (bool, optional): If :obj:`False`, a node is not its own candidate. Pairs
             have no self-loops. (default: :obj:`True`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
@@ -116,8 +116,7 @@ class GumbelKNNSampler(OneType):
             <torch_geometric_gsl.typing.SampledGraph.prune>`. (default: :obj:`False`)
         replace (bool, optional): If :obj:`False`, each target draws :obj:`k` distinct
             neighbours (Gumbel top-k), weighted by the relaxation among them, for layers
-            that ignore edge weights. A null neighbour counts as one of the :obj:`k`.
-            (default: :obj:`True`)
+            that ignore weights. A null neighbour is one of them. (default: :obj:`True`)
         method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
             raise an error if not applicable, or :obj:`"auto"`: a race if it visits few
             candidates, else the definition for at most :math:`2^{16}` pairs, else the
@@ -125,8 +124,7 @@ class GumbelKNNSampler(OneType):
         eval_k (int or str, optional): The number of nearest candidates of a target in
             evaluation mode, or :obj:`"all"`; if :obj:`None`, all, or :obj:`k` for
             distinct draws (:obj:`replace=False`). A graph of more than :math:`2^{26}`
-            edges is summed, but not listed.
-            (default: :obj:`None`)
+            edges is summed, but not listed. (default: :obj:`None`)
         budget (Budget, optional): Limits on arrivals, pairs and bytes of a draw and an
             evaluation. (default: :obj:`Budget()`)
         **unknown (optional): Raise a :class:`TypeError` with the current name.
@@ -137,8 +135,7 @@ class GumbelKNNSampler(OneType):
           edges :math:`(2, |\mathcal{E}_c|)` *(optional)*, their weights
           :math:`(|\mathcal{E}_c|)` *(optional)*, batch vector
           :math:`(|\mathcal{V}|)` *(optional)*
-        - **output:** edge indices :math:`(2, |\mathcal{E}|)` and edge weights
-          :math:`(|\mathcal{E}|)`
+        - **output:** edges :math:`(2, |\mathcal{E}|)`, weights :math:`(|\mathcal{E}|)`
 
     Raises:
         ValueError: If the budget has a limit that does not apply to the other options.
@@ -249,8 +246,7 @@ class GumbelKNNSampler(OneType):
             batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
                 pair for a pair: edges never join two graphs. (default: :obj:`None`)
             rows (tuple[int, int], optional): The range of targets, start and stop: they
-                get the same edges and indices as in a call for all targets.
-                (default: :obj:`None`)
+                get the edges and indices of a call for all. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness; the global one
                 if :obj:`None`. (default: :obj:`None`)
             return_adj_t (bool, optional): If :obj:`True`, returns the transposed
@@ -258,14 +254,18 @@ class GumbelKNNSampler(OneType):
 
         Returns:
             SampledGraph: :obj:`(edge_index, edge_weight)`, sorted by target, without
-            duplicates; the weights of each target sum to 1, less the weight of the null
-            neighbour.
+            duplicates; the weights of each target, and of the null neighbour, sum to 1.
 
         Raises:
             ValueError: If :obj:`k` exceeds the candidates of distinct draws, or the
                 named method is not applicable.
             ImportError: If :obj:`return_adj_t` is set without torch-sparse.
         """
+        if is_exporting():
+            raise ValueError(
+                "a sampler is not supported by 'torch.export', as the number of edges "
+                "depends on values: export a layer, a model or 'sampler.propagate'"
+            )
         given = edge_index, edge_weight, batch, rows
         parts = self._draw(x, given, generator)
         src, dst = parts.pairs.src, parts.pairs.dst
@@ -289,14 +289,15 @@ class GumbelKNNSampler(OneType):
 
         It takes the messages :math:`h` of the sources :math:`[N, m]` and the arguments
         of :meth:`forward`. With :obj:`return_graph=True` it also returns the graph of
-        this sum. Exported by :func:`torch.export.export` it sums in evaluation mode,
-        over all pairs at once: memory grows with their number, whatever the budget.
+        this sum. :func:`torch.export.export` sums over all pairs at once.
 
         Returns:
             torch.Tensor: The sums :math:`[n, m]` of the targets.
         """
         if is_exporting():
-            absent = {'edge_index': edge_index, 'batch': batch, 'rows': rows}
+            absent: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
+            absent |= {'edge_weight': edge_weight, 'rows': rows}
+            absent |= {'return_graph': return_graph or None}
             return exported_sum(*self._begin(x, self.training), h, absent)
         parts = self._draw(x, (edge_index, edge_weight, batch, rows), generator)
         check_messages(h, parts.pairs.src.size(0), parts.pairs.src.device)
@@ -384,14 +385,15 @@ class GumbelKNNSampler(OneType):
 
     def _draw(self, x: Features, given: tuple[Any, ...], generator: Any) -> Parts:
         """Check the inputs of a draw, and assign each target to a part."""
-        edge_index, edge_weight, batch, _ = given
+        edge_index, _edge_weight, batch, _ = given
         for hook in self._draw_hooks.values():
-            hook(self, x, edge_index, edge_weight, batch)
+            hook(self, x, *given[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
         pairs, settings = self._begin(x, self.training, is_exact=is_exact)
         if generator is not None:
             check_generator(generator, pairs.src.device)
+        edge_index, _, batch, _ = given
         if self.training and edge_index is None and batch is None:
             self._num_draws += 1
             if self._num_draws == _LOOK_AFTER:
@@ -446,12 +448,12 @@ class GumbelKNNSampler(OneType):
         )
 
     def __repr__(self) -> str:
-        train = ', train_scale=True' if self.train_scale else ''
-        null = '' if self.initial_null is None else f', null_score={self.initial_null}'
-        return (
-            f'{self.__class__.__name__}({self.similarity}, k={self.k}, tau={self.tau}, '
-            f'scale={self.scale}{train}{null}, method={self.method})'
-        )
+        text = f'{self.similarity}, k={self.k}, tau={self.tau}, scale={self.scale}'
+        shown = vars(self) | {'null_score': self.initial_null}
+        for name, option in signature(GumbelKNNSampler).parameters.items():
+            if option.kind is option.KEYWORD_ONLY and shown[name] != option.default:
+                text += f', {name}={shown[name]!r}'
+        return f'{self.__class__.__name__}({text})'
 
 
 def _in_dtype_of(x: Features, graph: SampledGraph) -> SampledGraph:

@@ -28,6 +28,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     Call,
     SamplingPlan,
     TruncatedRaceWarning,
+    rounded,
 )
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.dense import (
@@ -114,12 +115,12 @@ class Race(Method):
         if call.listed_by == 'edge_weight':
             found.append("'edge_weight' is given, whose candidates are listed")
         if call.is_auto and call.fits_dense and not found:
-            least = call.num_proposals * RACE_FACTOR
+            least = rounded(call.num_proposals * RACE_FACTOR)
             found.append(
                 call.caveat
-                or f'{call.num_proposals:.4g} proposals a draw '
-                f'(scale={call.settings.scale:g}, bounds={bounds}) need more than '
-                f'{least:.4g} candidates (got {call.num_sources})'
+                or f'it pays for more than {least} candidates (got {call.num_sources}) '
+                f'with {rounded(call.num_proposals)} proposals per draw '
+                f'(scale={call.settings.scale:g}, bounds={bounds})'
             )
         return found
 
@@ -164,10 +165,8 @@ class Dense(Method):
         if not call.is_auto or call.fits_dense:
             return []
         if call.has_short_race:
-            return [
-                f'{call.num_proposals:.4g} proposals a draw are fewer than a quarter '
-                f'of {call.num_sources} candidates'
-            ]
+            few = rounded(call.num_proposals)
+            return [f'a race proposes only {few} of {call.num_sources} candidates']
         limit = SMALL if call.caveat is None else LARGE
         return [f'{call.num_targets} x {call.num_sources} pairs are more than {limit}']
 
@@ -212,7 +211,8 @@ class Stream(Method):
         if call.is_auto and call.fits_dense:
             return [f'{call.num_targets} x {call.num_sources} pairs are few']
         if call.is_auto and not call.needs_tight_bounds:
-            return [f'a race needs {call.num_proposals:.4g} proposals a draw']
+            few = rounded(call.num_proposals)
+            return [f'a race needs only {few} proposals per draw']
         return []
 
     def cost(self, call: Call) -> float:
@@ -271,9 +271,9 @@ def choose(call: Call) -> SamplingPlan:
         if found[method]:
             reason = '; '.join(found[method])
             raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
-        reason = 'as asked for'
-        if method.name == 'race' and call.num_expected is not None:
-            reason += f': {call.num_expected:.3g} proposals a draw under {call.bounds}'
+        reason = 'as requested'
+        if method.name == 'race':
+            reason += _of_race(call)
         return call.describe(method.name, reason, method.total(call))
     serving = [method for method in METHODS if not found[method]]
     best = min(serving, key=lambda method: method.cost(call))
@@ -293,12 +293,15 @@ def _scan_cost(call: Call) -> float:
 
 def _compare(method: Method, best: Method, call: Call) -> str:
     """Compare the cost of a method with that of the best."""
-    costs = (
-        f'{method.cost(call):.3g} proposals a target, {best.name} {best.cost(call):.3g}'
-    )
+    own, least = (rounded(each.cost(call)) for each in (method, best))
+    return f'costs {own} proposals per target, {best.name} {least}{_of_race(call)}'
+
+
+def _of_race(call: Call) -> str:
+    """Describe a race under better bounds than one, if they were found."""
     if call.num_expected is None:
-        return costs
-    return f'{costs} ({call.num_expected:.3g} a draw of a race under {call.bounds})'
+        return ''
+    return f': a race needs {rounded(call.num_expected)} per draw under {call.bounds}'
 
 
 def _all_arrivals(find: Any, draw: Draw, generator: Generator) -> Drawn:

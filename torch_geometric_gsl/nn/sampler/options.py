@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any, NamedTuple, TypedDict
 
-from torch_geometric_gsl._checks import check_count, check_positive
+from torch_geometric_gsl._checks import check_count, check_positive, suggest
 from torch_geometric_gsl.ops.knn_backends import check_backend
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 
@@ -151,17 +150,17 @@ def paper_options(
     return {name: options[name] for name in options.keys() - given} | kwargs
 
 
-def check_options(kind: type, given: Iterable[str], others: Iterable[str]) -> None:
+def check_options(
+    kind: type, given: Iterable[str], others: Iterable[str] = (), error: Any = TypeError
+) -> None:
     """Raise on an option that neither a class nor its parts have."""
     own = signature(kind).parameters.values()
     known = {*others, *(p.name for p in own if p.kind is not p.VAR_KEYWORD)}
     for name in given:
         if name not in known:
-            hint = f', but {sorted(known)}'
-            advice = _RENAMED.get(name, '')
-            # Do not suggest 'z_channels' to a class without it.
+            hint = suggest(name, sorted(known)) or f', but {sorted(known)}'
+            advice = _RENAMED.get(name, '') if 'budget' in known else ''
+            # Estimators have other names, and some classes no 'z_channels'.
             if advice and ('z_channels' in known or 'z_channels' not in advice):
                 hint = f': since 0.2 it is {advice}'
-            elif near := get_close_matches(name, sorted(known), 1, cutoff=0.75):
-                hint = f': did you mean {near[0]!r}?'
-            raise TypeError(f'{kind.__name__} has no option {name!r}{hint}')
+            raise error(f'{kind.__name__} has no option {name!r}{hint}')

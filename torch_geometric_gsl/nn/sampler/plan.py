@@ -41,6 +41,11 @@ class TruncatedRaceWarning(UserWarning):
     """
 
 
+def rounded(number: float) -> str:
+    """Return a number with three digits, without an exponent."""
+    return f'{float(f"{number:.3g}"):.15g}'
+
+
 class SamplingPlan(NamedTuple):
     r"""The method that serves a call, and why.
 
@@ -49,12 +54,10 @@ class SamplingPlan(NamedTuple):
         reason (str): Why the other methods do not serve.
         num_proposals (float or None): The mean number of proposals of a race, measured
             on 64 targets where scores are sharp, else an upper bound.
-        num_arrivals (int or None): The number of arrivals :math:`M` that are kept of
-            each draw; :obj:`None` for all.
+        num_arrivals (int or None): The number of arrivals :math:`M` per draw, or all.
         num_tail (int): The number of sources :math:`S` that represent later arrivals.
         caveat (str, optional): How far the variance of a sum is from its definition,
-            where the defaults of :math:`M` or :math:`S` change it by more than 2 %.
-            (default: :obj:`None`)
+            where defaults change it by more than 2 %. (default: :obj:`None`)
         cost (float, optional): The processor time of the draw of all targets, in
             proposals of a race. (default: :obj:`0.0`)
     """
@@ -71,10 +74,16 @@ class SamplingPlan(NamedTuple):
     def seconds(self) -> float:
         r"""Predict the seconds of one core in which a graph is drawn, within a factor
         of two for draws of more than ten milliseconds: :obj:`cost` times a proposal,
-        whose time is measured once for a machine. Bounds of sharp scores are found once
-        and not counted.
+        whose time is measured once for a machine. Bounds of sharp scores do not count.
         """
         return self.cost * proposal_seconds()
+
+    def __repr__(self) -> str:
+        shown = (
+            f'{name}={rounded(value) if isinstance(value, float) else repr(value)}'
+            for name, value in self._asdict().items()
+        )
+        return f'{type(self).__name__}({", ".join(shown)})'
 
 
 class Settings(NamedTuple):
@@ -151,15 +160,13 @@ class Call(NamedTuple):
         """Return the plan of a method."""
         is_dense, options = method == 'dense', self.options
         is_all = self.keeps_all or (is_dense and options.replace)
-        proposals = None
-        if method == 'race':
-            found = self.num_expected
-            is_flat = found is None
-            proposals = min(self.num_proposals, self.num_sources) if is_flat else found
+        proposals = self.num_expected
+        if proposals is None:
+            proposals = min(self.num_proposals, self.num_sources)
         return SamplingPlan(
             method,
             reason,
-            num_proposals=proposals,
+            num_proposals=proposals if method == 'race' else None,
             num_arrivals=None if is_all else options.num_arrivals,
             num_tail=0 if is_all else options.num_tail,
             caveat=None if is_dense else self.caveat,
