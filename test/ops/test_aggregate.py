@@ -79,24 +79,6 @@ def test_drawn_graph_against_loops(options, loop, sets, group):
     torch.testing.assert_close(graph.edge_weight, weight)
 
 
-@pytest.mark.parametrize('group', [1, 3, 16], indirect=True)
-@pytest.mark.parametrize('budget', [1, 5000, 2**25])
-@pytest.mark.parametrize('loop', [False, True])
-@pytest.mark.parametrize('options', OPTIONS, ids=str)
-def test_drawn_sum_is_the_sum_over_the_drawn_graph(options, loop, budget):
-    score = torch.randn(8, 8, **DOUBLE, requires_grad=True)
-    h = torch.randn(8, 2, **DOUBLE, requires_grad=True)
-    pairs = matrix_pairs(score, loop=loop)
-    arrivals, tail = drawn(pairs, options)
-    graph = drawn_graph(pairs, arrivals, tail, options)
-    factor, found = torch.randn(8, 2, **DOUBLE), []
-    summed = drawn_sum(h, pairs, arrivals, tail, options, budget)
-    for out in (summed, to_matrix(*graph, 8, 8) @ h):
-        grads = torch.autograd.grad(out, (score, h), factor, retain_graph=True)
-        found.append([out, *grads])
-    torch.testing.assert_close(*found)
-
-
 # Eight temporaries of 3 draws * (3 arrivals + 8 of the tail) * 8 bytes: 2112 a row.
 @pytest.mark.parametrize(
     ('group', 'budget', 'sizes'),

@@ -148,17 +148,6 @@ def test_sparse_rows_against_scikit_learn(loop, monkeypatch):
     assert found.tolist() == expected[:, slice(0, 4) if loop else slice(1, 5)].tolist()
 
 
-def test_bounds_find_the_same(monkeypatch):
-    x = torch.randn(300, 4, generator=seeded(), **DOUBLE)
-    for formula in RESPONSES:
-        pairs = make(x, x, formula)
-        expected = best_sources(pairs, 3)
-        with monkeypatch.context() as patch:
-            patch.setattr(module, '_BOUNDED', 0)
-            patch.setattr(module, '_FEW', 0)
-            assert torch.equal(best_sources(pairs, 3), expected)
-
-
 @pytest.mark.parametrize('name', [*RESPONSES, *OF_USERS])
 def test_rankings_have_the_order_of_the_responses(name):
     row = {**RESPONSES, **OF_USERS}[name]
@@ -227,23 +216,6 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
     pairs = make(x, src, formula, scale=scale)
     for k in (1, 3, num_sources):
         check_nearest(pairs, k, clusters, memory_budget=5000)
-
-
-@pytest.mark.parametrize('own', [None, torch.arange(90)], ids=['loops', 'no loops'])
-@pytest.mark.parametrize('formula', RESPONSES)
-@pytest.mark.parametrize('num_clusters', [1, 9, 90])
-def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
-    monkeypatch.setattr(cells, '_FIRST', 1)
-    monkeypatch.setattr(cells, '_MEAN_ROWS', 8)
-    monkeypatch.setattr(cells, '_MIN_ROWS', 1)
-    x = torch.randn(30, 5)
-    for rows in (
-        torch.ones(90, 5),
-        unit_rows(torch.cat([x, -x, x])),
-        torch.cat([x, 1e3 + x, torch.zeros(30, 5)]),
-    ):
-        pairs = make(rows, rows, formula, scale=10.0, excluded=own)
-        check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 
 class NearAHalf(Identity):
