@@ -49,7 +49,7 @@ def drawn(pairs, options):
 @pytest.mark.parametrize('loop', [False, True])
 @pytest.mark.parametrize('options', OPTIONS, ids=str)
 def test_drawn_graph_against_loops(options, loop, sets, group):
-    score, races = torch.randn(8, 8, **DOUBLE), options.num_races
+    score, races = torch.randn(8, 8, **DOUBLE, requires_grad=True), options.num_races
     pairs = matrix_pairs(score, loop=loop)._replace(candidates=sets)
     arrivals, tail = drawn(pairs, options)
     expected = {}
@@ -77,6 +77,16 @@ def test_drawn_graph_against_loops(options, loop, sets, group):
     assert edges == sorted(expected)
     weight = torch.tensor([expected[edge] for edge in edges], **DOUBLE)
     torch.testing.assert_close(graph.edge_weight, weight)
+    h = torch.randn(8, 2, **DOUBLE, requires_grad=True)
+    args, sums = (pairs, arrivals, tail, options), [to_matrix(*graph, 8, 8) @ h]
+    if sets is None:  # All sources are candidates.
+        sums += [drawn_sum(h, *args, budget) for budget in (1, 5000, 2**25)]
+    factor, found = torch.randn(8, 2, **DOUBLE), []
+    for out in sums:
+        grads = torch.autograd.grad(out, (score, h), factor, retain_graph=True)
+        found.append([out, *grads])
+    for same in found[1:]:
+        torch.testing.assert_close(same, found[0])
 
 
 # Eight temporaries of 3 draws * (3 arrivals + 8 of the tail) * 8 bytes: 2112 a row.

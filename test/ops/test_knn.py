@@ -179,7 +179,7 @@ def test_intervals_hold_the_scores_between_their_ends(name, is_ranking):
         assert bool((least <= score + 1e-12).all() & (score - 1e-12 <= most).all())
 
 
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32), st.integers(1, 400))
+@given(st.integers(0, 9), st.integers(1, 9), st.integers(0, 2**32), st.integers(1, 400))
 def test_against_sorting(num_rows, num_columns, seed, budget):
     score = torch.randn(num_rows, num_columns, generator=seeded(seed))
     for k in (1, num_columns):
@@ -216,6 +216,23 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
     pairs = make(x, src, formula, scale=scale)
     for k in (1, 3, num_sources):
         check_nearest(pairs, k, clusters, memory_budget=5000)
+
+
+@pytest.mark.parametrize('own', [None, torch.arange(90)], ids=['loops', 'no loops'])
+@pytest.mark.parametrize('formula', RESPONSES)
+@pytest.mark.parametrize('num_clusters', [1, 9, 90])
+def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
+    monkeypatch.setattr(cells, '_FIRST', 1)
+    monkeypatch.setattr(cells, '_MEAN_ROWS', 8)
+    monkeypatch.setattr(cells, '_MIN_ROWS', 1)
+    x = torch.randn(30, 5)
+    for rows in (
+        torch.ones(90, 5),
+        unit_rows(torch.cat([x, -x, x])),
+        torch.cat([x, 1e3 + x, torch.zeros(30, 5)]),
+    ):
+        pairs = make(rows, rows, formula, scale=10.0, excluded=own)
+        check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 
 class NearAHalf(Identity):

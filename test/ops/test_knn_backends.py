@@ -2,7 +2,9 @@
 
 import pickle
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from oracles import seeded
@@ -234,6 +236,25 @@ def test_unknown_backends():
     for backend in ('ann', None, L2KNNIndex):
         with pytest.raises(ValueError, match="'backend' must be one of"):
             SimilarityKNNGraph(3, backend=backend)
+
+
+def test_the_seed_of_a_search_is_fixed(monkeypatch):
+    seeds = []
+
+    def search(rows, n_neighbors, random_state, **kwargs):
+        seeds.append(random_state)
+        found = (np.arange(len(rows))[:, None] + np.arange(n_neighbors)) % len(rows)
+        return SimpleNamespace(neighbor_graph=[found])
+
+    stub = SimpleNamespace(NNDescent=search)
+    monkeypatch.setitem(sys.modules, 'pynndescent', stub)
+    monkeypatch.setattr(knn_backends, 'find_spec', lambda name: name)
+    for seed in range(2):
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        SimilarityKNNGraph(3, backend='pynndescent')(Data(x=features(50)))
+        assert torch.equal(torch.get_rng_state(), state)
+    assert seeds[0] == seeds[1]
 
 
 @pytest.mark.parametrize('offset', [1e5, 1e7])

@@ -23,6 +23,7 @@ def test_the_nearest_are_others_and_carry_the_gradient():
     source, target = nearest_graph(matrix_pairs(score, loop=False), 9, 0.5).edge_index
     assert source.numel() == 20
     assert not bool((source == target).any())
+    assert nearest_graph(matrix_pairs(score[:0]), 3, 0.5).edge_weight.numel() == 0
     assert torch.autograd.gradcheck(
         lambda score: nearest_graph(matrix_pairs(score), 3, 0.5).edge_weight, score
     )
