@@ -155,6 +155,24 @@ def test_synchronize(is_global, tmp_path):
     assert torch.equal(first[2], other[2])
 
 
+def test_a_group_of_one(tmp_path):
+    """All of it in this process, of which the rest is the same."""
+    x, model = numbers(0, N, M), Some()
+    with group_of_one(tmp_path):
+        shard = RowShard.even(N)
+        assert shard.sizes == [N]
+        assert torch.equal(shard.gather(x), x)
+        assert all(map(torch.equal, shard.gather_graph(whole_graph()), whole_graph()))
+        model.b.sum().backward()
+        shard.sum_gradients(model)
+        shard.synchronize(model, torch.Generator())
+        shard.sum(x.requires_grad_()).sum().backward()
+        with pytest.raises(ValueError, match='on some rank'):
+            shard.mean_loss(x.sum(), 0)
+    assert torch.equal(model.b.grad, torch.ones(M).double())
+    assert torch.equal(x.grad, torch.ones(N, M).double())
+
+
 def test_one_process_without_a_group():
     shard = RowShard(N)
     x = numbers(0, N, M).requires_grad_()

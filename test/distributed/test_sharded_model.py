@@ -19,6 +19,7 @@ from sharded import (
     numbers,
     results,
 )
+from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 from torch_geometric_gsl import (
@@ -250,3 +251,36 @@ def test_rows_are_gathered_once(tmp_path, monkeypatch):
         folder = tmp_path / name
         folder.mkdir()
         assert sent(name, folder, monkeypatch) == sizes, name
+
+
+class Loss(torch.nn.Module):
+    """What DistributedDataParallel calls: a module that returns a loss."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return self.module.loss(*args)
+
+
+def averaged(rank, sizes):
+    """The gradients of DistributedDataParallel, and those that are summed once."""
+    shard, found = RowShard(sizes[rank]), []
+    rows = slice(*shard.rows)
+    args = arguments('net', rows)[0], *labels('net', rows)
+    for is_ddp in (True, False):
+        module = make('net')
+        torch.manual_seed(6)
+        model = Loss(ShardedModel(module, shard))
+        call = DistributedDataParallel(model) if is_ddp else model
+        (call(*args) * (shard.world_size if is_ddp else 1)).backward()
+        if not is_ddp:
+            shard.sum_gradients(module)
+        found.append([p.grad.clone() for p in module.parameters()])
+    return found
+
+
+def test_distributed_data_parallel(tmp_path):
+    for averages, sums in run_ranks(averaged, 2, tmp_path, blocks(N, 2)):
+        assert_close(averages, sums)
