@@ -1,6 +1,5 @@
 """A warning points at the line of the user that caused it."""
 
-import re
 import sys
 import tempfile
 import warnings
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from oracles import run_alone
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl import _warnings
@@ -26,18 +24,6 @@ class Chain(Sequential):
 
 def make(kind, layers):
     return kind('x', [(layer, 'x -> x') for layer in layers])
-"""
-# Code that is typed in, line by line.
-PROMPT = """
-import torch
-from torch_geometric_gsl import Budget, LatentGraphConv
-x, graph = torch.randn(1100, 4), torch.fx.Graph()
-graph.output(graph.call_module('conv', (graph.placeholder('x'),)))
-conv = LatentGraphConv(4, 4, budget=Budget(eval_pairs=1)).eval()
-model = torch.fx.GraphModule({'conv': conv}, graph)
-model(x)
-model(x)
-conv(x)
 """
 
 
@@ -145,17 +131,11 @@ def test_later_lines_are_warned_too(kind, layers, make_chain):
     assert [warning.lineno for warning in seen] == lines
 
 
-@pytest.mark.slow
-def test_a_prompt():
-    _, warned = run_alone('-W', 'default', '-c', PROMPT)
-    lines = re.findall(r'^<string>:(\d+): .* estimated from', warned, re.MULTILINE)
-    assert lines == ['8', '9', '10']
-
-
 @pytest.mark.parametrize(
     ('file', 'name', 'is_person'),
     [
         ('<stdin>', '__main__', True),
+        ('<string>', '__main__', True),
         ('<doctest readme[0]>', 'readme', True),
         ('run.py', None, True),
         (torch.__file__, 'torch', False),
