@@ -101,15 +101,12 @@ def test_a_batch_warns_once_a_call(training, way):
     sampler = gsl.GumbelKNNSampler(gsl.GaussianSimilarity(4), **options).train(training)
     rows = X[:300] if training else X
     x, batch = torch.cat([rows, rows]), torch.arange(2).repeat_interleave(len(rows))
-    run = {
-        'forward': lambda: sampler(x, batch=batch),
-        'propagate': lambda: sampler.propagate(x, x, batch=batch),
-    }
+    args = (x, x) if way == 'propagate' else (x,)
     kind = gsl.TruncatedRaceWarning if training else gsl.SampledEvaluationWarning
     for _ in range(2):  # A later call tells of it again.
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter('always')
-            run[way]()
+            getattr(sampler, way)(*args, batch=batch)
         found = [warning.category for warning in seen]
         # PyG imports what warns of itself.
         assert [each for each in found if each is not DeprecationWarning] == [kind]

@@ -285,23 +285,6 @@ def test_gradient_inside_of_autocast(name, layout):
     torch.testing.assert_close(loss.float(), exact, rtol=0.1, atol=0.1)
 
 
-# The new rows of free transition nodes need no others.
-OF_PAIRS = {'GSLNet', 'GSLNet-T', 'GSLNet-anchors', 'KNNGCN', 'NodeFormer'}
-
-
-@EACH
-@TRAINING
-def test_arguments_work(name, training):
-    model = make(name).train(training)
-    for call in calls(model):
-        for key, value in {'edge_index': EDGES, 'batch': BATCH}.items():
-            if serves(name, key):
-                call(**{key: value})
-    if name in OF_PAIRS:
-        for call in calls(model, (features(), features())):
-            call()
-
-
 @pytest.mark.parametrize('name', [n for n in FACTORIES if serves(n, 'batch')])
 def test_bad_batches(name):
     cases = [
