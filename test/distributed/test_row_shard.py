@@ -156,7 +156,6 @@ def test_synchronize(is_global, tmp_path):
 
 
 def test_a_group_of_one(tmp_path):
-    """All of it in this process, of which the rest is the same."""
     x, model = numbers(0, N, M), Some()
     with group_of_one(tmp_path):
         shard = RowShard.even(N)

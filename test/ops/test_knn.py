@@ -222,9 +222,8 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
 @pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('num_clusters', [1, 9, 90])
 def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
-    monkeypatch.setattr(cells, '_FIRST', 1)
-    monkeypatch.setattr(cells, '_MEAN_ROWS', 8)
-    monkeypatch.setattr(cells, '_MIN_ROWS', 1)
+    for name, value in {'_FIRST': 1, '_MEAN_ROWS': 8, '_MIN_ROWS': 1}.items():
+        monkeypatch.setattr(cells, name, value)
     x = torch.randn(30, 5)
     for rows in (
         torch.ones(90, 5),

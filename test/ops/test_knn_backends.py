@@ -246,8 +246,7 @@ def test_the_seed_of_a_search_is_fixed(monkeypatch):
         found = (np.arange(len(rows))[:, None] + np.arange(n_neighbors)) % len(rows)
         return SimpleNamespace(neighbor_graph=[found])
 
-    stub = SimpleNamespace(NNDescent=search)
-    monkeypatch.setitem(sys.modules, 'pynndescent', stub)
+    monkeypatch.setitem(sys.modules, 'pynndescent', SimpleNamespace(NNDescent=search))
     monkeypatch.setattr(knn_backends, 'find_spec', lambda name: name)
     for seed in range(2):
         torch.manual_seed(seed)

@@ -66,9 +66,9 @@ def serves(name, argument):
     return argument in TAKES[name.partition('-')[0]]
 
 
-def calls(model, x=None):
+def calls(model):
     """All that takes the arguments of the forward pass, from the second one on."""
-    x = features() if x is None else x
+    x = features()
     names = 'forward', 'graphs', 'denoising_loss', 'contrastive_loss'
     plain = [getattr(model, name) for name in names if hasattr(model, name)]
     names = 'loss', 'homophily_loss'
