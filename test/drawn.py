@@ -105,31 +105,3 @@ def contrast(first, second, temperature):
         column = torch.stack([cosine[j][i].exp() for j in range(n)]).sum()
         terms += [cosine[i][i] - row.log(), cosine[i][i] - column.log()]
     return -torch.stack(terms).sum() / (2 * n)
-
-
-def clusters(seed=0, n=90):
-    """Return words, of which twelve tell three clusters, and the clusters."""
-    generator = seeded(seed)
-    y = torch.arange(n) % 3
-    chance = torch.full((n, 24), 0.1)
-    for cluster in range(3):
-        chance[y == cluster, 4 * cluster : 4 * cluster + 4] = 0.7
-    chance[:, 12:] = 0.5
-    return torch.bernoulli(chance, generator=generator), y
-
-
-@torch.no_grad()
-def same_share(sampler, x, y):
-    """Return which share of the noise-free weight joins nodes of one cluster."""
-    share = sampler.eval().propagate(x, torch.eye(3)[y])
-    return float(share.gather(1, y.unsqueeze(1)).mean())
-
-
-def teach(module, x, steps, generator, lr=0.03):
-    """Minimise a loss by all of its parameters."""
-    optimizer = torch.optim.Adam(module.parameters(), lr=lr)
-    module.train()
-    for _ in range(steps):
-        optimizer.zero_grad()
-        module(x, generator=generator).backward()
-        optimizer.step()

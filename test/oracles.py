@@ -177,3 +177,8 @@ def run_alone(*args, **environment):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
+
+
+def as_layout(x, layout):
+    """Return dense or sparse features."""
+    return x if layout == 'dense' else x.to_sparse_csr()

@@ -14,6 +14,8 @@ from torch_geometric_gsl.distributed import ShardedModel
 
 N, IN, OUT, STEPS = 47, 6, 4, 2
 MANY = 150  # Nodes enough for bounds of sharp scores.
+RACE, FREE = {'method': 'race'}, {'transition': 'free'}
+SHARP = {'scale': 20.0, 'similarity': 'linear'}
 LAYERS = {
     'dense': (LatentGraphConv, {'method': 'dense'}),
     'race': (LatentGraphConv, {'method': 'race'}),
@@ -30,31 +32,14 @@ LAYERS = {
     ),
     'pair': (LatentGraphConv, {}),
     'prior': (LatentGraphConv, {'observed': 'prior', 'add_self_loops': True}),
-    'sharp': (
-        LatentGraphConv,
-        {'method': 'race', 'scale': 12.0, 'train_scale': True},
-    ),
-    'sharp cosine': (
-        LatentGraphConv,
-        {'method': 'race', 'scale': 15.0, 'similarity': 'linear'},
-    ),
+    'sharp': (LatentGraphConv, RACE | {'scale': 12.0, 'train_scale': True}),
+    'sharp cosine': (LatentGraphConv, RACE | SHARP),
     'transition': (TransitionGraphConv, {'num_nodes': N}),
-    'transition, race': (TransitionGraphConv, {'num_nodes': N, 'method': 'race'}),
-    'transition, sharp': (
-        TransitionGraphConv,
-        {'num_nodes': MANY, 'method': 'race', 'scale': 20.0, 'similarity': 'linear'},
-    ),
+    'transition, race': (TransitionGraphConv, RACE | {'num_nodes': N}),
+    'transition, sharp': (TransitionGraphConv, RACE | SHARP | {'num_nodes': MANY}),
     # The bounds that serve them depend on the rows of the other ranks.
-    'free, sharp': (
-        TransitionGraphConv,
-        {
-            'transition': 'free',
-            'num_transition_nodes': 600,
-            'scale': 20.0,
-            'similarity': 'linear',
-        },
-    ),
-    'free': (TransitionGraphConv, {'transition': 'free', 'method': 'stream'}),
+    'free, sharp': (TransitionGraphConv, FREE | SHARP | {'num_transition_nodes': 600}),
+    'free': (TransitionGraphConv, FREE | {'method': 'stream'}),
     'anchors': (TransitionGraphConv, {'transition': 'anchors'}),
 }
 NETS = {

@@ -184,6 +184,8 @@ def test_pair():
 def test_autocast_allows_other_parameters():
     with torch.autocast('cpu', dtype=torch.bfloat16):
         checks.check_parameter_match(X.bfloat16(), X)
+        with pytest.raises(TypeError, match=r"'x' has torch\.float64 but the par"):
+            checks.check_parameter_match(X.double(), X)
 
 
 def test_features_are_left_out_of_the_graph():

@@ -10,7 +10,6 @@ from sampling import assert_graph, limits, make, normal
 
 from torch_geometric_gsl import GSLNet, SampledEvaluationWarning
 from torch_geometric_gsl.nn.conv import (
-    HeteroLatentGraphConv,
     LatentGraphConv,
     MultiplexLatentGraphConv,
     SensorGraphConv,
@@ -261,19 +260,6 @@ def test_a_layer_returns_the_graph_of_its_sum(conv, options, eval_k, is_training
     look = layer.graphs if conv is MultiplexLatentGraphConv else layer.graph
     shown = look(x, **given, generator=next(seeds))
     torch.testing.assert_close(tuple(graph), tuple(shown))
-
-
-@pytest.mark.parametrize('is_training', [True, False])
-def test_layers_of_several_types_return_their_graphs(is_training):
-    relation = ('a', 'to', 'b')
-    layer = HeteroLatentGraphConv({'a': 3, 'b': 4}, 5, [relation], eval_k=3)
-    layer.train(is_training)
-    x = {'a': torch.randn(20, 3), 'b': torch.randn(9, 4)}
-    seeds = (seeded(5) for _ in range(2))
-    expected = layer(x, generator=next(seeds))
-    out, graphs = layer(x, generator=next(seeds), return_graph=True)
-    torch.testing.assert_close(out, expected)
-    assert list(graphs) == [relation]
 
 
 def test_evaluation_over_few_neighbours_has_gradients():

@@ -1,8 +1,7 @@
 """The law of the draws: exact for hard ones, that of the definition for relaxed ones.
 
 Each exact law is tested with the error rate of `oracles`, one in 10,000. Comparisons
-with the definition are two-sided, and fail a correct race for one seed in 1000;
-mistakes that are built in on purpose show that they see what they should see.
+with the definition are two-sided, and fail a correct race for one seed in 1000.
 """
 
 import itertools
@@ -23,7 +22,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
-from torch_geometric_gsl.ops import noise, race_block, relax, tail
+from torch_geometric_gsl.ops import relax, tail
 from torch_geometric_gsl.ops.aggregate import drawn_sum
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.race import race_arrivals
@@ -225,38 +224,6 @@ def excess(first, second, *names):
 
 
 @pytest.mark.parametrize(
-    'options', [{'k': 4, 'hard': True}, {'k': 1, 'replace': False}]
-)
-@pytest.mark.parametrize(
-    ('method', 'form'),
-    [('stream', 'all')]
-    + [(m, form) for m in ('dense', 'race') for form in ('all', 'edge_index', 'batch')],
-)
-def test_first_draws_are_categorical(method, form, options):
-    # All targets are one; odd sources or the others are no candidates of it.
-    rows, num_sources = 3000 // options['k'], 240 * (1 + (form != 'all'))
-    sampler = GumbelKNNSampler(GaussianSimilarity(6), method=method, **options)
-    x_src, x_dst = normal(num_sources, 6, seed=1), normal(1, 6, seed=2)
-    pair, kwargs = (x_src, x_dst.expand(rows, 6)), {}
-    is_candidate = torch.ones(num_sources, dtype=torch.bool)
-    if form == 'edge_index':
-        is_candidate[1::2] = False
-        own, target = is_candidate.nonzero().flatten(), torch.arange(rows)
-        kwargs['edge_index'] = torch.cartesian_prod(target, own).t().flip(0)
-    elif form == 'batch':
-        is_candidate[240:] = False
-        kwargs['batch'] = (~is_candidate).long(), torch.zeros(rows).long()
-    assert sampler.plan(pair, **kwargs).method == method
-    (source, _), weight = sampler(pair, generator=seeded(3), **kwargs)
-    counts = torch.zeros(num_sources).index_add(0, source, options['k'] * weight)
-    assert float(counts[~is_candidate].sum()) == 0
-    probability = (
-        sampler.similarity((x_src, x_dst))[0, is_candidate].double().softmax(0)
-    )
-    check_law(counts[is_candidate].round().tolist(), probability.tolist())
-
-
-@pytest.mark.parametrize(
     ('name', 'tau', 'hard', 'scale'),
     [
         pytest.param(name, *law, marks=[] if name in USUAL else pytest.mark.slow)
@@ -318,66 +285,6 @@ def test_the_variance_of_a_mean_over_targets_is_that_of_dense():
     assert 0.7 < ratio < 1.45
 
 
-def without_gradient(own):
-    return lambda *args: own(*args).detach()
-
-
-def heavier(own):
-    return lambda *args: own(*args) + math.log(1.35)
-
-
-def twice(own):
-    return lambda *args: own(*args) + math.log(2)
-
-
-def slower(own):
-    # The proposals and their levels stay, their gaps are longer.
-    return lambda *args: (*(found := own(*args))[:2], 2 * found[2])
-
-
-def of_the_first(own):
-    return lambda *args: own(*args) // 8
-
-
-ALL = partial(drawn, 'neural_gaussian', tau=1.0)
-FLAT = partial(drawn, 'gaussian', tau=0.75)
-RAGGED = {kind: partial(drawn_ragged, kind, tau=0.75, hard=False) for kind in SIZES}
-
-
-@pytest.mark.parametrize(
-    ('draw', 'method', 'module', 'function', 'mistake'),
-    [
-        (ALL, 'dense', tail, 'mask_tail', without_gradient),
-        (ALL, 'dense', relax, 'log_tail_mass', heavier),
-        (FLAT, 'stream', race_block, 'draw_uniform', slower),
-    ]
-    + [
-        (draw, 'dense', *mistake)
-        for draw in RAGGED.values()
-        for mistake in (
-            (tail, 'mask_tail', without_gradient),
-            (relax, 'log_tail_mass', twice),
-            (noise, 'below', of_the_first),
-        )
-    ],
-)
-def test_the_comparison_detects_a_mistake(
-    draw, method, module, function, mistake, monkeypatch
-):
-    expected = draw(method=method)
-    monkeypatch.setattr(module, function, mistake(getattr(module, function)))
-    found = draw.func.__wrapped__(*draw.args, method='race', **draw.keywords)
-    names = OF_DENSE if method == 'dense' else OF_STREAM
-    assert excess(found, expected, *names) > 1
-
-
-def test_the_comparison_detects_a_tail_that_is_left_out():
-    found = drawn('gaussian', 'race', 1.0, num_tail=0)
-    expected = drawn('gaussian', 'dense', 1.0)
-    for name in ('loss', 'largest'):
-        assert excess(found, expected, name) > 1
-
-
 RACES = 1000
 
 
@@ -402,6 +309,7 @@ def test_lost_variance_at_the_ends():
 
 
 N, ALIKE = 1500, 1500
+TRUNCATED = itertools.product(['stream', 'race'], [0.25, 1.0, 2.0, 5.0])
 
 
 @cache
@@ -424,8 +332,9 @@ def squared_sums(tau, method, kept):
     return drawn_sum(h, pairs, arrivals, late, options).square().mean(1)
 
 
-@pytest.mark.parametrize('tau', [0.25, 1.0, 2.0, 5.0])
-@pytest.mark.parametrize('method', ['stream', 'race', 'all arrivals'])
+@pytest.mark.parametrize(
+    ('method', 'tau'), [*TRUNCATED, ('all arrivals', 0.25), ('all arrivals', 5.0)]
+)
 def test_the_variance_of_a_truncated_sum(method, tau):
     # Of all sources in the tail those that have arrived must have left it: at tau = 5
     # the variance was two and a half times that of the definition.

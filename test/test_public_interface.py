@@ -375,52 +375,6 @@ def test_docstrings_of_functions_open_with_a_verb():
     assert [name for name, doc in found if nouns.match(doc)] == []
 
 
-def test_wrong_documentation_is_found():
-    def function(a, b=0.5, c=None): ...
-
-    good = """Text.
-
-    Args:
-        a (int): One.
-        b (float, optional): Two, on more
-            lines. (default: :obj:`0.5`)
-        c (str, optional): Three.
-            (default: :obj:`None`)
-
-    Returns:
-        None: Nothing.
-    """
-    assert differences(function, good) == []
-    wrong = {
-        good.replace('`0.5`', '`0.25`'): "'b' is 0.5, not 0.25",
-        good.replace('a (int)', 'd (int)'): "['d', 'b', 'c'] are documented, not",
-        good.replace('str, optional', 'str'): "'c' is optional in one place only",
-        good.replace('(default: :obj:`0.5`)', ''): "'b' is optional in one place",
-    }
-    for doc, text in wrong.items():
-        (found,) = differences(function, doc)
-        assert found.startswith(text)
-
-
-def test_documentation_elsewhere_is_looked_up():
-    def function(k=5, tau=0.5, loop=False): ...
-
-    doc = """Text.
-
-    Args:
-        k, tau (optional): As in
-            :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
-        loop (bool, optional): As in :class:`GumbelKNNSampler`, but another default.
-            (default: :obj:`False`)
-    """
-    assert differences(function, doc) == []
-    function.__defaults__ = 5, 0.25, False
-    assert differences(function, doc) == ["'tau' is 0.25, not 0.5"]
-    for wrong in ('k, mu (optional)', 'k, tau (int)'):
-        with pytest.raises(AssertionError):
-            documented(doc.replace('k, tau (optional)', wrong))
-
-
 @pytest.mark.parametrize('name', public_modules())
 def test_docstring(name):
     doc = inspect.getdoc(getattr(gsl, name)) or ''

@@ -5,9 +5,8 @@ import torch
 from oracles import check_gradients, seeded, to_matrix
 from torch import Tensor
 from torch_geometric import EdgeIndex
-from torch_geometric.nn import GATConv, GCNConv, GraphConv, SAGEConv
+from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
 
-import torch_geometric_gsl as gsl
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
 
 N, IN, OUT = 12, 6, 5
@@ -39,15 +38,6 @@ def test_candidates_as_an_edge_index(training):
         assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize('name', ['GSLNet', 'KNNGCN'])
-def test_models_on_an_edge_index(name):
-    torch.manual_seed(5)
-    model = getattr(gsl, name)(IN, 8, 2, OUT, k=2).eval()
-    plain = torch.randint(N, (2, 40), generator=seeded(1))
-    expected = model(features(), plain)
-    assert torch.equal(model(features(), EdgeIndex(plain)), expected)
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('layer', [GCNConv, GraphConv, SAGEConv])
@@ -72,26 +62,6 @@ def test_layers_against_matrices(layer, options, training):
     check_gradients(conv, *([sampler] if weights else []))
     is_reached = [parameter.grad is not None for parameter in sampler.parameters()]
     assert all(is_reached) if weights else not any(is_reached)
-
-
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('layer', [GCNConv, GATConv])
-def test_layers_with_loops_of_their_own(layer, training):
-    sampler = make().train(training)
-    kwargs = {'heads': 2, 'edge_dim': 1} if layer is GATConv else {}
-    conv = layer(IN, OUT, **kwargs)
-    edge_index, edge_weight = sampler(features())
-    conv(features(), edge_index, edge_weight).square().sum().backward()
-    check_gradients(sampler, conv)
-
-
-def test_bipartite():
-    sampler, conv = make(), GraphConv((IN, IN), OUT)
-    pair = (features(), features(7, seed=4))
-    out = conv(pair, *sampler(pair))
-    assert out.shape == (7, OUT)
-    out.square().sum().backward()
-    check_gradients(conv, sampler)
 
 
 @pytest.mark.parametrize('training', [True, False])

@@ -22,16 +22,6 @@ def graph():
     return SampledGraph(edge_index, torch.tensor([0.25, 0.75, 1.0, 0.0]))
 
 
-def test_unpacks_into_the_arguments_of_a_convolution(graph):
-    assert graph._fields == ('edge_index', 'edge_weight')
-    edge_index, edge_weight = graph
-    assert edge_index is graph.edge_index
-    assert edge_weight is graph.edge_weight
-    x_src, x_dst = torch.randn(3, 2), torch.randn(2, 2)
-    out = SimpleConv()((x_src, x_dst), *graph)
-    torch.testing.assert_close(out, to_matrix(*graph, 2, 3) @ x_src)
-
-
 def test_edges_per_target_and_repr(graph):
     # Target 4 has one edge, target 3 has none and does not count.
     more = torch.cat([graph.edge_index, torch.tensor([[1], [4]])], dim=1)

@@ -1,6 +1,5 @@
 """A warning points at the line of the user that caused it."""
 
-import re
 import sys
 import tempfile
 import warnings
@@ -10,22 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from oracles import run_alone
 
-from torch_geometric_gsl import (
-    Budget,
-    GaussianSimilarity,
-    GSLNet,
-    GumbelKNNSampler,
-    LatentGraphConv,
-    SampledEvaluationWarning,
-    TruncatedRaceWarning,
-    _warnings,
-)
+import torch_geometric_gsl as gsl
+from torch_geometric_gsl import _warnings
 from torch_geometric_gsl._warnings import warn_caller
 
 X = torch.randn(1100, 4, generator=torch.Generator().manual_seed(0))
-FEW = Budget(eval_pairs=1)
+FEW = gsl.Budget(eval_pairs=1)
 CHAIN = """
 from torch_geometric.nn import Sequential
 
@@ -35,26 +25,14 @@ class Chain(Sequential):
 def make(kind, layers):
     return kind('x', [(layer, 'x -> x') for layer in layers])
 """
-# Code that is typed in, line by line.
-PROMPT = """
-import torch
-from torch_geometric_gsl import Budget, LatentGraphConv
-x, graph = torch.randn(1100, 4), torch.fx.Graph()
-graph.output(graph.call_module('conv', (graph.placeholder('x'),)))
-conv = LatentGraphConv(4, 4, budget=Budget(eval_pairs=1)).eval()
-model = torch.fx.GraphModule({'conv': conv}, graph)
-model(x)
-model(x)
-conv(x)
-"""
 
 
 def make_sampler():
-    return GumbelKNNSampler(GaussianSimilarity(4), budget=FEW).eval()
+    return gsl.GumbelKNNSampler(gsl.GaussianSimilarity(4), budget=FEW).eval()
 
 
 def make_conv():
-    return LatentGraphConv(4, 4, budget=FEW).eval()
+    return gsl.LatentGraphConv(4, 4, budget=FEW).eval()
 
 
 def make_graph_module():
@@ -96,7 +74,7 @@ def run(request, make_chain):
     if request.param == 'sampler':
         sampler = make_sampler()
         return lambda: sampler.propagate(X, X)
-    model = GSLNet(4, 4, 2, 2, budget=FEW).eval()
+    model = gsl.GSLNet(4, 4, 2, 2, budget=FEW).eval()
     if request.param == 'no_grad':
         model = torch.no_grad()(model)
     elif request.param == 'compiled':
@@ -109,7 +87,7 @@ def run(request, make_chain):
 
 
 def test_an_estimate_points_at_the_caller(run):
-    with pytest.warns(SampledEvaluationWarning) as seen:
+    with pytest.warns(gsl.SampledEvaluationWarning) as seen:
         run()
     assert {warning.filename for warning in seen} == {__file__}
     assert {warning.lineno for warning in seen} == {run.__code__.co_firstlineno}
@@ -120,18 +98,15 @@ def test_an_estimate_points_at_the_caller(run):
 def test_a_batch_warns_once_a_call(training, way):
     # One race serves all graphs; streams and estimates are one of each.
     options = {'tau': 9.0, 'method': 'stream'} if training else {'budget': FEW}
-    sampler = GumbelKNNSampler(GaussianSimilarity(4), **options).train(training)
+    sampler = gsl.GumbelKNNSampler(gsl.GaussianSimilarity(4), **options).train(training)
     rows = X[:300] if training else X
     x, batch = torch.cat([rows, rows]), torch.arange(2).repeat_interleave(len(rows))
-    run = {
-        'forward': lambda: sampler(x, batch=batch),
-        'propagate': lambda: sampler.propagate(x, x, batch=batch),
-    }
-    kind = TruncatedRaceWarning if training else SampledEvaluationWarning
+    args = (x, x) if way == 'propagate' else (x,)
+    kind = gsl.TruncatedRaceWarning if training else gsl.SampledEvaluationWarning
     for _ in range(2):  # A later call tells of it again.
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter('always')
-            run[way]()
+            getattr(sampler, way)(*args, batch=batch)
         found = [warning.category for warning in seen]
         # PyG imports what warns of itself.
         assert [each for each in found if each is not DeprecationWarning] == [kind]
@@ -153,17 +128,11 @@ def test_later_lines_are_warned_too(kind, layers, make_chain):
     assert [warning.lineno for warning in seen] == lines
 
 
-@pytest.mark.slow
-def test_a_prompt():
-    _, warned = run_alone('-W', 'default', '-c', PROMPT)
-    lines = re.findall(r'^<string>:(\d+): .* estimated from', warned, re.MULTILINE)
-    assert lines == ['8', '9', '10']
-
-
 @pytest.mark.parametrize(
     ('file', 'name', 'is_person'),
     [
         ('<stdin>', '__main__', True),
+        ('<string>', '__main__', True),
         ('<doctest readme[0]>', 'readme', True),
         ('run.py', None, True),
         (torch.__file__, 'torch', False),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from oracles import inner, seeded, unit
+from oracles import as_layout, inner, seeded, unit
 from torch_geometric.nn import GCNConv
 
 from torch_geometric_gsl.baselines import KNNGCN, MLPClassifier
@@ -25,10 +25,6 @@ def make(kind, num_layers=2, **kwargs):
         for parameter in model.parameters():
             parameter.normal_()
     return model
-
-
-def as_layout(x, layout):
-    return x if layout == 'dense' else x.to_sparse_csr()
 
 
 def plain_adjacency(x, k, heat):

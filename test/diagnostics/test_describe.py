@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
 from scipy.stats import entropy
 from torch_geometric.utils import homophily
 
@@ -303,18 +302,6 @@ def test_uniform_sampling_warns_above_the_threshold(scale, warns):
         (layer,) = describe_model(sampler, torch.eye(30)).layers
     assert layer.share == pytest.approx(share, abs=1e-3)
     assert bool(caught) == warns == (share > 0.9)
-
-
-def test_least_share_of_a_similarity_in_the_unit_interval():
-    # What the documentation of `describe_model` says about a scale of 1: the extreme
-    # is a part q of the candidates at 1 and the others at 0.
-    def share(q):
-        z = q * math.e + 1 - q
-        return z * math.exp(-q * math.e / z)
-
-    least = minimize_scalar(share, bounds=(0, 1), method='bounded').fun
-    assert f'{100 * least:.1f}' == '88.4'
-    assert '88.4 %' in (describe_model.__doc__ or '')
 
 
 # The tables

@@ -106,13 +106,6 @@ def test_a_group_of_one(name, tmp_path):
         assert_close(found[key], value, msg=lambda text, k=key: f'{k}: {text}')
 
 
-def test_one_process_without_a_group():
-    found, expected = results('net', slice(0, N), RowShard(N)), whole('net')
-    assert_close(found['loss 1'], expected['loss 1'])
-    key = 'gradient convs.0.lin.weight'
-    assert_close(found[key], expected[key])
-
-
 def test_all_that_was_gathered_takes_part_in_the_backward_pass(tmp_path):
     # A rank that did not would keep the others waiting.
     x, given = arguments('uniform', slice(0, N))
@@ -176,60 +169,35 @@ def run(model, x):
 CONV, NET = LatentGraphConv(IN, OUT), GSLNet(IN, 8, 2, OUT)
 NO_MEANING = "ValueError: '{}' is not supported with distributed rows (got a {})"
 TWO_ROWS = "ValueError: 'x' must have the 12 rows of this rank (got 2)"
+REST = {'loss': [ZEROS], 'score': [ZEROS], 'predict': [], 'graphs': []}
 #: The model, how it is called, and what is said of it.
 BAD = {
-    'model': (
-        KNNGCN(IN, 8, 2, OUT),
-        run,
-        "TypeError: 'model' must be a GSLNet or one of its layers (got KNNGCN)",
-    ),
-    'readout': (
-        GSLNet(IN, 8, 2, OUT, readout='sum'),
-        run,
-        NO_MEANING.format('readout', 'SumAggregation'),
-    ),
+    'model': (KNNGCN(IN, 8, 2, OUT), run,
+              "TypeError: 'model' must be a GSLNet or one of its layers (got KNNGCN)"),
+    'readout': (GSLNet(IN, 8, 2, OUT, readout='sum'), run,
+                NO_MEANING.format('readout', 'SumAggregation')),
     'rows': (CONV, lambda model, x: model(x[:2]), TWO_ROWS),
     'targets of a pair': (NET, lambda model, x: model((x, x[:2])), TWO_ROWS),
-    'batch': (
-        CONV,
-        lambda model, x: model(x, batch=ZEROS),
-        NO_MEANING.format('batch', 'Tensor'),
-    ),
-    'candidates': (
-        MultiplexLatentGraphConv(IN, OUT, 2),
-        lambda model, x: model(x, ZEROS.view(2, 6)),
-        NO_MEANING.format('edge_index', 'Tensor'),
-    ),
-    'nodes': (
-        TransitionGraphConv(IN, OUT, 13, 4),
-        run,
-        "ValueError: 'shard' must have num_nodes=13 rows on all ranks together "
-        '(got 12)',
-    ),
-    'edges': (
-        LatentGraphConv(IN, OUT, observed='prior'),
-        lambda model, x: model(x, torch.tensor([[0, 0], [3, 12]])),
-        "ValueError: 'edge_index' must lead to the rows (0, 12) of this rank "
-        '(got 3..12)',
-    ),
-    'sparse': (
-        LatentGraphConv(IN, OUT, z_channels=-1),
-        lambda model, x: model(x.to_sparse_csr()),
-        "ValueError: 'x' must be dense to be sent to other ranks "
-        '(got torch.sparse_csr)',
-    ),
-    **{
-        name: (
-            CONV,
-            lambda model, x, name=name, rest=rest: getattr(model, name)(x, *rest),
-            f"TypeError: 'model' must have a method '{name}' (got LatentGraphConv)",
-        )
-        for name, rest in (
-            *(('loss', [ZEROS]), ('score', [ZEROS])),
-            *(('predict', []), ('graphs', [])),
-        )
-    },
-}
+    'batch': (CONV, lambda model, x: model(x, batch=ZEROS),
+              NO_MEANING.format('batch', 'Tensor')),
+    'candidates': (MultiplexLatentGraphConv(IN, OUT, 2),
+                   lambda model, x: model(x, ZEROS.view(2, 6)),
+                   NO_MEANING.format('edge_index', 'Tensor')),
+    'nodes': (TransitionGraphConv(IN, OUT, 13, 4), run,
+              "ValueError: 'shard' must have num_nodes=13 rows on all ranks together "
+              '(got 12)'),
+    'edges': (LatentGraphConv(IN, OUT, observed='prior'),
+              lambda model, x: model(x, torch.tensor([[0, 0], [3, 12]])),
+              "ValueError: 'edge_index' must lead to the rows (0, 12) of this rank "
+              '(got 3..12)'),
+    'sparse': (LatentGraphConv(IN, OUT, z_channels=-1),
+               lambda model, x: model(x.to_sparse_csr()),
+               "ValueError: 'x' must be dense to be sent to other ranks "
+               '(got torch.sparse_csr)'),
+    **{name: (CONV, lambda model, x, name=name: getattr(model, name)(x, *REST[name]),
+              f"TypeError: 'model' must have a method '{name}' (got LatentGraphConv)")
+       for name in REST},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(('model', 'call', 'text'), BAD.values(), ids=BAD)
@@ -285,31 +253,24 @@ def test_rows_are_gathered_once(tmp_path, monkeypatch):
         assert sent(name, folder, monkeypatch) == sizes, name
 
 
-class Wrapped(torch.nn.Module):
+class Loss(torch.nn.Sequential):
     """What DistributedDataParallel calls: a module that returns a loss."""
 
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-
-    def forward(self, *args, **kwargs):
-        return self.module.loss(*args, **kwargs)
+    def forward(self, *args):
+        return self[0].loss(*args)
 
 
 def averaged(rank, sizes):
     """The gradients of DistributedDataParallel, and those that are summed once."""
-    shard = RowShard(sizes[rank])
-    rows, found = slice(*shard.rows), []
+    shard, found = RowShard(sizes[rank]), []
+    rows = slice(*shard.rows)
+    args = arguments('net', rows)[0], *labels('net', rows)
     for is_ddp in (True, False):
-        module, (x, _) = make('net'), arguments('net', rows)
+        module = make('net')
         torch.manual_seed(6)
-        model, args = ShardedModel(module, shard), (x, *labels('net', rows))
-        if is_ddp:
-            parallel = DistributedDataParallel(Wrapped(model))
-            loss = shard.world_size * parallel(*args)
-        else:
-            loss = model.loss(*args)
-        loss.backward()
+        model = Loss(ShardedModel(module, shard))
+        call = DistributedDataParallel(model) if is_ddp else model
+        (call(*args) * (shard.world_size if is_ddp else 1)).backward()
         if not is_ddp:
             shard.sum_gradients(module)
         found.append([p.grad.clone() for p in module.parameters()])

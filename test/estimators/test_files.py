@@ -38,36 +38,6 @@ def test_neighbours_of_new_rows(regressor, places, classifier, wine):
         classifier('none').kneighbors(wine[0])
 
 
-@pytest.mark.parametrize('graph', ['nearest', 'learned'])
-def test_neighbours_of_a_row_depend_on_no_other(graph, few, places):
-    x, y = places()
-    model = GSLRegressor(graph, **few).fit(x[:50], y[:50])
-    far = np.full((1, 3), 1e3)
-    weights, rows = model.kneighbors(np.concatenate([x[200:203], far]), 12)
-    assert rows.shape == (4, 12)
-    for number, row in enumerate((x[200:201], x[201:202], x[202:203], far)):
-        alone, found = model.kneighbors(row, 12)
-        np.testing.assert_allclose(alone[0], weights[number], rtol=1e-5, atol=1e-12)
-        assert len(set(found[0])) == 12
-        counts = alone[0] > 1e-9
-        assert np.array_equal(found[0][counts], rows[number][counts])
-
-
-def test_a_prediction_is_what_its_neighbours_tell(few, places):
-    x, y = places()
-    model = GSLRegressor('learned', **few).fit(x[:200], y[:200])
-    before = model.predict(x[200:201])
-    _, rows = model.kneighbors(x[200:201], 200)
-    far = np.setdiff1d(np.arange(200), rows)
-    assert len(far) == 200 - 96
-    for changed, moves in ((far, False), (rows[0], True)):
-        told = model._told.clone()
-        model._told[changed] += 1
-        model._prepare()
-        assert (model.predict(x[200:201]) != before).any() == moves
-        model._told = told
-
-
 @pytest.mark.parametrize('graph', ['learned', 'nearest', 'none'])
 def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     x, y = wine

@@ -48,15 +48,6 @@ def test_labels_teach_which_columns_count():
     assert np.abs(model.feature_weights_)[:2].min() > 1
 
 
-def test_features_teach_it_without_labels():
-    x, _ = draw()
-    first = GSLNeighborsTransformer(5, random_state=0, max_iter=5).fit(x)
-    again = GSLNeighborsTransformer(5, random_state=0, max_iter=5).fit(x)
-    assert np.array_equal(first.feature_weights_, again.feature_weights_)
-    assert not np.allclose(first.feature_weights_, 1)
-    assert first.n_iter_ == 5
-
-
 @pytest.mark.parametrize('has_labels', [False, True])
 def test_many_neighbours_take_no_more_draws_in_training(has_labels):
     x, y = draw()

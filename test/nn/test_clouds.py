@@ -166,14 +166,6 @@ def test_types_and_strides(dtype):
     assert not knn_graph(x.requires_grad_(), 4).requires_grad
 
 
-def test_order_of_points_does_not_matter():
-    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    order = torch.randperm(50, generator=torch.Generator().manual_seed(1))
-    edges, other = knn_graph(x, 5), order[knn_graph(x[order], 5)]
-    other = other[:, other[1].argsort(stable=True)]
-    assert torch.equal(edges, other)
-
-
 @pytest.mark.parametrize(
     ('call', 'error', 'text'),
     [

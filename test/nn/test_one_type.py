@@ -3,7 +3,7 @@
 import pytest
 import torch
 from oracles import seeded
-from torch_geometric.nn import GraphConv, HeteroConv, to_hetero, to_hetero_with_bases
+from torch_geometric.nn import to_hetero, to_hetero_with_bases
 
 import torch_geometric_gsl as gsl
 
@@ -57,17 +57,3 @@ def test_other_tracers_are_left_alone():
     traced = torch.fx.GraphModule(outer, Tracer().trace(outer))
     x = torch.randn(N, IN, generator=seeded())
     assert torch.equal(traced(x), outer(x))
-
-
-def test_the_way_out_between_two_types():
-    x = {'a': torch.randn(5, IN), 'b': torch.randn(7, IN)}
-    sampler = gsl.GumbelKNNSampler(gsl.LinearSimilarity(IN), k=2).eval()
-    graphs = {kind: sampler((x[kind[0]], x[kind[2]])) for kind in METADATA[1]}
-    conv = HeteroConv({kind: GraphConv(IN, OUT) for kind in METADATA[1]})
-    found = conv(
-        x,
-        {kind: graph.edge_index for kind, graph in graphs.items()},
-        edge_weight_dict={kind: graph.edge_weight for kind, graph in graphs.items()},
-    )
-    assert found['a'].shape == (5, OUT)
-    assert found['b'].shape == (7, OUT)

@@ -8,13 +8,7 @@ from oracles import seeded
 from responses import RESPONSES, known_pairs
 
 from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
-from torch_geometric_gsl.ops.clusters import (
-    closeness,
-    enclose,
-    group,
-    k_means,
-    num_clusters,
-)
+from torch_geometric_gsl.ops.clusters import closeness, enclose, group, k_means
 from torch_geometric_gsl.ops.pair_scores import compare_all
 
 COMPARISONS = ['dot', 'squared_distance']
@@ -103,13 +97,6 @@ def test_clusters_are_a_partition(n, count, are_equal):
     assert clusters.size.numel() <= count
     again = k_means(x, count)
     assert torch.equal(clusters.source, again.source)
-
-
-@pytest.mark.parametrize('n', [1, 2, 3, 5, 100, 10**6])
-def test_num_clusters(n):
-    count = num_clusters(n)
-    assert 1 <= count <= max(1, n // 4)
-    assert n < 100 or 2 * n**0.5 < count < 8 * n**0.5
 
 
 @given(

@@ -10,12 +10,10 @@ from oracles import (
     seeded,
     softmax,
     to_matrix,
-    truncated,
 )
 
 from torch_geometric_gsl.ops.dense import (
     candidate_graph,
-    dense_graph,
     nearest_candidates,
     perturbed_arrivals,
     rank_in_group,
@@ -31,17 +29,6 @@ def gradient(score, grad, **kwargs):
     leaf = score.clone().requires_grad_()
     weight = relaxed_weights(leaf, generator=seeded(), **kwargs)
     return torch.autograd.grad(weight, leaf, grad)[0]
-
-
-@pytest.mark.parametrize('size', [(4, 6), (6, 4), (1, 1), (3, 1)])
-@pytest.mark.parametrize('k', [1, 4])
-@pytest.mark.parametrize('tau', [0.1, 1.0])
-@pytest.mark.parametrize('hard', [False, True])
-def test_against_loops(size, k, tau, hard):
-    score = torch.randn(size, **DOUBLE)
-    noise = replay(5, size[0], k, size[1])
-    out = relaxed_weights(score, k, tau, hard=hard, generator=seeded())
-    torch.testing.assert_close(out, relaxed(score, noise, tau, hard))
 
 
 @pytest.mark.parametrize('n', [4, 0])
@@ -118,23 +105,6 @@ def test_only_the_scores_are_saved_for_backward():
     assert [tensor.data_ptr() for tensor in saved] == [score.data_ptr()]
 
 
-@pytest.mark.parametrize('size', [(3, 3), (2, 4), (4, 2), (1, 1), (0, 3)])
-@pytest.mark.parametrize('loop', [True, False])
-def test_dense_graph(size, loop):
-    weight = torch.randn(size)
-    last = size[1] - 1
-    pairs = [
-        (j, i)
-        for i in range(size[0])
-        for j in range(size[1])
-        if loop or j != min(i, last)
-    ]
-    excluded = None if loop else torch.arange(size[0]).clamp(max=size[1] - 1)
-    graph = dense_graph(weight, excluded)
-    assert list(zip(*graph.edge_index.tolist(), strict=True)) == pairs
-    assert graph.edge_weight.tolist() == [float(weight[i, j]) for j, i in pairs]
-
-
 @pytest.mark.parametrize('kept', [1, 16, 40])
 @pytest.mark.parametrize('scale', [1.0, 50.0, 1000.0])
 @pytest.mark.parametrize('budget', [1, 2**25])
@@ -188,17 +158,6 @@ def test_ragged_candidates_against_loops(k, hard):
         row = relaxed(score[own].view(1, -1), block, tau, hard)
         expected[i, RAGGED[0, own]] = row
     torch.testing.assert_close(out, expected)
-
-
-@pytest.mark.parametrize('hard', [False, True])
-def test_distinct_draws_against_loops(hard):
-    score, edges = torch.randn(4, 7, **DOUBLE), all_pairs(4, 7)
-    given = options(3, 0.5, hard, replace=False)
-    graph = candidate_graph(score.flatten(), edges, 4, given, generator=seeded())
-    expected = truncated(score, replay(5, 4, 1, 7), 0.5, 3)
-    if hard:
-        expected = (expected > 0).double() / 3
-    torch.testing.assert_close(to_matrix(*graph, 4, 7), expected)
 
 
 @pytest.mark.parametrize('hard', [False, True])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import seeded, to_matrix
+from oracles import seeded
 
 from torch_geometric_gsl.ops.edges import (
     Candidates,
@@ -20,7 +20,7 @@ from torch_geometric_gsl.ops.edges import (
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
-N, R = 6, 3
+N = 6
 
 
 @pytest.mark.parametrize('dtype', [torch.double, torch.bfloat16])
@@ -50,28 +50,6 @@ def test_dropout_of_edges():
         expected = edges.weight[~zeros] / (1 - probability)
         torch.testing.assert_close(dropped[~zeros], expected)
     assert drop_edges(edges, 0.0, None) is edges
-
-
-def draw(seed):
-    pairs = torch.randperm(N * N, generator=seeded(seed))[:14]
-    weight = torch.rand(14, generator=seeded(seed), dtype=torch.double)
-    return SampledGraph(torch.stack([pairs % N, pairs // N]), weight)
-
-
-@pytest.mark.parametrize('size', [(R,), (N, R)])
-def test_a_mixture_is_the_sum_of_matrices(size):
-    graphs = [draw(seed) for seed in range(R)]
-    shares = torch.rand(size, generator=seeded(9), dtype=torch.double)
-    shares.requires_grad_()
-    mixed = mix_graphs(graphs, shares, N)
-    dense = torch.stack([to_matrix(*graph, N, N) for graph in graphs], dim=2)
-    expected = (dense * shares.expand(N, R).unsqueeze(1)).sum(dim=2)
-    torch.testing.assert_close(to_matrix(*mixed, N, N), expected)
-    key = mixed.edge_index[1] * N + mixed.edge_index[0]
-    assert bool((key.diff() > 0).all())
-    (found,) = torch.autograd.grad(mixed.edge_weight.square().sum(), shares)
-    (other,) = torch.autograd.grad(expected.square().sum(), shares)
-    torch.testing.assert_close(found, other)
 
 
 def test_no_edges():

@@ -3,7 +3,6 @@
 import pickle
 import sys
 from types import SimpleNamespace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -239,30 +238,22 @@ def test_unknown_backends():
             SimilarityKNNGraph(3, backend=backend)
 
 
-class Recorder:
-    """Stands for `pynndescent.NNDescent`, and notes the seeds that it is given."""
-
-    seeds: ClassVar[list[int]] = []
-
-    def __init__(self, rows, n_neighbors, random_state, **kwargs):
-        self.seeds.append(random_state)
-        size = len(rows)
-        self.neighbor_graph = [
-            (np.arange(size)[:, None] + np.arange(n_neighbors)) % size
-        ]
-
-
 def test_the_seed_of_a_search_is_fixed(monkeypatch):
-    module = SimpleNamespace(NNDescent=Recorder)
-    monkeypatch.setitem(sys.modules, 'pynndescent', module)
+    seeds = []
+
+    def search(rows, n_neighbors, random_state, **kwargs):
+        seeds.append(random_state)
+        found = (np.arange(len(rows))[:, None] + np.arange(n_neighbors)) % len(rows)
+        return SimpleNamespace(neighbor_graph=[found])
+
+    monkeypatch.setitem(sys.modules, 'pynndescent', SimpleNamespace(NNDescent=search))
     monkeypatch.setattr(knn_backends, 'find_spec', lambda name: name)
     for seed in range(2):
         torch.manual_seed(seed)
         state = torch.get_rng_state()
         SimilarityKNNGraph(3, backend='pynndescent')(Data(x=features(50)))
         assert torch.equal(torch.get_rng_state(), state)
-    first, second = Recorder.seeds
-    assert first == second
+    assert seeds[0] == seeds[1]
 
 
 @pytest.mark.parametrize('offset', [1e5, 1e7])

@@ -185,16 +185,6 @@ def test_no_gathered_tensor_is_made(meter, num_sources, form):
     assert found.largest <= max(n * q, num_sources * m, 40 * m)
 
 
-@pytest.mark.parametrize('shape', [(40, 40, 6), (3, 2, 7)])
-@pytest.mark.parametrize('width', [4, 64])
-def test_few_and_many_pairs(width, shape):
-    # A matrix has no place for more pairs than it has entries.
-    dst, src = rand(shape[0], width), rand(shape[1], width, seed=1)
-    neighbours = lists(shape)
-    expected = (dst.unsqueeze(1) * src[neighbours.source.long()]).sum(dim=-1)
-    torch.testing.assert_close(pair_dots(dst, src, neighbours), expected)
-
-
 def relaxed_race(score):
     noise = torch.rand(N, 5, 14, generator=seeded()).sort(descending=True).values
     source = torch.zeros(noise.shape, dtype=torch.long)

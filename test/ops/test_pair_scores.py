@@ -5,9 +5,8 @@ import pytest
 import torch
 from responses import OF_USERS, RESPONSES
 
-from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 INF = math.inf
 COMPARISONS = ('dot', 'squared_distance')
@@ -69,61 +68,3 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
     check(pairs.rows(rows), expected[rows])
     assert pairs.most == 7
     assert pairs.available == 7 - (not loop)
-
-
-@pytest.mark.parametrize('formula', ROWS)
-def test_weights(formula):
-    pairs, tau = make(formula, ROWS[formula].comparison)._replace(upper=3.0), 0.7
-    expected = ((loop_scores(pairs) - 3) / tau).exp()
-    found = pairs.weights(slice(1, 4), slice(2, 7), tau)
-    check(found, expected[1:4, 2:7])
-
-
-@EVERY
-def test_take_split_and_select(formula, comparison):
-    pairs = make(formula, comparison, loop=False)
-    whole = pairs.rows()
-    target = torch.tensor([3, 0, 3])
-    sets = Candidates(torch.tensor([0, 1, 2]), torch.tensor([2, 6, 3]))
-    taken = pairs.take(target, sets)
-    torch.testing.assert_close(taken.rows(), whole[target])
-    assert taken.candidates is sets
-    assert (taken.most, taken.available) == (6, 5)
-    assert make(formula).take(target, sets).excluded is None
-
-    blocks = pairs.split([2, 1, 2])
-    for block, rows in zip(blocks, whole.split([2, 1, 2]), strict=True):
-        torch.testing.assert_close(block.rows(), rows)
-    assert [part.excluded for part in make(formula).split([2, 3])] == [None, None]
-
-    # Some of the excluded sources are not among those that are left.
-    source = torch.tensor([6, 2, 0])
-    torch.testing.assert_close(pairs.select(source).rows(), whole[:, source])
-    some = make(formula).select(source)
-    assert some.excluded is None
-    assert some.src.size(0) == 3
-
-
-@pytest.mark.parametrize('group', [1, 2, 3, 16])
-@pytest.mark.parametrize('comparison', COMPARISONS)
-def test_compare_groups(comparison, group):
-    groups = math.ceil(7 / group)
-    dst, src = torch.randn(7, 4), torch.randn(groups, 5, 4)
-    found = compare_groups(comparison, dst, src, group)
-    groups = src[torch.arange(7) // group]
-    expected = (dst.unsqueeze(1) * groups).sum(2)
-    if comparison == 'squared_distance':
-        expected = (dst.unsqueeze(1) - groups).square().sum(2)
-    torch.testing.assert_close(found, expected)
-
-
-def test_exclude():
-    # Rows 2 and 3 of a matrix with five sources, without a change in place.
-    block = torch.ones(2, 5)
-    found = exclude(block, torch.tensor([2, 3]))
-    assert found.isinf().nonzero().tolist() == [[0, 2], [1, 3]]
-    assert bool((found <= 1).all())
-    assert torch.equal(block, torch.ones(2, 5))
-    assert not exclude(block, torch.tensor([5, -1])).isinf().any()
-    listed = exclude(block[:, :3], torch.tensor([4, 0]), torch.tensor([[4, 3, 4]] * 2))
-    assert listed.isinf().nonzero().tolist() == [[0, 0], [0, 2]]

@@ -87,7 +87,7 @@ def test_has_triton(monkeypatch, device, installed, capability, expected):
 
 
 @pytest.mark.parametrize(
-    'dtype', [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+    'dtype', [torch.half, torch.bfloat16, torch.float, torch.double]
 )
 def test_half_precision_is_left(dtype):
     x, is_half = torch.tensor([0.1, -3.0], dtype=dtype), dtype.itemsize == 2

@@ -1,14 +1,12 @@
 """What has not arrived by a time arrives as if the race began then."""
 
 import math
-from itertools import product
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import check_law, matrix_pairs, plackett_luce, seeded, to_matrix
-from scipy.integrate import quad
 
 from torch_geometric_gsl.ops import scan as scan_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph
@@ -34,13 +32,7 @@ def scan(pairs, arrived, num_arrivals, races=1, **options):
     late = torch.full((n, races), LATE, **DOUBLE).log()
     listed = torch.tensor(arrived).expand(n, races, len(arrived))
     return scan_arrivals(
-        pairs,
-        state,
-        num_arrivals,
-        num_words=4,
-        horizon=late,
-        arrived=listed,
-        **options,
+        pairs, state, num_arrivals, num_words=4, horizon=late, arrived=listed, **options
     )
 
 
@@ -208,32 +200,6 @@ def test_one_seed_gives_the_first_of_the_same_arrivals(kept):
     assert torch.equal(found.source, every.source[..., :kept])
     # All arrivals until the time of the last one are listed.
     torch.testing.assert_close(found.horizon, -value[..., kept - 1])
-
-
-@pytest.mark.parametrize('loop', [False, True])
-def test_a_tail_of_all_sources_against_quadrature(loop):
-    score, tau = torch.randn(4, 4, **DOUBLE), 0.5
-    drawn = stream_arrivals(matrix_pairs(score, loop=loop), 2, 2, generator=seeded())
-    found = to_matrix(*sample(score, DrawOptions(2, tau, 2, 4), loop), 4, 4)
-    expected = torch.zeros(4, 4, **DOUBLE)
-    for i, k in product(range(4), range(2)):
-        rate = {j: math.exp(score[i, j]) for j in range(4) if loop or i != j}
-        first, noise = drawn.source[i, k].tolist(), drawn.noise[i, k].tolist()
-        time = {
-            j: math.exp(-score[i, j] - g) for j, g in zip(first, noise, strict=True)
-        }
-        horizon, weight = time[first[1]], dict.fromkeys(rate, 0.0)
-        for j in first:
-            weight[j] += time[j] ** (-1 / tau)
-        for j in rate.keys() - first:  # What has arrived arrives no more.
-
-            def density(t, r=rate[j], start=horizon):
-                return t ** (-1 / tau) * r * math.exp(-r * (t - start))
-
-            weight[j] += quad(density, horizon, math.inf)[0]
-        for j, w in weight.items():
-            expected[i, j] += w / sum(weight.values()) / 2
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize('hard', [False, True])

@@ -29,15 +29,6 @@ def test_dense_copies_of_rows(index):
     assert float(x.max()) <= 1
 
 
-@pytest.mark.parametrize(
-    'index', [slice(None), slice(2, 5), slice(4, 4), torch.tensor([8, 2, 2, 0])]
-)
-def test_rows_are_taken(index):
-    x, rows = make()
-    found = rows[index] @ torch.eye(7, dtype=rows.dtype)
-    assert torch.allclose(found, x[index], atol=1e-12)
-
-
 @pytest.mark.parametrize('memory_budget', BUDGETS)
 def test_all_pairs(memory_budget):
     (x, a), (y, b) = make(), make(6, seed=5)
@@ -58,10 +49,3 @@ def test_listed_pairs(is_ragged, memory_budget):
     value = a.pair_dots(b, listed)
     assert value.shape == source.shape
     assert torch.allclose(value, pair_dots(x, y, listed), atol=1e-12)
-
-
-def test_gradient_of_a_product_flows_to_the_weight():
-    x, rows = make()
-    weight = torch.randn(7, generator=seeded(3), dtype=torch.double).requires_grad_()
-    (grad,) = torch.autograd.grad((rows @ weight).square().sum(), weight)
-    assert torch.allclose(grad, 2 * x.t() @ (x @ weight), atol=1e-12)

@@ -21,8 +21,7 @@ from reproduction.attacked_models import (
     mix,
     mixture_weights,
 )
-from reproduction.attacked_tables import KIND, KINDS, ROWS
-from reproduction.own_runs import Results
+from reproduction.attacked_tables import KIND, ROWS
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -166,28 +165,6 @@ def test_an_attack_keeps_its_budget_and_harms(loaded):
     edges = adaptive.attack(victim, 7, setting)
     before, after = ({*map(tuple, e.T.tolist())} for e in (loaded.edge_index, edges))
     assert 0 < len(before ^ after) <= 14
-
-
-def test_rows_with_a_threshold_are_chosen_by_validation(tmp_path):
-    rows = {'refined': {'val': 0.5, 'loss': 1.0, 'test': 0.9}}
-    rows['gcn'] = {'val': 0.6, 'loss': 1.0, 'test': 0.3}
-    rows['gcn, cosine > 0.05'] = {'val': 0.7, 'loss': 1.0, 'test': 0.4}
-    rows['gcn, cosine > 0.1'] = {'val': 0.7, 'loss': 0.9, 'test': 0.5}
-    rows['gcn, cosine > 0.15'] = {'val': 0.1, 'loss': 0.9, 'test': 1.0}
-    results = Results(tmp_path / 'attacked.json', SMALL, KINDS)
-    for seed in range(3):
-        run = attacked.Run('CiteSeer', 25, 'attacked', seed)
-        results.add(str(run), {'rows': rows, 'weights': {}})
-    grid = attacked_tables.attacked_grid('CiteSeer', 'attacked', tmp_path)
-    found = dict(grid.rows)
-    assert found['GCN, cosine filter'][0].ours == '50.0 ± 0.0 (3)'
-    assert found['GCN, cosine filter'][0].paper == '+40.0, 3 of 3'
-    assert found['GCN'][0].ours == '30.0 ± 0.0 (3)'
-    assert found['Pro-GNN, as published'][0].ours == '69.0'
-    assert found[ROWS['refined'][0]][0].is_best
-    assert 'MLP' not in found
-    assert attacked_tables.attacked_grid('PubMed', 'attacked', tmp_path).is_empty
-    assert attacked_tables.attacked_figure(tmp_path) is not None
 
 
 @pytest.mark.parametrize(

@@ -30,35 +30,15 @@ HIDDEN |= {'held_out_graphs': 3, 'k': 2, 'hidden_channels': 4}
 
 #: By experiment: its module, a run, its setting, its methods, and a name of one run.
 OWN = {
-    'noisy': (
-        noisy,
-        lambda method: noisy.Run('CiteSeer', 100, method, 1),
-        NOISY,
-        noisy_models.METHODS,
-        'CiteSeer/+100/{}/1',
-    ),
-    'labels': (
-        labels,
-        lambda method: labels.Run('wine', '3', method, 1),
-        LABELS,
-        LABELS_METHODS,
-        'wine/3/{}/1',
-    ),
-    'half': (
-        half,
-        lambda method: half.Run('CiteSeer', method, 1),
-        HALF,
-        HALF_METHODS,
-        'CiteSeer/{}/1',
-    ),
-    'hidden': (
-        hidden,
-        lambda method: hidden.Run(40, method, 1),
-        HIDDEN,
-        HIDDEN_METHODS,
-        '40/{}/1',
-    ),
-}
+    'noisy': (noisy, lambda method: noisy.Run('CiteSeer', 100, method, 1),
+              NOISY, noisy_models.METHODS, 'CiteSeer/+100/{}/1'),
+    'labels': (labels, lambda method: labels.Run('wine', '3', method, 1),
+               LABELS, LABELS_METHODS, 'wine/3/{}/1'),
+    'half': (half, lambda method: half.Run('CiteSeer', method, 1),
+             HALF, HALF_METHODS, 'CiteSeer/{}/1'),
+    'hidden': (hidden, lambda method: hidden.Run(40, method, 1),
+               HIDDEN, HIDDEN_METHODS, '40/{}/1'),
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -7,20 +7,9 @@ import torch
 from torch_geometric.data import Data
 
 from reproduction import sensors, sensors_data, sensors_new
-from reproduction.first_tables import first_grid
-from reproduction.own_runs import Results
 from reproduction.sensors_data import HORIZONS, WINDOW, errors, largest, prepare, ridge
 from reproduction.sensors_models import SETTING, Forecaster, fixed_graph
-from reproduction.sensors_tables import (
-    FORECAST,
-    KINDS,
-    LEARNED,
-    NEW,
-    NEW_KINDS,
-    SENSORS,
-    agreement,
-    sensors_grid,
-)
+from reproduction.sensors_tables import FORECAST, KINDS, LEARNED, NEW, NEW_KINDS
 
 SMALL = SETTING | {'hidden_channels': 8, 'epochs': 2, 'candidates': 5}
 NETWORKS = [k for k in KINDS if k not in sensors.UNTRAINED and k not in NEW_KINDS[1:]]
@@ -165,24 +154,6 @@ def test_draws_reach_the_scale(traffic):
     assert torch.equal(model.lagged().edge_weight, model.lagged().edge_weight)
 
 
-def test_tables(tmp_path):
-    results = Results(tmp_path / SENSORS, SMALL, KINDS)
-    for seed in range(3):
-        for kind, error in (('none', 9.0), ('lagged series', 8.0 + seed)):
-            part = {'rmse': [5.0, 6.0, error], 'mae': [3.0, 4.0, 5.0]}
-            result = {'val': part, 'test': part}
-            if kind == 'lagged series':
-                result['edges'] = [[0, 1, 2 + seed], [5, 6, 7]]
-            results.add(f'forecast/{kind}/{seed}', result)
-    rows = dict(sensors_grid(FORECAST, tmp_path).rows)
-    none, ours = rows['no graph'], rows['learned, cosine of lagged series']
-    assert none[2].ours == ours[2].ours == '9.00 / 5.00'
-    assert none[2].is_best
-    assert ours[3].ours == '1.00'
-    assert agreement(tmp_path) == {'lagged series': pytest.approx((2 / 3 + 1) / 2)}
-    assert sensors_grid(NEW, tmp_path).is_empty
-
-
 def test_real_series(gsl_data, monkeypatch):
     monkeypatch.setenv('GSL_DATA', str(gsl_data('traffic').parent))
     sensors_data.load.cache_clear()
@@ -200,18 +171,3 @@ def test_absent_series_are_told(tmp_path, monkeypatch):
     sensors_data.load.cache_clear()
     with pytest.raises(OSError, match=r"traffic' was not found: let 'GSL_DATA'"):
         sensors_data.load()
-
-
-def test_the_first_table_takes_the_best_control_of_enough_runs(tmp_path):
-    part = {'mae': [1.0, 1.0, 1.0]}
-    errors = {'lagged series': [7.0, 7.2], 'road': [7.9, 8.1], 'random': [1.0]}
-    results = Results(tmp_path / SENSORS, {}, KINDS)
-    for kind, values in errors.items():
-        for seed, error in enumerate(values):
-            found = part | {'rmse': [1.0, 1.0, error]}
-            results.add(f'{FORECAST}/{kind}/{seed}', {'test': found})
-    ((title, entries),) = first_grid(tmp_path).rows
-    assert title == 'traffic in 60 minutes, 207 sensors'
-    texts = [entry.ours for entry in entries]
-    assert texts == ['RMSE, miles an hour', '', '8.00 (road graph)', '7.10', '2']
-    assert first_grid(tmp_path / 'none').is_empty

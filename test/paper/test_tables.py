@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from reproduction.documents import DOCS, DOCUMENTS, OWN, RESULTS, SEEDS, fill, render
-from reproduction.experiments import Choice, make_config
+from reproduction.documents import DOCS, DOCUMENTS, OWN, RESULTS, fill
 from reproduction.formats import FORMATS, text_of
 from reproduction.settings import PAPER
 from reproduction.store import ARCHIVE, Store, read_archive
@@ -67,52 +66,6 @@ def test_formats(kind):
     assert text_of(empty, kind).startswith('Nothing to show: no finished runs')
     with pytest.raises(ValueError, match=r"'format' must be one of .* \(got 'html'\)"):
         text_of(GRID, 'html')
-
-
-def finish(store, config, test, status='done'):
-    store.finish(config, {'status': status, 'test': test, 'val': 0.5}, {'starts': [{}]})
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path)
-    for seed, test in enumerate((0.70, 0.71, 0.73)):
-        finish(store, make_config('CiteSeer', 'mlp', seed), test)
-        finish(
-            store, make_config('CiteSeer', 'lin_sim', seed), test - 0.02 + seed / 200
-        )
-        finish(store, make_config('CiteSeer', 'lin_sim', seed, k=10), test)
-    return store
-
-
-def lines(store, name, *methods):
-    return render(
-        name, 'markdown', store, Choice(('CiteSeer',), methods, SEEDS)
-    ).splitlines()
-
-
-def test_numbers(store):
-    found = lines(store, 'table1')
-    assert len(found) == 2 + 16 + 2
-    assert '| MLP | **71.3 ± 1.5 (3)** |' in found
-    assert '| LinSim | 69.8 ± 2.0 (3)<br>paper: 67.23 ± 0.23 |' in found
-    assert '| SLAPS | paper: 68.23 ± 0.22 |' in found
-    found = lines(store, 'table2')
-    assert '| K = 10, LinSim | **71.3 ± 1.5 (3)**<br>paper: 66.10 ± 0.82 |' in found
-    assert '| K = 20, LinSim | paper: 64.39 ± 0.76 |' in found
-
-
-def test_paired_and_verdicts(store):
-    found = lines(store, 'paired', 'lin_sim')
-    assert found[2] == '| LinSim - MLP | -1.5 ± 0.5, p = 0.081 (3) |'
-    assert lines(store, 'verdicts', 'lin_sim')[2] == '| LinSim | above |'
-    # A run that was ended early marks the verdict, too.
-    finish(store, make_config('CiteSeer', 'lin_sim', 3), 0.70, status='timeout')
-    found = lines(store, 'verdicts', 'lin_sim')
-    assert found[2] == '| LinSim | above† |'
-    assert found[-1].startswith('† stopped at its time limit')
-    finish(store, make_config('CiteSeer', 'idgl', 0), None, status='timeout')
-    assert lines(store, 'verdicts', 'idgl')[2] == '| IDGL-Full | † |'
 
 
 @pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)

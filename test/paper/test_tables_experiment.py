@@ -1,31 +1,16 @@
 """Data, methods, runs and the report of the experiment on tables."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
-from scipy import sparse, stats
+from scipy import sparse
 
-from reproduction import (
-    tables_methods,
-    tables_runs,
-    tables_store,
-)
+from reproduction import tables_methods, tables_runs, tables_store
 from reproduction.files import read_json
-from reproduction.summary import holm
 from reproduction.tables_data import SOURCES, Source, Table, problem, split
-from reproduction.tables_grids import (
-    paired_grid,
-    panel_grid,
-    table_grid,
-)
 from reproduction.tables_methods import METHODS, SETTING, fit, search
-from reproduction.tables_neighbours import (
-    Described,
-    Options,
-)
-from reproduction.tables_report import read_units
+from reproduction.tables_neighbours import Described, Options
 from reproduction.tables_runs import execute, main
 from reproduction.tables_store import Run, TableResults
 from reproduction.tables_trees import LIBRARIES, draw_choice
@@ -205,103 +190,3 @@ def test_goes_on_where_it_was_ended(sources, at_once, tmp_path, monkeypatch, cap
     assert 'tables: 10 units, 10 finished' in capsys.readouterr().out
     # Of another setting nothing is finished.
     assert not TableResults(tmp_path, 'numbers', TINY | {'trees': 6}, METHODS).runs
-
-
-def result(value, measure='rmse', **more):
-    cost = {'search': 1.0, 'fit': 2.0, 'predict': 0.5}
-    scores = {'rmse': value} if measure == 'rmse' else {'error': value, 'log_loss': 1.0}
-    about = {'val': None, 'choice': {}, 'trials': None, 'seconds': cost}
-    about |= {'megabytes': {'before': 90.0, 'peak': 100.0}}
-    return {'test': scores, 'deviation': 2.0, **about, **more}
-
-
-@pytest.fixture
-def finished(sources, tmp_path):
-    """Errors of four splits: ours is better than one control, and like another."""
-    errors = {
-        'ours': [0.50, 0.52, 0.51, 0.53],
-        'ours_4': [0.49, 0.51, 0.50, 0.52],
-        'lightgbm': [0.80, 0.83, 0.81, 0.84],
-        'knn': [0.60, 0.42, 0.61, 0.45],
-        'cosine': [0.60, 0.63, 0.61, 0.62],
-    }
-    for table, measure in {'numbers': 'rmse', 'classes': 'error'}.items():
-        kept = TableResults(tmp_path, table, SETTING, METHODS)
-        for method, values in errors.items():
-            for number, value in enumerate(values):
-                kept.finish(Run(table, method, str(number)), result(value, measure))
-    kept = TableResults(tmp_path, 'numbers', SETTING, METHODS)
-    kept.finish(Run('numbers', 'knn', 'place'), result(1.25))
-    kept.finish(Run('numbers', 'ours', 'place'), result(1.0))
-    return tmp_path, errors
-
-
-def corrected(ours, other, scale):
-    """The test of Nadeau and Bengio, written out."""
-    d = scale * (np.array(ours) - np.array(other))
-    error = math.sqrt(d.var(ddof=1) * (1 / len(d) + 0.2 / 0.64))
-    return 2 * stats.t.sf(abs(d.mean()) / error, len(d) - 1)
-
-
-def test_the_table_of_a_table(finished):
-    root, _ = finished
-    grid = table_grid('numbers', root)
-    assert grid.head == ['numbers', 'RMSE, m', 'RMSE, m, by place']
-    rows = dict(grid.rows)
-    ours, knn = rows['learned graph, one member'], rows['nearest rows, tuned']
-    assert [entry.ours for entry in ours] == ['0.515 ± 0.013 (4)', '1.00']
-    assert [entry.is_best for entry in ours] == [False, True]
-    assert [entry.ours for entry in knn] == ['0.520 ± 0.099 (4)', '1.25']
-    assert rows['learned graph, four members'][0].is_best
-    assert 'The deviation of the target is 2.' in grid.notes[1]
-    grid = table_grid('classes', root)
-    assert grid.head == ['classes', 'errors, %', 'log loss']
-    assert dict(grid.rows)['learned graph, one member'][0].ours == '51.5 ± 1.3 (4)'
-
-
-def test_wins_ties_and_losses(finished):
-    root, errors = finished
-    grid, none = paired_grid(root), [('', '', False)]  # `auto` has no units.
-    assert grid.rows == [
-        ('nearest rows, tuned', [('0 / 2 / 0', 'lower on 2 of 2', False)] * 2 + none),
-        ('LightGBM, default', [('2 / 0 / 0', 'lower on 2 of 2', False)] * 2 + none),
-    ]
-    assert 'for all 8 tests' in grid.notes[0]
-    pairs = itertools.product(('ours', 'ours_4'), ('knn', 'lightgbm'), (50, 100))
-    p_values = {
-        (own, name, scale): corrected(errors[own], errors[name], scale)
-        for own, name, scale in pairs
-    }
-    found = holm(p_values)
-    assert all((p < 0.05) == (key[1] == 'lightgbm') for key, p in found.items())
-    rows = dict(panel_grid(root).rows)
-    entry = rows['LightGBM, default'][0]
-    assert entry[:2] == ('41.00 ± 0.91 (4)', 'ours -15.25*')
-    assert rows['nearest rows, tuned'][1].paper == 'ours -0.50'
-
-
-def test_the_graph_that_validation_chooses(sources, tmp_path):
-    kept = TableResults(tmp_path, 'numbers', SETTING, METHODS)
-    units = {
-        'ours': ('learned', 0.3),
-        'nearest': ('nearest', 0.2),
-        'mlp': ('none', 0.4),
-    }
-    for name in '012':
-        for number, (method, (graph, loss)) in enumerate(units.items()):
-            loss = loss if name != '1' else -loss
-            choice = {'graph': graph, 'losses': {graph: loss}}
-            if (name, method) != ('2', 'mlp'):
-                found = result(1.0 + number, choice=choice)
-                kept.finish(Run('numbers', method, name), found)
-    found = read_units(tmp_path, 'numbers')
-    assert found['auto', '0']['test'] == {'rmse': 2.0}
-    assert found['auto', '0']['choice'] == {
-        'graph': 'nearest',
-        'losses': {'learned': 0.3, 'nearest': 0.2, 'none': 0.4},
-    }
-    assert found['auto', '0']['seconds'] == {'search': 3.0, 'fit': 6.0, 'predict': 0.5}
-    assert found['auto', '1']['test'] == {'rmse': 3.0}
-    assert ('auto', '2') not in found
-    kept.finish(Run('numbers', 'auto', '0'), result(7.0))
-    assert read_units(tmp_path, 'numbers')['auto', '0']['test'] == {'rmse': 7.0}

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GCNConv
 from torch_geometric.utils import degree, to_dense_adj
 
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
@@ -51,21 +50,6 @@ def test_against_the_similarity_of_all_pairs(similarity, module, options):
     assert_nearest(data, order, 3, options.get('loop', False))
     source, target = data.edge_index
     torch.testing.assert_close(data.edge_weight, score[target, source])
-
-
-def test_negative_weights_and_their_remedies():
-    # Three directions, 120 degrees apart: every cosine is -1/2.
-    angle = torch.tensor([0.0, 1.0, 2.0]) * 2 * torch.pi / 3
-    data = Data(x=torch.stack([angle.cos(), angle.sin()], dim=1).repeat(1, 2))
-    conv = GCNConv(4, 2, add_self_loops=False)
-    plain = SimilarityKNNGraph(k=2)(data)
-    torch.testing.assert_close(plain.edge_weight, torch.full((6,), -0.5))
-    assert bool(conv(data.x, plain.edge_index, plain.edge_weight).isnan().all())
-    clamped = plain.edge_weight.clamp(min=0)
-    assert bool(conv(data.x, plain.edge_index, clamped).isfinite().all())
-    heat = SimilarityKNNGraph(k=2, similarity='heat_kernel')(data)
-    assert 0 <= float(heat.edge_weight.min()) <= float(heat.edge_weight.max()) <= 1
-    assert bool(conv(data.x, heat.edge_index, heat.edge_weight).isfinite().all())
 
 
 def test_force_undirected():
@@ -136,16 +120,11 @@ def test_options_reach_the_sampler(data, method):
 
 
 def test_seed(data):
-    state = torch.get_rng_state()
-    first, again, other, last = (
-        SampledLatentGraph(k=3, seed=seed)(data).edge_weight
-        for seed in (3, np.int64(3), 4, 2**64 - 1)
-    )
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert not torch.equal(first, last)
+    seeds = 3, np.int64(3), 4, 2**64 - 1
+    first, *others = (SampledLatentGraph(3, seed=s)(data).edge_weight for s in seeds)
+    assert [torch.equal(first, other) for other in others] == [True, False, False]
     # Without a seed the global generator draws.
+    state = torch.get_rng_state()
     first, second = (SampledLatentGraph(k=3)(data).edge_weight for _ in range(2))
     torch.set_rng_state(state)
     assert torch.equal(first, SampledLatentGraph(k=3)(data).edge_weight)

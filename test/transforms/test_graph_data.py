@@ -154,18 +154,13 @@ def test_batch_vectors(graph_of):
     assert torch.equal(graph_of(out, 1)[0], alone.edge_index)
 
 
-def test_compose(examples):
+def test_a_second_graph_replaces_the_first(examples):
     data = SimilarityKNNGraph(k=2)(examples[0])
     data.edge_attr = torch.randn(data.num_edges, 1)
-    # A second graph replaces the first, and keeps the observed one.
     out = SampledLatentGraph(k=3)(data)
     assert 'edge_attr' not in out
     assert torch.equal(out.observed_edge_index, examples[0].edge_index)
     assert torch.equal(out.observed_edge_attr, examples[0].edge_attr)
-    steps = [DropObservedGraph(), SimilarityKNNGraph(k=2), T.ToUndirected()]
-    out = T.Compose(steps)(examples[0])
-    assert out.is_undirected()
-    assert not OBSERVED & set(out.keys())
 
 
 def make(num_nodes, num_edges, **kwargs):

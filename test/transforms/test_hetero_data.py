@@ -6,15 +6,8 @@ import pytest
 import torch
 from oracles import seeded
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.nn import GraphConv, HeteroConv
 
-from torch_geometric_gsl import (
-    GSLNet,
-    GumbelKNNSampler,
-    HeteroGSLNet,
-    HeteroLatentGraphConv,
-    LinearSimilarity,
-)
+import torch_geometric_gsl as gsl
 from torch_geometric_gsl.transforms import (
     DropObservedGraph,
     FreezeLatentGraph,
@@ -46,7 +39,7 @@ def draw(docs=12, words=9, edges=20):
 def net(**options):
     torch.manual_seed(5)
     sizes = {'doc': 4, 'word': 4}
-    return HeteroGSLNet(sizes, 8, 2, 3, RELATIONS, 'doc', eval_k=3, **options)
+    return gsl.HeteroGSLNet(sizes, 8, 2, 3, RELATIONS, 'doc', eval_k=3, **options)
 
 
 TRANSFORMS = {
@@ -124,7 +117,7 @@ def test_the_most_similar_sources():
 def test_a_sampled_graph():
     data = draw()
     out = SampledLatentGraph(k=3, scale=2.0, seed=4, edge_types=[IN_DOC])(data)
-    sampler = GumbelKNNSampler(LinearSimilarity(4), 3, scale=2.0)
+    sampler = gsl.GumbelKNNSampler(gsl.LinearSimilarity(4), 3, scale=2.0)
     pair = data['word'].x, data['doc'].x
     expected = sampler(pair, generator=seeded(4)).prune()
     assert torch.equal(out[IN_DOC].edge_index, expected.edge_index)
@@ -148,7 +141,7 @@ def test_a_frozen_graph():
     assert few[HAS].edge_index[1].tolist() == list(range(9))
     none = FreezeLatentGraph(model, threshold=1.0)(data)
     assert none[HAS].edge_index.shape == (2, 0)
-    conv = HeteroLatentGraphConv(4, 8, RELATIONS, eval_k=2)
+    conv = gsl.HeteroLatentGraphConv(4, 8, RELATIONS, eval_k=2)
     assert FreezeLatentGraph(conv)(data)[NEAR].edge_index.shape == (2, 24)
 
 
@@ -156,13 +149,13 @@ def test_a_frozen_graph():
 def test_relations_that_a_layer_lacks(layer):
     # Layer by layer: three relations, two of them, one; none reaches from e.
     relations = [('a', 'to', 'b'), ('b', 'to', 'c'), ('c', 'to', 'd'), ('d', 'to', 'e')]
-    model = HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=2).eval()
+    model = gsl.HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=2).eval()
     data = HeteroData()
     for name in 'abcde':
         data[name].x = torch.randn(6, 4)
     layers = model.graphs({name: data[name].x for name in 'abcd'})
     assert [len(graphs) for graphs in layers] == [3, 2, 1]
-    former = HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=3)
+    former = gsl.HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=3)
     for given in (data, FreezeLatentGraph(former)(data)):
         out = FreezeLatentGraph(model, layer=layer)(given)
         assert out.edge_types == relations[:3]
@@ -246,7 +239,7 @@ def test_bad_data():
     with pytest.raises(TypeError, match=r"or 'edge_types' must be given \(got Hetero"):
         SimilarityKNNGraph()(draw())
     with pytest.raises(TypeError, match=r'must be a homogeneous .* \(got HeteroData'):
-        FreezeLatentGraph(GSLNet(4, 8, 2, 3))(draw())
+        FreezeLatentGraph(gsl.GSLNet(4, 8, 2, 3))(draw())
     data = draw()
     with pytest.raises(ValueError, match=r"nodes of type 'page' \(got \['doc', 'word"):
         SimilarityKNNGraph(edge_types=[('page', 'in', 'doc')])(data)
@@ -259,20 +252,3 @@ def test_bad_data():
     del data['word'].x
     with pytest.raises(ValueError, match=r"'data\['word'\].x' must hold node feat"):
         FreezeLatentGraph(net())(data)
-
-
-def test_pyg_takes_the_frozen_graphs():
-    data = FreezeLatentGraph(net())(draw())
-    del data['author']
-    conv = HeteroConv({relation: GraphConv((4, 4), 8) for relation in RELATIONS})
-    weights = {relation: data[relation].edge_weight for relation in RELATIONS}
-    out = conv(data.x_dict, data.edge_index_dict, edge_weight_dict=weights)
-    expected = torch.zeros(12, 8)
-    for relation in (IN_DOC, NEAR):
-        x = data[relation[0]].x
-        total = torch.zeros(12, x.size(0))
-        source, target = data[relation].edge_index
-        total[target, source] = weights[relation]
-        own = conv.convs[relation]
-        expected = expected + own.lin_rel(total @ x) + own.lin_root(data['doc'].x)
-    torch.testing.assert_close(out['doc'], expected)

@@ -155,15 +155,6 @@ def test_number_of_nodes_without_features():
     assert DropObservedGraph()(made).to_dict() == {'num_nodes': 3}
 
 
-def test_batch(examples):
-    batch = Batch.from_data_list(examples, follow_batch=['edge_attr'])
-    out = DropObservedGraph()(batch)
-    assert set(out.keys()) == {'x', 'y', 'mask', 'batch', 'ptr'}
-    assert torch.equal(batch[0].edge_index, examples[0].edge_index)
-    with pytest.raises(RuntimeError, match='Cannot reconstruct'):
-        out.to_data_list()
-
-
 @pytest.mark.parametrize('key', NODES)
 def test_labels_of_the_nodes_of_rings(key):
     # As many edges as nodes: neither labels nor masks belong to the edges.

@@ -82,19 +82,6 @@ def test_what_is_not_compared_is_not_projected():
     assert LatentGraphConv(5, OUT).lin_dst is None
 
 
-def test_gradients_by_differences():
-    conv = make(method='dense').eval()
-    names = ('lin.weight', 'lin_dst.weight')
-    weights = [conv.get_parameter(name).detach().requires_grad_() for name in names]
-
-    def run(x_src, x_dst, *weights):
-        state = dict(zip(names, weights, strict=True))
-        return torch.func.functional_call(conv, state, ((x_src, x_dst),))
-
-    given = [rows.clone().requires_grad_() for rows in BOTH]
-    assert torch.autograd.gradcheck(run, (*given, *weights))
-
-
 def test_candidates_and_batches():
     conv = make(method='dense').eval()
     edges = torch.tensor([[0, 1, 8, 2], [0, 0, 3, 11]])
@@ -109,19 +96,6 @@ def test_candidates_and_batches():
     first = conv((SOURCES[:5], TARGETS[:6]))
     second = conv((SOURCES[5:], TARGETS[6:]))
     torch.testing.assert_close(together, torch.cat([first, second]))
-
-
-def test_an_observed_prior():
-    conv = make(observed='prior', method='dense').eval()
-    with torch.no_grad():
-        conv.prior.logit.fill_(1.0)
-    share = torch.tensor(1.0).double().sigmoid()
-    edges = torch.tensor([[0, 8], [3, 3]])
-    out = conv(BOTH, edges)
-    expected = conv(BOTH)
-    given = (SOURCES[0] + SOURCES[8]) / 2 @ conv.lin.weight.t()
-    expected[3] = share * given + (1 - share) * expected[3]
-    torch.testing.assert_close(out, expected)
 
 
 def test_lazy_sizes():

@@ -40,7 +40,7 @@ def pick(values, chosen):
 
 
 NEW = pick(X, CHOSEN)
-BOTH, IDS = (X, NEW), (BATCH, pick(BATCH, CHOSEN))
+BOTH = X, NEW
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -162,15 +162,6 @@ def test_lazy_sizes(method, empty):
         conv(full | {'author': torch.randn(7, 4)})
 
 
-def test_widths_of_targets_that_are_not_projected():
-    # Compared by other rows, and without a root weight, they are not read.
-    lazy = HeteroLatentGraphConv(-1, OUT, [IN_DOC], root_weight=False, **COMPARED)
-    x, z = ({t: v for t, v in single(d).items() if t != 'author'} for d in (X, Z))
-    for width in (6, 4):
-        out = lazy(x | {'doc': x['doc'][:, :width]}, z_dict=z)
-        assert out['doc'].shape == (12, OUT)
-
-
 AGGREGATIONS = {
     'sum': lambda parts: sum(parts),
     'mean': lambda parts: sum(parts) / len(parts),
@@ -231,10 +222,7 @@ def test_options_of_relations():
     one, other = (own.sampler.similarity for own in shared.convs.values())
     assert one is other
     mixed = HeteroLatentGraphConv(
-        IN,
-        OUT,
-        {IN_DOC: {}, OF: {'z_channels': None}},
-        z_channels=2,
+        IN, OUT, {IN_DOC: {}, OF: {'z_channels': None}}, z_channels=2
     )
     x = single(rows())
     words = {t: torch.randn(SIZE[t], 2) for t in ('doc', 'word')}

@@ -61,28 +61,6 @@ def test_gradient_of_the_metric_is_that_of_weighed_messages(aggr):
     assert KNNEdgeConv(network().double(), 5)(x, z=z.detach()).requires_grad
 
 
-def test_a_metric_learns_the_coordinate_that_tells():
-    """Of two coordinates one tells the label; the other spreads ten times as far."""
-    torch.manual_seed(0)
-    x = torch.randn(200, 2) * torch.tensor([1.0, 10.0])
-    y = (x[:, :1] > 0).float()
-    conv = KNNEdgeConv(
-        torch.nn.Linear(2, 1, bias=False), 8, 'mean', tau=1.0, loop=False
-    )
-    torch.nn.init.ones_(conv.requires_grad_(False).nn.weight)  # The neighbour's label.
-    factor = torch.nn.Parameter(torch.tensor([0.3, 0.3]))
-    optimizer = torch.optim.Adam([factor], lr=0.05)
-    losses = []
-    for _ in range(40):
-        loss = (conv(y, z=x * factor) - y).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
-    assert factor[0].abs() > 3 * factor[1].abs()
-
-
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()

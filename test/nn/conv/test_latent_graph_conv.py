@@ -124,26 +124,6 @@ def test_graph(kind, training):
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize('in_channels', [-1, IN])
-@pytest.mark.parametrize('autocast', [False, True])
-@KINDS
-def test_double_precision_is_refused(kind, in_channels, autocast):
-    conv = build(kind, in_channels=in_channels)
-    with (
-        torch.autocast('cpu', dtype=torch.bfloat16, enabled=autocast),
-        pytest.raises(TypeError, match=r"'x' has torch\.float64 but the par"),
-    ):
-        conv(features())
-
-
-@KINDS
-def test_too_few_candidates(kind):
-    conv = make(kind, k=N + 1, replace=False)
-    for call in (conv, conv.graph):
-        with pytest.raises(ValueError, match=r'\(got k=8 for [67] candidates\)'):
-            call(features())
-
-
 def test_widths_of_compared_rows():
     for in_channels, given, expected in (((6, 6), -1, 6), (-1, 3, 3), ((5, 6), 3, 3)):
         conv = LatentGraphConv(in_channels, OUT, z_channels=given)

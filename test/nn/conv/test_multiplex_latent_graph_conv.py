@@ -8,7 +8,6 @@ from sampling import normal
 from torch_geometric_gsl import (
     CosineSimilarity,
     DirectedSimilarity,
-    LatentGraphConv,
     LinearSimilarity,
     MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
@@ -19,7 +18,6 @@ from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
 )
 
 N, IN, OUT, K, R = 12, 6, 4, 3, 3
-BATCH = torch.arange(N) // 6
 EDGES = torch.stack([torch.arange(N).repeat(5), torch.randperm(5 * N) % N])
 BELL = {'bias': True, 'centre': 'tanh'}
 TRAINING = pytest.mark.parametrize('training', [True, False])
@@ -105,35 +103,6 @@ def test_the_mixture_of_graphs(name, training):
         h = x @ conv.relations[0].lin.weight.t()
         out = to_matrix(*mixed, N, N) @ h + x @ conv.lin_root.weight.t() + conv.bias
         torch.testing.assert_close(conv(x, generator=seeded(2)), out)
-
-
-@EACH
-@TRAINING
-def test_one_relation_is_the_layer_of_one_graph(name, training):
-    conv, x = make(1, **OPTIONS[name]).train(training), normal(N, IN)
-    own = {'shares', 'same_messages'}
-    options = {key: value for key, value in OPTIONS[name].items() if key not in own}
-    single = LatentGraphConv(IN, OUT, k=K, tau=0.4, **{'scale': 1.5, **options})
-    single.double().train(training)
-    state = {
-        key.removeprefix('relations.0.'): value
-        for key, value in conv.state_dict().items()
-        if not key.startswith('mixture')
-    }
-    single.load_state_dict(state)
-    results = []
-    for layer in (conv, single):
-        out = layer(x, generator=seeded(2), **given(name))
-        out.square().sum().backward()
-        graph = layer.graph(x, generator=seeded(2), **given(name))
-        grads = {
-            key.removeprefix('relations.0.'): parameter.grad
-            for key, parameter in layer.named_parameters()
-            if not key.startswith('mixture')
-        }
-        results.append((out.detach(), *(part.detach() for part in graph), grads))
-    for found, expected in zip(*results, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 @MESSAGES

@@ -4,10 +4,8 @@ import pytest
 import torch
 from oracles import seeded
 from sampling import normal
-from torch_geometric.data import Data
 
-from torch_geometric_gsl import GSLNet, LatentGraphConv
-from torch_geometric_gsl.transforms import FreezeLatentGraph
+from torch_geometric_gsl import LatentGraphConv
 
 N = 8
 # Twice the same edge counts once; node 7 has none.
@@ -57,16 +55,6 @@ def test_all_nodes_stay_candidates():
         conv.prior.logit.fill_(3.0)
     conv.reset_parameters()
     assert conv.prior.share == 0.5
-
-
-def test_in_a_network_and_stored():
-    x = normal(N, 6).float()
-    model = GSLNet(6, 4, 2, 2, k=2, observed='prior').eval()
-    data = FreezeLatentGraph(model, use_edge_index=True)(Data(x=x, edge_index=EDGES))
-    pairs = set(map(tuple, data.edge_index.T.tolist()))
-    assert set(map(tuple, EDGES.T.tolist())) <= pairs
-    total = torch.zeros(N).index_add(0, data.edge_index[1], data.edge_weight)
-    torch.testing.assert_close(total, torch.ones(N))
 
 
 @pytest.mark.parametrize('name', ['forward', 'graph'])

@@ -188,22 +188,6 @@ def test_indices_of_all_nodes_are_no_mask(order):
     torch.testing.assert_close(model.loss(x, y, torch.tensor(order)), expected)
 
 
-@TASKS
-def test_a_task_is_learned(task):
-    model, x, y = problem(task)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    model.dropout.p = 0.0
-    (before,) = model.score(x, y).values()
-    model.train()
-    for _ in range(60):
-        optimizer.zero_grad()
-        model.loss(x, y).backward()
-        optimizer.step()
-    (score,) = model.score(x, y).values()
-    assert score > max(0.7, before)
-    assert model.predict(x).shape == y.shape
-
-
 @pytest.mark.parametrize('kind', [MLPClassifier, KNNGCN])
 @TASKS
 def test_controls_follow_the_task(kind, task):
@@ -246,12 +230,6 @@ def test_labels_of_another_task(task, y, text):
     model, x, _ = problem(task)
     with pytest.raises((TypeError, ValueError), match=text):
         model.loss(x, y)
-
-
-def test_bad_options():
-    text = r"'out_channels' must be 1 with task='binary' \(got 2\)"
-    with pytest.raises(ValueError, match=text):
-        MLPClassifier(IN, 8, 2, 2, task='binary')
 
 
 def test_scores_of_labels_that_do_not_vary():

@@ -4,11 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from torch_geometric_gsl import (
-    KNNGCN,
-    GSLNet,
-    resolve_similarity,
-)
+from torch_geometric_gsl import KNNGCN, GSLNet, resolve_similarity
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
 BATCH = torch.arange(N) // 20
@@ -53,24 +49,6 @@ def test_candidates_of_sources_and_of_new_rows():
     # The edges of new rows say nothing to the sources.
     graphs = net.graphs((x, x[:1]), (EDGES, some))
     assert all(graph.edge_index[0].max() < 11 for graph in graphs)
-
-
-@pytest.mark.parametrize(
-    ('options', 'x', 'text'),
-    [
-        ({}, torch.full((N, IN), torch.nan), "'x_src' contains NaN"),
-        ({}, torch.ones(N, IN).double(), "'x_src' and 'x_dst' must share one dtype"),
-        ({'num_transition_nodes': 7, 'num_nodes': N}, torch.ones(9, IN), 'num_nodes=4'),
-    ],
-)
-def test_what_are_no_sources(options, x, text):
-    net, new = make(**options), draw_rows(3)
-    with pytest.raises((TypeError, ValueError), match=text):
-        net.loss((x, new), torch.zeros(3, dtype=torch.long), torch.arange(3))
-    with pytest.raises(
-        ValueError, match=r"'x' must be a tensor or a pair .*got 3 tens"
-    ):
-        net((x, new, new))
 
 
 @pytest.mark.parametrize(

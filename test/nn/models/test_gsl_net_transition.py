@@ -13,7 +13,6 @@ from torch_geometric_gsl.transforms import FreezeLatentGraph
 N, S, IN, HIDDEN, OUT = 40, 7, 6, 8, 3
 FORMS = pytest.mark.parametrize('form', ['free', 'anchors'])
 TRAINING = pytest.mark.parametrize('training', [True, False])
-TASKS = {'classification': 3, 'regression': 2, 'binary': 1, 'multilabel': 3}
 
 
 def draw_rows(number=N, seed=2):
@@ -55,28 +54,6 @@ def test_layer_by_layer(form, training):
         assert torch.equal(graph.edge_index, expected.edge_index)
         assert graph.edge_index[0].max() < S
         torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
-
-
-@pytest.mark.parametrize(
-    'form', ['free', pytest.param('anchors', marks=pytest.mark.slow)]
-)
-def test_training_in_batches(form):
-    """Two classes in alternate quarters, which no line parts."""
-    x = torch.randn(600, 2, generator=seeded(1))
-    y = (x.prod(dim=1) > 0).long()
-    torch.manual_seed(0)
-    net = GSLNet(
-        2, 16, 2, 2, num_transition_nodes=20, transition=form, scale=5.0, dropout=0.0
-    )
-    if form == 'anchors':
-        net.choose_anchors(x[:500])
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
-    for epoch in range(15):
-        for rows in torch.randperm(500, generator=seeded(epoch)).split(50):
-            optimizer.zero_grad()
-            net.train().loss(x[rows], y[rows]).backward()
-            optimizer.step()
-    assert net.score(x[500:], y[500:])['accuracy'] > 0.85
 
 
 @FORMS

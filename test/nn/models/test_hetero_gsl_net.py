@@ -2,79 +2,14 @@
 
 import pytest
 import torch
-from hetero import (
-    BATCH,
-    EDGES,
-    HAS,
-    HIDDEN,
-    IN_DOC,
-    NEAR,
-    OF,
-    OUT,
-    SIZE,
-    K,
-    make_net,
-)
+from hetero import BATCH, EDGES, HAS, HIDDEN, IN_DOC, NEAR, OF, OUT, SIZE, K, make_net
 from hetero import NET_IN as IN
 from hetero import NET_X as X
-from oracles import seeded
 from sampling import normal
 
-from torch_geometric_gsl import GSLNet, HeteroGSLNet
+from torch_geometric_gsl import HeteroGSLNet
 
 Y = torch.arange(12) % OUT
-
-
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize(
-    'options',
-    [
-        {},
-        {'z_channels': -1, 'train_scale': True},
-        {'z_channels': 2},
-        {'observed': 'prior', 'null_score': 0.0},
-    ],
-)
-def test_one_type_and_one_relation(options, training):
-    options = {'z_channels': None, **options}
-    plain = GSLNet(6, HIDDEN, 2, OUT, k=K, dropout=0.0, **options).double()
-    model = HeteroGSLNet(
-        6, HIDDEN, 2, OUT, [NEAR], 'doc', k=K, dropout=0.0, **options
-    ).double()
-    for one, other in zip(plain.convs, model.convs, strict=True):
-        torch.nn.init.normal_(one.bias)
-        state = {k: v for k, v in one.state_dict().items() if 'root' not in k}
-        del state['bias']
-        other.convs[NEAR].load_state_dict(state)
-        other.roots['doc'].load_state_dict(one.lin_root.state_dict())
-        other.biases['doc'].data.copy_(one.bias)
-    plain.train(training)
-    model.train(training)
-    given, typed = {}, {}
-    if options.get('z_channels') == 2:
-        given['z'] = normal(12, 2)
-        typed['z_dict'] = {'doc': given['z']}
-    if 'observed' in options:
-        given['edge_index'] = torch.randint(12, (2, 40), generator=seeded())
-        typed['edge_index_dict'] = {NEAR: given['edge_index']}
-    x = {'doc': X['doc']}
-    one = plain(x['doc'], **given, generator=seeded(3))
-    other = model(x, **typed, generator=seeded(3))
-    assert torch.equal(one, other)
-    graphs = model.graphs(x, **typed, generator=seeded(3))
-    for graph, found in zip(
-        plain.graphs(x['doc'], **given, generator=seeded(3)), graphs, strict=True
-    ):
-        assert torch.equal(graph.edge_index, found[NEAR].edge_index)
-        assert torch.equal(graph.edge_weight, found[NEAR].edge_weight)
-    assert model.score(x, Y, **typed) == plain.score(x['doc'], Y, **given)
-
-
-@pytest.mark.parametrize('training', [True, False])
-def test_types_without_nodes(training):
-    model = make_net().train(training)
-    assert model(X | {'author': X['author'][:0]}).shape == (12, OUT)
-    assert model(X | {'doc': X['doc'][:0]}).shape == (0, OUT)
 
 
 def test_export():

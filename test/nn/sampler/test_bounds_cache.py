@@ -1,8 +1,6 @@
 """Bounds of sharp scores: they change no law, and what is kept of them no draw."""
 
-import copy
 import math
-import pickle
 
 import pytest
 import torch
@@ -15,9 +13,7 @@ from torch_geometric_gsl.nn.sampler import methods
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import Budget
-from torch_geometric_gsl.nn.similarity.distance_similarity import (
-    HeatKernelSimilarity,
-)
+from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.envelope import make_envelope
@@ -191,26 +187,6 @@ def test_edges_of_constant_rows_are_compared_once(is_sparse, monkeypatch):
         for _ in range(2):
             sampler(x.clone().requires_grad_(), edges)
         assert len(calls) == count + 2
-
-
-def test_copies_leave_bounds_out(found):
-    sampler, x = make(), grouped()
-    names = set(sampler.state_dict())
-    sampler(x)
-    assert set(sampler.state_dict()) == names
-    for each in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
-        same_graph(sampler(x, generator=seeded()), each(x, generator=seeded()))
-    assert found.count('k_means') == 3
-
-
-@pytest.mark.parametrize(
-    'name', ['linear', 'heat_kernel', 'cosine', 'gaussian', 'neural_gaussian']
-)
-def test_bounds_give_the_same_law(bounds, name):
-    if bounds == 'lists' and 'gaussian' in name:
-        return  # The best sources of a bell are not the nearest ones.
-    x = grouped(200, 0.4)
-    check_draws(make(name, k=1, hard=True), x, x[:1].expand(RUNS, 6))
 
 
 def check_draws(sampler, x, target):

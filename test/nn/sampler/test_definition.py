@@ -179,3 +179,23 @@ def test_gradients_of_learned_numbers_by_finite_differences(name, training, opti
         value -= 2 * step
         slope = (above - float(loss())) / (2 * step)
     assert float(value.grad) == pytest.approx(slope, rel=1e-5)
+
+
+WAYS = [(method, 'all') for method in ('race', 'stream', 'dense')]
+WAYS += [('dense', 'edge_index'), ('race', 'edge_index'), ('race', 'batch')]
+
+
+@pytest.mark.parametrize('output', ['sum', 'graph'])
+@pytest.mark.parametrize(('method', 'form'), WAYS)
+def test_second_derivatives_are_refused(method, form, output):
+    sampler = make(k=2, scale=0.5, method=method)
+    x, given = every_pair(form, normal(130, 6).requires_grad_())
+    assert sampler.plan(x, **given).method == method
+    if output == 'sum':
+        out = sampler.propagate(x, x.detach(), **given)
+    else:
+        out = sampler(x, **given).edge_weight
+    (grad,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    text = r'second derivatives are not implemented: the gradient of \w+ cannot'
+    with pytest.raises(RuntimeError, match=text):
+        grad.square().sum().backward()

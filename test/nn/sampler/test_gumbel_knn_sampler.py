@@ -104,19 +104,6 @@ def test_evaluation(name, eval_k, loop):
             assert float(weight[i, j]) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize('method', ['dense', 'stream'])
-def test_randomness(method):
-    sampler, x = make(method=method), normal(N, 6)
-    state = torch.get_rng_state()
-    first = matrix(sampler(x, generator=seeded(1)))
-    assert torch.equal(first, matrix(sampler(x, generator=seeded(1))))
-    assert not torch.equal(first, matrix(sampler(x, generator=seeded(2))))
-    assert torch.equal(state, torch.get_rng_state())
-    torch.manual_seed(1)  # The global generator is one generator among others.
-    assert torch.equal(first, matrix(sampler(x)))
-    assert not torch.equal(first, matrix(sampler(x)))
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
@@ -142,35 +129,6 @@ def test_graph_ids_are_names_not_counts():
     torch.testing.assert_close(pair, expected)
 
 
-@pytest.mark.parametrize('options', [{}, {'hard': True}, {'replace': False}])
-@pytest.mark.parametrize('loop', [True, False])
-@pytest.mark.parametrize('name', SIMILARITIES)
-def test_race(name, loop, options):
-    # Many candidates, so that most of them are never looked at.
-    num_sources = 900
-    sampler = make(name, k=2, method='race', loop=loop, **options)
-    x = normal(num_sources, 6).requires_grad_()
-    assert sampler.plan(x).method == 'race'
-    graph = sampler(x, generator=seeded(1))
-    source, target = assert_graph(graph, torch.ones(num_sources))
-    assert loop or bool((source != target).all())
-    degree = torch.bincount(target, minlength=num_sources)
-    if 'replace' in options:
-        assert degree.tolist() == [2] * num_sources
-    else:
-        # Two draws of four arrivals and of a tail of four each.
-        assert int(degree.max()) <= 2 * (4 + 4)
-        assert int(degree.min()) >= 4
-    value = normal(num_sources, 6, seed=4)[:, 0]
-    (graph.edge_weight * value[source]).sum().backward()
-    for tensor in (x, *sampler.parameters()):
-        assert bool(tensor.grad.isfinite().all())
-        assert float(tensor.grad.abs().max()) > 1e-6
-    again = sampler(x, generator=seeded(1))
-    assert torch.equal(graph.edge_index, again.edge_index)
-    assert torch.equal(graph.edge_weight, again.edge_weight)
-
-
 @pytest.mark.parametrize('name', SIMILARITIES)
 def test_autocast_leaves_the_weights_alone(name):
     sampler, x = make(name, method='race').float(), normal(300, 6).float()
@@ -181,31 +139,6 @@ def test_autocast_leaves_the_weights_alone(name):
     total = torch.zeros(300).index_add_(0, target, weight.detach())
     torch.testing.assert_close(total, h[:, 0], rtol=0, atol=1e-5)
     torch.testing.assert_close(out.detach(), h, rtol=0, atol=1e-5)
-
-
-# Graphs with few candidates are listed, the others race; the third has a lone node.
-SIZES = [300, 5, 1, 200, 0, 250]
-
-
-@pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('options', [{}, {'loop': False}, {'replace': False, 'k': 1}])
-def test_a_batch_of_small_and_large_graphs(options, training):
-    batch = torch.arange(len(SIZES)).repeat_interleave(torch.tensor(SIZES))
-    n, loop = sum(SIZES), options.get('loop', True)
-    sampler = make('neural_gaussian', **options).train(training)
-    x, h = normal(n, 6), normal(n, 6, seed=8)
-    assert sampler.plan(x, batch=batch).method == 'race'
-    graph = sampler(x, batch=batch, generator=seeded(1))
-    expected = torch.ones(n)
-    expected[305] = float(loop)  # The lone node is no candidate of its own.
-    source, target = assert_graph(graph, expected)
-    assert torch.equal(batch[source], batch[target])
-    assert loop or not bool((source == target).any())
-    if training:  # In evaluation mode the sum is over all pairs.
-        out = sampler.propagate(x, h, batch=batch, generator=seeded(1))
-        message = graph.edge_weight.unsqueeze(1) * h[source]
-        summed = torch.zeros(n, 6).double().index_add(0, target, message)
-        torch.testing.assert_close(out, summed)
 
 
 @pytest.mark.parametrize('training', [True, False])

@@ -115,14 +115,6 @@ def test_all_pairs_as_candidates(method, options, training):
         assert_equal_graphs(graph, sampler(x, others, generator=seeded(1)))
 
 
-def test_given_candidates_of_a_pair_of_node_sets():
-    given = torch.tensor([[6, 0, 3, 3], [1, 0, 1, 0]])
-    sampler = make(k=2, loop=False)
-    edge_index, weight = sampler((normal(7, 6), normal(3, 6, seed=4)), given)
-    assert edge_index.tolist() == [[0, 3, 3, 6], [0, 0, 1, 1]]
-    torch.testing.assert_close(weight.view(2, 2).sum(1), torch.ones(2).double())
-
-
 @pytest.mark.parametrize('training', [True, False])
 def test_batch_and_given_candidates(training):
     batch = torch.tensor([0, 0, 0, 1, 1, 1])

@@ -5,7 +5,7 @@ import torch
 from oracles import relaxed, replay, seeded
 from sampling import assert_graph, every_pair, make, normal
 
-from torch_geometric_gsl import Budget, GSLNet, GumbelKNNSampler, LinearSimilarity
+from torch_geometric_gsl import Budget
 from torch_geometric_gsl.diagnostics import describe_model
 
 N, K, TAU, NULL = 12, 3, 0.5, 1.3
@@ -135,16 +135,3 @@ def test_diagnostics_tell_its_share():
     summary = describe_model(module, x)
     assert 'null neighbour' in str(summary)
     torch.testing.assert_close(summary.layers[0].null, expected, atol=1e-5, rtol=0)
-
-
-def test_state_and_arguments():
-    module = GumbelKNNSampler(LinearSimilarity(6), null_score=2.0)
-    with torch.no_grad():
-        module.null_score.fill_(5.0)
-    assert module.state_dict()['null_score'] == 5
-    module.reset_parameters()
-    assert module.null_score == 2
-    assert GumbelKNNSampler(LinearSimilarity(6)).null_score is None
-    model = GSLNet(6, 4, 2, 2, null_score=0.0, train_scale=True, z_channels=-1)
-    model(normal(N, 6).float()).sum().backward()
-    assert model.convs[0].sampler.null_score.grad is not None

@@ -1,6 +1,5 @@
 """Evaluation of too many pairs: sums over some of the sources, and a warning."""
 
-import math
 import re
 
 import pytest
@@ -10,9 +9,8 @@ from oracles import seeded
 from torch_geometric_gsl import SampledEvaluationWarning
 from torch_geometric_gsl.nn.sampler import Budget, evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops import noise_free
-from torch_geometric_gsl.ops.pair_scores import PairScores
 
 N, SAMPLES, TAU, SCALE = 40, 12, 0.5, 1.5
 X = torch.randn(N, 6, generator=seeded(0)).double()
@@ -30,41 +28,6 @@ def make(name, loop=True):
     options = {'loop': loop, 'budget': Budget(eval_pairs=1)}
     sampler = GumbelKNNSampler(similarity, k=2, tau=TAU, scale=SCALE, **options)
     return sampler.double().eval()
-
-
-@pytest.mark.parametrize('loop', [True, False])
-@pytest.mark.parametrize('name', SIMILARITIES)
-def test_estimates_by_tiles_and_with_a_gradient(name, loop, monkeypatch):
-    sampler, tiled, weights = make(name, loop), [], PairScores.weights
-    # Exponentials of scores without a lower bound may all vanish.
-    is_tiled = math.isfinite(sampler.similarity.bounds[0])
-
-    def spy(self, *args):
-        tiled.append(self.src.size(0))
-        return weights(self, *args)
-
-    monkeypatch.setattr(PairScores, 'weights', spy)
-    with pytest.warns(SampledEvaluationWarning):
-        slow = sampler.propagate(X, H).detach()
-    assert set(tiled) == (
-        {N} if is_tiled else set()
-    )  # The exact sums that tell the error take no gradient.
-    tiled.clear()
-    with torch.no_grad(), pytest.warns(SampledEvaluationWarning):
-        fast = sampler.propagate(X, H)
-    assert set(tiled) == ({N, SAMPLES} if is_tiled else set())
-    phi = sampler.similarity(X).tolist()
-    drawn = torch.randperm(N, generator=seeded(0))[:SAMPLES].tolist()
-    for i in range(N):
-        source = [j for j in drawn if loop or j != i]
-        power = [math.exp(SCALE * phi[i][j] / TAU) for j in source]
-        for channel in range(H.size(1)):
-            expected = sum(
-                p * float(H[j, channel]) for p, j in zip(power, source, strict=True)
-            )
-            expected /= sum(power)
-            assert float(slow[i, channel]) == pytest.approx(expected, abs=1e-12)
-            assert float(fast[i, channel]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_warning_tells_the_error_and_the_size():

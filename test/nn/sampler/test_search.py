@@ -78,29 +78,6 @@ def test_faiss_finds_the_exact_graph(name, form, null_score):
     torch.testing.assert_close(*sums)
 
 
-@pytest.mark.filterwarnings('ignore::torch_geometric_gsl.SampledEvaluationWarning')
-@pytest.mark.parametrize('form', ['tensor', 'pair', 'rows'])
-def test_pynndescent_finds_most(form):
-    pytest.importorskip('pynndescent')
-    rows, options = INPUTS[form]
-    x, graphs = rows(), []
-    for search in ('exact', 'pynndescent'):
-        edges = make(search)(x, **options).edge_index.t().tolist()
-        graphs.append({*map(tuple, edges)})
-    assert len(set.intersection(*graphs)) > 0.97 * len(graphs[0])
-
-
-def test_a_gradient_reaches_the_similarity(fake):
-    fake()
-    gradients = []
-    for search in ('exact', 'faiss'):
-        torch.manual_seed(3)
-        sampler = make(search, LinearSimilarity(IN, 4))
-        sampler.propagate(draw(), draw(seed=5)).square().sum().backward()
-        gradients.append(sampler.similarity.lin.weight.grad)
-    torch.testing.assert_close(*gradients)
-
-
 def test_what_is_missed_is_told(fake):
     def miss(found):  # The nearest but one, which a far node takes the place of.
         found = found.clone()

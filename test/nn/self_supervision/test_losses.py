@@ -9,18 +9,14 @@ from drawn import (
     HIDDEN,
     IN,
     N,
-    clusters,
-    contrast,
     embeddings,
     make_sampler,
     matrix,
     move,
     reference,
-    same_share,
-    teach,
     words,
 )
-from oracles import check_gradients, seeded
+from oracles import as_layout, check_gradients, seeded
 
 from torch_geometric_gsl import (
     GraphContrast,
@@ -28,7 +24,6 @@ from torch_geometric_gsl import (
     GumbelKNNSampler,
     LinearSimilarity,
 )
-from torch_geometric_gsl.ops.self_supervised import hide_channels
 
 TRAINING = pytest.mark.parametrize('training', [True, False])
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
@@ -57,10 +52,6 @@ def make(kind, sampler=None, **kwargs):
         options = {**options, 'anchor': edges_of(ANCHOR)}
     options = {'dropout': 0.0, **options, **kwargs}
     return move(module(sampler, IN, HIDDEN, **options).double())
-
-
-def as_layout(x, layout):
-    return x if layout == 'dense' else x.to_sparse_csr()
 
 
 def test_repr():
@@ -205,57 +196,7 @@ def test_no_nodes(kind, training, layout):
     loss.backward()
 
 
-@pytest.mark.parametrize('kind', ['denoising', 'contrast'])
-def test_it_sharpens_a_graph_of_clusters(kind):
-    x, y = clusters()
-    torch.manual_seed(0)
-    similarity = LinearSimilarity(24, feature_weights=True)
-    options = {'k': 5, 'tau': 1.0, 'scale': 10.0, 'loop': False}
-    sampler = GumbelKNNSampler(similarity, **options)
-    before = same_share(sampler, x, y)
-    if kind == 'denoising':
-        module = GraphDenoising(sampler, 24, 32, mask_ratio=3.0)
-    else:
-        widths = {'embedding_channels': 32, 'projected_channels': 32}
-        module = GraphContrast(sampler, 24, 32, **widths, mask_rate=0.4)
-    teach(module, x, 100, seeded())
-    after = same_share(sampler, x, y)
-    least, ratio = (0.85, 1.5) if kind == 'denoising' else (0.9, 3)
-    assert 0.7 < before < 0.75
-    assert after > least
-    weight = similarity.feature_weight.detach().abs()
-    assert weight[:12].mean() > ratio * weight[12:].mean()
-
-
 # The groups and the anchor of a contrast.
-
-
-def test_groups(monkeypatch):
-    module, x, z = make('contrast', contrast_batch_size=5), words(), embeddings()
-    views, embed = [], module.network.embed
-
-    def watched(*args):
-        views.append(embed(*args))
-        return views[-1]
-
-    monkeypatch.setattr(module.network, 'embed', watched)
-    for training in (False, True):
-        views.clear()
-        module.train(training)
-        generator, replayed = seeded(), seeded()
-        found = module(x, z=z, generator=generator)
-        order = torch.arange(N)
-        if training:
-            module.graph(x, z=z, generator=replayed)
-            for rate in module.network.mask_rate:
-                hide_channels(x, rate, replayed)
-            order = torch.randperm(N, generator=replayed)
-            assert torch.equal(replayed.get_state(), generator.get_state())
-        terms = [
-            contrast(*(view[rows] for view in views), 0.2) * (rows.numel() / N)
-            for rows in order.split(5)
-        ]
-        torch.testing.assert_close(found, torch.stack(terms).sum())
 
 
 def test_the_anchor_follows_the_sampled_graphs():

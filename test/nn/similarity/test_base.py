@@ -157,48 +157,6 @@ def test_parameters_start_as_those_of_glorot(case):
         assert 0.3 * bound < float(parameter.detach().abs().max()) <= bound
 
 
-def test_base_is_abstract():
-    with pytest.raises(TypeError, match='abstract'):
-        Similarity(4)
-
-
-class Shift(Response):
-    monotonic = 1
-
-    @staticmethod
-    def value(value, shift):
-        return value + 100 * shift
-
-
-class Shifted(Similarity):
-    """A similarity of one's own: its shift depends on the target."""
-
-    comparison: ClassVar[str] = 'squared_distance'
-
-    def encode(self, x):
-        return self.project(x)
-
-    def response(self, z):
-        return Shift(z[:, 0])
-
-
-def test_own_similarity():
-    module = Shifted(1)
-    assert str(module) == 'Shifted(1)'
-    assert str(Shifted(1, 2)) == 'Shifted(1, 2)'
-    assert Shifted(1).embedding_channels == 1
-    assert Shifted(1, 2).embedding_channels == 2
-    assert module.bounds == (-float('inf'), float('inf'))
-    x_src, x_dst = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[1.0], [2.0]])
-    assert module((x_src, x_dst)).tolist() == [[101, 100, 104], [204, 201, 201]]
-    edges = torch.tensor([[2, 0], [0, 1]])
-    assert module((x_src, x_dst), edges).tolist() == [104, 204]
-    pairs = module.pair_scores(x_src)
-    assert pairs.src is pairs.dst  # Nodes are embedded once.
-    assert [param.tolist() for param in pairs.response.params] == [[0, 1, 3]]
-    module.reset_parameters()
-
-
 class BellResponse(Response):
     @staticmethod
     def value(cosine):

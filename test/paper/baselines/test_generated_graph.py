@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from drawn import reference
-from oracles import seeded, to_matrix
+from oracles import as_layout, seeded, to_matrix
 from torch.nn import functional as F
 
 from reproduction.baselines import HESGSL, SLAPS, SUBLIME
@@ -41,10 +41,6 @@ def words(n=N, seed=0):
 def labels():
     """Labels of a few nodes; those of the others are not to be read."""
     return torch.full((N,), -1).index_put((MASK,), torch.tensor([2, 0, 2]))
-
-
-def as_layout(x, layout):
-    return x if layout == 'dense' else x.to_sparse_csr()
 
 
 def build(kind, randomize=True, out_channels=OUT, **options):
@@ -356,29 +352,3 @@ def test_each_network_has_its_dropout(dropped, place):
     loud = model.denoising_loss(x), model(x)
     for number, (a, b) in enumerate(zip(quiet, loud, strict=True)):
         assert torch.equal(a, b) == (number != place)
-
-
-def test_nothing_hidden():
-    loss = build(SLAPS, mask_ratio=1e9).denoising_loss(words())
-    assert loss.item() == 0
-    loss.backward()
-
-
-def test_the_anchor_of_sublime():
-    model, x = build(SUBLIME, tau=0.9), words()
-    expected = torch.eye(N, dtype=torch.float64)
-    for step in range(3):
-        model.train(step > 0)
-        model.contrastive_loss(x)
-        if step > 0:
-            expected = 0.9 * expected + 0.1 * graph_matrix(model, x).detach()
-        found = to_matrix(*model.encoder.anchor.graph(N, x.dtype), N, N)
-        torch.testing.assert_close(found, expected)
-    model(x)
-    assert torch.equal(to_matrix(*model.encoder.anchor.graph(N, x.dtype), N, N), found)
-    match = r"'x' must hold the 9 nodes of the anchor graph, .* \(got 8 nodes\)"
-    with pytest.raises(ValueError, match=match):
-        model.contrastive_loss(words(8))
-    assert model(words(8)).shape == (8, OUT)
-    model.reset_parameters()
-    assert model.encoder.anchor.edge_weight.numel() == 0

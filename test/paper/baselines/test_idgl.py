@@ -222,16 +222,6 @@ def test_rows_of_zeros(kind):
 
 
 @KINDS
-@pytest.mark.parametrize('factor', [1e-30, 1e30])
-def test_length_of_features(kind, factor):
-    x = problem()[0].float().relu()
-    model = make(kind, max_iterations=1).float().eval()
-    expected = model.graphs(x)[0].edge_weight
-    for given in (factor * x, (factor * x).to_sparse_csr()):
-        torch.testing.assert_close(model.graphs(given)[0].edge_weight, expected)
-
-
-@KINDS
 @pytest.mark.parametrize('epsilon', [0.0, 0.3])
 def test_autocast(kind, epsilon):
     """The first graph and the regularizers are those of full precision."""

@@ -214,14 +214,6 @@ def test_directions_of_evaluation_are_part_of_the_state():
     assert not torch.equal(model.layers[0].directions, before)
 
 
-def test_no_gradient_reaches_other_graphs():
-    model, x = make(dropout=0.0), features().requires_grad_()
-    batch = torch.tensor([0] * 5 + [2] + [3] * 6)
-    (grad,) = torch.autograd.grad(model(x, batch=batch)[:5].square().sum(), x)
-    assert float(grad[:5].abs().min()) > 0
-    assert float(grad[5:].abs().max()) == 0
-
-
 def test_dropout():
     model, x = make(dropout=0.25, act='relu'), features(500)
     inputs = []
