@@ -51,7 +51,6 @@ DOCUMENTS = tuple(
         'docs/internals/results.rst',
         'docs/internals/sensors.rst',
         'docs/internals/pays.rst',
-        'docs/internals/pays_numbers.rst',
         'docs/internals/tables_numbers.rst',
     )
 )
