@@ -88,10 +88,10 @@ def panel_grid(root: Path) -> Grid:
     pairs = compare_with(found, OURS, CONTROLS)
     p_values = correct(pairs)
     note = (
-        'Test rows, in %: the root mean squared error over the deviation of the '
-        f'target, or the share of errors; {SPLITS}; {BOLD}. Below it the error of '
-        f'{METHODS[OURS[0]].title} (ours) less this one on the same splits. A star: '
-        f'not equal {TESTED} and for all {len(p_values)} tests of the table of wins '
+        'Test rows, in %: the root mean squared error over the standard deviation of '
+        f'the target, or the share of errors; {SPLITS}; {BOLD}. Below it: the error of '
+        f'{METHODS[OURS[0]].title} (ours) minus this one on the same splits. A star: '
+        f'different {TESTED} and for all {len(p_values)} tests of the table of wins '
         "(Holm's method)."
     )
     return compared(found, [*METHODS], pairs, p_values, note)
@@ -104,8 +104,8 @@ def ablation_grid(root: Path) -> Grid:
     pairs = compare_with(found, OURS[:1], ABLATIONS)
     p_values = correct(pairs)
     note = (
-        'In % as in the first table; below it the error of the first row (ours) less '
-        f'this one. A star: not equal {TESTED} and for all {len(p_values)} tests of '
+        'In % as in the first table. Below it: the error of the first row (ours) minus '
+        f'this one. A star: different {TESTED} and for all {len(p_values)} tests of '
         "this table (Holm's method)."
     )
     known = {table for table, name in found if name in ABLATIONS}
@@ -154,8 +154,8 @@ def paired_grid(root: Path) -> Grid:
         'Tables in which ours has a lower error, no detectably different one, or a '
         f'higher one: wins / ties / losses, {TESTED} and for all {len(p_values)} tests '
         f"(Holm's method). Tables with {LEAST_RUNS} common random splits or more. "
-        'Below it in how many tables the mean error of ours is lower, those with fewer '
-        'splits included.'
+        'Below it: in how many tables ours has the lower mean error, including those '
+        'with fewer splits.'
     )
     head = ['ours against', *(METHODS[own].title for own in OURS)]
     return Grid(head, rows, [note], NOTHING)
