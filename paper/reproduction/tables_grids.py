@@ -58,12 +58,13 @@ def table_grid(table: str, root: Path) -> Grid:
         for name in names
     ]
     notes = [f'Test rows: {SPLITS}; {BOLD}.']
-    if units and SOURCES[table].is_regression:
-        deviation = next(iter(units.values()))['deviation']
-        notes.append(f'The deviation of the target is {deviation:.4g}.')
     if len(columns) > len(titles):
         notes.append('Columns by place or by time are of one split each.')
-    return Grid([table, *columns], rows, notes, NOTHING)
+    head = [table, *columns]
+    if units and SOURCES[table].is_regression:
+        deviation = next(iter(units.values()))['deviation']
+        head[1] += f' (deviation of the target: {deviation:.4g})'
+    return Grid(head, rows, notes, NOTHING)
 
 
 def grids() -> dict[str, Callable[[Path], Grid]]:
