@@ -224,7 +224,7 @@ def tuned(store: Store, choice: Choice) -> Grid:
     titles = dict(zip(datasets, head(datasets)[1:], strict=True))
     notes = [
         f'On {titles[d]}: '
-        + '; '.join(f'{METHODS[m].title}: {_setting(known[d][m])}' for m in methods)
+        + '; '.join(f'{METHODS[m].title} with {_setting(known[d][m])}' for m in methods)
         + '.'
         for d in datasets
     ]

@@ -106,9 +106,13 @@ def ablation_grid(root: Path) -> Grid:
     p_values = correct(pairs)
     note = (
         'In % as in the first table. Below it: the error of the first row (ours) minus '
-        f'this one. A star: different {TESTED} and for all {len(p_values)} tests of '
-        "this table (Holm's method)."
+        'this one.'
     )
+    if p_values:
+        note += (
+            f' A star: different {TESTED} and for all {len(p_values)} tests of this '
+            "table (Holm's method)."
+        )
     known = {table for table, name in found if name in ABLATIONS}
     found = {key: cell for key, cell in found.items() if key[0] in known}
     return compared(found, names, pairs, p_values, note)
