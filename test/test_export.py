@@ -7,7 +7,6 @@ import torch
 from oracles import seeded
 from torch.export import Dim, export
 
-<<<<<<< HEAD
 from torch_geometric_gsl import (
     KNNGCN,
     Budget,
@@ -17,9 +16,6 @@ from torch_geometric_gsl import (
     LinearSimilarity,
     SensorGraphConv,
 )
-=======
-from torch_geometric_gsl import KNNGCN, Budget, GSLNet, LatentGraphConv, SensorGraphConv
->>>>>>> h4
 
 N, IN, OUT = 20, 6, 4
 SIMILARITIES = ['neural_gaussian', 'linear', 'gaussian', 'heat_kernel']

@@ -25,6 +25,7 @@ FILES = [
     ROOT / 'README.md',
     ROOT / 'docs/faq.rst',
     *sorted((ROOT / 'docs/guide').glob('*.rst')),
+    *sorted((ROOT / 'docs/internals').glob('*.rst')),
     *sorted(PACKAGE.rglob('*.py')),
 ]
 

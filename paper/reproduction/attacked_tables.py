@@ -107,8 +107,8 @@ def attacked_grid(dataset: str, split: str, root: Path) -> Grid:
         texts = ['' if value is None else f'{value:.1f}' for value in published]
         rows.insert(-1, ('Pro-GNN, as published', [*map(Entry, texts)]))
     note = (
-        f'{COUNTED}. Below it the mean difference of the last row, and on how many '
-        'splits or seeds that is higher.'
+        f'{COUNTED}. Below it: the last row minus this one, the mean over the same '
+        'splits or seeds, and on how many of them the last row is higher.'
     )
     head = [dataset, *(f'{rate} %' if rate else 'clean' for rate in rates)]
     return Grid(head, rows, [note], f'no finished runs of {dataset} yet')
@@ -163,10 +163,9 @@ def adaptive_grid(root: Path) -> Grid:
     counts = sorted({len(cell.test) for cell in cells.values()} or {0})
     seeds = ' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     note = (
-        'Test accuracy in %, after an attack of the trained network / trained again on '
-        f'the graph of the attack on itself. Seeds: {seeds}. Of the attacks on all '
-        'networks the worst counts; the MLP is taught again from the graph of the '
-        'attack on the refined network.'
+        'Test accuracy in %: of the trained network under the worst of all attacks / '
+        f'trained again on the graph of the attack on itself. Seeds: {seeds}. The MLP '
+        'trains again on the graph of the attack on the refined network.'
     )
     return Grid(head, rows, [note], 'no finished runs yet')
 

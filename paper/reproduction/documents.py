@@ -51,7 +51,6 @@ DOCUMENTS = tuple(
         'docs/internals/results.rst',
         'docs/internals/sensors.rst',
         'docs/internals/pays.rst',
-        'docs/internals/pays_numbers.rst',
         'docs/internals/tables_numbers.rst',
     )
 )
@@ -164,10 +163,10 @@ def fill(text: str, kind: str, store: Store) -> Filled:
             files[file] = text_of(grid, 'csv')
             new = [note for note in grid.notes if note not in known]
             known.update(new)
-            table = rst_table(grid._replace(notes=new), f'/{file}')
-        else:
-            table = text_of(grid, kind)
-        return f'{found[1]}\n{table.rstrip()}\n\n{found[3]}'
+            table = rst_table(grid._replace(notes=new), f'/{file}').rstrip()
+            end = '\n\n' if new else '\n'  # A mark may touch a table, but no text.
+            return f'{found[1]}{table}{end}{found[3]}'
+        return f'{found[1]}\n{text_of(grid, kind).rstrip()}\n\n{found[3]}'
 
     return Filled(pattern.sub(renew, text), files)
 

@@ -36,9 +36,8 @@ def first_grid(root: Path) -> Grid:
     """Compare a learned graph with no graph and with the best control, by setting."""
     rows = [*_tables(root), *_attacked(root), *_sensors(root), *_hidden(root)]
     note = (
-        'Means of the runs of the learned graph. The best control is that row of the '
-        'full tables without a learned graph, of at least as many runs, which has the '
-        'best mean.'
+        'Means over runs. The best control is the row without a learned graph that has '
+        'the best mean in the full tables, among rows of at least as many runs.'
     )
     head = ['', 'measure', 'no graph', 'best control', 'learned graph', 'runs']
     return Grid(head, rows, [note], 'no finished runs yet')

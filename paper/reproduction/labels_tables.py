@@ -69,8 +69,8 @@ def labels_grid(dataset: str, root: Path) -> Grid:
     """Compare accuracies of all methods for all numbers of labels of a data set."""
     found = read_cells(root)
     numbers = [n for n in LABELS if any(key[:2] == (dataset, n) for key in found)]
-    how = 'that take the draws of labels for independent'
-    end = '; none for the public split, which is a single one.'
+    how = 'that treat the draws of labels as independent'
+    end = '; the public split is a single one and is not tested.'
     return compared_grid(
         found,
         {(dataset, n): f'{n} a class' if n != PUBLIC else n for n in numbers},
@@ -98,13 +98,12 @@ def labels_paired(root: Path) -> Grid:
     columns = {key[:2]: pairs[key].num_splits for key in p_values}
     few = sum(number == LEAST_RUNS for number in columns.values())
     note = (
-        'Pairs of a data set and a number of labels in which ours is better, not '
-        f'detectably different, or worse at a level of {LEVEL}: two-sided paired '
-        't-tests over draws of labels from the same table, taken for independent, '
-        f"corrected for all {len(p_values)} of them (Holm's method). Of "
-        f'{len({dataset for dataset, _ in columns})} data sets, {len(columns)} pairs '
-        f'with {LEAST_RUNS} runs or more; {few} have no more, which can hardly tell '
-        'anything from chance.'
+        'Number of columns of the tables above in which ours is better (p < '
+        f'{LEVEL}), not detectably different, or worse, by the same tests, corrected '
+        f"for all {len(p_values)} of them (Holm's method). {len(columns)} columns of "
+        f'{len({dataset for dataset, _ in columns})} data sets have {LEAST_RUNS} runs '
+        f'or more. {few} have exactly {LEAST_RUNS}, which detect only very large '
+        'differences.'
     )
     return Grid(['ours against', *kinds], rows, [note], 'no finished runs yet')
 

@@ -82,9 +82,9 @@ def compared_grid(
 def compared_note(ours: str, how: str, tests: int) -> str:
     """Say what a table holds, and how its differences were tested."""
     return (
-        f'{COUNTED}. Below it the mean difference of {ours} (ours) on the same splits. '
-        f'A star: not equal at a level of {LEVEL}, by two-sided paired t-tests {how}, '
-        f"corrected for all {tests} tests of the experiment (Holm's method)"
+        f'{COUNTED}. Below it: {ours} (ours) minus this row, the mean over the same '
+        f'splits. A star: p < {LEVEL} in two-sided paired t-tests {how}, corrected for '
+        f"all {tests} tests of the experiment (Holm's method)"
     )
 
 

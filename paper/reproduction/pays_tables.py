@@ -155,14 +155,13 @@ def pays_grid(root: Path) -> Grid:
     corrected = holm({row.title: row.p_value() for row in rows})
     entries = [(row.title, _entries(row, corrected.get(row.title))) for row in rows]
     note = (
-        'Test accuracy in %, of the first row the mean squared error over the variance '
-        'of the targets: means of the runs that all methods of a row have, '
-        f'{LEAST_RUNS} or more. The second column is the best of all rows of the full '
-        'tables whose graph is fixed, encoders among them. The last column is the '
-        'difference of the learned graph from the best of the others here, with its '
-        'p-value, two-sided and corrected for the number of rows (Holm). All runs of '
-        "Planetoid's splits share one split, which cannot be tested. In the full "
-        f'tables the learned graph is {_names_of_ours()}.'
+        'Test accuracy in %; in the first row the mean squared error over the variance '
+        'of the targets. Means over the runs that all methods of a row share, '
+        f'{LEAST_RUNS} or more. Nearest or given nodes: the best row of the full '
+        'tables with a fixed graph, encoders included. Difference: the learned graph '
+        'minus the best of the others here, with its two-sided p-value, corrected for '
+        "the number of rows (Holm). Planetoid's split is a single one and cannot be "
+        f'tested. The learned graph of the full tables is {_names_of_ours()}.'
     )
     head = ['', *COLUMNS, 'runs', 'difference']
     return Grid(head, entries, [note], 'no finished runs yet')

@@ -48,7 +48,7 @@ def hidden_grid(root: Path) -> Grid:
     seeds = ' to '.join(str(n) for n in sorted({min(counts), max(counts)}))
     note = (
         'Mean squared error on test graphs over the variance of their targets: mean ± '
-        f'sample standard deviation of {seeds} runs; below it the share of true edges '
+        f'sample standard deviation of {seeds} runs. Below it: the share of true edges '
         'among the 5 nearest sources of each target, without noise.'
     )
     return Grid(['', *(f'{delta}°' for delta in deltas)], rows, [note])
@@ -86,9 +86,9 @@ def hidden_paired(root: Path) -> Grid:
         if name != OURS
     ]
     note = (
-        f'Errors over those of {METHODS[OURS].title}, on the same graphs: the '
-        f'geometric mean. A star: not equal at a level of {LEVEL}, by two-sided paired '
-        f't-tests of the logarithms, corrected for all {len(p_values)} of the table '
+        f'Errors divided by those of {METHODS[OURS].title}, geometric mean over the '
+        f'same graphs. A star: p < {LEVEL} in two-sided paired t-tests of the '
+        f'logarithms, corrected for all {len(p_values)} tests of the table '
         "(Holm's method)."
     )
     return Grid(['', *(f'{delta}°' for delta in deltas)], rows, [note])

@@ -102,14 +102,15 @@ def sensors_grid(task: str, root: Path) -> Grid:
     head = ['', *(f'{minutes} min' for minutes in MINUTES), 'deviation', 'seeds']
     note = (
         'Test errors in miles an hour, root mean squared / mean absolute: means over '
-        'seeds. Bold: the least root mean squared error. Deviation: that of the root '
-        'mean squared error at 60 minutes over seeds.'
+        'seeds. Bold: the lowest root mean squared error. Deviation: the standard '
+        'deviation over seeds of the root mean squared error at 60 minutes.'
     )
     shared = agreement(root) if task == FORECAST else {}
     if shared:
         parts = (f'{KINDS[kind].title} {share:.0%}' for kind, share in shared.items())
         note += (
-            f' Of the 9 heaviest edges of a sensor two seeds share: {"; ".join(parts)}.'
+            ' Share of the 9 heaviest edges of a sensor that two seeds have in common '
+            f'(mean): {"; ".join(parts)}.'
         )
     return Grid(head, rows, [note], 'no finished runs yet')
 

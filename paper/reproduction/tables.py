@@ -223,9 +223,10 @@ def tuned(store: Store, choice: Choice) -> Grid:
     datasets = tuple(d for d in choice.datasets if known[d].keys() >= {*methods})
     titles = dict(zip(datasets, head(datasets)[1:], strict=True))
     notes = [
-        f'{METHODS[method].title} on {titles[d]}: {_setting(known[d][method])}.'
+        f'On {titles[d]}: '
+        + '; '.join(f'{METHODS[m].title} with {_setting(known[d][m])}' for m in methods)
+        + '.'
         for d in datasets
-        for method in methods
     ]
     chosen = Choice(datasets, methods, COMPARED, 'tuned', choice.label, store.root)
     found = cells(store, chosen)

@@ -58,12 +58,13 @@ def table_grid(table: str, root: Path) -> Grid:
         for name in names
     ]
     notes = [f'Test rows: {SPLITS}; {BOLD}.']
-    if units and SOURCES[table].is_regression:
-        deviation = next(iter(units.values()))['deviation']
-        notes.append(f'The deviation of the target is {deviation:.4g}.')
     if len(columns) > len(titles):
         notes.append('Columns by place or by time are of one split each.')
-    return Grid([table, *columns], rows, notes, NOTHING)
+    head = [table, *columns]
+    if units and SOURCES[table].is_regression:
+        deviation = next(iter(units.values()))['deviation']
+        head[1] += f' (deviation of the target: {deviation:.4g})'
+    return Grid(head, rows, notes, NOTHING)
 
 
 def grids() -> dict[str, Callable[[Path], Grid]]:
@@ -88,10 +89,10 @@ def panel_grid(root: Path) -> Grid:
     pairs = compare_with(found, OURS, CONTROLS)
     p_values = correct(pairs)
     note = (
-        'Test rows, in %: the root mean squared error over the deviation of the '
-        f'target, or the share of errors; {SPLITS}; {BOLD}. Below it the error of '
-        f'{METHODS[OURS[0]].title} (ours) less this one on the same splits. A star: '
-        f'not equal {TESTED} and for all {len(p_values)} tests of the table of wins '
+        'Test rows, in %: the root mean squared error over the standard deviation of '
+        f'the target, or the share of errors; {SPLITS}; {BOLD}. Below it: the error of '
+        f'{METHODS[OURS[0]].title} (ours) minus this one on the same splits. A star: '
+        f'different {TESTED} and for all {len(p_values)} tests of the table of wins '
         "(Holm's method)."
     )
     return compared(found, [*METHODS], pairs, p_values, note)
@@ -104,10 +105,14 @@ def ablation_grid(root: Path) -> Grid:
     pairs = compare_with(found, OURS[:1], ABLATIONS)
     p_values = correct(pairs)
     note = (
-        'In % as in the first table; below it the error of the first row (ours) less '
-        f'this one. A star: not equal {TESTED} and for all {len(p_values)} tests of '
-        "this table (Holm's method)."
+        'In % as in the first table. Below it: the error of the first row (ours) minus '
+        'this one.'
     )
+    if p_values:
+        note += (
+            f' A star: different {TESTED} and for all {len(p_values)} tests of this '
+            "table (Holm's method)."
+        )
     known = {table for table, name in found if name in ABLATIONS}
     found = {key: cell for key, cell in found.items() if key[0] in known}
     return compared(found, names, pairs, p_values, note)
@@ -154,8 +159,8 @@ def paired_grid(root: Path) -> Grid:
         'Tables in which ours has a lower error, no detectably different one, or a '
         f'higher one: wins / ties / losses, {TESTED} and for all {len(p_values)} tests '
         f"(Holm's method). Tables with {LEAST_RUNS} common random splits or more. "
-        'Below it in how many tables the mean error of ours is lower, those with fewer '
-        'splits included.'
+        'Below it: in how many tables ours has the lower mean error, including those '
+        'with fewer splits.'
     )
     head = ['ours against', *(METHODS[own].title for own in OURS)]
     return Grid(head, rows, [note], NOTHING)

@@ -18,24 +18,6 @@ from torch_geometric_gsl.ops.scores import unit_rows
 DOUBLE = {'dtype': torch.float64}
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize('size', [(4, 7), (1, 1), (0, 4)])
-@pytest.mark.parametrize('budget', [1, 2**25])
-@pytest.mark.parametrize('k', [1, 3, 20])
-def test_nearest_graph(k, budget, size):
-    score, tau = torch.randn(size, **DOUBLE), 0.4
-    expected = torch.zeros(size, **DOUBLE)
-    for i, row in enumerate(score.tolist()):
-        best = sorted(range(size[1]), key=lambda j: -row[j])[:k]
-        weight = softmax([row[j] / tau for j in best])
-        expected[i, best] = torch.tensor(weight, **DOUBLE)
-    graph = nearest_graph(matrix_pairs(score)._replace(memory=budget), k, tau)
-    torch.testing.assert_close(to_matrix(*graph, *size), expected)
-    assert graph.edge_weight.numel() == size[0] * min(k, size[1])
-
-
-=======
->>>>>>> h4
 def test_the_nearest_are_others_and_carry_the_gradient():
     score = torch.randn(5, 5, **DOUBLE).fill_diagonal_(9).requires_grad_()
     source, target = nearest_graph(matrix_pairs(score, loop=False), 9, 0.5).edge_index
@@ -47,19 +29,6 @@ def test_the_nearest_are_others_and_carry_the_gradient():
     )
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize('size', [(3, 5), (1, 1), (0, 2)])
-@pytest.mark.parametrize('budget', [1, 400, 2**25])
-@pytest.mark.parametrize('has_gradient', [True, False])
-def test_noise_free_sum(size, budget, has_gradient):
-    pairs, h = matrix_pairs(torch.randn(size, **DOUBLE)), torch.randn(size[1], 2)
-    with torch.set_grad_enabled(has_gradient):
-        out = noise_free_sum(h.double(), pairs._replace(memory=budget), 0.3)
-    torch.testing.assert_close(out, definition(h, pairs, 0.3))
-
-
-=======
->>>>>>> h4
 def test_noise_free_sum_gradient():
     score = torch.randn(5, 4, **DOUBLE, requires_grad=True)
     h = torch.randn(4, 2, **DOUBLE, requires_grad=True)

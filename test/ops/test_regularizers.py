@@ -191,20 +191,12 @@ def test_divergence_from_equal_weights():
         (
             TypeError,
             {'edge_weight': torch.ones(E).long()},
-<<<<<<< HEAD
             r"'edge_weight' must be a floating-point tensor \(got torch.int64\)",
-=======
-            r'Tensor \(got torch.int64\)',
->>>>>>> h4
         ),
         (
             ValueError,
             {'edge_weight': torch.ones(E, 1)},
-<<<<<<< HEAD
             r"'edge_weight' must have shape \[16\] \(got \[16, 1\]\)",
-=======
-            r'one entry per edge \(got \[16',
->>>>>>> h4
         ),
         (
             ValueError,
