@@ -157,3 +157,11 @@ def test_a_program_sums_over_the_nearest(options):
     run = export(conv, (x,)).module()
     for rows in (x, features(seed=4)):
         torch.testing.assert_close(run(rows), conv(rows))
+
+
+def test_a_model_is_loaded_after_an_export(tmp_path):
+    model = GSLNet(IN, 8, OUT, 1).eval()
+    kept = export(model, (torch.randn(N, IN),), strict=False)
+    model.save(tmp_path / 'model.pt')
+    assert type(GSLNet.load(tmp_path / 'model.pt')) is GSLNet
+    assert kept is not None  # Which keeps the classes of the trace alive.

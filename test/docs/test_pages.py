@@ -240,7 +240,7 @@ def test_arguments_stand_in_a_table(options):
     body = nodes.field_body('', nodes.bullet_list('', one, other))
     rows = [
         [cell.astext() for cell in row]
-        for row in options.make_table(body).findall(nodes.row)
+        for row in options.make_table(body, {}).findall(nodes.row)
     ]
     assert rows == [
         ['Argument', 'Default', 'Meaning'],

@@ -274,7 +274,9 @@ def _plain(name: str, value: Any) -> Any:
 
 def _concrete(cls: Any) -> Iterator[Any]:
     """Yield a class and its subclasses, except abstract ones."""
-    if not inspect.isabstract(cls):
+    # The tracer of PyTorch derives classes of the same names.
+    is_traced = any(base.__module__.startswith('torch.fx.') for base in cls.__mro__)
+    if not inspect.isabstract(cls) and not is_traced:
         yield cls
     for below in cls.__subclasses__():
         yield from _concrete(below)
