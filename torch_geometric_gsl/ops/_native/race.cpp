@@ -19,7 +19,7 @@ constexpr uint64_t MIX_2 = 0x94D049BB133111EBu;
 // Proposals at a time, and the bytes of a row that are fetched ahead.
 constexpr int BATCH = 16, HALF = 8, LANES = 16;
 // Races in turns.
-constexpr int AT_ONCE = 2;
+constexpr int AT_ONCE = 8;
 constexpr int64_t AHEAD = 512, LINE = 64;
 
 uint64_t random_word(uint64_t state) {
