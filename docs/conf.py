@@ -37,6 +37,7 @@ extensions = [
     'gallery',
     'options',
     'reference',
+    'terms',
 ]
 exclude_patterns = ['_build', '_ext', '_figures', '_templates', 'gallery']
 sphinx_gallery_conf = gallery.CONF

@@ -178,6 +178,17 @@ def test_pages_show_the_files_there_are():
     assert sorted(shown) == sorted(files)
 
 
+@pytest.mark.parametrize(
+    'name', ['index', 'installation', 'faq', 'cheatsheet', 'glossary', 'guide/*']
+)
+def test_pages_for_users_are_whole_on_github(name):
+    """GitHub reads no files into tables, and takes `/` for the repository's root."""
+    for path in DOCS.glob(f'{name}.rst'):
+        text = path.read_text(encoding='utf-8')
+        missing = r'^ +:file:|^\.\. glossary::|:: /_static'
+        assert not re.search(missing, text, re.M), path
+
+
 @pytest.mark.parametrize('path', sorted(DOCS.glob('_tables/*')), ids=lambda p: p.stem)
 def test_rows_are_equally_long_and_a_line_each(path):
     text = path.read_text(encoding='utf-8')
