@@ -201,7 +201,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         return self._finish(x_dst, h, out), graph
 
     def _sources(self, x: Features) -> tuple[Tensor | None, Tensor]:
-        """Check features; return the rows behind transition nodes, and the targets."""
+        """Check features; return the rows of transition nodes, and the targets."""
         is_pair = isinstance(x, tuple | list)
         if self.transition == 'free' and is_pair:
             raise TypeError(

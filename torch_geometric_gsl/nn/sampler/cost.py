@@ -1,4 +1,4 @@
-"""A linear model of the processor time of a draw, in proposals of a race."""
+"""Linear model of the processor time of a draw, in proposals of a race."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOGARITHMS, _SIZE, _REPEATS = 33, 2**14, 50
 
 @cache
 def proposal_seconds() -> float:
-    """Measure the time of a proposal that compares few channels, by logarithms."""
+    """Measure the time of a proposal, using logarithms as a stand-in."""
     x = torch.linspace(0.1, 1, _SIZE)
     taken = []
     for _ in range(_REPEATS):
