@@ -147,8 +147,8 @@ class SensorEmbedding(torch.nn.Module):
         if self.weight is not None:
             if isinstance(x, tuple | list):
                 raise TypeError(
-                    "'x' must be a torch.Tensor with free vectors, one per sensor: new "
-                    'sensors have none (got a pair)'
+                    "'x' must be a torch.Tensor with 'num_sensors': new sensors have "
+                    'no learned vector (got a pair)'
                 )
             return self.weight
         is_pair = isinstance(z if x is None else x, tuple | list)

@@ -56,10 +56,9 @@ def check_is_nearest(
     """Raise unless the best nodes are the nearest ones."""
     if response.monotonic != (1 if comparison == 'dot' else -1):
         raise ValueError(
-            f"'{name}' must be 'exact' with this 'similarity': other libraries find "
-            f'the nearest nodes, which are not those of its largest scores unless it '
-            f"falls with the distance, as 'linear', 'cosine', 'heat_kernel' and "
-            f"'distance' do (got {what})"
+            f"'{name}' must be 'exact' unless the 'similarity' decreases with the "
+            f"distance, as 'linear', 'cosine', 'heat_kernel' and 'distance' do: other "
+            f'libraries find the nearest nodes (got {what})'
         )
 
 
@@ -109,8 +108,7 @@ def library_search(
         found = found.expand(ranks.dst.size(0), -1)
     elif backend != 'pynndescent' and k + missing > MAX_FAISS:
         raise ValueError(
-            f"'k' must be less than {MAX_FAISS} with faiss, and so must 'eval_k' (got "
-            f'{k})'
+            f"'k' and 'eval_k' must be less than {MAX_FAISS} with faiss (got {k})"
         )
     else:
         search = _pynndescent if backend == 'pynndescent' else _faiss
@@ -152,8 +150,8 @@ def _faiss(ranks: PairScores, k: int, backend: Any) -> Tensor:
     else:
         if is_l2 and isinstance(backend, MIPSKNNIndex | ApproxMIPSKNNIndex):
             raise ValueError(
-                f"'backend' must be an index of distances with a similarity that "
-                f'compares them (got a {type(backend).__name__})'
+                f"'backend' must be a distance index with a similarity of distances "
+                f'(got a {type(backend).__name__})'
             )
         index = copy.copy(backend)
         index.index = None

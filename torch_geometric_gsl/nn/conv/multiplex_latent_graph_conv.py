@@ -307,7 +307,7 @@ def check_apart(similarities: Sequence[Similarity]) -> None:
     ]
     if len(set(fixed)) < len(fixed):
         raise ValueError(
-            f"'similarity' must start different for each relation; pass one "
+            f"'similarity' must have distinct initial values; pass one "
             f"'similarity_kwargs' per relation (got {fixed})"
         )
 

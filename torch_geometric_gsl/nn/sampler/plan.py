@@ -186,7 +186,7 @@ def make_call(
     lower, upper = settings.bounds
     if not lower <= upper:
         raise ValueError(
-            f"'bounds' of 'similarity' must be a lower and an upper one "
+            f"'bounds' of 'similarity' must be a pair (lower, upper) "
             f'(got {settings.bounds})'
         )
     options = _draw_options(settings, num_sources)

@@ -170,7 +170,9 @@ class NeuralGaussianSimilarity(Similarity):
             [-0.5, -0.5]
         """
         if self.bias_b is None:
-            raise ValueError("'bias' must be True to set the first centre (got False)")
+            raise ValueError(
+                "'bias' must be True to set the initial centre (got False)"
+            )
         check_number(centre, 'centre')
         lowest = self.lowest_centre
         if not lowest < centre < 1:
