@@ -39,7 +39,7 @@ class LabelEmbedding(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        # Of order one, whatever the number of classes: a row has one class.
+        # Of order one for any number of classes: a row has one class.
         inits.uniform(1, self.lin.weight)
         inits.uniform(1, self.lin.bias)
 

@@ -8,7 +8,7 @@ import torch
 
 from torch_geometric_gsl._checks import check_one_type
 
-# What replaces arguments of 0.1.
+# Replacements of arguments of 0.1.
 _RENAMED = {
     'context': "a pair, 'x=(x_src, x_dst)'",
     'embedding': "'z'",

@@ -57,7 +57,7 @@ def drawn_sum(
     """
     full, source = full_precision(h), arrivals.source.flatten(1)
     own = tail if tail is not None and tail.group == 1 else None
-    if own is not None:  # Each target lists its own tail as well.
+    if own is not None:  # Each target also lists its tail.
         source = torch.cat([source, own.source], dim=1)
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     value = pairs.compare(slice(None), neighbours)

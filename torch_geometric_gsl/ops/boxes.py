@@ -21,9 +21,9 @@ from torch_geometric_gsl.ops.scores import (
 _FEW_COLUMNS = 16
 # Boxes pay from this number of pairs on, and up to this number of columns.
 _BOXED, _BOXED_COLUMNS = 2**22, 3
-# The points of a box, and the number of near boxes that bound the distances.
+# The points per box, and the number of near boxes that bound the distances.
 _SIZE, _FIRST = 32, 8
-# Beyond this many near boxes for each of the first, targets are searched one by one.
+# With more near boxes per box, targets are searched one by one.
 _WIDE = 16
 # Targets of one block.
 _TOGETHER = 512
@@ -232,7 +232,7 @@ def _cut_points(x: Tensor) -> _Boxes:
     num, depth = len(x), max(0, math.ceil(math.log2(len(x) / _SIZE)))
     order = torch.full((1, -(-num // 2**depth) * 2**depth), -1, device=x.device)
     order[0, :num] = torch.arange(num, device=x.device)
-    x = torch.cat([x, x.new_full((1, x.size(1)), torch.inf)])  # Number -1.
+    x = torch.cat([x, x.new_full((1, x.size(1)), torch.inf)])  # Index -1.
     for _ in range(depth):
         widest = (_high(x[order]) - x[order].amin(dim=1)).argmax(dim=1)
         along = x[order, widest.unsqueeze(1)]

@@ -26,9 +26,9 @@ from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 _MIN_ROWS = 16
 _MEAN_ROWS = 128
 _MAX_ROWS = 512
-# Sources that are scored first, for each that is kept.
+# Sources scored first, per source kept.
 _FIRST = 4
-# Rounding errors that order distances, relative to the k-th nearest one.
+# Tolerated rounding error of distances, relative to the k-th nearest one.
 _PRECISION = 1e-9
 
 
@@ -44,7 +44,7 @@ class Members(NamedTuple):
     number: Tensor  # Their clusters [N].
     centre: Tensor  # The centres of the clusters [C, m].
     distance: Tensor  # The distances to them [N].
-    radius: Tensor | None = None  # How far what a source stands for lies from it [N].
+    radius: Tensor | None = None  # The extent of what a source represents [N].
 
     def take(self, some: Tensor, clusters: Tensor) -> Members:
         """Select sources, or all sources of some clusters."""
@@ -102,8 +102,8 @@ class CellSearch(NamedTuple):
 
     pairs: PairScores  # In double precision.
     members: Members
-    radius: Tensor  # How far each cluster reaches from its centre.
-    offsets: Tensor  # Where each cluster begins, and the last one ends.
+    radius: Tensor  # The radius of each cluster.
+    offsets: Tensor  # The offsets of the clusters.
     k: int
 
     @classmethod

@@ -22,8 +22,7 @@ from torch_geometric_gsl.ops.source_ranking import (
     rank_sources,
 )
 
-# Bounds are given up after the first cells if they leave more than this share of their
-# pairs to sum.
+# Bounds are abandoned if more than this share of the first cells' pairs remain.
 _TRIALS = {2: 0.8, 8: 0.4}
 _TRIED_ROWS = 64
 # Between these numbers of rows, bounds are tried on two small cells first.

@@ -109,12 +109,12 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
 class Balls(NamedTuple):
     """Balls that enclose the embeddings of each cluster."""
 
-    # Directions of unit norm where inner products are compared, or points [C, m].
+    # Unit directions for inner products, or points [C, m].
     centre: Tensor
-    # The cosine of the widest angle to the centre, or the largest distance to it [C].
+    # The cosine of the largest angle to the centre, or the largest distance [C].
     radius: Tensor
     norm: Tensor  # The smallest and the largest norm [2, C].
-    error: float  # A bound of the rounding error of a product of two unit rows.
+    error: float  # Bounds the rounding error of a product of two unit rows.
 
 
 @torch.no_grad()
@@ -142,7 +142,7 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
 def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
     """Return the means of clusters :math:`[C, m]`, given rows cluster by cluster."""
     number = clusters.number
-    share = rows / clusters.size[number].unsqueeze(1)  # No sum of huge rows overflows.
+    share = rows / clusters.size[number].unsqueeze(1)  # Prevents overflow of sums.
     mean = rows.new_zeros(clusters.size.numel(), rows.size(1))
     return mean.index_add_(0, number, share)
 
@@ -169,7 +169,7 @@ def closeness(
         norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
         cosine = unit_rows(dst) @ balls.centre.t()
         return cone_range, (cosine, norm, balls.radius, *balls.norm, error)
-    # The matrix product would lose the distances of near nodes where others are far.
+    # A matrix product would lose small distances far from the origin.
     distance = torch.cdist(
         dst, balls.centre, compute_mode='donot_use_mm_for_euclid_dist'
     )
@@ -200,7 +200,7 @@ def cone_range(
     along, across = cosine * near, sine * wide + error
     high = torch.where(cosine + error >= near, 1, (along + across).clamp(max=1))
     low = torch.where(cosine - error <= -near, -1, (along - across).clamp(min=-1))
-    # A positive cosine is largest for the longest member, a negative one for the least.
+    # Positive products are largest for the longest member, negative for the shortest.
     longest = most * (1 + error)
     high = norm * (high * torch.where(high > 0, longest, least) + error * most)
     low = norm * (low * torch.where(low < 0, longest, least) - error * most)

@@ -136,7 +136,7 @@ class _RelaxedWeights(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (score,) = ctx.saved_tensors
         k, tau, memory_budget = ctx.args
-        # A copy, so that the graph can be walked a second time (retain_graph).
+        # A copy, for a second backward pass (retain_graph).
         twin = clone_generator(ctx.twin, score.device)
         grad_score = torch.empty_like(score)
         for rows in _blocks(score, k, memory_budget):
@@ -214,7 +214,7 @@ def candidate_graph(
         if options.replace:
             chosen = (rank_in_group(value.detach(), draw) == 0).to(value)
         weight = _StraightThrough.apply(chosen, weight)  # type: ignore[no-untyped-call]
-    # Summed by the place of the edge: sorting all draws would take most of the time.
+    # Summed by position: sorting all draws would take most of the time.
     total = torch.zeros_like(score).index_add(0, edge, weight / draws)
     drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
     if not drawn.all():

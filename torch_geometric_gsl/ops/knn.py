@@ -25,7 +25,7 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Extra candidates, found in addition to those that are kept.
 _SPARE = 8
-# The share of an entry that may be lost where rows are moved.
+# The share of an entry that shifted rows may lose.
 _PRECISION = 1e-8
 # Squares of entries up to this size stay finite in single precision.
 _LARGE = 1e15
@@ -221,7 +221,7 @@ def in_single_precision(ranks: PairScores) -> PairScores:
 def _certified(ranks: PairScores, k: int) -> tuple[Tensor, Tensor]:
     """Return the best sources of each target, and whether they are certain."""
     if is_distance(ranks):
-        # Differences take several times as long as products.
+        # Differences are several times slower than products.
         single = distances_as_dots(ranks, Sources.of(ranks.src).single())
     else:
         single = in_single_precision(ranks)
@@ -239,7 +239,7 @@ def _rounding(ranks: PairScores, score: Tensor) -> Tensor:
     """Bound the rounding error of the difference of two scores in single precision."""
     eps = torch.finfo(torch.float32).eps
     width = ranks.src.size(1)
-    if isinstance(ranks.src, SparseRows):  # Inner products alone.
+    if isinstance(ranks.src, SparseRows):  # Only inner products.
         width = int(ranks.src.words.offsets.diff().amax())
     relative = 2 * (width + 8) * eps
     length, longest = row_norms(ranks.dst), row_norms(ranks.src).amax()

@@ -26,8 +26,8 @@ from torch_geometric_gsl.ops.scores import Response
 BACKENDS = {'exact': None, 'faiss': 'faiss-cpu', 'pynndescent': 'pynndescent'}
 #: Faiss returns no longer lists.
 MAX_FAISS = 2048
-# Of 2,000 random rows of 16 columns, lists of 3 neighbours held 84 % of the nearest
-# ones, and 100 % where they were cut from lists of 30.
+# On 2,000 random rows of 16 columns, lists of 3 neighbours had a recall of 84 %, and of
+# 100 % when cut from lists of 30.
 _LEAST_LIST = 30
 # Extra neighbours, found in addition to those that are kept.
 _SPARE = 8
@@ -103,7 +103,7 @@ def library_search(
     ranks, size = pairs.ranking, pairs.src.size(0)
     missing = int(ranks.excluded is not None)
     number = min(size, k + missing + _SPARE)
-    if number == size:  # All of them, which needs no search.
+    if number == size:  # All: no search needed.
         found = torch.arange(size, device=ranks.src.device)
         found = found.expand(ranks.dst.size(0), -1)
     elif backend != 'pynndescent' and k + missing > MAX_FAISS:
@@ -185,7 +185,7 @@ def _pynndescent(ranks: PairScores, k: int, backend: str) -> Tensor:
         points[0],
         metric='cosine' if ranks.is_sparse else 'euclidean',
         n_neighbors=min(max(k, _LEAST_LIST), size - 1),
-        random_state=0,  # The same graph each time, as of an exact search.
+        random_state=0,  # Deterministic, like an exact search.
     )
     found = index.neighbor_graph if is_own else index.query(points[1], k)
     return torch.from_numpy(found[0]).long()[:, :k]

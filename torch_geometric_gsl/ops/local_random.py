@@ -17,7 +17,7 @@ _FUNCTIONS = (
     *('bernoulli', 'multinomial', 'normal', 'poisson'),
     *('rand', 'randint', 'randn', 'randperm'),
 )
-#: What draws from the global generator unless it is given one.
+#: Functions that use the global generator by default.
 _RANDOM = frozenset(
     [
         *(getattr(Tensor, name) for name in _METHODS),

@@ -199,7 +199,7 @@ def propose(
 
 def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     """Count the entries of a row [n, d] that are at most a value, by bisection."""
-    # torch.searchsorted takes twice as long: its branches are hard to predict.
+    # Twice as fast as torch.searchsorted, whose branches are hard to predict.
     width = ascending.size(1)
     entries, base = ascending.reshape(-1), row * width - 1
     count = torch.zeros_like(value, dtype=torch.long)

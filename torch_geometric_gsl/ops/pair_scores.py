@@ -22,9 +22,9 @@ from torch_geometric_gsl.ops.neighbours import (
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
-# The functions that compare targets with the sources that they list.
+# The functions that compare targets with listed sources.
 _PAIRS = {'dot': pair_dots, 'squared_distance': pair_distances}
-#: What a similarity compares.
+#: The comparisons of a similarity.
 COMPARISONS = tuple(_PAIRS)
 # Rows that determine the centre: more take longer to sort and hardly move it.
 _CENTRED = 64

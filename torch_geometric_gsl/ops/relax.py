@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
 
-# The table of `log_tail_mass`: its first place, its step and its last place.
+# The table of `log_tail_mass`: its first position, its step and its last position.
 _FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
 
 
@@ -178,7 +178,7 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP
-    # NaN has no place; it comes back with the line below.
+    # NaN has no position; the line below restores it.
     index = place.nan_to_num(0.0).clamp(0, table.numel() - 2).long()
     # Extrapolate linearly beyond the table, but no late arrival outweighs one at the
     # horizon.

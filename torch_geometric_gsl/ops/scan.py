@@ -23,7 +23,7 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_
 #: A scan of all candidates costs as much as proposals for one in this many of them.
 SCAN_FACTOR = 8
 _F64 = torch.float64
-# The size of the blocks of candidates in which rates are summed; one is searched.
+# The size of blocks of candidates whose rates are summed; one block is searched.
 _BLOCK = 32
 # Proposals of others per arrival, and in addition: nearly always enough.
 _PROPOSED, _MORE = 2, 8
@@ -40,9 +40,9 @@ class Found(NamedTuple):
 class _Rates(NamedTuple):
     """The scores of the best candidates, and the rates of the others by blocks."""
 
-    place: Tensor  # The best [n, H].
+    place: Tensor  # Positions of the best [n, H].
     score: Tensor
-    weight: Tensor  # Rates of the others [n, C, B], over that of the last of the best.
+    weight: Tensor  # Rates of the others [n, C, B], relative to the lowest of the best.
     sums: Tensor  # Their sums up to the end of each block [n, C].
     log_total: Tensor  # The logarithm of the sum of all [n, 1].
 
@@ -151,7 +151,7 @@ class _Race(NamedTuple):
         count = _PROPOSED * num_arrivals + _MORE
         while self.rates.weight.numel() > 0:
             other, late, end = self._others(count)
-            # All arrivals until the last proposal are known.
+            # All arrivals up to the last proposal are known.
             value, index = torch.cat([time, late], -1).topk(num_arrivals, largest=False)
             if not bool((value[..., -1] > end).any()):
                 return torch.cat([place, other], -1).gather(-1, index), value

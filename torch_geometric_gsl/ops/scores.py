@@ -18,7 +18,7 @@ from torch import Tensor
 MIN_WIDTH = 1e-9
 # Beyond this square float32 and gradients overflow.
 MAX_SQUARE = 1e36
-# Squares of double precision reach further: rankings compare them.
+# Double precision allows larger squares, for rankings.
 _MAX_DOUBLE_SQUARE = 1e300
 
 

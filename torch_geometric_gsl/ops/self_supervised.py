@@ -146,7 +146,7 @@ def restoration_loss(out: Tensor, target: Tensor, *, binary: bool) -> Tensor:
     squared error. It is zero without features.
     """
     if target.numel() == 0:
-        return out.sum()  # Zero, where a mean would be NaN.
+        return out.sum()  # Zero; a mean would be NaN.
     if binary:
         return F.binary_cross_entropy_with_logits(out, target)
     return F.mse_loss(out, target)

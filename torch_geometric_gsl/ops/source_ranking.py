@@ -33,11 +33,11 @@ class Messages(NamedTuple):
 
     members: Members
     place: Tensor  # Positions of sources in this order.
-    row: Tensor | None  # The rows of these members in `full`, if not all.
+    row: Tensor | None  # The rows of the members in `full`, if not all.
     full: Tensor  # Messages, and a column of ones.
     size: Tensor  # Norms of the messages of these members.
     mean: Tensor
-    groups: Members  # The clusters, and of each the sums of `full` and `size`.
+    groups: Members  # The clusters, with their sums of `full` and `size`.
     group_full: Tensor
     group_size: Tensor
 
@@ -77,7 +77,7 @@ class Far(NamedTuple):
 
     total: Tensor  # Their messages and ones, by the middles of their weights [m + 1].
     error: Tensor  # Their errors of sum and weight [2].
-    top: Tensor  # The score that these weights are relative to.
+    top: Tensor  # The score to which these weights are relative.
 
 
 class Ranking(NamedTuple):
@@ -88,13 +88,13 @@ class Ranking(NamedTuple):
 
     messages: Messages  # Of all clusters but the far ones.
     top: Tensor  # The upper bound.
-    source: Tensor  # Places of sources.
+    source: Tensor  # Positions of sources.
     ends: list[int]  # The number of sources before each step.
     middle: Tensor  # The middles of the intervals of the weights.
     # Contributions of the sources from each step on to the errors of sum and weight, by
     # half-widths of intervals and by middles: [steps + 1, 4].
     error: Tensor
-    sums_middles: Tensor  # Whether the middles are worth their sum, from each step on.
+    sums_middles: Tensor  # Whether to sum middles, from each step on.
     far: Far | None
 
     def error_from(self, step: int, last: int) -> Tensor:
@@ -187,7 +187,7 @@ def _weights(
     upper, lower = ((high - top) / tau).exp_(), ((low - top) / tau).exp_()
     middle, half = (upper + lower) / 2, (upper - lower) / 2
     info = torch.finfo(half.dtype)
-    half += 4 * info.eps * upper + max(info.tiny, LEAST)  # Rounding, to zero as well.
+    half += 4 * info.eps * upper + max(info.tiny, LEAST)  # Rounding and underflow.
     return middle, half
 
 

@@ -198,8 +198,7 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
 
 def group_size(options: DrawOptions) -> int:
     """Return the number of targets that share a tail."""
-    # Their errors are correlated, so it is small, but a target's share of the gathered
-    # sources should not exceed 32.
+    # Small, as it correlates errors, but at most 32 gathered sources per target.
     return max(16, options.k * options.num_tail // 32)
 
 

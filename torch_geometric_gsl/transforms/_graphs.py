@@ -39,7 +39,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_targ
 #: The prefix of a replaced graph's attributes.
 OBSERVED = 'observed_'
 _EDGES = {'edge_index', 'adj_t', 'adj'}
-# Always part of a graph, whatever their size.
+# Always part of a graph, for any size.
 _GRAPH = _EDGES | {'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges'}
 #: Attributes that determine the number of nodes.
 COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}

@@ -14,8 +14,8 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Colours of classes. The first eight are those of Okabe and Ito, which colour-blind
-#: people can tell apart; more come from the lists of Kelly and of Trubetskoy.
+#: Colours of classes. The first eight, by Okabe and Ito, are safe for colour-blind
+#: people; the others are from Kelly and Trubetskoy.
 COLORS = (
     *('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000'),
     *('#F0E442', '#882D17', '#875692', '#8DB600', '#BE0032', '#F032E6', '#808000'),
@@ -31,7 +31,7 @@ def palette(number: int) -> list[str]:
         return list(COLORS)
     colours = []
     for i in range(number):
-        # Neighbours in the list lie far from each other on the circle.
+        # Adjacent classes get distant hues.
         hue, light = (i * 0.618034) % 1, (0.42, 0.62)[i % 2]
         parts = colorsys.hls_to_rgb(hue, light, 0.65)
         colours.append('#' + ''.join(f'{round(255 * part):02x}' for part in parts))

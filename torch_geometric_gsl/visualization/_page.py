@@ -20,11 +20,11 @@ from torch import Tensor
 from torch_geometric_gsl._columns import find_labelled
 from torch_geometric_gsl.visualization._drawing import palette
 
-#: Classes as integers, numbers, or classes as texts, None where there is none.
+#: Classes as integers or strings (None if unlabelled), or numbers.
 Values = Tensor | list[str | None]
 Json = dict[str, Any]
 _DIGITS = 4
-#: Marks of the page and the files that take their places.
+#: Placeholders of the page and the files that replace them.
 _ASSETS = {
     'style': 'page.css',
     'vendor': 'vendor.js',
@@ -100,7 +100,7 @@ def read_values(given: Any, name: str) -> Values:
                 f'(got {type(given).__name__})'
             )
         given = given.to_numpy() if hasattr(given, 'to_numpy') else given
-        # NumPy would make a text of all that stands in a list beside one.
+        # NumPy would convert all items to strings if one is.
         is_array = isinstance(given, np.ndarray)
         array = given if is_array else np.array(given, dtype=object)
         if array.dtype.kind not in 'biufc':

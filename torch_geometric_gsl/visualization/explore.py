@@ -204,7 +204,7 @@ def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> 
     place = torch.randn(num_nodes, 2, generator=generator, dtype=torch.double)
     if x is None or x.layout != torch.strided or not bool(x.isfinite().all()):
         return place
-    # Equal rows may not stand at one place: no force would part them.
+    # Equal rows need distinct positions: no force would separate them.
     spread = principal_components(x.double())
     return 0.01 * place + spread / spread.std().clamp_min(1e-9)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS = 'os^Dv'
-# How many edges of each node are drawn.
+# The number of edges drawn per node.
 _STRONGEST = 3
 
 
@@ -152,7 +152,7 @@ def _read(
     names = None
     if y is not None:
         y = read_values(y, 'y')
-        if isinstance(y, list):  # Nodes without a class are one of their own.
+        if isinstance(y, list):  # Nodes without a class form a separate one.
             texts = [str(text) for text in y]
             names = sorted(set(texts))
             y = torch.tensor([names.index(text) for text in texts], dtype=torch.long)
@@ -224,7 +224,7 @@ def _draw_nodes(
             label=f'class {name}',
             zorder=2,
             color=colors[number],
-            # Colours of more than ten classes are not told apart at a glance.
+            # Colours of more than ten classes are hard to distinguish.
             marker=_MARKERS[number // 10 % len(_MARKERS)],
         )
     ax.margins(0.06)

@@ -29,7 +29,7 @@ from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
 from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
-#: What the weights of the relations depend on.
+#: The mixture weights: parameters, or functions of each row.
 SHARES = ('global', 'node')
 
 

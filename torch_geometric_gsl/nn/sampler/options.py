@@ -107,7 +107,7 @@ class LayerOptions(SamplerOptions, total=False):
     observed: str
 
 
-#: What replaces options of 0.1.
+#: Replacements of options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",
     'embedding_channels': "'z_channels'",

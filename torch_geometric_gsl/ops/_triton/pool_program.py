@@ -25,7 +25,7 @@ from torch_geometric_gsl.ops._triton.pool_tiles import (
 
 # Three products in place of one: errors of scores grow in exponentials.
 _PRECISE = tl.constexpr('tf32x3')
-# A program of its own for numbers that 16 divides, or for 1, does not pay.
+# Specialised programs for multiples of 16, or for 1, do not pay.
 _NUMBERS = ['num_targets', 'num_sources', 'size']
 
 
