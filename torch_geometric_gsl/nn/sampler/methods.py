@@ -225,7 +225,7 @@ class Stream(Method):
 
 
 STREAM = Stream()
-#: All methods; of equal cost the first serves.
+#: All methods; the first of equal cost is chosen.
 METHODS: tuple[Method, ...] = (Dense(), Race(), STREAM)
 BY_NAME = {method.name: method for method in METHODS}
 

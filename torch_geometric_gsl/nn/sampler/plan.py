@@ -18,8 +18,8 @@ from torch_geometric_gsl.ops.tail import (
     tail_size,
 )
 
-# Up to this number of pairs the definition is the quickest; where no truncated race has
-# its law it serves up to the second one (256 MiB).
+# Up to this number of pairs the definition is fastest; up to the second one (256 MiB)
+# it replaces races that truncation would bias.
 SMALL, LARGE = 2**16, 2**26
 # A race pays if it proposes fewer than one in this many candidates.
 RACE_FACTOR = 4
@@ -137,7 +137,7 @@ class Call(NamedTuple):
         """Return whether a race with one bound makes few proposals per candidate."""
         is_short = self.num_proposals * RACE_FACTOR < self.num_sources
         is_short &= self.listed_by != 'edge_weight'
-        if self.listed_by is not None:  # A target pays for gathering its own tail.
+        if self.listed_by is not None:  # Each target gathers a tail.
             is_short &= self.options.num_tail * RACE_FACTOR < self.num_sources
         return is_short and self.caveat is None
 
@@ -174,7 +174,7 @@ class Call(NamedTuple):
         )
 
 
-@disable_compile  # Which warns of each cache that it traces.
+@disable_compile  # It warns about each traced cache.
 @lru_cache(maxsize=1024)
 def make_call(
     settings: Settings,
