@@ -405,7 +405,7 @@ def test_the_content_of_a_pickle_is_checked(tmp_path, small, changes, error, tex
 
 
 def test_a_missing_pickle(tmp_path):
-    text = r"'.*raw/mini_imagenet.pkl' is missing and .* qitianwu/NodeFormer links"
+    text = r"'.*raw/mini_imagenet.pkl' is missing and .* qitianwu/NodeFormer"
     with pytest.raises(FileNotFoundError, match=text.replace(' qi', '.*qi')):
         load_dataset('MiniImageNet', tmp_path)
 

@@ -71,7 +71,7 @@ OWN = {
         (
             {'similarity': 'gaussian', 'same_messages': False, 'z_channels': -1},
             ValueError,
-            r"different .* per relation \(got \['GaussianSimilarity\(6, b=0.5",
+            r"distinct .* per relation \(got \['GaussianSimilarity\(6, b=0.5",
         ),
         ({'in_channels': (6, 6)}, TypeError, "'in_channels' must be an integer"),
         (
