@@ -207,7 +207,7 @@ def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
 
 
 def as_pair(x: Any, name: str = 'x') -> tuple[Any, Any]:
-    """Return the values of sources and of targets; one value serves both."""
+    """Return the values of sources and of targets; one value is used for both."""
     if not isinstance(x, tuple | list):
         return x, x
     if len(x) != 2:
@@ -385,7 +385,7 @@ def check_graph(graph: Any) -> SampledGraph:
 
 
 def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
-    """Return labels of sources and of targets; for one set the same tensor twice."""
+    """Return labels of sources and of targets; one set has the same tensor twice."""
     y_src, y_dst = as_pair(y, 'y')
     ends = zip((y_src, y_dst), graph.edge_index, ('source', 'target'), strict=True)
     for labels, index, what in ends:

@@ -27,9 +27,9 @@ class SampledGraph(NamedTuple):
     .. warning::
         A graph that is sampled in training has many more than :obj:`k` edges per target
         (:attr:`edges_per_target`), most with a weight near zero. A layer that takes
-        :obj:`edge_index` alone counts each edge in full and never trains the
-        similarity, whose gradient flows through :obj:`edge_weight`. For exactly
-        :obj:`k` distinct neighbours, sample with :obj:`replace=False`.
+        only :obj:`edge_index` ignores them and never trains the similarity, whose
+        gradients flow through :obj:`edge_weight`. For exactly :obj:`k` distinct
+        neighbours, sample with :obj:`replace=False`.
 
     Args:
         edge_index (torch.Tensor): The edges :math:`[2, |E|]`: row 0 holds the

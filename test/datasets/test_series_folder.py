@@ -62,7 +62,7 @@ def test_series_alone(folder):
         ({'x_locations__csv': 'sensor_id,latitude\na,1\n'}, "a column 'longitude'"),
         (
             {'x_locations__csv': 'sensor_id,latitude,longitude\na,1,1\nb,2,2\n'},
-            "a line for each sensor (not 'c')",
+            "a line for each sensor (got none for 'c')",
         ),
         (
             {'x_locations__csv': PLACES.replace('2,-2', 'west,-2')},

@@ -92,7 +92,7 @@ def test_without_a_file(tmp_path):
     assert load_checkpoint(path, model, missing_ok=True) == 0
     assert torch.equal(model.weight, before)
     assert torch.equal(torch.get_rng_state(), state)
-    with pytest.raises(FileNotFoundError, match='should be a checkpoint'):
+    with pytest.raises(FileNotFoundError, match='must be a checkpoint'):
         load_checkpoint(path, model)
 
 

@@ -207,7 +207,7 @@ def unlike(rank, kind):
 
 UNLIKE = {
     'rows': ['must have [3, 3] rows on the ranks (got [3, 4])'] * 2,
-    'wide': ['must be equally wide on all ranks (got [2, 5])'] * 2,
+    'wide': ['must have one width on all ranks (got [2, 5])'] * 2,
     'type': ['(got torch.float32 on [0] only)', '(got torch.float64 on [1] only)'],
 }
 

@@ -309,10 +309,10 @@ HELD, NONE = np.arange(240) >= 190, np.zeros(240, dtype=bool)
     [
         (HELD[:5], None, "'validation_mask' must have one bool for each of the 240"),
         (HELD.astype(int), None, "'validation_mask' must have one bool"),
-        (~NONE, None, "'validation_mask' must hold back some"),
-        (NONE, None, "'validation_mask' must hold back some"),
-        (HELD, 1.0 - HELD, "'validation_mask' must hold back some"),
-        (HELD, 1.0 * HELD, "'validation_mask' must hold back some"),
+        (~NONE, None, "'validation_mask' must hold back and"),
+        (NONE, None, "'validation_mask' must hold back and"),
+        (HELD, 1.0 - HELD, "'validation_mask' must hold back and"),
+        (HELD, 1.0 * HELD, "'validation_mask' must hold back and"),
         (None, -1.0 * HELD, 'Negative values'),
     ],
 )

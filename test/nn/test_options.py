@@ -67,11 +67,11 @@ OWN = {
         ({'same_messages': 1}, TypeError, "'same_messages' must be a bool"),
         ({'similarity': ['linear'] * 3}, ValueError, r"'similarity' .* \(got 3 for 2"),
         ({'similarity_kwargs': [{}]}, ValueError, "'similarity_kwargs' .* 1 for 2"),
-        ({'similarity': 'linear'}, ValueError, "'similarity' must start different"),
+        ({'similarity': 'linear'}, ValueError, "'similarity' must have distinct"),
         (
             {'similarity': 'gaussian', 'same_messages': False, 'z_channels': -1},
             ValueError,
-            r"different .* per relation \(got \['GaussianSimilarity\(6, b=0.5",
+            r"distinct .* per relation \(got \['GaussianSimilarity\(6, b=0.5",
         ),
         ({'in_channels': (6, 6)}, TypeError, "'in_channels' must be an integer"),
         (

@@ -148,13 +148,13 @@ def test_an_index_of_one_s_own(library):
 @with_faiss
 def test_what_an_index_cannot_do(library):
     data = Data(x=features(50))
-    with pytest.raises(ValueError, match='must be an index of distances'):
+    with pytest.raises(ValueError, match='must be a distance index'):
         SimilarityKNNGraph(K, euclidean(), backend=MIPSKNNIndex())(data)
     with pytest.raises(ValueError, match=r'must be an empty index \(got one of 50'):
         SimilarityKNNGraph(K, backend=L2KNNIndex(features(50)))
     with pytest.raises(ValueError, match='faiss has no sparse index'):
         SimilarityKNNGraph(K, backend='faiss')(Data(x=data.x.to_sparse_csr()))
-    with pytest.raises(ValueError, match=r"'k' must be less than 2048.*got 2050"):
+    with pytest.raises(ValueError, match=r"'k' and 'eval_k' must.*2048.*got 2050"):
         SimilarityKNNGraph(2050, backend='faiss')(Data(x=features(2100)))
     # A projection makes rows dense.
     projected = SimilarityKNNGraph(K, LinearSimilarity(IN, 8), backend='faiss')

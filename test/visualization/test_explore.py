@@ -430,7 +430,7 @@ LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
         ({'prediction': torch.ones(())}, ValueError, "'prediction' must have one row"),
         ({'prediction': [[1, 2]] * 4}, ValueError, r"'prediction' .* \[n\]"),
         ({'prediction': [[1], [2, 3]]}, ValueError, "'prediction' must have one value"),
-        ({'prediction': [-2, 0, 1, 1]} | AB, ValueError, r'is negative \(got -2\)'),
+        ({'prediction': [-2, 0, 1, 1]} | AB, ValueError, r'negative .*got -2\)'),
         ({'prediction': [0, 1, 2, 2]} | AB, ValueError, r'must name all 3 \(got 2\)'),
         ({'images': torch.ones(4, 2, 2, 4)}, ValueError, r"'images' must have shape"),
         ({'images': torch.full((4, 2, 2), torch.inf)}, ValueError, 'finite real'),

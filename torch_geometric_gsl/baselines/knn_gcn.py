@@ -40,8 +40,8 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 
 class NeighbourModel(NodeClassifier):
-    r"""Base class of models on a given graph, or on nearest neighbours with weights of
-    one unless there is a similarity.
+    r"""Base class of models on a given graph or on nearest neighbours, of weight one
+    unless there is a similarity.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class NeighbourModel(NodeClassifier):
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
     ) -> SampledGraph:
-        """Return the given, cached or nearest-neighbour graph; clamp its weights."""
+        """Return the given, cached or nearest-neighbour graph, with clamped weights."""
         if edge_index is not None:
             return given_graph(x, edge_index, edge_weight, batch)
         if edge_weight is not None:
@@ -113,7 +113,7 @@ class NeighbourModel(NodeClassifier):
         return graph
 
     def _weighted(self, graph: SampledGraph) -> SampledGraph:
-        """Return the graph with weights that can be normalised."""
+        """Return the graph with weights suitable for normalisation."""
         weight = graph.edge_weight.clamp(min=0)
         weight = torch.ones_like(weight) if self.similarity is None else weight
         return graph._replace(edge_weight=weight)
@@ -262,9 +262,9 @@ class KNNGCN(IndexesRows, NeighbourModel):
         :class:`~torch_geometric_gsl.nn.NodeClassifier`.
 
         A given graph replaces the nearest neighbours; its weights are ones without
-        :obj:`edge_weight`. The targets of a pair :obj:`(x_src, x_dst)` have their
-        neighbours among the sources, and the other arguments are pairs as well: edges
-        between sources, and edges to targets.
+        :obj:`edge_weight`. In a pair :obj:`(x_src, x_dst)` neighbours of the targets
+        are sources, and the other arguments are pairs as well: edges between sources,
+        and edges to targets.
         """
         given = edge_index, edge_weight, batch
         h, joined, _, start = self._rows(x, *given, generator=generator)
@@ -283,7 +283,7 @@ class KNNGCN(IndexesRows, NeighbourModel):
         return h[start:]
 
     def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return the graph of each layer, all the same, before normalisation; the
+        r"""Return the graph of each layer, always the same, before normalisation; the
         arguments are those of :meth:`forward`.
         """
         _, _, graph, _ = self._rows(x, *args, **kwargs)

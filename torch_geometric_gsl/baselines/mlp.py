@@ -15,9 +15,9 @@ from torch_geometric_gsl.ops.local_random import dropout
 
 
 class MLPClassifier(NodeClassifier):
-    r"""Multilayer perceptron without a graph: the first control of a model that
-    learns one, as in the `"Neural Gaussian Similarity Modeling for
-    Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_ paper.
+    r"""Multilayer perceptron, the baseline without a graph, as in the `"Neural Gaussian
+    Similarity Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper.
 
     .. math::
         \mathbf{H}^{(\ell + 1)} = \mathrm{Dropout} \left( \mathrm{ELU} \left(

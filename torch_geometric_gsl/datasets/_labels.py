@@ -44,8 +44,8 @@ def read_targets(
 def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:
     """Return whether labels are regression targets rather than classes.
 
-    Without a task, labels with more than two values are targets if one is not whole,
-    or if there are too many values for classes.
+    Without a task, labels with more than two values are regression targets if one is
+    not whole, or if there are too many values for classes.
     """
     if task is not None:
         return task == 'regression'
@@ -57,7 +57,7 @@ def is_measured(labels: Sequence[Any], task: str | None = None) -> bool:
 
 
 def to_number(field: Any) -> float:
-    """Return the number in a field, or NaN."""
+    """Convert a field to a number, or to NaN."""
     if isinstance(field, str) and '_' in field:  # Python ignores underscores.
         return math.nan
     try:
@@ -89,7 +89,7 @@ def _check_known(
 
 
 def _num_single(sizes: Counter[Any]) -> int | None:
-    """Count values that occur once if they are too many for classes, else None."""
+    """Count values that occur once, if too many for classes, else return None."""
     # Targets, or names of rows, are rarely shared by two rows.
     single = sum(size == 1 for size in sizes.values())
     return single if len(sizes) > _FEW_CLASSES and 2 * single > len(sizes) else None
@@ -98,8 +98,8 @@ def _num_single(sizes: Counter[Any]) -> int | None:
 def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
     """Encode classes in numeric order, or else in alphabetical order.
 
-    Labels are numbers if all are, and none has leading zeros as codes do. Numbers are
-    compared exactly: ``1`` and ``1.0`` are one class.
+    Labels are numeric if all are numbers without leading zeros. Numbers are compared
+    exactly: ``1`` and ``1.0`` are one class.
     """
     names = dict.fromkeys(labels)
     if all(math.isfinite(to_number(name)) for name in names):
@@ -125,7 +125,7 @@ def _encode(labels: Sequence[Any], where: str) -> tuple[Tensor, list[str]]:
 
 
 def _to_whole(name: Any) -> int | None:
-    """Return a finite number as an exact integer; None if it is not whole."""
+    """Convert a finite number to an exact integer; return None if it is not whole."""
     if isinstance(name, int):
         return name
     try:

@@ -70,7 +70,7 @@ def _read_coauthor(folder: Path) -> Data:
 
 
 def _fetch_posts(folder: Path, *, download: bool) -> tuple[list[str], list[int]]:
-    """Return posts of ten newsgroups and their labels, with scikit-learn."""
+    """Fetch posts of ten newsgroups and their labels with scikit-learn."""
     from sklearn.datasets import fetch_20newsgroups
 
     found = fetch_20newsgroups(
@@ -121,9 +121,8 @@ def _read_mini_imagenet(folder: Path) -> Data:
 class RawFiles(NamedTuple):
     """Raw files of a data set.
 
-    The digests are those of SHA-256, or the name of the file's git blob. The counts are
-    those of nodes, features and classes. The plain file, if any, replaces the raw files
-    and is not a pickle.
+    Digests are SHA-256, or names of git blobs. Counts are those of nodes, features and
+    classes. The plain file, if any, replaces the raw files and is not a pickle.
     """
 
     folder: str
@@ -182,9 +181,9 @@ def _copy_known(folder: Path, raw: RawFiles, allow_pickle: bool, copies: Path) -
         if not allow_pickle and not {found, blob} & {*known}:
             raise OSError(
                 f"'{folder / name}' must have a known digest, "
-                f'{" or ".join(known) or "but none is"} (got {found}): it is damaged '
-                'or another file. If you trust it, pass allow_pickle=True, which '
-                'allows a pickle to execute code'
+                f'{" or ".join(known) or "but there is none"} (got {found}): it is '
+                'damaged or another file. If you trust it, pass allow_pickle=True, '
+                'which allows a pickle to execute code'
             )
         (copies / name).write_bytes(content)
 
@@ -195,8 +194,8 @@ def _download(path: Path, raw: RawFiles) -> None:
         return
     if raw.plain == _ARRAYS:
         raise FileNotFoundError(
-            f"'{path}' is missing and cannot be downloaded: take it from the data "
-            f'folder that {raw.url} links'
+            f"'{path}' is missing and cannot be downloaded: copy it from the data "
+            f'folder linked at {raw.url}'
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     url = f'{raw.url}/{path.name}' if raw.url else 'scikit-learn'

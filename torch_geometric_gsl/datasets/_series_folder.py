@@ -108,6 +108,6 @@ def _places(path: Path, names: list[str]) -> Tensor:
         places[sensor] = pair
     if absent := [name for name in names if name not in places]:
         raise ValueError(
-            f"'{path}' must have a line for each sensor (not {absent[0]!r})"
+            f"'{path}' must have a line for each sensor (got none for {absent[0]!r})"
         )
     return torch.tensor([places[name] for name in names], dtype=torch.float64)

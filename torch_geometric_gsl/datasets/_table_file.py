@@ -42,7 +42,7 @@ _PARTS_OF_DATA: list[Any] = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 class _Table(NamedTuple):
     """The content of a file.
 
-    Columns are the names of the features, if known; the rest are other attributes of
+    Columns are the names of the features, if known; the other fields are attributes of
     the data.
     """
 

@@ -66,16 +66,16 @@ def load_dataset(
     * **MiniImageNet**: features of images. Copy :obj:`mini_imagenet.pkl` from the data
       folder linked by `NodeFormer's repository
       <https://github.com/qitianwu/NodeFormer>`_ to :obj:`MiniImageNet/raw`. Its digest
-      is not known: it needs :obj:`allow_pickle` once, and its arrays are then stored
-      below :obj:`root`.
+      is unknown: set :obj:`allow_pickle` once, which stores its arrays below
+      :obj:`root`.
     * **digits**, **wine** and **breast_cancer**: tables of scikit-learn.
 
     **Your own data.** Reads a path with one of these suffixes; nothing is written or
     executed, and duplicate rows are kept.
 
     * :obj:`.csv`: UTF-8 text with commas, and the names of the columns in the first
-      line. The column :obj:`label` holds the labels, strings or numbers; all others
-      are numeric features, standardized by default.
+      line. The column :obj:`label` holds the labels, strings or numbers; all others are
+      numeric features, standardized by default.
     * :obj:`.npz`: the array :obj:`x` is the feature matrix, :obj:`label`
       (:obj:`y` by default) the vector of labels, numbers or strings.
     * :obj:`.pt`: a :class:`~torch_geometric.data.Data` object written by

@@ -40,7 +40,7 @@ class HiddenRelation(InMemoryDataset):
         y_i = \frac{1}{2} \left( f(\theta_i + \delta) + f(\theta_i - \delta) \right)
 
     Each graph has its own function, a random Fourier series of variance 1, so that
-    neither the position nor the value of a node predicts its target: only the nodes at
+    neither its position nor its value predicts the target of a node: only the nodes at
     an angle of :math:`\delta` do. With several angles the target is the mean.
 
     Each graph has the positions :math:`(\cos \theta_i, \sin \theta_i)` as

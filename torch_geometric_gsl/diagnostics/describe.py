@@ -57,7 +57,7 @@ def describe_graph(
     r"""Describe a weighted graph.
 
     The entropy :math:`H_i` of a target's weights, normalised to sum to 1, measures
-    their spread: it equals that of :math:`e^{H_i}` neighbours of equal weight.
+    their spread: it is that of :math:`e^{H_i}` neighbours of equal weight.
 
     With labels, two measures of homophily are compared with chance; both ignore
     self-loops, and are :obj:`nan` without edges:
@@ -129,8 +129,8 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
       :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
     * the mixture weights of a
       :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`,
-    * the gradient norms of the similarity's parameters: call it after
-      :meth:`backward` and before the gradients are cleared.
+    * the gradient norms of the similarity's parameters: call it after :meth:`backward`,
+      before gradients are cleared.
 
     With a :class:`~torch_geometric_gsl.distributed.ShardedModel` each rank describes
     its rows, and all get the whole summary. Modes are restored, no gradient is
@@ -144,7 +144,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         the paper's :obj:`scale=1.0`: probabilities of candidates differ by at most a
         factor of :math:`e`, so a similarity in :math:`[0, 1]` never falls below 88.4 %,
         whatever it learns. Training can still succeed: a nearly uniform graph adds the
-        mean of some random nodes, and the root term does the rest. A larger
+        mean of random nodes, and the root term predicts the labels. A larger
         :obj:`scale` sharpens :math:`\pi`.
 
     Args:
@@ -210,7 +210,7 @@ def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
 def _note_shares(
     shares: dict[int, Tensor], samplers: list[int], conv: Any, args: Any, kwargs: Any
 ) -> None:
-    """Store the mixture weights of relations by sampler, before a layer's call."""
+    """Record the mixture weights of relations by sampler, before a layer's call."""
     found = conv.shares(as_pair(args[0] if args else kwargs['x'])[1])
     shares |= zip(samplers, found.unbind(dim=-1), strict=True)
 
@@ -226,7 +226,7 @@ def _summarise(
     edge_weight: Tensor | None,
     batch: Batch | None,
 ) -> None:
-    """Append a description of the sampling distribution of a sampler."""
+    """Append the summary of a sampler's sampling distribution."""
     similarity = sampler.similarity
     targets = x[1] if isinstance(x, tuple | list) else x
     if shard is not None and targets.size(0) == shard.total:
@@ -254,7 +254,7 @@ def _summarise(
 def _homophily(
     graph: SampledGraph, y_src: Tensor, y_dst: Tensor, threshold: float
 ) -> tuple[float, float, float]:
-    """Return edge homophily, weighted homophily, and chance homophily."""
+    """Compute edge homophily, weighted homophily and their chance level."""
     (source, target), weight = graph
     one_set = y_dst is y_src
     if one_set:

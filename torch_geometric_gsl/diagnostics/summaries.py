@@ -133,7 +133,7 @@ class ModelSummary:
 def _table(
     rows: Mapping[str, Tensor | None], numbers: Mapping[str, float | None]
 ) -> list[str]:
-    """Return a row per vector, with its quartiles and mean, and per number."""
+    """Format a row per vector, with its quartiles and mean, and per number."""
     lines = [f'  {"":<21}' + ''.join(f'{title:>10}' for title in _HEADER)]
     columns: dict[str, Sequence[float]]
     columns = {k: distribution(v) for k, v in rows.items() if v is not None}

@@ -1,6 +1,6 @@
 """Checkpoints of training, for any number of processes.
 
-Unlike those of :mod:`torch.distributed.checkpoint`, they load without pickle.
+Unlike in :mod:`torch.distributed.checkpoint`, loading needs no pickle.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def save_checkpoint(
     group: Any = None,
     **others: Any,
 ) -> None:
-    r"""Write the state of training, and of the global random generators, to a file.
+    r"""Save the state of training and of the global random generators to a file.
 
-    The first rank writes it, and any number of ranks can resume from it. The file is
+    The first rank writes the file, and any number of ranks can resume from it. It is
     replaced atomically: if the process is killed, the previous file remains.
 
     Args:
-        path (str or pathlib.Path): The file, which the first rank reads back.
+        path (str or pathlib.Path): The file, which the first rank reads to verify it.
         model (torch.nn.Module): The model.
         optimizer (torch.optim.Optimizer, optional): The optimizer.
             (default: :obj:`None`)
@@ -91,7 +91,7 @@ def load_checkpoint(
     missing_ok: bool = False,
     **others: Any,
 ) -> int:
-    r"""Resume from a file of :func:`save_checkpoint`, on all ranks.
+    r"""Load a file of :func:`save_checkpoint` on all ranks.
 
     The first rank reads the file and sends it to the others. No code is executed
     (:obj:`torch.load(..., weights_only=True)`), and either everything is loaded or
@@ -111,7 +111,7 @@ def load_checkpoint(
     if content is None:
         if missing_ok:
             return 0
-        raise FileNotFoundError(f"'{path}' does not exist: it should be a checkpoint")
+        raise FileNotFoundError(f"'{path}' must be a checkpoint (got no file)")
     found = load_tensors(io.BytesIO(content), path, 'checkpoint')
     parts = _parts(model, optimizer, others)
     try:
@@ -153,7 +153,7 @@ def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]
 
 
 def _kind(name: str, part: Any) -> str:
-    """Return the class of an object; of the wrapped model if it is wrapped."""
+    """Return the class of an object, or of the model that it wraps."""
     return 'a model' if name == 'model' else type(part).__name__
 
 

@@ -1,7 +1,7 @@
-r"""Join the processes started by torchrun, and collective operations.
+r"""Process groups of torchrun, and collective operations.
 
 Each process of a group, a *rank*, owns a block of consecutive rows of a table. Blocks
-may differ in size and be empty. (:mod:`torch.distributed.nn.functional` needs blocks
+may differ in size and be empty. (:mod:`torch.distributed.nn.functional` requires blocks
 of equal size, and is deprecated.)
 """
 
@@ -90,7 +90,7 @@ def first_rank(group: Any) -> int:
 
 
 def numbers_of_ranks(numbers: Sequence[int], group: Any) -> list[list[int]]:
-    """Return the integers of each rank, the same number from each, on every rank."""
+    """Gather equally many integers from each rank, on every rank."""
     own = torch.tensor(numbers, device=_device_of(group))
     found = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
     dist.all_gather(found, own, group=group)
@@ -98,7 +98,7 @@ def numbers_of_ranks(numbers: Sequence[int], group: Any) -> list[list[int]]:
 
 
 def broadcast_first(value: Tensor, group: Any) -> Tensor:
-    """Overwrite a tensor with that of the first rank, and return it."""
+    """Broadcast the tensor of the first rank in place, and return it."""
     sent = value.to(_device_of(group)) if value.device.type == 'cpu' else value
     sent = sent.contiguous()
     dist.broadcast(sent, first_rank(group), group=group)
@@ -106,7 +106,7 @@ def broadcast_first(value: Tensor, group: Any) -> Tensor:
 
 
 def _device_of(group: Any) -> torch.device:
-    """Return a device whose tensors a group can send."""
+    """Return the device whose tensors a group can send."""
     is_cuda = dist.get_backend(group) == 'nccl'
     return torch.device('cuda' if is_cuda else 'cpu')
 
@@ -185,7 +185,7 @@ class _Sum(Function):
 
 
 def _check_blocks(x: Tensor, sizes: Sequence[int], group: Any) -> None:
-    """Raise on all ranks if the block of any rank is invalid, so that none waits."""
+    """Raise on all ranks if any block is invalid, so that no rank waits."""
     num_rows = x.size(0) if x.dim() else 0
     code = zlib.crc32(str(x.dtype).encode())
     blocks = numbers_of_ranks([num_rows, math.prod(x.shape[1:]), code], group)
@@ -193,7 +193,7 @@ def _check_blocks(x: Tensor, sizes: Sequence[int], group: Any) -> None:
     if rows != list(sizes):
         raise ValueError(f"'x' must have {list(sizes)} rows on the ranks (got {rows})")
     if len(set(widths)) > 1:
-        raise ValueError(f"'x' must be equally wide on all ranks (got {widths})")
+        raise ValueError(f"'x' must have one width on all ranks (got {widths})")
     if len(set(codes)) > 1:
         alike = [rank for rank, other in enumerate(codes) if other == code]
         raise ValueError(

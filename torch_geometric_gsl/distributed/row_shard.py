@@ -23,7 +23,7 @@ from torch_geometric_gsl.typing import SampledGraph
 
 
 class RowShard:
-    r"""Describe the block of rows of this process, and exchange data with the others.
+    r"""Block of rows of this process, with methods to exchange data with the others.
 
     The processes of a group, its *ranks*, own consecutive blocks of a table, in order.
     Blocks may differ in size and be empty. Without a process group there is one rank,
@@ -106,11 +106,11 @@ class RowShard:
         return all_gather_rows(x, self.sizes, self.group)
 
     def sum(self, x: Tensor) -> Tensor:
-        r"""Return the sum of the tensors of all ranks, with gradients."""
+        r"""Sum tensors over all ranks, with gradients."""
         return all_reduce_sum(x, self.group) if self.is_shared else x
 
     def split(self, x: Tensor) -> Tensor:
-        r"""Select the rows of this rank from a whole table, dense or sparse CSR."""
+        r"""Select the rows of this rank from the whole table, dense or sparse CSR."""
         self._check_rows(x)
         return rows_between(x, *self.rows)
 
@@ -129,8 +129,7 @@ class RowShard:
         r"""Compute the mean loss over the nodes of all ranks.
 
         The value is the same on all ranks. The gradient is that of this rank's losses:
-        summed over the ranks with :meth:`sum_gradients`, it equals that of a single
-        process.
+        :meth:`sum_gradients` makes it equal to that of a single process.
 
         Args:
             total (torch.Tensor): The sum of this rank's losses.
@@ -204,7 +203,7 @@ class RowShard:
             torch.cuda.set_rng_state(state)
 
     def _sizes(self, num_rows: int) -> list[int]:
-        """Return one number per rank."""
+        """Gather one number per rank."""
         if not self.is_shared:
             return [num_rows]
         return [size for (size,) in numbers_of_ranks([num_rows], self.group)]

@@ -1,4 +1,4 @@
-"""A model on rows that are distributed over several processes."""
+"""Models on rows that are distributed over several processes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 
 class ShardedModel(torch.nn.Module):
-    r"""Run a model on a table whose rows are distributed over several processes.
+    r"""Wrapper of a model for a table with rows distributed over processes.
 
     Each rank passes its rows and gets their outputs. Compared rows and messages are
     gathered from all ranks; noise and dropout depend on the global row index, so that
-    any number of ranks draws the same graph. All ranks make the same calls in the same
-    order, with the arguments of the model's methods for their rows.
+    any number of ranks samples the same graph. All ranks must make the same calls in
+    the same order, with the arguments of the model's methods for their rows.
 
     The sources of a pair :obj:`(x_src, x_dst)` are the same on all ranks. Edges of a
     prior lead from any row of the table to the rows of this rank.

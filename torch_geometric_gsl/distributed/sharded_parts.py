@@ -1,7 +1,7 @@
-"""Parts of a model that combine rows, on the rows of all ranks.
+"""Replacements of the parts of a model that combine rows, for rows of all ranks.
 
-Within :func:`sharing`, functions of this file replace methods of a model's modules,
-which therefore need no code for ranks.
+Within :func:`sharing`, these functions replace methods of a model's modules, which
+therefore need no code for ranks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 @contextmanager
 def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[None]:
-    """Let a model compare and sum the rows of all ranks, given those of one."""
+    """Make a model compare and sum the rows of all ranks, given those of one."""
     rows = as_pair(x)[1]
     check_matrix(rows)
     if rows.size(0) != shard.num_rows:
@@ -60,7 +60,7 @@ def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[No
 def _call(
     module: Any, name: str, function: Any, gather: _Gather, *args: Any, **kwargs: Any
 ) -> Any:
-    """Call the replacement of a method, or the method itself without a shard."""
+    """Call the replacement of a method, or without a shard the method itself."""
     if gather.is_idle:
         return getattr(type(module), name)(module, *args, **kwargs)
     return function(module, gather, *args, **kwargs)
@@ -88,7 +88,7 @@ class _Gather:
 
 
 def _hidden(model: Any, gather: _Gather, *args: Any, **kwargs: Any) -> Any:
-    """Return the sources of a network without communication: all ranks have them."""
+    """Compute hidden sources without communication, as all ranks have them."""
     gather.is_idle = True
     try:
         return type(model)._hidden(model, *args, **kwargs)
@@ -106,7 +106,7 @@ def _propagate(
     return_graph: bool = False,
     **candidates: Any,
 ) -> Any:
-    """Sum the messages of the rows of all ranks, for the rows of this one."""
+    """Sum the messages of the rows of all ranks for the rows of this rank."""
     for name, value in candidates.items():
         check_absent(value, name, 'with distributed rows')
     shard = gather.shard
@@ -168,7 +168,7 @@ def _mix(conv: Any, gather: _Gather, graphs: Any, x: Features) -> SampledGraph:
 
 
 def _own_edges(edge_index: Tensor, shard: RowShard) -> Tensor:
-    """Return edges to the targets of this rank, with local indices."""
+    """Check edges to the targets of this rank; return them with local indices."""
     check_index(edge_index, 'edge_index', '[2, num_edges]', 2, edge_index)
     first, end = shard.rows
     target = edge_index[1]
@@ -206,7 +206,7 @@ def _drop(
     x: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Drop values by global row index, whatever the number of ranks."""
+    """Apply dropout by global row index, for any number of ranks."""
     if not layer.training:
         return x
     ones = x.new_ones(gather.shard.total, x.size(1))

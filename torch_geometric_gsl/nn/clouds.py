@@ -51,11 +51,11 @@ def knn_graph(
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
     r"""Join each point to its :obj:`k` nearest ones, as PyG's
-    :func:`~torch_geometric.nn.pool.knn_graph` does, in PyTorch alone.
+    :func:`~torch_geometric.nn.pool.knn_graph` does, in pure PyTorch.
 
     Distances are computed in double precision, and ties go to the lowest index, on
-    every device. :func:`torch.export.export` and ONNX can export the search in one
-    cloud of at least :obj:`k` candidates.
+    every device. :func:`torch.export.export` and ONNX support one cloud of at least
+    :obj:`k` candidates.
 
     Args:
         x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The points
@@ -117,7 +117,7 @@ def radius_graph(
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
     r"""Join each point to all points at a distance of at most :obj:`r`, as PyG's
-    :func:`~torch_geometric.nn.pool.radius_graph` does, in PyTorch alone.
+    :func:`~torch_geometric.nn.pool.radius_graph` does, in pure PyTorch.
 
     Args:
         x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): As in :func:`knn_graph`.
@@ -188,7 +188,7 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
 def _blocks(
     x: Features, src: Tensor, dst: Tensor, batch: Batch | None, near: Near
 ) -> Iterator[PointBlock]:
-    """Yield blocks of all clouds with the sources that may be near their targets."""
+    """Yield blocks of all clouds with candidate sources of their targets."""
     if batch is None:
         of_src, of_dst = (rows.new_zeros(len(rows)).long() for rows in (src, dst))
     else:
@@ -231,7 +231,7 @@ def _first(distance: Tensor, k: int) -> Tensor:
 
 
 def _least(distance: Tensor, k: int) -> Tensor:
-    """Return these indices in ascending order, with a second :func:`torch.topk`."""
+    """Sort indices in ascending order, with a second :func:`torch.topk`."""
     last = distance.topk(k, largest=False).values[..., -1:]
     is_before, is_tied = distance < last, distance == last
     missing = k - is_before.sum(dim=-1, keepdim=True)
@@ -261,7 +261,7 @@ def _exported(src: Tensor, dst: Tensor, k: int, has_loops: bool) -> Tensor:
 def _search(
     src: Tensor, dst: Tensor, k: int, has_loops: bool, memory_budget: int
 ) -> Tensor:
-    """Search many pairs with bounds, then break ties."""
+    """Search many pairs using bounds, then break ties."""
     pairs = PairScores(dst, src, Negative(), 'squared_distance', memory=memory_budget)
     every = torch.arange(len(dst), device=dst.device)
     if not has_loops:

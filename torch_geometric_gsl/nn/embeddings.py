@@ -24,8 +24,7 @@ from torch_geometric_gsl.typing import Features
 
 
 class LabelEmbedding(torch.nn.Module):
-    r"""Turn known labels into messages :math:`y_j W_y + b`, and unknown labels into
-    zeros.
+    r"""Map known labels to messages :math:`y_j W_y + b`, and unknown labels to zeros.
 
     Labels are classes :math:`(N)`, of which -1 is unknown, or numbers :math:`(N, F_y)`
     or :math:`(N)`, of which NaN is unknown.
@@ -40,12 +39,12 @@ class LabelEmbedding(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        # Of order one, whatever the number of classes: a row has one class.
+        # Of order one for any number of classes: a row has one class.
         inits.uniform(1, self.lin.weight)
         inits.uniform(1, self.lin.bias)
 
     def forward(self, y: Tensor, num_rows: int | None = None) -> Tensor:
-        """Return the messages of labels; check their number if it is given."""
+        """Compute the messages of labels; check their number if it is given."""
         return self.project(self.encode(y, num_rows))
 
     def encode(self, y: Tensor, num_rows: int | None = None) -> Tensor:
@@ -78,7 +77,7 @@ class LabelEmbedding(torch.nn.Module):
         return code.to(self.lin.weight.dtype)
 
     def project(self, code: Tensor) -> Tensor:
-        """Turn rows of `encode`, or weighted sums of rows, into messages."""
+        """Map rows of `encode`, or weighted sums of rows, to messages."""
         number, is_known = code[:, :-1], code[:, -1:]
         return F.linear(number, self.lin.weight) + is_known * self.lin.bias
 
@@ -148,8 +147,8 @@ class SensorEmbedding(torch.nn.Module):
         if self.weight is not None:
             if isinstance(x, tuple | list):
                 raise TypeError(
-                    "'x' must be a torch.Tensor with free vectors, one per sensor: new "
-                    'sensors have none (got a pair)'
+                    "'x' must be a torch.Tensor with 'num_sensors': new sensors have "
+                    'no learned vector (got a pair)'
                 )
             return self.weight
         is_pair = isinstance(z if x is None else x, tuple | list)

@@ -25,10 +25,9 @@ def plain_linear(in_channels: int, out_channels: int) -> Linear:
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:
     r"""Project dense or sparse CSR features, :math:`X W`.
 
-    A sparse product sums rows of :math:`W`, in the backward pass too, without a dense
-    copy of :math:`X`; in half precision and under autocast it runs in
-    :obj:`torch.float32`. The gradient of sparse features is sparse: that of their
-    stored values.
+    Sparse products make no dense copy of :math:`X` in either pass; in half precision
+    and under autocast they run in :obj:`torch.float32`. The gradient of sparse features
+    is sparse: only stored values have one.
     """
     device = x.device.type
     dtype = x.dtype
@@ -51,7 +50,7 @@ def apply_linear(lin: Linear, x: Tensor) -> Tensor:
 def entries_by_row(x: Tensor) -> Neighbours:
     r"""List the columns of the entries of sparse CSR features by row.
 
-    The list is cached until the features are gone or have other columns.
+    The list is cached until the features are deleted or have other columns.
     """
     column, offsets = x.col_indices(), x.crow_indices()
     with _LOCK:

@@ -41,7 +41,7 @@ def nearness(num_columns: int, **kwargs: Any) -> Similarity:
 
 
 def near_similarity(similarity: Any, num_columns: int) -> Any:
-    """Return a similarity, or :func:`nearness` for a cosine of few columns by name.
+    """Resolve a similarity by name; on few columns a cosine becomes a distance.
 
     Raises:
         ValueError: If the similarity needs angles and there is one column.
@@ -70,13 +70,13 @@ def nearest_neighbours(
     memory_budget: int = MEMORY_BUDGET,
     backend: Any = 'exact',
 ) -> SampledGraph:
-    r"""Join each node to the nodes of largest cosine, weighted by a similarity.
+    r"""Join each node to the nodes with the largest cosine, weighted by a similarity.
 
     On one or two columns, nodes are joined to those at the smallest distance, as by
     :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`.
 
-    The search is exact, in blocks of rows, or uses another library. Sparse features
-    stay sparse. A node with fewer than :obj:`k` candidates is joined to all of them.
+    The search is exact, in blocks of rows, by default. Sparse features stay sparse. A
+    node with fewer than :obj:`k` candidates is joined to all of them.
 
     Args:
         x (torch.Tensor): The node features, dense or sparse CSR.
@@ -86,7 +86,7 @@ def nearest_neighbours(
             :obj:`"heat_kernel"` (of unit rows). (default: :obj:`"linear"`)
         loop (bool, optional): If :obj:`True`, has self-loops. (default: :obj:`False`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
-        backend (str or KNNIndex, optional): As there. (default: :obj:`"exact"`)
+        backend (str or KNNIndex, optional): The search. (default: :obj:`"exact"`)
     """
     check_features(x)
     check_count(k, 'k')
@@ -126,7 +126,7 @@ def nearest_in_context(
 
 
 def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
-    """Count the nodes of each graph of a batch, or of one graph, possibly empty."""
+    """Count the nodes of each graph, which may be empty."""
     if batch is None:
         return [x.size(0)] if x.size(0) > 0 else []
     check_batch(batch, x)
@@ -135,7 +135,7 @@ def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
 
 
 def _comparable(x: Tensor) -> Tensor:
-    """Return features, dense if they have few columns, which distances rank."""
+    """Return features, as dense if they have few columns, which distances rank."""
     if x.layout == torch.strided or x.size(1) >= COSINE_COLUMNS:
         return x
     return x.to_dense()

@@ -8,7 +8,7 @@ import torch
 
 from torch_geometric_gsl._checks import check_one_type
 
-# What replaces arguments of 0.1.
+# Replacements of arguments of 0.1.
 _RENAMED = {
     'context': "a pair, 'x=(x_src, x_dst)'",
     'embedding': "'z'",
@@ -20,9 +20,9 @@ _RENAMED = {
 class OneType(torch.nn.Module):
     r"""Base class of modules on nodes of one type.
 
-    :func:`torch_geometric.nn.to_hetero` would copy them for each type: one graph within
-    each type, none between types. Use
-    :class:`~torch_geometric_gsl.nn.HeteroLatentGraphConv` for several types.
+    :func:`torch_geometric.nn.to_hetero` would copy them for each type, without a graph
+    between types. Use :class:`~torch_geometric_gsl.nn.HeteroLatentGraphConv` for
+    several types.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

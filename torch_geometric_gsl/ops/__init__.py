@@ -1,1 +1,1 @@
-r"""Functions of tensors, without parameters, that the modules are made of."""
+r"""Functions of tensors, without parameters, from which the modules are built."""

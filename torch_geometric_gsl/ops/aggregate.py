@@ -1,4 +1,4 @@
-r"""Graphs and sums of drawn neighbours: the arrivals and the tail of each target."""
+r"""Graphs and weighted sums of drawn neighbours, from arrivals and tails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def drawn_graph(
 ) -> SampledGraph:
     """Return the graph of the arrivals and of the tail.
 
-    The scores of these pairs alone are computed again, with gradient.
+    Only the scores of these pairs are recomputed with gradients.
     """
     source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
     neighbours = Neighbours(source, num_sources, memory_budget=pairs.memory)
@@ -31,7 +31,7 @@ def drawn_graph(
     if tail is None:
         weight, _ = relax(score, arrivals, options, null=pairs.null)
         if pairs.null is not None and not options.replace:
-            listed &= weight.flatten(1) != 0  # It was the null neighbour that came.
+            listed &= weight.flatten(1) != 0  # The null neighbour arrived.
         return neighbour_graph(source, weight.flatten(1), listed)
     late_score = tail_scores(pairs, tail, arrivals)
     weights = relax(score, arrivals, options, late_score, tail.log_share, pairs.null)
@@ -51,13 +51,13 @@ def drawn_sum(
     tail: Tail | None,
     options: DrawOptions,
 ) -> Tensor:
-    """Sum messages over the graph of :func:`drawn_graph`, without its edges.
+    """Sum messages over the graph of :func:`drawn_graph` without listing its edges.
 
     All sources are candidates; messages are :math:`[N, m]`.
     """
     full, source = full_precision(h), arrivals.source.flatten(1)
     own = tail if tail is not None and tail.group == 1 else None
-    if own is not None:  # Each target lists its own tail as well.
+    if own is not None:  # Each target also lists its tail.
         source = torch.cat([source, own.source], dim=1)
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     value = pairs.compare(slice(None), neighbours)
@@ -102,7 +102,7 @@ def _relax_all(
         drawn = value.split(sizes), pairs.split(sizes), arrivals.split(sizes)
         pieces = [*zip(*drawn, tails, *late, strict=True)]
         if torch.is_grad_enabled():
-            # What leads to the scores is computed again in the backward pass.
+            # The inputs of the scores are recomputed in the backward pass.
             run = recomputed(_block_scores)
     weights, sums = [], []
     for value, pairs, arrivals, tail, late_src, late_h in pieces:
@@ -146,9 +146,9 @@ def weighted_sum(
 def neighbour_graph(
     source: Tensor, weight: Tensor, listed: Tensor | None = None
 ) -> SampledGraph:
-    """List the sources [n, q] of each target as edges; weights of equal edges add up.
+    """List the sources [n, q] of each target as edges; weights of duplicates add up.
 
-    Sources that are not :obj:`listed` are no edges.
+    Excludes sources that are not :obj:`listed`.
 
     Example:
         >>> neighbour_graph(torch.tensor([[1, 1]]), torch.tensor([[0.5, 0.5]]))

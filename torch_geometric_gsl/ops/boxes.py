@@ -1,4 +1,4 @@
-r"""Blocks of near points of few columns: boxes leave out what is too far, exactly."""
+r"""Blocks of near points in few columns: boxes exclude distant points, exactly."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from torch_geometric_gsl.ops.scores import (
 _FEW_COLUMNS = 16
 # Boxes pay from this number of pairs on, and up to this number of columns.
 _BOXED, _BOXED_COLUMNS = 2**22, 3
-# The points of a box, and the number of near boxes that bound the distances.
+# The points per box, and the number of near boxes that bound the distances.
 _SIZE, _FIRST = 32, 8
-# Beyond this many near boxes for each of the first, targets are searched one by one.
+# With more near boxes per box, targets are searched one by one.
 _WIDE = 16
 # Targets of one block.
 _TOGETHER = 512
 
 
 class PointBlock(NamedTuple):
-    """The numbers of the points of some clouds, filled up to one size."""
+    """Indices of the points of some clouds, padded to one size."""
 
     source: Tensor  # [g, m]
     target: Tensor  # [g, n]
@@ -39,7 +39,7 @@ class PointBlock(NamedTuple):
 
     @classmethod
     def of(cls, source: Tensor, target: Tensor) -> PointBlock:
-        """Return a block whose negative numbers are no points."""
+        """Return a block in which negative indices are padding."""
         return cls(source, target, source >= 0, target >= 0)
 
     def distances(self, src: Tensor, dst: Tensor, has_loops: bool = True) -> Tensor:
@@ -59,19 +59,19 @@ class PointBlock(NamedTuple):
 
 
 def bytes_per_pair(src: Tensor) -> int:
-    """Return the bytes of the differences of a pair, of their squares and its ranks."""
+    """Return the bytes per pair of differences, squares and ranks."""
     return src.element_size() * (2 * src.size(1) + 6)
 
 
 def are_boxed(src: Tensor, dst: Tensor, k: int) -> bool:
-    """Return whether boxes find the :obj:`k` nearest sooner than all pairs."""
+    """Return whether boxes find the :obj:`k` nearest faster than all pairs."""
     if src.device.type != 'cpu' or not 0 < src.size(1) <= _BOXED_COLUMNS:
         return False
     return len(src) * len(dst) >= _BOXED and len(src) >= 4 * k
 
 
 class _Boxes(NamedTuple):
-    """Points by boxes of one size, filled up with -1, and the sides of the boxes."""
+    """Points by boxes of one size, padded with -1, and the sides of the boxes."""
 
     point: Tensor  # [B, s]
     low: Tensor  # [B, F]
@@ -86,7 +86,7 @@ class _Boxes(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Which sources are near: the k nearest, or all up to a squared distance."""
+    """Definition of near sources: the k nearest, or all up to a squared distance."""
 
     k: int | None = None
     square: float = math.inf
@@ -98,8 +98,8 @@ def cloud_blocks(
 ) -> Iterator[PointBlock]:
     """Yield blocks of clouds with the sources that may be near enough.
 
-    Points are sorted by the number of their cloud. Clouds of like sizes stand together;
-    one that is too large for a block comes by rows, or by boxes.
+    Points are sorted by cloud. Clouds of similar sizes share a block; one that is too
+    large for a block is split by rows or boxes.
     """
     size = 1 + max((int(ids[-1]) for ids in (of_src, of_dst) if len(ids)), default=-1)
     counts = [torch.bincount(ids, minlength=size) for ids in (of_src, of_dst)]
@@ -122,7 +122,7 @@ def cloud_blocks(
 
 
 def _alike(sources: Tensor, targets: Tensor, most: int) -> Iterator[Tensor]:
-    """Yield clouds of like sizes together, or all where they have few pairs."""
+    """Yield clouds of similar sizes together, or all if they have few pairs."""
     clouds = ((sources > 0) & (targets > 0)).nonzero().flatten()
     if clouds.numel() == 0:
         return
@@ -135,7 +135,7 @@ def _alike(sources: Tensor, targets: Tensor, most: int) -> Iterator[Tensor]:
 
 
 def _dense_numbers(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the number of each point of each cloud, and which places have one."""
+    """Return the index of each point of each cloud, and the mask of used places."""
     place = torch.arange(int(count.amax()), device=count.device)
     is_there = place < count.unsqueeze(1)
     return (start.unsqueeze(1) + place) * is_there, is_there
@@ -144,7 +144,7 @@ def _dense_numbers(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
 def _one_cloud(
     src: Tensor, dst: Tensor, source: Tensor, target: Tensor, near: Near
 ) -> Iterator[PointBlock]:
-    """Yield a large cloud by blocks."""
+    """Yield a large cloud in blocks."""
     own_src = src[source]
     own_dst = own_src if dst is src else dst[target]
     if are_boxed(own_src, own_dst, near.k or 1):
@@ -160,9 +160,9 @@ def _one_cloud(
 def box_blocks(src: Tensor, dst: Tensor, near: Near) -> Iterator[PointBlock]:
     r"""Yield blocks of targets with all sources that may be near enough.
 
-    What ties with the nearest is near, too. Points are cut into boxes at medians. A
-    distance to a box is computed as that to a point: rounding keeps the order, so that
-    no bound has to allow for it.
+    Ties with the nearest are near, too. Points are split into boxes at medians. A
+    distance to a box is computed like one to a point: rounding keeps the order, so that
+    bounds need no margin.
     """
     k, square, memory = near
     sources = _cut_points(src)
@@ -198,7 +198,7 @@ def box_blocks(src: Tensor, dst: Tensor, near: Near) -> Iterator[PointBlock]:
 def _near_blocks(
     own: _Boxes, reach: Tensor, sources: _Boxes, src: Tensor, memory: int
 ) -> Iterator[PointBlock]:
-    """Yield blocks of boxes with the sources that their reach [b, 1] holds."""
+    """Yield blocks of boxes with the sources within their reach [b, 1]."""
     pair, size = bytes_per_pair(src), sources.point.size(1)
     for rows in row_blocks(len(own.point), pair * len(sources.point), memory):
         part, most = own.take(rows), reach[rows]
@@ -210,7 +210,7 @@ def _near_blocks(
             gap = _gap(group.take(number), src[listed], src[listed])
             is_kept = (gap <= most[some][number]) & (listed >= 0)
             key = (number.unsqueeze(1) * len(src) + listed)[is_kept]
-            key = key.sort().values  # Sources in the order of their numbers.
+            key = key.sort().values  # Sources in ascending order.
             source, is_source = to_dense_batch(
                 key % len(src), key // len(src), batch_size=len(group.point)
             )
@@ -232,7 +232,7 @@ def _cut_points(x: Tensor) -> _Boxes:
     num, depth = len(x), max(0, math.ceil(math.log2(len(x) / _SIZE)))
     order = torch.full((1, -(-num // 2**depth) * 2**depth), -1, device=x.device)
     order[0, :num] = torch.arange(num, device=x.device)
-    x = torch.cat([x, x.new_full((1, x.size(1)), torch.inf)])  # Number -1.
+    x = torch.cat([x, x.new_full((1, x.size(1)), torch.inf)])  # Index -1.
     for _ in range(depth):
         widest = (_high(x[order]) - x[order].amin(dim=1)).argmax(dim=1)
         along = x[order, widest.unsqueeze(1)]
@@ -247,9 +247,7 @@ def _high(rows: Tensor) -> Tensor:
 def _blocks(
     source: Tensor, is_source: Tensor, target: Tensor, pair: int, memory: int
 ) -> Iterator[PointBlock]:
-    """Cut a block into such as fit into a memory budget, boxes of like numbers of
-    sources together.
-    """
+    """Split a block to fit the memory budget, grouping boxes by number of sources."""
     count = is_source.sum(dim=1)
     most = memory // max(1, pair * source.size(1) * target.size(1))
     step = max(1, min(_TOGETHER // target.size(1), most))

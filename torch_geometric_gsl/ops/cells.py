@@ -1,4 +1,4 @@
-r"""Cells of targets, and intervals that hold the scores of a cell with each source."""
+r"""Cells of targets, and bounds of the scores between a cell and each source."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 _MIN_ROWS = 16
 _MEAN_ROWS = 128
 _MAX_ROWS = 512
-# Sources that are scored first, for each that is kept.
+# Sources scored first, per source kept.
 _FIRST = 4
-# Rounding errors that order distances, relative to the k-th nearest one.
+# Tolerated rounding error of distances, relative to the k-th nearest one.
 _PRECISION = 1e-9
 
 
 class Members(NamedTuple):
-    """Sources in the order of their clusters, and where they lie in these.
+    """Sources ordered by cluster, with their centres and distances to them.
 
-    Clusters as a whole are members as well: each a source at its own centre, which
-    stands for all that lies within its radius.
+    A whole cluster can be a member: a source at its centre that represents all sources
+    within its radius.
     """
 
     source: Tensor  # [N].
@@ -44,10 +44,10 @@ class Members(NamedTuple):
     number: Tensor  # Their clusters [N].
     centre: Tensor  # The centres of the clusters [C, m].
     distance: Tensor  # The distances to them [N].
-    radius: Tensor | None = None  # How far what a source stands for lies from it [N].
+    radius: Tensor | None = None  # The extent of what a source represents [N].
 
     def take(self, some: Tensor, clusters: Tensor) -> Members:
-        """Return some of the sources, all of them of some clusters."""
+        """Select sources, or all sources of some clusters."""
         source, src, number, distance = (
             x.index_select(0, some)
             for x in (self.source, self.src, self.number, self.distance)
@@ -65,7 +65,7 @@ class Members(NamedTuple):
 
 @torch.no_grad()
 def find_members(src: Tensor, clusters: Clusters) -> Members:
-    """Return where sources lie in clusters, found for any embeddings of them."""
+    """Locate sources in clusters, which may be those of other embeddings."""
     source, number = clusters.source, clusters.number
     src = src[source]
     centre = cluster_means(src, clusters)
@@ -75,10 +75,10 @@ def find_members(src: Tensor, clusters: Clusters) -> Members:
 
 @torch.no_grad()
 def cells_of(pairs: PairScores, clusters: Clusters) -> tuple[list[Tensor], Tensor]:
-    """Cut the targets into cells of near ones.
+    """Partition the targets into cells of near ones.
 
-    The clusters of the sources are used where these are the targets themselves, and
-    large enough. The targets of cells too small to be worth their intervals come last.
+    The clusters of the sources are reused if the targets are the sources and the
+    clusters are large enough. The targets of cells too small for bounds come last.
     """
     num_targets = pairs.dst.size(0)
     if num_targets < _MIN_ROWS:
@@ -98,12 +98,12 @@ def cells_of(pairs: PairScores, clusters: Clusters) -> tuple[list[Tensor], Tenso
 
 
 class CellSearch(NamedTuple):
-    """Searches of the best sources of cells, which stand in the order of clusters."""
+    """Search for the best sources of cells, in the order of clusters."""
 
     pairs: PairScores  # In double precision.
     members: Members
-    radius: Tensor  # How far each cluster reaches from its centre.
-    offsets: Tensor  # Where each cluster begins, and the last one ends.
+    radius: Tensor  # The radius of each cluster.
+    offsets: Tensor  # The offsets of the clusters.
     k: int
 
     @classmethod
@@ -124,15 +124,15 @@ class CellSearch(NamedTuple):
 
     @property
     def is_nearest(self) -> bool:
-        """Return whether the best sources are the nearest, or of largest products."""
+        """Return whether the best sources are the nearest."""
         kind = Identity if self.pairs.comparison == 'dot' else Negative
         return type(self.pairs.response) is kind
 
     def within_reach(self, part: PairScores) -> Tensor | None:
-        """Return the places of all that could be among the best of a cell's targets.
+        """Return the positions of all candidates for the best sources of a cell.
 
-        Near sources are scored first; the :math:`k`-th best so far of each target tells
-        which others are kept. :obj:`None` says that there are no bounds.
+        Near sources are scored first; the :math:`k`-th best score so far of each target
+        determines which others are kept. Returns :obj:`None` if there are no bounds.
         """
         needed = min(_FIRST * self.k + 1, part.src.size(0))
         if not self.is_nearest:
@@ -146,7 +146,7 @@ class CellSearch(NamedTuple):
         total = self.offsets.diff()[order].cumsum(0)
         first = order[: int(torch.searchsorted(total, needed)) + 1].sort().values
         worst = self.best(part, self._places(first))[0][:, -1]
-        # First whole clusters are left out, then single sources.
+        # Exclude whole clusters first, then single sources.
         away = self._least_distance(part, worst)
         near = (~(self.radius < away)).nonzero().squeeze(1)
         place = self._places(near)
@@ -157,8 +157,8 @@ class CellSearch(NamedTuple):
         return place[~(bounds[1] < worst.amin())]
 
     def _least_distance(self, part: PairScores, worst: Tensor) -> Tensor:
-        """Return how far from the centre of each cluster a source lies at the least
-        that any target scores higher than its worst, by the triangle inequality.
+        """Bound the distance to the cluster's centre from which a source can improve
+        some target's list, by the triangle inequality.
         """
         dst, centre = part.dst, self.members.centre
         worst = worst.unsqueeze(1) / part.scale
@@ -183,15 +183,15 @@ class CellSearch(NamedTuple):
         return expand_ranges(start, self.offsets[clusters + 1] - start)[1]
 
     def best(self, part: PairScores, place: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the best scores among the sources of ascending places, lowered by
-        their rounding errors, and these sources.
+        """Return the best scores among the sources at ascending positions, less their
+        rounding errors, and these sources.
         """
         if (excluded := part.excluded) is not None:
             at = torch.searchsorted(place, excluded).clamp_(max=place.numel() - 1)
             excluded = at.masked_fill_(place[at] != excluded, -1)
         part = part._replace(src=part.src.index_select(0, place), excluded=excluded)
         if self.is_nearest and part.comparison != 'dot':
-            # Products about a centre nearby tell distances apart.
+            # Products around a near centre keep small distances distinct.
             sources = Sources.of(part.src)
             square = (part.dst - sources.centre).square().sum(dim=1, keepdim=True)
             dots = distances_as_dots(part, sources)
@@ -207,7 +207,7 @@ class CellSearch(NamedTuple):
 
 @torch.no_grad()
 def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | None:
-    r"""Return intervals that hold the scores of all targets with each source.
+    r"""Compute intervals that contain the scores of all targets with each source.
 
     With :math:`\nu` the centre of the targets, :math:`\rho` their largest distance to
     it, :math:`\mu` the centre of the cluster of source :math:`j` and :math:`r_j` the
@@ -217,11 +217,10 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
         z_i \cdot z_j \in \nu \cdot z_j + \left[ \min_i, \max_i \right]
         (z_i - \nu) \cdot \mu \pm \rho r_j,
 
-    where the last term alone is a bound: it holds :math:`(z_i - \nu) \cdot (z_j -
-    \mu)`. The same is true of squared distances, with :math:`\pm 2 \rho r_j`. Rounding
-    of the compared values and of the scores is accounted for. There are no intervals
-    for a response of a user whose parameters differ between the targets, or compared
-    values beyond all numbers.
+    where only the last term is a bound, of :math:`(z_i - \nu) \cdot (z_j - \mu)`. The
+    same holds for squared distances, with :math:`\pm 2 \rho r_j`. Rounding of the
+    compared values and of the scores is included. There are no intervals for a user's
+    response with parameters per target, or if compared values overflow.
     """
     low, high = _compare_range(pairs, members)
     found = pairs.response.bounds_of_all(low, high)
@@ -241,7 +240,7 @@ def _middle(dst: Tensor) -> Tensor:
 
 
 def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]:
-    """Return intervals of what the targets compare with each source."""
+    """Compute intervals of the compared values of the targets with each source."""
     comparison, dst, number = pairs.comparison, pairs.dst, members.number
     reach: Tensor | float = 0.0 if members.radius is None else members.radius
     middle = _middle(dst)
@@ -253,7 +252,7 @@ def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]
     least, most = each.amin(dim=0), each.amax(dim=0)
     is_dot = comparison == 'dot'
     if is_dot:
-        # Of products the error is that of the norms, of distances their own.
+        # The error of products scales with the norms, that of distances with them.
         length = torch.linalg.vector_norm(dst, dim=1).amax()
         norm = torch.linalg.vector_norm(members.centre, dim=1)
         size = (length * (2 * norm[number] + members.distance)).mul_(2)
@@ -270,7 +269,7 @@ def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]
         reach = reach * (1 + error)
         low = (low.clamp_(min=0).sqrt_() * (1 - error) - reach).clamp_(min=0).square_()
         high = ((high.sqrt_() + reach) * (1 + error)).square_()
-    # Beyond the largest square distances are not told apart.
+    # Distances beyond the largest square are clamped and tie.
     limit = max_square(dst.dtype)
     is_far = ~(size < limit / 4)
     low = low.clamp_(min=0).masked_fill_(is_far, 0)

@@ -22,13 +22,12 @@ from torch_geometric_gsl.ops.source_ranking import (
     rank_sources,
 )
 
-# Bounds are given up after the first cells if they leave more than this share of their
-# pairs to sum.
+# Bounds are abandoned if more than this share of the first cells' pairs remain.
 _TRIALS = {2: 0.8, 8: 0.4}
 _TRIED_ROWS = 64
 # Between these numbers of rows, bounds are tried on two small cells first.
 _FEW, _MANY = 4096, 2**16
-# Middles that add so little to the error are left out.
+# Middles below this share of the error are left out.
 _LITTLE = 0.2
 
 
@@ -39,25 +38,24 @@ def certified_sum(h: Tensor, pairs: PairScores, tau: float, tolerance: float) ->
         y_i = \sum_j w_{ij} h_j / \sum_j w_{ij}, \qquad w_{ij} = e^{s_{ij} / \tau},
         \qquad \lVert \hat{y}_i - y_i \rVert \le \epsilon \lVert y_i \rVert
 
-    For each cell of near targets an interval :math:`m_j \pm e_j` holds the weights of
-    source :math:`j`, or those of a whole cluster where these matter little. The sources
-    of largest :math:`e_j` are summed pair by pair, until the others may be replaced by
-    their :math:`m_j`, the same for all targets of the cell: with :math:`\hat{D}_i` the
-    sum of the weights, the error is at most
+    For each cell of near targets an interval :math:`m_j \pm e_j` contains the weights
+    of source :math:`j`, or of a whole cluster if they are small. The sources of largest
+    :math:`e_j` are summed pair by pair, until the others may be replaced by their
+    :math:`m_j`, the same for all targets of the cell: with :math:`\hat{D}_i` the sum of
+    the weights, the error is at most
 
     .. math::
         \frac{\sum_j e_j \left( \lVert h_j - \bar{h} \rVert + \lVert \hat{y}_i -
         \bar{h} \rVert \right)}{\hat{D}_i - \sum_j e_j}
 
-    whatever the common part :math:`\bar{h}`. The bound is evaluated for each target
-    with its own :math:`\hat{y}_i`; where it fails, more sources are summed pair by
-    pair, in the end all. It accounts for the rounding of the intervals, not for that of
-    what is summed pair by pair.
+    for any common part :math:`\bar{h}`. The bound is evaluated for each target with its
+    own :math:`\hat{y}_i`; if it fails, more sources are summed pair by pair, in the end
+    all. It includes the rounding of the intervals, but not that of the sums of pairs.
 
-    Where there are no bounds (a null neighbour, sparse rows, a response without an
-    interval), where these would leave too many pairs, where rounding may matter, and
-    where gradient is enabled, :func:`noise_free_sum` sums. Messages are :math:`[N, m]`,
-    and :math:`\epsilon` is the :obj:`tolerance`.
+    Falls back to :func:`noise_free_sum` without bounds (a null neighbour, sparse rows,
+    a response without an interval), if bounds leave too many pairs or rounding may
+    matter, and with gradients enabled. Messages are :math:`[N, m]`, and
+    :math:`\epsilon` is the :obj:`tolerance`.
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import Identity
@@ -96,7 +94,7 @@ def tree_sum(
         if num_summed > _TRIALS.get(number + 1, math.inf) * num_pairs:
             rest += cells[number + 1 :]
             break
-    # Sums that are too small beside the mean which was taken from them are cancelled.
+    # Sums much smaller than the subtracted mean suffer from cancellation.
     mean = torch.linalg.vector_norm(messages.mean.double())
     error = RUN * torch.finfo(messages.full.dtype).eps * mean
     norm = torch.linalg.vector_norm(out.double(), dim=1)
@@ -111,11 +109,10 @@ def tree_sum(
 @disable_compile
 @torch.no_grad()
 def _may_pay(h: Tensor, pairs: PairScores, tau: float, tolerance: float) -> bool:
-    """Return whether bounds may leave out enough pairs to be worth their clusters.
+    """Return whether bounds may skip enough pairs to pay for their clusters.
 
-    Two cells of near targets are summed under the bounds of clusters that are single
-    sources, which no others can beat. Few sources are not worth any bounds; of many,
-    the clusters cost so little that they are tried.
+    Sums two cells with the tightest clusters, single sources, as a test. With few
+    sources bounds do not pay; with many, clusters are cheap enough to try.
     """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     if min(num_targets, num_sources) < _FEW:
@@ -141,9 +138,9 @@ def sum_cell(
     *,
     may_skip: bool = True,
 ) -> tuple[Tensor | None, int]:
-    """Return the sums of the targets of a cell, and how many pairs were summed.
+    """Sum the sources of a cell; also return the number of pairs that were summed.
 
-    Where there are no bounds all pairs are left to sum.
+    Without bounds all pairs remain to be summed.
     """
     every = pairs.dst.size(0) * pairs.src.size(0)
     ranking = rank_sources(messages, pairs, tau, tolerance if may_skip else 0.0)
@@ -152,7 +149,7 @@ def sum_cell(
     cell = _CellSum(ranking, pairs, tau, tolerance)
     result, count, left = cell.run()
     if left.numel() > 0:
-        # What whole clusters leave open is too much for them.
+        # The error of whole clusters is too large.
         args = messages, pairs.take(left), tau, tolerance
         again, more = sum_cell(*args, may_skip=False)
         if again is None:
@@ -247,7 +244,7 @@ class _CellSum:
         return is_done | (step == NUM_STEPS and ranking.far is None), out
 
     def _next_step(self, step: int) -> int:
-        """Return the step where most targets are going to be done."""
+        """Return the step after which most targets will be done."""
         if step == 1:
             return self._bulk()
         ranking, error, total = self.ranking, self.ranking.error, self.total
@@ -275,7 +272,7 @@ class _CellSum:
         return self._bulk() if bool(is_hopeless) else 1
 
     def _bulk(self) -> int:
-        # The sources of most of what the weights may be.
+        # The sources with most of the possible weight.
         error = self.ranking.error
         return int((error[2:, 1] <= 0.3 * error[1, 1]).long().argmax()) + 2
 

@@ -1,7 +1,7 @@
-r"""Clusters of sources, and intervals that hold what is compared with all of a cluster.
+r"""Clusters of sources, and bounds of the values compared with a cluster's members.
 
-The clusters may be as old as they like: centres and radii are those of today's
-embeddings, so that old clusters have wide intervals and never wrong ones.
+Clusters may be outdated: centres and radii are computed from the current embeddings, so
+that intervals of outdated clusters are wide, but never wrong.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _ROWS_PER_CLUSTER = 64
 
 
 class Clusters(NamedTuple):
-    """A partition of the sources: all of them :math:`[N]`, cluster by cluster, and
-    where each cluster begins, and the last ends, :math:`[C + 1]`.
+    """A partition of the sources: their indices :math:`[N]`, cluster by cluster, and
+    the offsets of the clusters :math:`[C + 1]`.
     """
 
     source: Tensor
@@ -42,10 +42,10 @@ class Clusters(NamedTuple):
 
 
 def num_clusters(num_sources: int) -> int:
-    r"""Return a number of clusters that balances bounds and proposals.
+    r"""Return a number of clusters that balances the costs of bounds and proposals.
 
-    It is the power of two next to :math:`4 \sqrt{N}`: bounds of all clusters then cost
-    a target about as much as the proposals of its races.
+    It is the power of two nearest to :math:`4 \sqrt{N}`: bounding all clusters then
+    costs about as much per target as the proposals of its races.
 
     Example:
         >>> [num_clusters(n) for n in (1, 1000, 100_000)]
@@ -63,11 +63,10 @@ def k_means(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Clusters:
-    """Cut the rows of :obj:`x` into clusters by Lloyd's algorithm.
+    """Cluster the rows of :obj:`x` by Lloyd's algorithm.
 
-    It begins with distinct rows, steps over at most 64 rows a cluster, and then assigns
-    all rows. The same rows have the same clusters in each call; empty ones are left
-    out. The number of clusters is at most that of the rows.
+    It starts from distinct rows, iterates on at most 64 rows per cluster, and then
+    assigns all rows. The result is deterministic; empty clusters are removed.
 
     Example:
         >>> k_means(torch.tensor([[0.0], [5.0], [0.1], [5.1]]), 2).source.tolist()
@@ -97,7 +96,7 @@ def group(number: Tensor) -> Clusters:
 
 
 def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
-    """Return the centre next to each row."""
+    """Return the nearest centre of each row."""
     half = centre.square().sum(dim=1) / 2
     number = torch.empty(x.size(0), dtype=torch.long, device=x.device)
     for rows in row_blocks(
@@ -110,17 +109,17 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
 class Balls(NamedTuple):
     """Balls that enclose the embeddings of each cluster."""
 
-    # Directions of unit norm where inner products are compared, or points [C, m].
+    # Unit directions for inner products, or points [C, m].
     centre: Tensor
-    # The cosine of the widest angle to the centre, or the largest distance to it [C].
+    # The cosine of the largest angle to the centre, or the largest distance [C].
     radius: Tensor
     norm: Tensor  # The smallest and the largest norm [2, C].
-    error: float  # A bound of the rounding error of a product of two unit rows.
+    error: float  # Bounds the rounding error of a product of two unit rows.
 
 
 @torch.no_grad()
 def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
-    """Enclose the embeddings of clusters, found for any embeddings of these sources."""
+    """Enclose the embeddings of clusters, which may be those of other embeddings."""
     number, count = clusters.number, clusters.size.numel()
     is_dot = comparison == 'dot'
     error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
@@ -143,7 +142,7 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
 def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
     """Return the means of clusters :math:`[C, m]`, given rows cluster by cluster."""
     number = clusters.number
-    share = rows / clusters.size[number].unsqueeze(1)  # No sum of huge rows overflows.
+    share = rows / clusters.size[number].unsqueeze(1)  # Prevents overflow of sums.
     mean = rows.new_zeros(clusters.size.numel(), rows.size(1))
     return mean.index_add_(0, number, share)
 
@@ -152,25 +151,25 @@ def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
 def closeness(
     comparison: str, dst: Tensor, balls: Balls
 ) -> tuple[Callable[..., tuple[Tensor, Tensor]], tuple[Tensor, ...]]:
-    r"""Compare targets with the centres of clusters, to bound what members compare.
+    r"""Compare targets with cluster centres, to bound the values compared with members.
 
-    With :math:`\theta` the angle between target and centre and :math:`\rho` the widest
+    With :math:`\theta` the angle between target and centre and :math:`\rho` the largest
     one between the centre and a member, cosines lie in
 
     .. math::
         \left[ \cos \min(\theta + \rho, \pi), \cos \max(\theta - \rho, 0) \right]
 
     and with :math:`d` the distance to the centre and :math:`r` the radius, squared
-    distances lie in :math:`[\max(d - r, 0)^2, (d + r)^2]`. Rounding is accounted for.
-    The pure function that is returned gives the ends of these intervals
-    :math:`[n, C]`; its arguments are the cosines or distances :math:`[n, C]`, and more.
+    distances lie in :math:`[\max(d - r, 0)^2, (d + r)^2]`. Rounding is included.
+    Returns a pure function that computes the ends of these intervals :math:`[n, C]`,
+    and its arguments: cosines or distances :math:`[n, C]`, and more.
     """
     error = torch.full_like(balls.radius, balls.error)
     if comparison == 'dot':
         norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
         cosine = unit_rows(dst) @ balls.centre.t()
         return cone_range, (cosine, norm, balls.radius, *balls.norm, error)
-    # The matrix product would lose the distances of near nodes where others are far.
+    # A matrix product would lose small distances far from the origin.
     distance = torch.cdist(
         dst, balls.centre, compute_mode='donot_use_mm_for_euclid_dist'
     )
@@ -180,7 +179,7 @@ def closeness(
 def ball_range(
     distance: Tensor, radius: Tensor, error: Tensor
 ) -> tuple[Tensor, Tensor]:
-    r"""Bound squared distances to what lies in balls."""
+    r"""Bound squared distances to points in balls."""
     slack = error * (distance + radius)
     low = (distance - radius - slack).clamp(min=0)
     return low.square(), (distance + radius + slack).square()
@@ -194,14 +193,14 @@ def cone_range(
     most: Tensor,
     error: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    r"""Bound inner products with what lies in cones."""
+    r"""Bound inner products with vectors in cones."""
     wide = (1 - near.square()).clamp(min=0).sqrt()
     # The sine is largest for the smallest cosine that rounding allows.
     sine = (1 - (cosine.abs() - error).clamp(min=0).square()).sqrt()
     along, across = cosine * near, sine * wide + error
     high = torch.where(cosine + error >= near, 1, (along + across).clamp(max=1))
     low = torch.where(cosine - error <= -near, -1, (along - across).clamp(min=-1))
-    # A positive cosine is largest for the longest member, a negative one for the least.
+    # Positive products are largest for the longest member, negative for the shortest.
     longest = most * (1 + error)
     high = norm * (high * torch.where(high > 0, longest, least) + error * most)
     low = norm * (low * torch.where(low < 0, longest, least) - error * most)

@@ -1,4 +1,4 @@
-r"""The relaxation of the paper as its definition, of all pairs or listed candidates."""
+r"""The relaxation as defined in the paper, of all pairs or listed candidates."""
 
 from __future__ import annotations
 
@@ -53,12 +53,11 @@ def relaxed_weights(
         \qquad g_{ij}^{(k)} \sim \mathrm{Gumbel}(0, 1)
 
     where :math:`s_{ij}` are unnormalised log-probabilities: the normaliser of
-    :math:`\pi_{ij}` cancels. The noise is drawn in the order (row, draw, column)
-    by blocks of rows, drawn again in the backward pass, and never stored, so no
-    tensor of :math:`K n N` entries exists. Scores are :math:`[n, N]`, where
-    :math:`-\infty` excludes. A draw that is :obj:`hard` is one-hot in the forward pass
-    and relaxed in the backward pass. The null neighbour takes part, and its weights are
-    left out.
+    :math:`\pi_{ij}` cancels. The noise is drawn in the order (row, draw, column) by
+    blocks of rows, redrawn in the backward pass, and never stored, so no tensor of
+    :math:`K n N` entries exists. Scores are :math:`[n, N]`; :math:`-\infty` excludes.
+    With :obj:`hard` draws are one-hot in the forward pass and relaxed in the backward
+    pass. The null neighbour takes part; its weights are not returned.
     """
     weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
         with_null(score, null), k, tau, hard, generator, memory_budget
@@ -84,7 +83,7 @@ def perturbed_arrivals(
 ) -> Arrivals:
     r"""Find the largest perturbed scores of each draw, with noise for every pair.
 
-    The noise is that of :func:`relaxed_weights` under the same seed, and arguments are
+    The noise is that of :func:`relaxed_weights` with the same seed; the arguments are
     those of :func:`~torch_geometric_gsl.ops.scan.stream_arrivals`.
     """
     dst, num_columns = pairs.dst, pairs.src.size(0)
@@ -100,7 +99,7 @@ def perturbed_arrivals(
             device=score.device,
             generator=generator,
         )
-        # In logarithms, so that no scale overflows: the earliest has the largest.
+        # In logarithms, so that no scale overflows; the earliest is the largest.
         gumbel = time.log_().neg_()
         value, found = (gumbel + score).topk(num_arrivals, dim=-1)
         source[rows], noise[rows] = found, gumbel.gather(-1, found)
@@ -137,7 +136,7 @@ class _RelaxedWeights(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (score,) = ctx.saved_tensors
         k, tau, memory_budget = ctx.args
-        # A copy, so that the graph can be walked a second time (retain_graph).
+        # A copy, for a second backward pass (retain_graph).
         twin = clone_generator(ctx.twin, score.device)
         grad_score = torch.empty_like(score)
         for rows in _blocks(score, k, memory_budget):
@@ -149,7 +148,7 @@ class _RelaxedWeights(torch.autograd.Function):
 
 
 def _blocks(score: Tensor, k: int, memory_budget: int) -> list[slice]:
-    # Four temporaries of one block live at a time.
+    # Four temporaries of a block exist at a time.
     bytes_per_row = 4 * k * score.size(1) * score.element_size()
     return row_blocks(score.size(0), bytes_per_row, memory_budget)
 
@@ -174,15 +173,15 @@ def candidate_graph(
     generator: torch.Generator | None = None,
     null: Tensor | None = None,
 ) -> SampledGraph:
-    r"""Sample a graph among listed candidates, all of which are drawn.
+    r"""Sample a graph among listed candidates, with noise for each.
 
-    There is one score per candidate edge, where :math:`-\infty` excludes; edges are
-    sorted by target, without duplicates. The noise has the order (target, draw,
-    candidate) of :func:`relaxed_weights`, so that one seed gives the weights of the
-    definition. The null neighbour takes part, and its edges are left out.
+    There is one score per candidate edge; :math:`-\infty` excludes. Edges are sorted by
+    target, without duplicates. The noise has the order (target, draw, candidate) of
+    :func:`relaxed_weights`, so that a seed gives the weights of the definition. The
+    null neighbour takes part; its edges are not returned.
     """
     if null is not None:
-        number = int(edge_index[0].max()) + 1  # A source that no target has.
+        number = int(edge_index[0].max()) + 1  # An index that is no source.
         edges = _append_null(score, edge_index, num_targets, null, number)
         graph = candidate_graph(*edges, num_targets, options, generator=generator)
         keep = graph.edge_index[0] != number
@@ -215,7 +214,7 @@ def candidate_graph(
         if options.replace:
             chosen = (rank_in_group(value.detach(), draw) == 0).to(value)
         weight = _StraightThrough.apply(chosen, weight)  # type: ignore[no-untyped-call]
-    # Summed by the place of the edge: sorting all draws would take most of the time.
+    # Summed by position: sorting all draws would take most of the time.
     total = torch.zeros_like(score).index_add(0, edge, weight / draws)
     drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
     if not drawn.all():
@@ -224,9 +223,9 @@ def candidate_graph(
 
 
 class _StraightThrough(torch.autograd.Function):
-    """One tensor with the gradient of another, and NaN where that has it.
+    """The value of one tensor with the gradient, and the NaNs, of another.
 
-    Not hard + soft - soft.detach(): that leaves rounding errors in the zeros.
+    Not hard + soft - soft.detach(), which leaves rounding errors in the zeros.
     """
 
     @staticmethod
@@ -251,7 +250,7 @@ def _append_null(
 
 
 def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
-    """Return whether all targets have equally many candidates, none excluded."""
+    """Return whether all targets have the same number of candidates, none excluded."""
     if num_targets == 0 or target.numel() == 0 or target.numel() % num_targets:
         return False
     rows = target.view(num_targets, -1)
@@ -270,9 +269,9 @@ def nearest_candidates(
 ) -> SampledGraph:
     r"""Return the best candidates, :obj:`k` or all, with noise-free weights.
 
-    Candidates are those of :func:`candidate_graph`, and are ordered by :obj:`rank`,
-    the largest first, where scores may saturate. The share of a null neighbour is that
-    among all candidates, and the neighbours have the rest.
+    Candidates are those of :func:`candidate_graph`, ordered by descending :obj:`rank`,
+    as scores may saturate. A null neighbour has its weight among all candidates, and
+    the neighbours share the rest.
     """
     keep = score != -torch.inf
     rank = (score if rank is None else rank).detach()[keep]
@@ -290,7 +289,7 @@ def nearest_candidates(
 
 
 def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
-    """Rank values inside their group, 0 for the largest; groups are sorted."""
+    """Rank values within their group, 0 for the largest; groups are sorted."""
     if value.numel() == 0:
         return group
     order = lexsort([-value, group])

@@ -1,4 +1,4 @@
-r"""Lists of pairs: the candidates of each target, and graphs that layers sum along."""
+r"""Lists of pairs: candidates of targets, and graphs that layers sum over."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from torch_geometric_gsl.typing import SampledGraph, plain_edges
 class Candidates(NamedTuple):
     """The candidates of each target: a range of sources, or of a list of them.
 
-    Candidate :math:`p` of target :math:`i`, of :obj:`size[i]`, is the source
-    :obj:`start[i] + p`, or where there is a list :obj:`source[start[i] + p]`: a graph
-    of a batch or a row in CSR form.
+    Candidate :math:`p` of the :obj:`size[i]` of target :math:`i` is the source
+    :obj:`start[i] + p` (a graph of a batch), or with a list :obj:`source[start[i] + p]`
+    (a CSR row).
     """
 
     start: Tensor
@@ -38,16 +38,16 @@ class Candidates(NamedTuple):
 
 
 def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
-    """Order candidate edges by target and source, without duplicates.
+    """Sort candidate edges by target and source, without duplicates.
 
-    Those that are in this order are returned as they are; :obj:`loop` keeps self-loops.
+    Sorted edges are returned unchanged; :obj:`loop` keeps self-loops.
     """
     edge_index = plain_edges(edge_index)
     if not loop:
         edge_index = edge_index[:, edge_index[0] != edge_index[1]]
     source, target = edge_index.diff()
     if bool(((target > 0) | ((target == 0) & (source > 0))).all()):
-        return edge_index  # Sorting takes much longer than this look.
+        return edge_index  # Sorting takes much longer than this check.
     sorted_edges: Tensor = coalesce(edge_index, sort_by_row=False)
     return sorted_edges
 
@@ -55,10 +55,10 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
 def weighted_candidates(
     edge_index: Tensor, weight: Tensor, *, loop: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Order weighted candidate edges as :func:`sort_candidates` does.
+    """Sort weighted candidate edges as :func:`sort_candidates` does.
 
-    Weights are not negative; those of equal edges add up, and edges without weight are
-    left out. The logarithms of the weights are returned.
+    Non-negative weights of duplicate edges add up, and edges of weight zero are
+    removed. Returns the logarithms of the weights.
 
     Example:
         >>> edge_index = torch.tensor([[2, 1, 2, 0], [0, 0, 0, 1]])
@@ -76,7 +76,7 @@ def weighted_candidates(
 
 
 def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-    """Write ranges out, one after the other: the range and the place of each entry.
+    """Concatenate ranges: return the range and the value of each entry.
 
     Example:
         >>> expand_ranges(torch.tensor([5, 0]), torch.tensor([2, 1]))
@@ -88,14 +88,14 @@ def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def find_sorted(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where wanted numbers, not negative, stand, and whether they do."""
+    """Return the positions of non-negative numbers, and whether they are present."""
     index = torch.searchsorted(ascending, wanted)
     padded = torch.cat([ascending, ascending.new_full((1,), -1)])
     return index, padded[index] == wanted
 
 
 def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
-    """List the candidates of each target as edges, by blocks of targets.
+    """List the candidates of each target as edges, in blocks of targets.
 
     A block has at most :obj:`max_pairs` edges, unless it is a single target.
     """
@@ -104,7 +104,7 @@ def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
     num_done, num_edges = 0, int(total[-1]) if total.numel() else 0
     while num_done < num_edges:
         limits = torch.tensor([num_done, num_done + max_pairs], device=total.device)
-        # From the first target that has candidates left.
+        # Start at the first target with candidates left.
         first, stop = torch.searchsorted(total, limits, right=True).tolist()
         stop = min(max(stop, first + 1), total.numel())
         target, place = expand_ranges(start[first:stop], size[first:stop])
@@ -114,7 +114,7 @@ def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
 
 
 class Edges(NamedTuple):
-    """A weighted graph in the order in which sums run along it."""
+    """A weighted graph, sorted for sums over its edges."""
 
     neighbours: Neighbours
     weight: Tensor
@@ -140,7 +140,7 @@ def list_sources(edge_index: Tensor, num_nodes: int) -> Neighbours:
 def drop_edges(
     edges: Edges, probability: float, generator: torch.Generator | None = None
 ) -> Edges:
-    """Set weights to zero at random, which stands for no edge, and scale the others."""
+    """Drop edges by setting random weights to zero; rescale the others."""
     if probability == 0:
         return edges
     noise = torch.empty_like(edges.weight, dtype=torch.float32)
@@ -152,7 +152,7 @@ def drop_edges(
 def mix_graphs(
     graphs: Sequence[SampledGraph], shares: Tensor, num_nodes: int
 ) -> SampledGraph:
-    """Return the sum of graphs over one set of nodes, each weighted by its share.
+    """Sum graphs over one set of nodes, each multiplied by its mixture weight.
 
     Shares are those of each graph :math:`[R]`, or of each target :math:`[n, R]`;
     :obj:`num_nodes` is the number of sources or of targets, the larger of both.

@@ -23,17 +23,17 @@ class Spread(NamedTuple):
 
 
 def distribution(values: Tensor) -> list[float]:
-    """Return the extremes and the quartiles of values of any shape, and their mean."""
+    """Compute the extremes, the quartiles and the mean of values of any shape."""
     if values.numel() == 0:
         return [float('nan')] * 6
-    # Not torch.quantile, which refuses more than 2^24 values.
+    # Not torch.quantile, which is limited to 2^24 values.
     array = values.detach().cpu().double().numpy()
     quartiles = np.quantile(array, [0, 0.25, 0.5, 0.75, 1])
     return [*quartiles.tolist(), float(array.mean())]
 
 
 def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
-    r"""Return the spread of listed weights, which are not negative.
+    r"""Compute the spread of listed non-negative weights.
 
     .. math::
         H_i = - \sum_j p_{ij} \log p_{ij}, \qquad
@@ -58,7 +58,7 @@ def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
 
 @torch.no_grad()
 def score_spread(pairs: PairScores) -> Spread:
-    r"""Return the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`."""
+    r"""Compute the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`."""
     bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
         torch.special.entr(pairs.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
@@ -70,14 +70,14 @@ def score_spread(pairs: PairScores) -> Spread:
 
 
 def candidate_spread(score: Tensor, target: Tensor, num_targets: int) -> Spread:
-    r"""Return the spread of :math:`\pi_i` among listed candidates, given scores."""
+    r"""Compute the spread of :math:`\pi_i` among listed candidates, given scores."""
     share = softmax(score.double(), target, num_nodes=num_targets)
     return weight_spread(target, share, num_targets)
 
 
 @torch.no_grad()
 def null_share(pairs: PairScores) -> Tensor:
-    """Return the probability of the null neighbour of the scores for each target."""
+    """Compute the probability of each target's null neighbour."""
     null = torch.as_tensor(pairs.null, device=pairs.src.device).double()
     bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
     blocks = [
@@ -90,7 +90,7 @@ def null_share(pairs: PairScores) -> Tensor:
 def candidate_null_share(
     score: Tensor, target: Tensor, null: Tensor, num_targets: int
 ) -> Tensor:
-    """Return the probability of the null neighbour beside listed candidates."""
+    """Compute the probability of the null neighbour among listed candidates."""
     every = torch.arange(num_targets, device=target.device)
     score = torch.cat([score.double(), null.double().expand(num_targets)])
     share = softmax(score, torch.cat([target, every]), num_nodes=num_targets)
@@ -100,7 +100,7 @@ def candidate_null_share(
 def same_label_share(
     edge_index: Tensor, weight: Tensor, y_src: Tensor, y_dst: Tensor
 ) -> float:
-    r"""Compute the share of the weight that joins nodes of one label.
+    r"""Compute the share of the weight between nodes with equal labels.
 
     .. math::
         \frac{\sum_{(j, i) \in E} w_{ij} \, [y_j = y_i]}{\sum_{(j, i) \in E} w_{ij}}
@@ -119,10 +119,10 @@ def same_label_share(
 
 
 def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
-    """Compute the share of pairs of sources and targets that have one label.
+    """Compute the share of pairs of sources and targets with equal labels.
 
-    Without :obj:`y_dst` the targets are the sources, and a node makes no pair with
-    itself. The share is :obj:`nan` without pairs.
+    Without :obj:`y_dst` the targets are the sources, without self-pairs. The share is
+    :obj:`nan` without pairs.
     """
     loops = y_src.numel() if y_dst is None else 0
     y_dst = y_src if y_dst is None else y_dst

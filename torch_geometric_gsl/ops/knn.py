@@ -1,10 +1,9 @@
 r"""Exact searches of nearest neighbours.
 
-Single precision loses near candidates where rows are far from the origin, and where
-there are many rows of few columns. For rows in double precision it finds a few
-candidates more than are kept; double precision orders them, and a bound of the rounding
-errors tells for which targets another candidate could be as good. Only these are
-compared again.
+Single precision loses near candidates if rows are far from the origin, or many rows
+have few columns. For rows in double precision, it finds a few extra candidates, double
+precision ranks them, and a bound of the rounding errors decides which targets might
+have missed a better one. Only these are compared again.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from torch_geometric_gsl.ops.pair_scores import (
 )
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
-# Candidates that are found beside those that are kept.
+# Extra candidates, found in addition to those that are kept.
 _SPARE = 8
-# The share of an entry that may be lost where rows are moved.
+# The share of an entry that shifted rows may lose.
 _PRECISION = 1e-8
-# Single precision tells the squares of so large entries from infinity.
+# Squares of entries up to this size stay finite in single precision.
 _LARGE = 1e15
-# So few pairs are compared in double precision at once.
+# Up to this number, pairs are compared in double precision at once.
 _FEW = 2**18
-# Targets that tell whether single precision serves.
+# Targets on which single precision is tested.
 _PROBED = 256
 # From this number of pairs the nearest are found by bounds.
 _BOUNDED = 2**27
-# Cells that tell whether the bounds are worth their price, and the largest share of
-# pairs that may be left to score.
+# Cells on which bounds are tested, and the largest share of pairs that may remain to be
+# scored.
 _FIRST_CELLS = 8
 _MAX_SHARE = 0.3
 
@@ -46,13 +45,12 @@ _MAX_SHARE = 0.3
 def best_sources(pairs: PairScores, k: int) -> Tensor:
     r"""Return the :obj:`k` best sources of each target :math:`[n, k]`, best first.
 
-    Monotonic responses and bells are ranked by what they compare, inner products or
-    distances, and do not saturate. Embeddings in double precision are ranked as
-    precisely.
+    Monotonic responses and bells are ranked by inner products or distances, which do
+    not saturate, in double precision if the embeddings have it.
 
     Args:
         pairs (PairScores): The scores.
-        k (int): How many sources to keep, at most :obj:`pairs.available`.
+        k (int): The number of sources, at most :obj:`pairs.available`.
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import HeatKernel
@@ -77,7 +75,7 @@ def best_sources(pairs: PairScores, k: int) -> Tensor:
         found = _without_bounds(ranks, k)
     if not is_distance(exact) or not (is_double or is_bounded):
         return found
-    # Neither moved rows nor products tell the order of near ties.
+    # Neither shifted rows nor products preserve the order of near ties.
     exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
     listed = Neighbours(found, exact.src.size(0), memory_budget=pairs.memory)
     score = exact.pairs(slice(None), listed)
@@ -85,7 +83,7 @@ def best_sources(pairs: PairScores, k: int) -> Tensor:
 
 
 def pays_clusters(ranks: PairScores) -> bool:
-    """Return whether there are enough pairs to pay for clusters of the sources."""
+    """Return whether there are enough pairs for clusters of the sources to pay."""
     num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
     # Finding clusters takes about as long as comparing this number of targets.
     is_large = num_targets >= 2 * num_clusters(num_sources)
@@ -94,7 +92,7 @@ def pays_clusters(ranks: PairScores) -> bool:
 
 
 def _without_bounds(ranks: PairScores, k: int) -> Tensor:
-    """Compare all pairs, in single precision where that tells the best."""
+    """Compare all pairs, in single precision if that certifies the best."""
     num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
     is_double = ranks.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     is_small = num_targets * num_sources <= _FEW or k + _SPARE > ranks.available
@@ -114,7 +112,7 @@ def _without_bounds(ranks: PairScores, k: int) -> Tensor:
 
 @torch.no_grad()
 def top_k(scores: PairScores, k: int) -> Tensor:
-    r"""Return the sources :math:`[n, k]` of the largest scores, by blocks of rows."""
+    r"""Return the sources :math:`[n, k]` of the largest scores, in blocks of rows."""
     return scores.best(k)[1]
 
 
@@ -122,9 +120,9 @@ def top_k(scores: PairScores, k: int) -> Tensor:
 def nearest_by_bounds(pairs: PairScores, k: int, clusters: Clusters) -> Tensor:
     """Find the nearest of :func:`top_k`, up to ties, without scoring all pairs.
 
-    The response has an interval, and clusters are found for any embeddings of the
-    sources. A :class:`CellSearch` serves each cell of near targets. Bounds that leave
-    more than 30 % of the pairs of the first cells are given up.
+    The response needs an interval; clusters may be those of other embeddings. A
+    :class:`CellSearch` handles each cell of near targets. Gives up if bounds leave more
+    than 30 % of the pairs of the first cells.
     """
     search = CellSearch.of(pairs, k, clusters)
     found = clusters.source.new_empty(pairs.dst.size(0), k)
@@ -149,10 +147,10 @@ def nearest_by_bounds(pairs: PairScores, k: int, clusters: Clusters) -> Tensor:
 
 
 def normalise_ranks(ranks: PairScores) -> PairScores:
-    r"""Move embeddings to the origin, and scale most of them to entries of about 1.
+    r"""Centre embeddings, and scale most of them to entries of about 1.
 
-    An inner product becomes :math:`z_i \cdot z_j - z_i \cdot c = (z_i - c) \cdot
-    (z_j - c) + c \cdot (z_j - c)`, whose last term is one more column.
+    An inner product becomes :math:`z_i \cdot z_j - z_i \cdot c = (z_i - c) \cdot (z_j -
+    c) + c \cdot (z_j - c)`, whose last term is an extra column.
     """
     dst, src = ranks.dst, ranks.src
     is_own, is_dot = dst is src, ranks.comparison == 'dot'
@@ -167,10 +165,10 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
     dst = src if is_own else dst / size
     if is_dot and can_shift:
         along = _along(ranks.src, src, centre / size).unsqueeze(1)
-        # A number of each target does not matter, and would cost precision.
+        # A constant per target does not matter, and would cost precision.
         src = torch.cat([src, along - centre_of(along)], dim=1)
         dst = torch.cat([dst, dst.new_ones(dst.size(0), 1)], dim=1)
-        # All are as near to a row of zeros: not even rounding tells them apart.
+        # All are equally near to a row of zeros, rounding included.
         dst = dst * (ranks.dst != 0).any(dim=1, keepdim=True)
     # The centres of bells are inner products.
     response = ranks.response.map(lambda param: param / size.square())
@@ -188,9 +186,9 @@ def _safe_centre(src: Tensor, dst: Tensor) -> Tensor:
 
 
 def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
-    """Return the inner products of shifted rows with the centre."""
+    """Compute the inner products of shifted rows with the centre."""
     along = shifted @ centre
-    # Of unit rows the lengths tell it, without the rounding errors of the rows.
+    # For unit rows the norms determine it, without the rows' rounding errors.
     is_unit = (rows.square().sum(dim=1) - 1).abs() < 1e-12
     if not bool(is_unit.any()):
         return along
@@ -199,18 +197,18 @@ def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
 
 
 def _typical_size(rows: Tensor, is_dot: bool) -> Tensor:
-    """Return the largest finite entry, of distances in all but a tenth of the rows."""
+    """Return the largest finite entry, for distances in 90 % of the rows."""
     if rows.numel() == 0:
         return rows.new_zeros(())
     most = rows.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=1).sort().values
     largest, typical = most[-1], most[9 * (rows.size(0) - 1) // 10]
     is_typical = (typical > 0) & (not is_dot)
-    # Double precision squares what is 1e140 times as large as well.
+    # Double precision can square values 1e140 times as large.
     return torch.where(is_typical, typical.maximum(largest / 1e140), largest)
 
 
 def in_single_precision(ranks: PairScores) -> PairScores:
-    """Return scores of embeddings in single precision, which clamps outliers."""
+    """Convert embeddings to single precision, clamping outliers."""
 
     def rounded(rows: Tensor) -> Tensor:
         return (rows if ranks.is_sparse else rows.clamp(-_LARGE, _LARGE)).float()
@@ -221,9 +219,9 @@ def in_single_precision(ranks: PairScores) -> PairScores:
 
 
 def _certified(ranks: PairScores, k: int) -> tuple[Tensor, Tensor]:
-    """Return the best sources of each target, and whether no other can be as good."""
+    """Return the best sources of each target, and whether they are certain."""
     if is_distance(ranks):
-        # Differences take several times as long as products.
+        # Differences are several times slower than products.
         single = distances_as_dots(ranks, Sources.of(ranks.src).single())
     else:
         single = in_single_precision(ranks)
@@ -231,17 +229,17 @@ def _certified(ranks: PairScores, k: int) -> tuple[Tensor, Tensor]:
     listed = Neighbours(source, ranks.src.size(0), memory_budget=ranks.memory)
     score = ranks.pairs(slice(None), listed)
     others = score[:, -1] + _rounding(ranks, score[:, -1])
-    # Ties go to the first sources.
+    # Break ties by index.
     source, place = source.sort(dim=1)
     score, order = score.gather(1, place).sort(dim=1, descending=True, stable=True)
     return source.gather(1, order)[:, :k], score[:, k - 1] > others
 
 
 def _rounding(ranks: PairScores, score: Tensor) -> Tensor:
-    """Bound the errors of two scores of single precision, one of them as given."""
+    """Bound the rounding error of the difference of two scores in single precision."""
     eps = torch.finfo(torch.float32).eps
     width = ranks.src.size(1)
-    if isinstance(ranks.src, SparseRows):  # Inner products alone.
+    if isinstance(ranks.src, SparseRows):  # Only inner products.
         width = int(ranks.src.words.offsets.diff().amax())
     relative = 2 * (width + 8) * eps
     length, longest = row_norms(ranks.dst), row_norms(ranks.src).amax()

@@ -1,4 +1,4 @@
-"""The search of nearest neighbours by other libraries: faiss and pynndescent."""
+"""Nearest-neighbour search with other libraries: faiss and pynndescent."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from torch_geometric_gsl.ops.scores import Response
 BACKENDS = {'exact': None, 'faiss': 'faiss-cpu', 'pynndescent': 'pynndescent'}
 #: Faiss returns no longer lists.
 MAX_FAISS = 2048
-# Of 2,000 random rows of 16 columns, lists of 3 neighbours held 84 % of the nearest
-# ones, and 100 % where they were cut from lists of 30.
+# On 2,000 random rows of 16 columns, lists of 3 neighbours had a recall of 84 %, and of
+# 100 % when cut from lists of 30.
 _LEAST_LIST = 30
-# Neighbours that are looked for beside those that are kept.
+# Extra neighbours, found in addition to those that are kept.
 _SPARE = 8
 
 
 def check_backend(backend: Any, name: str = 'backend') -> None:
-    """Raise unless a backend, given by this argument, is known and installed."""
+    """Raise unless the backend is known and installed; `name` is the argument's."""
     library = backend
     if isinstance(backend, KNNIndex) and name == 'backend':
         if backend.numel > 0:
@@ -53,13 +53,12 @@ def check_backend(backend: Any, name: str = 'backend') -> None:
 def check_is_nearest(
     response: Response, comparison: str, what: object, name: str = 'backend'
 ) -> None:
-    """Raise unless the best of all nodes are the nearest ones."""
+    """Raise unless the best nodes are the nearest ones."""
     if response.monotonic != (1 if comparison == 'dot' else -1):
         raise ValueError(
-            f"'{name}' must be 'exact' with this 'similarity': other libraries find "
-            f'the nearest nodes, which are not those of its largest scores unless it '
-            f"falls with the distance, as 'linear', 'cosine', 'heat_kernel' and "
-            f"'distance' do (got {what})"
+            f"'{name}' must be 'exact' unless the 'similarity' decreases with the "
+            f"distance, as 'linear', 'cosine', 'heat_kernel' and 'distance' do: other "
+            f'libraries find the nearest nodes (got {what})'
         )
 
 
@@ -67,8 +66,8 @@ def check_is_nearest(
 def search_edges(
     pairs: PairScores, sizes: list[int], k: int, backend: Any, loop: bool
 ) -> Tensor:
-    """Join each node to the :obj:`k` nearest nodes of its graph, as another library
-    finds them; in a graph of fewer nodes to all. Edges are sorted by target.
+    """Join each node to the :obj:`k` nearest nodes of its graph, or all of fewer, with
+    another library. Edges are sorted by target.
     """
     edges = [torch.empty(2, 0, dtype=torch.long, device=pairs.src.device)]
     start = 0
@@ -90,8 +89,8 @@ def search_edges(
 def library_search(
     pairs: PairScores, k: int, backend: Any, name: str = 'backend'
 ) -> Tensor:
-    """Return the best sources of each target :math:`[n, k]` as another library finds
-    them, best first; -1 where fewer were found. The backend is given by this argument.
+    """Search the best sources of each target :math:`[n, k]` with another library, best
+    first; -1 if fewer were found. The argument's name is for errors.
     """
     check_is_nearest(
         pairs.response, pairs.comparison, type(pairs.response).__name__, name
@@ -104,13 +103,12 @@ def library_search(
     ranks, size = pairs.ranking, pairs.src.size(0)
     missing = int(ranks.excluded is not None)
     number = min(size, k + missing + _SPARE)
-    if number == size:  # All of them, which needs no search.
+    if number == size:  # All: no search needed.
         found = torch.arange(size, device=ranks.src.device)
         found = found.expand(ranks.dst.size(0), -1)
     elif backend != 'pynndescent' and k + missing > MAX_FAISS:
         raise ValueError(
-            f"'k' must be less than {MAX_FAISS} with faiss, and so must 'eval_k' (got "
-            f'{k})'
+            f"'k' and 'eval_k' must be less than {MAX_FAISS} with faiss (got {k})"
         )
     else:
         search = _pynndescent if backend == 'pynndescent' else _faiss
@@ -120,19 +118,19 @@ def library_search(
     score = exact.pairs(slice(None), listed).masked_fill(found < 0, -torch.inf)
     if ranks.excluded is not None:
         score = exclude(score, ranks.excluded, found)
-    # Libraries compare in single precision: the best of a few more are kept.
+    # Libraries compare in single precision: rerank a few extra neighbours.
     score, place = score.topk(k, dim=1)
     return found.gather(1, place).masked_fill(score == -torch.inf, -1)
 
 
 def _points(ranks: PairScores) -> tuple[Tensor, Tensor]:
-    """Return rows of sources and of targets whose distances rank as scores do, in
-    single precision, which loses near rows where a tenth are 1e15 times as far.
+    """Return rows of sources and targets whose distances rank as scores do, in single
+    precision, which loses near rows if a tenth are 1e15 times as far.
     """
     if ranks.comparison == 'squared_distance':
         single = in_single_precision(normalise_ranks(ranks))
         return single.src, single.dst
-    # Of unit rows the distance tells the cosine. Rows of zeros are far from all.
+    # For unit rows distances rank as cosines. Rows of zeros are far from all.
     centre = ranks.src.mean(dim=0)
     rows = [
         torch.cat([x - centre, (x == 0).all(dim=1, keepdim=True).to(x.dtype)], dim=1)
@@ -152,8 +150,8 @@ def _faiss(ranks: PairScores, k: int, backend: Any) -> Tensor:
     else:
         if is_l2 and isinstance(backend, MIPSKNNIndex | ApproxMIPSKNNIndex):
             raise ValueError(
-                f"'backend' must be an index of distances with a similarity that "
-                f'compares them (got a {type(backend).__name__})'
+                f"'backend' must be a distance index with a similarity of distances "
+                f'(got a {type(backend).__name__})'
             )
         index = copy.copy(backend)
         index.index = None
@@ -187,7 +185,7 @@ def _pynndescent(ranks: PairScores, k: int, backend: str) -> Tensor:
         points[0],
         metric='cosine' if ranks.is_sparse else 'euclidean',
         n_neighbors=min(max(k, _LEAST_LIST), size - 1),
-        random_state=0,  # The same graph each time, as of an exact search.
+        random_state=0,  # Deterministic, like an exact search.
     )
     found = index.neighbor_graph if is_own else index.query(points[1], k)
     return torch.from_numpy(found[0]).long()[:, :k]

@@ -1,4 +1,4 @@
-"""Random numbers of one generator where PyTorch's functions take none."""
+"""Random numbers of a given generator in PyTorch functions that take none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FUNCTIONS = (
     *('bernoulli', 'multinomial', 'normal', 'poisson'),
     *('rand', 'randint', 'randn', 'randperm'),
 )
-#: What draws from the global generator unless it is given one.
+#: Functions that use the global generator by default.
 _RANDOM = frozenset(
     [
         *(getattr(Tensor, name) for name in _METHODS),
@@ -29,9 +29,9 @@ _RANDOM = frozenset(
 def dropout(
     x: Tensor, p: float, training: bool, generator: torch.Generator | None
 ) -> Tensor:
-    """Drop values as :func:`torch.nn.functional.dropout`, but by a generator.
+    """Apply :func:`torch.nn.functional.dropout` with a generator.
 
-    On a CPU both drop the same values for one state.
+    On a CPU both drop the same values for equal states.
 
     Example:
         >>> x, generator = torch.ones(4), torch.Generator().manual_seed(0)
@@ -45,13 +45,12 @@ def dropout(
 
 
 class DrawsFrom(TorchFunctionMode):
-    """Let this thread draw from a generator where it names none.
+    """Make this thread draw from a generator in calls that pass none.
 
-    Other threads, and the global generator, are left alone. It serves what initialises
-    parameters, and :func:`torch.nn.functional.dropout`; it does not reach into other
-    functions that draw inside of C++ or under a name of their own, such as
-    :func:`torch.nn.functional.gumbel_softmax`. A tensor of another device gets numbers
-    of a generator there, which has the same initial seed.
+    Other threads and the global generator are not affected. Covers the initialisation
+    of parameters and :func:`torch.nn.functional.dropout`, but not other functions that
+    draw in C++, such as :func:`torch.nn.functional.gumbel_softmax`. A tensor on another
+    device gets numbers of a generator there, with the same initial seed.
 
     Example:
         >>> with DrawsFrom(torch.Generator().manual_seed(0)):
@@ -73,7 +72,7 @@ class DrawsFrom(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.dropout:
             return self._dropout(*args, **kwargs)
-        # Functions of torch.nn.init hand on a generator that they were not given.
+        # Functions of torch.nn.init pass on `generator=None`.
         is_random = func in _RANDOM or 'generator' in kwargs
         if is_random and kwargs.get('generator') is None:
             kwargs = kwargs | {'generator': self._generator(args, kwargs)}
@@ -86,7 +85,7 @@ class DrawsFrom(TorchFunctionMode):
         return x.copy_(out) if inplace else out
 
     def _generator(self, args: Any, kwargs: Any) -> torch.Generator:
-        """Return the generator of the device on which a function draws."""
+        """Return the generator for the device on which a function draws."""
         given = (value for value in (*args, *kwargs.values()))
         device = next((v.device for v in given if isinstance(v, Tensor)), None)
         if device is None:

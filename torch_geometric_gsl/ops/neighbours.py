@@ -1,7 +1,7 @@
-r"""Comparisons of listed pairs, and weighted sums: an attention over few neighbours.
+r"""Comparisons of listed pairs and weighted sums: attention over few neighbours.
 
-Neither pass keeps an :math:`[E, m]` gathered tensor: sums are sparse products, those of
-the backward pass over the pairs ordered by source, and rows are gathered by blocks.
+Neither pass stores a gathered tensor :math:`[E, m]`: sums are sparse products, in the
+backward pass over pairs sorted by source, and rows are gathered in blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch_geometric_gsl.ops.runtime import (
     row_blocks,
 )
 
-# Below the width of a vector a sampled matrix product is slow.
+# Sampled matrix products are slow below the vector width.
 _VECTOR = 8
 
 
@@ -32,12 +32,11 @@ class Neighbours:
     r"""The sources that each target lists.
 
     Args:
-        source (torch.Tensor): Indices of sources, :math:`[n, q]`, or :math:`[E]` where
+        source (torch.Tensor): Indices of sources, :math:`[n, q]`, or :math:`[E]` if
             targets list different numbers of them.
         num_sources (int): The number of sources :math:`N`.
-        offsets (torch.Tensor, optional): Where the list of each target begins, and the
-            end of the last, :math:`[n + 1]`: needed for sources of one dimension.
-            (default: :obj:`None`)
+        offsets (torch.Tensor, optional): The offsets :math:`[n + 1]` of the lists of
+            the targets, required for sources of one dimension. (default: :obj:`None`)
         memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
 
@@ -73,7 +72,7 @@ class Neighbours:
 
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the pairs ordered by source: their places, targets, and offsets."""
+        """Sort the pairs by source; return their positions, targets and offsets."""
         ordered, place = torch.sort(self.source.flatten())
         every = torch.arange(
             self.num_sources + 1, dtype=ordered.dtype, device=ordered.device
@@ -82,13 +81,13 @@ class Neighbours:
         offsets = torch.searchsorted(ordered, every, out_int32=small)
         if self.source.dim() == 1:
             return place, self.target[place], offsets
-        # Dividing takes less time than looking up.
+        # A division is faster than a look-up.
         width = max(1, self.source.size(1))
         target = torch.div(place.to(ordered.dtype), width, rounding_mode='trunc')
         return place, target, offsets
 
     def sum(self, h: Tensor, weight: Tensor) -> Tensor:
-        """Return weighted sums of the sources of each target, without gradient."""
+        """Compute weighted sums of the sources of each target, without gradients."""
         if self.source.numel() == 0:
             return h.new_zeros(self.offsets.numel() - 1, h.size(1))
         return F.embedding_bag(
@@ -101,16 +100,16 @@ class Neighbours:
         )
 
     def sum_targets(self, h: Tensor, weight: Tensor) -> Tensor:
-        """Return weighted sums of the targets of each source, without gradient."""
+        """Compute weighted sums of the targets of each source, without gradients."""
         place, target, offsets = self.by_source
         return Neighbours(target, h.size(0), offsets).sum(h, weight.flatten()[place])
 
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
-        """Return inner products of each target with its sources, without gradient."""
-        # The compiler warns of tensors that are no leaves.
+        """Compute inner products of each target with its sources, without gradients."""
+        # The compiler warns about non-leaf tensors.
         dst, src = dst.detach(), src.detach()
         count, missing = self.source.numel(), _VECTOR - src.size(1)
-        # A sparse matrix may not have more entries than places.
+        # A sparse matrix must not have more entries than cells.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
         if src.device.type != 'cpu' or not is_sparse:
             return self.gathered(torch.Tensor.mul_, dst, src)
@@ -125,14 +124,14 @@ class Neighbours:
             check_invariants=False,
         )
         product = torch.sparse.sampled_addmm(pattern, dst, src.t(), beta=0.0)
-        # Not a view: Dynamo cannot trace what is based on a part of a sparse tensor.
+        # Not a view: Dynamo cannot trace views of parts of a sparse tensor.
         values: Tensor = product.values().clone()
         return values.view(self.source.shape)
 
     def gathered(
         self, combine: Callable[[Tensor, Tensor], Tensor], dst: Tensor, src: Tensor
     ) -> Tensor:
-        """Sum over the channels of sources and their targets, without gradient.
+        """Sum over the channels of sources and their targets, without gradients.
 
         The function combines gathered sources in place with targets that broadcast.
         """
@@ -145,8 +144,8 @@ class Neighbours:
     def blocks(self, src: Tensor) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
         r"""Yield blocks of rows whose embeddings fit into the memory budget.
 
-        These are the places of each block in the lists, its targets, and its sources
-        :math:`[r, q]`; each pair is a row where lists differ in length.
+        Yields the slice of each block in the lists, its targets, and its sources
+        :math:`[r, q]`; each pair is a row if lists differ in length.
         """
         source = self.source if self.source.dim() == 2 else self.source.unsqueeze(1)
         bytes_per_row = 3 * source.size(1) * src.size(1) * src.element_size()
@@ -157,16 +156,16 @@ class Neighbours:
 
 
 def gather(rows: Tensor, place: slice | Tensor) -> Tensor:
-    """Return some rows, in fresh memory where places are indices."""
+    """Gather rows; indices give a copy."""
     if isinstance(place, slice):
         return rows[place]
-    # On a CPU it takes half the time of indexing.
+    # Twice as fast as indexing on a CPU.
     return rows.index_select(0, place.flatten()).view(*place.shape, rows.size(1))
 
 
 @disable_compile
 def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-    """Return the inner products of targets with their listed sources.
+    """Compute the inner products of targets with their listed sources.
 
     The result is :obj:`(dst.unsqueeze(1) * src[source]).sum(-1)`.
     """
@@ -176,10 +175,10 @@ def pair_dots(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
 
 @disable_compile
 def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-    """Return the squared distances of targets from their listed sources.
+    """Compute the squared distances of targets from their listed sources.
 
     The result is :obj:`(dst.unsqueeze(1) - src[source]).square().sum(-1)`. Differences
-    are squared, not rows: of near rows far from the origin nothing else would be left.
+    are squared, not rows, which would cancel far from the origin.
     """
     distance: Tensor = _PairDistances.apply(dst, src, neighbours)  # type: ignore[no-untyped-call]
     return distance
@@ -187,7 +186,7 @@ def pair_distances(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
 
 @disable_compile
 def neighbour_sum(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
-    """Return weighted sums of the listed sources of each target.
+    """Compute weighted sums of the listed sources of each target.
 
     The result is :obj:`(weight.unsqueeze(-1) * h[source]).sum(1)`.
     """
@@ -205,7 +204,7 @@ def compare_listed(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    """Compare pairs of sources and targets that are listed in any order and shape.
+    """Compare pairs of sources and targets, listed in any order and shape.
 
     The function compares neighbours, such as :func:`pair_dots`.
     """

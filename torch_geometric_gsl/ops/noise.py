@@ -1,8 +1,8 @@
-r"""Random numbers: Gumbel noise of a generator, noise as a function of its key, and the
-proposals of races that are drawn from it.
+r"""Random numbers: Gumbel noise of a generator, counter-based noise, and the proposals
+of races drawn from it.
 
-What a draw of the race gets depends on the seed and on its own number alone, not on how
-the work is cut into blocks nor on the device, and can be computed again, not stored.
+The noise of a race's draw depends only on the seed and the draw's index, not on blocks
+or the device, so that it is recomputed instead of stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-# torch.rand draws zeros, and their arrival time would be infinite.
+# torch.rand can return zero, whose arrival time would be infinite.
 _MIN_UNIFORM = 2.0**-54
 # The constants of SplitMix64 as signed numbers: torch multiplies int64 modulo 2^64.
 STEP = 0x9E3779B97F4A7C15 - 2**64
@@ -25,16 +25,16 @@ _MASK_37, _MASK_52 = 2**37 - 1, 2**52 - 1
 
 
 def draw_seed(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
-    """Draw the seed of a call from torch's generator; it stays on the device."""
+    """Draw the seed of a call from a generator; it stays on the device."""
     low, high = -(2**63), 2**63 - 1
     return torch.randint(low, high, (), device=device, generator=generator)
 
 
 def random_words(state: Tensor) -> Tensor:
-    r"""Turn places of the sequence of a seed into 64 random bits each.
+    r"""Map positions in the sequence of a seed to 64 random bits each.
 
     This is the output function of SplitMix64 from the `"Fast Splittable Pseudorandom
-    Number Generators" <https://doi.org/10.1145/2660193.2660195>`_ paper. Place
+    Number Generators" <https://doi.org/10.1145/2660193.2660195>`_ paper. Position
     :math:`p` of the sequence is :obj:`seed + p * STEP`.
     """
     # Shifts of signed numbers keep the sign, which the masks remove.
@@ -51,19 +51,19 @@ def table_words(seed: Tensor, rows: slice, width: int) -> Tensor:
 
 
 def race_states(seed: Tensor, first: int, count: int) -> Tensor:
-    r"""Return the states :math:`[\mathrm{count}]` of races, each a sequence of its own.
+    r"""Return the states :math:`[\mathrm{count}]` of races, each with its own sequence.
 
     Word :math:`p` of a race is :obj:`random_words(state + p * STEP)`; :obj:`first` is
-    the number of the first race.
+    the index of the first race.
     """
     number = torch.arange(first + 1, first + count + 1, device=seed.device)
     return random_words(seed + number * STEP)
 
 
 def below(word: Tensor, size: Tensor | int) -> Tensor:
-    r"""Turn the upper 32 bits of words into numbers from 0 to :obj:`size - 1`.
+    r"""Map the upper 32 bits of words to integers from 0 to :obj:`size - 1`.
 
-    A number's share differs from :math:`1 / \mathrm{size}` by less than
+    Each probability differs from :math:`1 / \mathrm{size}` by less than
     :math:`2^{-32}`; :obj:`size` is at most :math:`2^{32}`.
     """
     # The product is an unsigned number of 64 bits.
@@ -71,9 +71,9 @@ def below(word: Tensor, size: Tensor | int) -> Tensor:
 
 
 def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
-    r"""Turn the lower 32 bits of words into numbers of the open interval (0, 1).
+    r"""Map the lower 32 bits of words to the open interval (0, 1).
 
-    They have 23 bits in :obj:`torch.float32`, so that none is rounded to one.
+    Uses 23 bits in :obj:`torch.float32`, so that no number is rounded to one.
     """
     bits = 32 if dtype == torch.float64 else 23
     whole = (word & ((1 << bits) - 1)).to(dtype)
@@ -81,12 +81,12 @@ def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def upper_uniform(word: Tensor) -> Tensor:
-    r"""Turn the upper 32 bits of words into double numbers of (0, 1)."""
+    r"""Map the upper 32 bits of words to (0, 1) in double precision."""
     return ((word >> 32 & _MASK_32).double() + 0.5) * 2.0**-32
 
 
 def precise_uniform(word: Tensor) -> Tensor:
-    r"""Turn the upper 52 bits of words into double numbers of (0, 1)."""
+    r"""Map the upper 52 bits of words to (0, 1) in double precision."""
     return ((word >> 12 & _MASK_52).double() + 0.5) * 2.0**-52
 
 
@@ -112,13 +112,13 @@ def arrival_times(
 def clone_generator(
     generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator:
-    """Return a generator that will repeat what another one draws next.
+    """Return a generator that repeats the next draws of another one.
 
-    Without :obj:`generator` it is the global one of the device.
+    Without :obj:`generator` it clones the global one of the device.
     """
     like = torch.empty(0, device=device)
     if generator is None and has_torch_function_unary(like):
-        # A mode such as DrawsFrom tells which one draws next.
+        # A mode such as DrawsFrom determines the next generator.
         twin: torch.Generator = handle_torch_function(
             clone_generator, (like,), generator=generator, device=device
         )
@@ -136,13 +136,13 @@ def clone_generator(
 def draw_uniform(
     state: Tensor, columns: Tensor, count: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw the candidate, the level of acceptance and the gap of each proposal.
+    """Draw the candidate, the acceptance level and the time gap of each proposal.
 
     Races have random states :math:`[r]` and :obj:`count` candidates :math:`[r, 1]`;
-    what a proposal adds to them for its two words is :obj:`columns` :math:`[2, 1, q]`.
-    The candidate is given by its place; the level is the uniform number that decides on
-    it, and the gap the time since the proposal before it in units of the mean,
-    :math:`[r, q]` each.
+    :obj:`columns` :math:`[2, 1, q]` are the increments of the state for a proposal's
+    two words. Returns, :math:`[r, q]` each, the position of the candidate, the uniform
+    number that decides on acceptance, and the time since the previous proposal in units
+    of the mean.
     """
     words = random_words(state.unsqueeze(1) + columns)
     level, gap = uniform(words, dtype)
@@ -152,10 +152,10 @@ def draw_uniform(
 def draw_kinds(
     state: Tensor, columns: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
-    r"""Draw what :func:`propose` returns, and the level and the gap of each proposal.
+    r"""Draw proposals of :func:`propose`, with their acceptance levels and time gaps.
 
-    The targets :math:`[r]` of the races are :obj:`row`, and :obj:`kinds` is where
-    :func:`propose` looks candidates up.
+    :obj:`row` are the targets :math:`[r]` of the races, and :obj:`kinds` the tables in
+    which :func:`propose` looks up candidates.
     """
     words = random_words(state.unsqueeze(1) + columns)
     level, gap = uniform(words, dtype)
@@ -176,10 +176,9 @@ def propose(
     r"""Look up proposed candidates :math:`[r, q]` for the targets :obj:`row`.
 
     Uniform numbers :obj:`kind` from :math:`-2^{31}` to :math:`2^{31} - 1` choose a kind
-    of proposal, and random words a member of it; what follows is
-    :attr:`~torch_geometric_gsl.ops.envelope.Rates.kinds`. The sources are returned, the
-    bounds of their scores, and which of them are void: proposed by a cluster, but
-    members of the head.
+    of proposal, and random words a member of it; the other arguments are
+    :attr:`~torch_geometric_gsl.ops.envelope.Rates.kinds`. Returns the sources, bounds
+    of their scores, and a mask of void ones: proposed by a cluster, but in the head.
     """
     row = row.unsqueeze(1)
     number = _count_up_to(share, row, kind).clamp(max=share.size(1) - 1)
@@ -200,12 +199,12 @@ def propose(
 
 def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     """Count the entries of a row [n, d] that are at most a value, by bisection."""
-    # torch.searchsorted takes twice as long: its branches are hard to predict.
+    # Twice as fast as torch.searchsorted, whose branches are hard to predict.
     width = ascending.size(1)
     entries, base = ascending.reshape(-1), row * width - 1
     count = torch.zeros_like(value, dtype=torch.long)
     bits = 0
-    while 1 << bits <= width:  # A program serves all widths between two powers.
+    while 1 << bits <= width:  # One program for all widths between two powers.
         bits += 1
     for step in (1 << bit for bit in reversed(range(bits))):
         further = count + step

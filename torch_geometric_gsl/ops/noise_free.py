@@ -1,7 +1,7 @@
-r"""Noise-free weights: the k nearest sources, and sums over all of them.
+r"""Noise-free weights: the k nearest sources, and sums over all sources.
 
-A softmax of the scores alone is not the expectation of the draws: the relaxation is
-not linear in the noise.
+The softmax of the scores is not the expectation of the draws: the relaxation is not
+linear in the noise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch_geometric_gsl.ops.runtime import (
 )
 from torch_geometric_gsl.typing import SampledGraph
 
-# Weights of e^-40 times small messages are still far from what float32 rounds to zero.
+# Weights of e^-40 times small messages are far above the underflow of float32.
 _MAX_RANGE = 40.0
 # Sources of a tile.
 _TILE = 1024
@@ -35,9 +35,9 @@ _ERROR_TARGETS = 256
 
 
 def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) -> Tensor:
-    r"""Return the noise-free weights :math:`\mathrm{softmax}_j(s_{ij} / \tau)`.
+    r"""Compute the noise-free weights :math:`\mathrm{softmax}_j(s_{ij} / \tau)`.
 
-    A null neighbour takes part, and its weight is left out.
+    A null neighbour takes part; its weight is not returned.
     """
     weight = torch.softmax(with_null(score, null) / tau, dim=-1)
     return weight[:, : score.size(1)]
@@ -48,8 +48,8 @@ def nearest_graph(
 ) -> SampledGraph:
     """Return the :obj:`k` best sources of each target, with their noise-free weights.
 
-    They may be given, each target's with -1 where there are fewer. A null neighbour is
-    left to the caller: weights of a target sum to 1.
+    The sources may be given, padded with -1. The caller handles a null neighbour:
+    weights of a target sum to 1.
     """
     listed = None
     if source is None:
@@ -57,7 +57,7 @@ def nearest_graph(
         source = best_sources(pairs, k)
     else:
         listed, source = source >= 0, source.clamp(min=0)
-    # The scores of these pairs alone are computed again, with gradient.
+    # Only the scores of these pairs are recomputed with gradients.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     score = pairs.pairs(slice(None), neighbours)
     if listed is not None:
@@ -67,12 +67,12 @@ def nearest_graph(
 
 @disable_compile
 def noise_free_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
-    r"""Sum all sources with their noise-free weights, by blocks of rows.
+    r"""Sum all sources with their noise-free weights, in blocks of rows.
 
     .. math::
         \sum_j \mathrm{softmax}_j \left( s_{ij} / \tau \right) h_j
 
-    Without a gradient to compute, many scores are summed tile by tile.
+    Without gradients many scores are summed tile by tile.
     """
     num_targets, num_sources = pairs.dst.size(0), pairs.src.size(0)
     has_gradient = torch.is_grad_enabled()
@@ -83,7 +83,7 @@ def noise_free_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
     cut = row_blocks if has_gradient else _equal_blocks
     rows, run = cut(num_targets, bytes_per_row, pairs.memory), _rows_sum
     if has_gradient and len(rows) > 1:
-        # The weights of one of many blocks are computed again, not kept.
+        # The weights of one of many blocks are recomputed, not stored.
         run = recomputed(_rows_sum)
     blocks = [run(h, pairs, tau, part) for part in rows]
     return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
@@ -131,9 +131,9 @@ def _equal_blocks(num_rows: int, bytes_per_row: int, budget: int) -> list[slice]
 def sample_sources(
     pairs: PairScores, tau: float, num_samples: int
 ) -> tuple[Tensor, PairScores]:
-    r"""Sample :math:`S` of the sources in their order, the same ones in each call.
+    r"""Sample :math:`S` of the sources, sorted, the same ones in each call.
 
-    The score of a null neighbour is lowered as if there were all sources.
+    The score of a null neighbour is lowered to match the sampled share.
     """
     generator = torch.Generator(pairs.dst.device).manual_seed(0)
     order = torch.randperm(
@@ -152,16 +152,15 @@ def sampled_noise_free_sum(
 ) -> tuple[Tensor, Tensor]:
     r"""Estimate :func:`noise_free_sum` from some of the sources.
 
-    :math:`S` distinct sources are drawn at random, the same for all targets and in each
-    call.
+    Samples :math:`S` distinct sources, the same for all targets and in each call.
 
     .. math::
         o_i = \sum_{j \in S} w_{ij} h_j, \qquad
         w_{ij} = \mathrm{softmax}_{j \in S} (s_{ij} / \tau)
 
-    About 256 of the targets are summed exactly as well, to tell the error: weights of
-    the sample alone would not show that it lacks a target's few heavy sources. The root
-    mean square of their errors is returned beside the sums.
+    Also returns the root mean square error of about 256 targets, which are summed
+    exactly as well: the weights of the sample do not show that it lacks a target's few
+    heavy sources.
     """
     source, sample = sample_sources(pairs, tau, num_samples)
     some = h[source].to(pairs.dst.dtype)

@@ -1,4 +1,4 @@
-"""The scores of two sets of nodes, on demand."""
+"""Scores between two sets of nodes, on demand."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from torch_geometric_gsl.ops.neighbours import (
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
-# The functions that compare targets with the sources that they list.
+# The functions that compare targets with listed sources.
 _PAIRS = {'dot': pair_dots, 'squared_distance': pair_distances}
-#: What a similarity compares.
+#: The comparisons of a similarity.
 COMPARISONS = tuple(_PAIRS)
-# Rows that tell the centre: to sort more takes long, and moves it little.
+# Rows that determine the centre: more take longer to sort and hardly move it.
 _CENTRED = 64
 
 
 class PairScores(NamedTuple):
     r"""The scores :math:`s_{ij} = \lambda \phi(v_{ij})` of targets and sources.
 
-    Nothing of the size of all pairs is stored: rows, listed pairs and tiles are
-    computed on request.
+    No matrix of all pairs is stored: rows, listed pairs and tiles are computed on
+    request.
 
     Example:
         >>> pairs = PairScores(torch.eye(2), torch.eye(2), scores.Identity())
@@ -45,14 +45,14 @@ class PairScores(NamedTuple):
     dst: Tensor  # Embeddings of the targets [n, m].
     src: Tensor  # Embeddings of the sources [N, m].
     response: scores.Response  # The response of each target.
-    comparison: str = 'dot'  # What is compared, or 'squared_distance'.
+    comparison: str = 'dot'  # Or 'squared_distance'.
     scale: float | Tensor = 1.0  # The factor.
     lower: float | Tensor = -math.inf  # Bounds of the scores.
     upper: float | Tensor = math.inf
     excluded: Tensor | None = None  # The source excluded for each target [n].
     candidates: Candidates | None = None  # Those of each target; else all sources.
-    null: Tensor | None = None  # The score of a candidate that passes no message.
-    first: int = 0  # The number of the first target, on which its noise depends.
+    null: Tensor | None = None  # The score of the null neighbour.
+    first: int = 0  # The index of the first target; noise depends on it.
     memory: int = MEMORY_BUDGET  # Bytes of a block of rows, which change no result.
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
@@ -62,7 +62,7 @@ class PairScores(NamedTuple):
         return score if self.excluded is None else exclude(score, self.excluded[rows])
 
     def best(self, k: int) -> tuple[Tensor, Tensor]:
-        """Return the best scores of each target, and the sources that have them."""
+        """Return the best scores of each target, and their sources."""
         score = self.dst.new_empty(self.dst.size(0), k)
         source = torch.empty_like(score, dtype=torch.long)
         bytes_per_row = 3 * self.src.size(0) * self.dst.element_size()
@@ -80,7 +80,7 @@ class PairScores(NamedTuple):
     def respond(self, rows: slice | Tensor, value: Tensor) -> Tensor:
         """Map the compared values of a block of targets to scores.
 
-        Values of one dimension have one target each; matrices have one per row.
+        A vector has one value per target, a matrix one row per target.
         """
         params = []
         for param in self.response.params:
@@ -106,7 +106,7 @@ class PairScores(NamedTuple):
     def edges(self, edge_index: Tensor, value: Tensor | None = None) -> Tensor:
         """Score the pairs of a list of edges; nothing is excluded.
 
-        What :meth:`compare_edges` returns of them may be given as :obj:`value`.
+        Their result of :meth:`compare_edges` may be given as :obj:`value`.
         """
         if value is None:
             value = self.compare_edges(edge_index)
@@ -133,7 +133,7 @@ class PairScores(NamedTuple):
         )
 
     def detach(self) -> PairScores:
-        """Return the scores without gradient."""
+        """Return the scores without gradients."""
         fields = self._asdict()
         for name in ('dst', 'src', 'scale', 'lower', 'upper', 'null'):
             if not isinstance(fields[name], int | float | None):
@@ -145,7 +145,7 @@ class PairScores(NamedTuple):
 
     def split(self, sizes: list[int]) -> list[PairScores]:
         """Return the scores of blocks of these numbers of targets."""
-        # Split, not sliced: the gradient of each slice would be one of all targets.
+        # Split, not sliced: the gradient of each slice would cover all targets.
         columns = self.dst, *self.response.params, self.excluded
         parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in columns]
         return [
@@ -163,7 +163,7 @@ class PairScores(NamedTuple):
         return self.split(sizes)[1]._replace(first=self.first + rows.start)
 
     def select(self, source: Tensor) -> PairScores:
-        """Return the scores of some distinct sources alone."""
+        """Restrict the scores to some distinct sources."""
         excluded = self.excluded
         if excluded is not None:
             place = excluded.new_full((self.src.size(0),), -1)
@@ -173,7 +173,7 @@ class PairScores(NamedTuple):
 
     @property
     def ranking(self) -> PairScores:
-        """Return scores of the same order, which do not saturate, without gradient."""
+        """Return scores of the same order that do not saturate, without gradients."""
         ranked = self.detach()
         return ranked._replace(
             response=ranked.response.ranking,
@@ -204,7 +204,7 @@ class PairScores(NamedTuple):
 
 
 def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
-    """Compare all targets with all sources, also of each of some groups."""
+    """Compare all targets with all sources, also group by group."""
     if isinstance(dst, SparseRows):
         return dst.dots(src)
     if comparison == 'dot':
@@ -213,7 +213,7 @@ def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:
 
 
 def compare_groups(comparison: str, dst: Tensor, src: Tensor, group: int) -> Tensor:
-    r"""Compare each group of targets with sources of its own, :math:`[n, S]`.
+    r"""Compare each group of targets with separate sources, :math:`[n, S]`.
 
     Sources are :math:`[B, S, m]`; the last group of targets may have fewer.
     """
@@ -238,7 +238,7 @@ def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Te
 
 
 def centre_of(rows: Tensor) -> Tensor:
-    """Return about the median of each column, which a few outliers do not move."""
+    """Return the approximate median of each column, robust to outliers."""
     if rows.size(0) == 0:
         return rows.new_zeros(rows.size(1))
     some = rows.detach()[:: -(-rows.size(0) // _CENTRED)]
@@ -248,10 +248,10 @@ def centre_of(rows: Tensor) -> Tensor:
 
 
 class Sources(NamedTuple):
-    """Sources whose squared distances are found by products of centred rows."""
+    """Sources whose squared distances are computed by products of centred rows."""
 
     rows: Tensor  # The rows (z - c, -|z - c|^2).
-    centre: Tensor  # A row c amid the sources, about which rounding errors are small.
+    centre: Tensor  # A row c amid the sources, to reduce rounding errors.
 
     @classmethod
     def of(cls, z: Tensor) -> Sources:
@@ -278,12 +278,12 @@ def is_distance(pairs: PairScores) -> bool:
 
 
 def distances_as_dots(pairs: PairScores, sources: Sources | None = None) -> PairScores:
-    r"""Return inner products that differ from negative squared distances by a number of
-    each target.
+    r"""Return inner products equal to negative squared distances up to a constant per
+    target.
 
-    Weights and ranks of its sources are the same, since :math:`-\lVert z_i - z_j
-    \rVert^2 = 2 z_i \cdot z_j - \lVert z_j \rVert^2 - \lVert z_i \rVert^2`, and matrix
-    products find them. The pairs are those of :func:`is_distance`.
+    Weights and ranks are the same, since :math:`-\lVert z_i - z_j \rVert^2 = 2 z_i
+    \cdot z_j - \lVert z_j \rVert^2 - \lVert z_i \rVert^2`, and matrix products compute
+    them. The pairs are those of :func:`is_distance`.
     """
     sources = Sources.of(pairs.src) if sources is None else sources
     return pairs._replace(

@@ -1,8 +1,8 @@
-r"""Sums over all sources of a pool, weighed by a softmax of distances.
+r"""Sums over all sources of a pool, weighted by a softmax of distances.
 
-A matrix product without gradient scores all pairs. Those whose weights count in the
-precision of the numbers, of a sharp softmax a few percent, are scored again with
-gradient, and summed by sparse products. On a GPU a Triton kernel sums all pairs.
+A matrix product without gradients scores all pairs. Those with non-negligible weights,
+a few percent for a sharp softmax, are scored again with gradients, and summed by sparse
+products. On a GPU a Triton kernel sums all pairs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import has_triton, recomputed, row_blocks
 from torch_geometric_gsl.ops.scores import Identity
 
-# Bytes of a block of scores; of more blocks than one, each is computed again in the
-# backward pass.
+# Bytes of a block of scores; several blocks are recomputed in the backward pass.
 _BUDGET = 2**26
 
 
@@ -32,14 +31,13 @@ def pool_weights(
     *,
     generator: torch.Generator | None = None,
 ) -> tuple[Neighbours, Tensor]:
-    r"""Return the sources of a block of targets whose weights count, and the weights.
+    r"""Compute the non-negligible weights of a block of targets, and their sources.
 
-    These are the softmax of the scores, of which the share :obj:`p` is dropped, or the
-    mean of relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, the law of
+    Weights are the softmax of the scores with dropout probability :obj:`p`, or the mean
+    of relaxed draws :math:`\mathrm{softmax}_j(s_{ij} + g_{ij})`, distributed as in
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` with :math:`\tau = 1`. The
-    softmax weights of the sources that are left out sum to at most :math:`\epsilon`,
-    the rounding error of 1: what they would be told is lost in rounding, and in a draw
-    one of them arrives first with a probability of at most :math:`\epsilon`.
+    softmax weights of the omitted sources sum to at most :math:`\epsilon`, the rounding
+    error of 1, and so does the probability that one of them arrives first in a draw.
     """
     neighbours = _counting_sources(pairs, rows)
     target, n = neighbours.target.long(), neighbours.offsets.numel() - 1
@@ -66,7 +64,7 @@ def pool_sum(
     generator: torch.Generator | None = None,
     memory_budget: int = _BUDGET,
 ) -> Tensor:
-    """Sum the messages of all sources, weighed by :func:`pool_weights`.
+    """Sum the messages of all sources, weighted by :func:`pool_weights`.
 
     A target without candidates gets zero; messages are :math:`[N, m]`.
 
@@ -85,7 +83,7 @@ def pool_sum(
     rows = [*row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)]
     if len(rows) == 1:
         return _block_sum(h, pairs, p, draws, slice(None), generator)
-    # A block that is computed again drops the same weights.
+    # A recomputed block drops the same weights.
     device = h.device if generator is None else generator.device
     seeds = torch.randint(2**31, (len(rows),), generator=generator, device=device)
     run = recomputed(_block_sum)
@@ -94,7 +92,7 @@ def pool_sum(
 
 
 def _has_kernel(pairs: PairScores) -> bool:
-    """Return whether the Triton kernel serves a call."""
+    """Return whether the Triton kernel supports a call."""
     if not has_triton(pairs.dst.device) or pairs.is_sparse:
         return False
     is_dot = pairs.comparison == 'dot' and type(pairs.response) is Identity
@@ -119,11 +117,11 @@ def _block_sum(
 
 @torch.no_grad()
 def _counting_sources(pairs: PairScores, rows: slice) -> Neighbours:
-    """List the sources of each target whose softmax weight counts."""
+    """List the sources of each target with non-negligible softmax weights."""
     score = pairs.detach().rows(rows)
     num_sources = pairs.src.size(0)
     least = math.log(torch.finfo(score.dtype).eps / num_sources)
-    # Excluded sources count never; of a target whose largest score is NaN, all do.
+    # Excluded sources never count; if a target's largest score is NaN, all others do.
     bound = score.amax(dim=1, keepdim=True) + least
     counts = (score < bound.clamp_(min=torch.finfo(score.dtype).min)).logical_not_()
     place = counts.view(-1).nonzero().view(-1)
@@ -132,14 +130,14 @@ def _counting_sources(pairs: PairScores, rows: slice) -> Neighbours:
 
 
 def _exponentials(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return Exp(1) numbers of 31 bits, in a fifth of the time of PyTorch's."""
+    """Sample Exp(1) numbers of 31 bits, five times as fast as PyTorch."""
     bits = torch.empty(-(-like.numel() // 2), dtype=torch.int64, device=like.device)
     bits = bits.random_(-(2**63), None, generator=generator).view(torch.int32)
     return _from_bits(bits[: like.numel()].view(like.shape), like.dtype)
 
 
 def _from_bits(bits: Tensor, dtype: torch.dtype) -> Tensor:
-    """Turn 32-bit integers into Exp(1) numbers, none of them zero or infinite."""
+    """Convert 32-bit integers to Exp(1) numbers, none of them zero or infinite."""
     number = bits.to(dtype).abs_()
     # The logarithm of what rounds to zero would be infinite.
     least = torch.finfo(dtype).eps / 2 - 1

@@ -8,8 +8,8 @@ sum of the weights if that edge is listed more than once.
 A regularizer has one term per target, and :obj:`reduction` is :obj:`"mean"` over the
 nodes (the default: a factor in a loss does not depend on the size of the graph),
 :obj:`"sum"`, or :obj:`"none"` for all terms. Half-precision weights are summed in
-:obj:`torch.float32`, and so is the result. Time is linear, or
-:math:`O(|E| \log |E|)` where edges are sorted: in all but the degrees.
+:obj:`torch.float32`, and so is the result. Time is linear for the degrees, else
+:math:`O(|E| \log |E|)`, as edges are sorted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def smoothness(
     reduction: str = 'mean',
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Return the Dirichlet energy: small if strong edges join similar nodes.
+    r"""Compute the Dirichlet energy: small if strong edges join similar nodes.
 
     .. math::
         \frac{1}{2} \sum_j A_{ij} \lVert x_i - x_j \rVert^2
@@ -82,7 +82,7 @@ def degree_log_barrier(
     eps: float = 1e-12,
     reduction: str = 'mean',
 ) -> Tensor:
-    r"""Return the logarithmic barrier of degrees, which keeps nodes from isolation.
+    r"""Compute the logarithmic barrier of degrees, which penalises isolated nodes.
 
     .. math::
         - \log ( d_i + \epsilon ), \qquad d_i = \sum_j A_{ij}
@@ -105,7 +105,7 @@ def degree_log_barrier(
 def frobenius(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
-    r"""Return the squared Frobenius norm: small if no weight is large.
+    r"""Compute the squared Frobenius norm: small if no weight is large.
 
     .. math::
         \sum_j A_{ij}^2
@@ -128,14 +128,14 @@ def frobenius(
 def edge_entropy(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
-    r"""Return the entropy of each target's weights: small if one of them dominates.
+    r"""Compute the entropy of each target's weights: small if one of them dominates.
 
     .. math::
         - \sum_j p_{ij} \log p_{ij}, \qquad p_{ij} = \frac{A_{ij}}{\sum_l A_{il}}
 
-    in nats. Weights are not negative. Edges of weight zero, or below
-    :obj:`torch.finfo(dtype).tiny`, count as absent, without gradient. Nodes without
-    edges have the entropy 0.
+    in nats. Weights must be non-negative. Edges of weight zero, or below
+    :obj:`torch.finfo(dtype).tiny`, are ignored and get no gradient. Nodes without edges
+    have entropy 0.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 0], [0, 0, 1]])
@@ -159,18 +159,17 @@ def kl_to_prior(
     eps: float = 0.01,
     reduction: str = 'mean',
 ) -> Tensor:
-    r"""Return the divergence of each target's weights from those of another graph.
+    r"""Compute the KL divergence of each target's weights from those of a prior graph.
 
     .. math::
         \sum_j p_{ij} \log \frac{p_{ij}}{q_{ij}}, \qquad
         q_{ij} = (1 - \epsilon) \, r_{ij} + \frac{\epsilon}{n}
 
     where :math:`p_i` and :math:`r_i` are the weights of target :math:`i` in the graph
-    and in the prior graph, divided by their sums. An edge that the prior graph lacks
-    therefore costs a finite :math:`\log (p_{ij} n / \epsilon)`, and a target without
-    prior edges is drawn to equal weights, :math:`q_{ij} = 1 / n`. Weights are not
-    negative, and those of zero count as in :func:`edge_entropy`; nodes without edges
-    have the divergence 0.
+    and in the prior graph, divided by their sums. An edge missing in the prior graph
+    therefore costs a finite :math:`\log (p_{ij} n / \epsilon)`, and targets without
+    prior edges have the prior :math:`q_{ij} = 1 / n`. Weights are treated as in
+    :func:`edge_entropy`; nodes without edges have divergence 0.
 
     Example:
         >>> edge_index, weight = torch.tensor([[0, 1], [0, 0]]), torch.tensor([1., 3.])
@@ -188,7 +187,7 @@ def kl_to_prior(
     prior_weight = prior_weight.to(weight.dtype)
     prior_index, prior, _ = _shares(prior_edge_index, prior_weight, num_nodes)
     has_prior = torch.bincount(prior_index[1], minlength=num_nodes) > 0
-    # Both lists are sorted by target and then by source.
+    # Both lists are sorted by target, then by source.
     key, known = (i[1] * num_nodes + i[0] for i in (edge_index, prior_index))
     place, is_found = find_sorted(key, known)
     mass = torch.cat([prior, prior.new_zeros(1)])[place] * is_found
@@ -201,7 +200,7 @@ def kl_to_prior(
 def relation_overlap(
     graphs: Sequence[tuple[Tensor, Tensor]], num_nodes: int, *, reduction: str = 'mean'
 ) -> Tensor:
-    r"""Return the overlap of several graphs: small if no two of them share neighbours.
+    r"""Compute the overlap of several graphs: small if no two of them share neighbours.
 
     .. math::
         \frac{2}{R (R - 1)} \sum_{r < s} \frac{\sum_j A^{(r)}_{ij} A^{(s)}_{ij}}
@@ -229,7 +228,7 @@ def relation_overlap(
     )
     edges, weight = (torch.cat(parts, dim=-1) for parts in zip(*units, strict=True))
     edges, weight = _merge(edges, weight, num_nodes)
-    # The square of a sum holds each product of two twice, beside all squares.
+    # The square of a sum has each product of two twice, and all squares.
     products = scatter(weight.square(), edges[1], 0, num_nodes) - square.sum(dim=0)
     return _reduce(products / (len(graphs) * (len(graphs) - 1)), reduction)
 
@@ -241,24 +240,23 @@ def _unit_weights(
     weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
     edge_index, weight = _merge(edge_index, weight, num_nodes)
     largest = scatter(weight.detach(), edge_index[1], 0, num_nodes, reduce='max')
-    # The direction of weights that are zero has no derivative: such a target has none.
+    # Zero weights have no direction: their targets get no gradient.
     keep = (largest > 0)[edge_index[1]]
     edge_index, weight = edge_index[:, keep], weight[keep]
     target = edge_index[1]
-    # No square overflows where the largest weight is one.
+    # With a largest weight of one no square overflows.
     weight = weight / largest.clamp(min=torch.finfo(weight.dtype).tiny)[target]
     norm = scatter(weight.square(), target, 0, num_nodes).sqrt()
     return edge_index, weight / norm[target]
 
 
 def _edge_distances(x: Tensor, edge_index: Tensor, memory_budget: int) -> Tensor:
-    """Return the squared distances of the ends of each edge."""
+    """Compute the squared distance between the ends of each edge."""
     if x.layout == torch.strided:
         x = full_precision(x)
         pairs = PairScores(x, x, Identity(), 'squared_distance', memory=memory_budget)
         return pairs.compare_edges(edge_index)
-    # The square of the difference is multiplied out: in float32 near nodes would lose
-    # their distance.
+    # Expanded in double precision: float32 would lose small distances.
     words = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
     rows: Any = SparseRows(x.values().detach().double(), words)
     square = rows.new_zeros(x.size(0))
@@ -308,7 +306,7 @@ def _merge(
 def _shares(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return edges, their weights divided by the sums of targets, and logarithms.
+    """Return edges, their weights normalised per target, and the logarithms.
 
     Edges of weight zero, or of one below the normal numbers of its type, are left out.
     """
@@ -317,7 +315,7 @@ def _shares(
     keep = edge_weight.detach() >= torch.finfo(edge_weight.dtype).tiny
     edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]
     target, weight = edge_index[1], edge_weight.detach()
-    # No sum overflows where the largest is one. A share may vanish, its logarithm not.
+    # With a largest weight of one no sum overflows. Only shares may underflow.
     largest = scatter(weight, target, 0, num_nodes, reduce='max')
     scaled = edge_weight / largest[target]
     total = scatter(scaled, target, 0, num_nodes)

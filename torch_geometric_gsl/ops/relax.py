@@ -3,7 +3,7 @@ r"""Relaxed weights of a truncated race: exact arrivals, averaged tail.
 A draw is a race in which source :math:`j` reaches target :math:`i` at the time
 :math:`T_{ij} = E_{ij} e^{-s_{ij}}` with :math:`E_{ij} \sim \mathrm{Exp}(1)`, and its
 relaxed weight is proportional to :math:`T_{ij}^{-1/\tau}`. The first few arrivals carry
-most of the weight and, at temperatures up to 1, nearly all of what is random about it.
+most of the weight and, at temperatures up to 1, nearly all of its variance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
 
-# The table of `log_tail_mass`: its first place, its step and its last place.
+# The table of `log_tail_mass`: its first position, its step and its last position.
 _FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
 
 
@@ -26,7 +26,7 @@ class DrawOptions(NamedTuple):
 
     k: int  # The number of draws K.
     tau: float  # The temperature.
-    num_arrivals: int  # How many of each race are kept, M; k without replacement.
+    num_arrivals: int  # The arrivals kept per race, M; k without replacement.
     num_tail: int = 0  # The number S of sources that represent later arrivals.
     hard: bool = False  # One-hot draws, relaxed gradients.
     replace: bool = True  # If not, one race and its first k distinct arrivals.
@@ -43,7 +43,7 @@ class Arrivals(NamedTuple):
     source: Tensor  # Sources [n, K, M] in the order of arrival.
     # Their Gumbel noise g = -log T - s, of that shape; -inf without an arrival.
     noise: Tensor
-    horizon: Tensor  # The logarithm of the time [n, K] until which all are listed.
+    horizon: Tensor  # The logarithm of the time [n, K] up to which all are listed.
     null: Tensor | None = None  # The noise of the null neighbour of each race [n, K].
 
     def split(self, sizes: list[int]) -> list[Arrivals]:
@@ -60,22 +60,22 @@ def relax(
     log_share: Tensor | None = None,
     null: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return relaxed weights of the arrivals and of the tail, averaged over the draws.
+    r"""Compute relaxed weights of the arrivals and the tail, averaged over the draws.
 
     .. math::
         w_r \propto T_r^{-1/\tau}, \qquad
         w_j \propto \frac{N}{S} \, \mathbb{E} \left[ T_j^{-1/\tau}
         \mid T_j > \Gamma \right]
 
-    for the arrivals :math:`r` until the horizon :math:`\Gamma` and the sources
-    :math:`j` of the tail that have not arrived by then. The gradient is that of the
-    dense relaxation, :math:`\partial \log w / \partial s = 1 / \tau`, in both.
+    for the arrivals :math:`r` up to the horizon :math:`\Gamma` and the sources
+    :math:`j` of the tail that arrive later. The gradient is that of the dense
+    relaxation, :math:`\partial \log w / \partial s = 1 / \tau`, in both.
 
     Scores are :math:`[n, K, M]` of the arrivals and :math:`[n, K, S]` of the tail;
-    :math:`-\infty` excludes. The logarithm of the number of candidates that each source
-    of the tail stands for is :obj:`log_share`. Weights have the shapes of the scores,
-    and sum to 1 over each target, less the share of a null neighbour, which takes part
-    in each race.
+    :math:`-\infty` excludes. :obj:`log_share` is the logarithm of the number of
+    candidates that a source of the tail represents. Weights have the shapes of the
+    scores; those of a target sum to 1, less the weight of a null neighbour, which takes
+    part in each race.
     """
     if arrivals.null is None:
         null = None
@@ -87,7 +87,7 @@ def relax(
 
 
 class _Weights(torch.autograd.Function):
-    # By hand: weights alone are kept, not what leads to them.
+    # By hand: only weights are stored, no intermediate results.
     @staticmethod
     def forward(
         ctx: Any,
@@ -107,14 +107,14 @@ class _Weights(torch.autograd.Function):
             if not options.replace:
                 logit, own = _first_of_all(logit, own)
             logit = torch.cat([own, logit], dim=-1)
-        # The null neighbour or the first arrival is the first of all. torch.softmax
-        # takes several times as long over a few entries: one of these leaders has the
-        # largest logarithm of all, or nearly so, and nothing overflows.
+        # Either the null neighbour or the first arrival has nearly the largest
+        # logarithm: subtracting it prevents overflow, several times as fast as
+        # torch.softmax over a few entries.
         leaders = 1 + int(null is not None)
         weight = (logit - logit[..., :leaders].amax(dim=-1, keepdim=True)).exp_()
         weight.div_((weight @ weight.new_ones(weight.size(-1))).unsqueeze(-1))
         weight.div_(score.size(1))
-        # Relaxed weights are what is returned; to hard ones the scores are the link.
+        # Relaxed weights are the output; hard ones depend on the scores.
         given = filter(torch.is_tensor, (score, tail_score, null))
         ctx.save_for_backward(weight, *(given if options.hard else ()))
         ctx.sizes = leaders - 1, score.size(-1), logit.size(-1) - leaders + 1
@@ -141,7 +141,7 @@ class _Weights(torch.autograd.Function):
 
 
 def _first_of_all(logit: Tensor, null: Tensor) -> tuple[Tensor, Tensor]:
-    """Leave the first k of k arrivals and the null neighbour."""
+    """Keep the first k of k arrivals and the null neighbour."""
     last = torch.arange(logit.size(-1), device=logit.device) == logit.size(-1) - 1
     is_early = null > logit[..., -1:]
     logit = logit.masked_fill(is_early & last, -torch.inf)
@@ -149,7 +149,7 @@ def _first_of_all(logit: Tensor, null: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _winners(logit: Tensor, options: DrawOptions, leaders: int) -> Tensor:
-    """Share the weight among the winners of each race: one, or k of a single one."""
+    """Divide the weight among the winners: one per race, or k of a single race."""
     if not options.replace:
         return (logit != -torch.inf).to(logit) / options.k
     first = logit[..., :leaders].argmax(dim=-1, keepdim=True)
@@ -167,22 +167,21 @@ def _tail_logit(
 
 @disable_compile
 def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
-    r"""Return the logarithm of the mean weight of a source that arrives late.
+    r"""Interpolate the logarithm of the mean weight of a source that arrives late.
 
     .. math::
         \log \mathbb{E} \left[ t^{-1/\tau} \mid t > 1 \right] = \log
         \int_1^{\infty} t^{-1/\tau} \, r e^{-r (t - 1)} \, \mathrm{d} t
 
-    in units of the horizon: the rate :math:`r`, of which :obj:`log_rate` is the
-    logarithm, is :math:`e^{s} \Gamma`. It is interpolated in a table, with a relative
-    error below :math:`10^{-4}`.
+    in units of the horizon, with the rate :math:`r = e^{s} \Gamma`, given as
+    :obj:`log_rate`. The relative error is below :math:`10^{-4}`.
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP
-    # NaN has no place; it comes back with the line below.
+    # NaN has no position; the line below restores it.
     index = place.nan_to_num(0.0).clamp(0, table.numel() - 2).long()
-    # Beyond the ends of the table the line through its outermost places goes on, but
-    # nothing that arrives late weighs more than what arrives at the horizon.
+    # Extrapolate linearly beyond the table, but no late arrival outweighs one at the
+    # horizon.
     inner = torch.lerp(table[index], table[index + 1], place - index)
     return (inner + log_rate).clamp(max=0)
 

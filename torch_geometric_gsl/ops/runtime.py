@@ -1,4 +1,4 @@
-"""Run large work by blocks of rows, in full precision, by hand-written gradients."""
+"""Run work in blocks of rows, in full precision, with hand-written gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Function = TypeVar('Function', bound=Callable[..., Any])
 
 #: Bytes of temporary memory that a chunked operation may use (32 MiB).
 MEMORY_BUDGET = 32 * 2**20
-# What stays in a processor's cache (2 MiB), and is not fetched anew for each block.
+# Fits into a processor's cache (2 MiB), instead of being fetched for each block.
 _CACHE = 2 * 2**20
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -27,7 +27,7 @@ _HALF = (torch.float16, torch.bfloat16)
 def row_blocks(
     num_rows: int, bytes_per_row: int, budget: int = MEMORY_BUDGET
 ) -> list[slice]:
-    """Return slices of consecutive rows that cover all, each within a memory budget.
+    """Partition rows into consecutive slices, each within a memory budget.
 
     A row needs :obj:`bytes_per_row`, and a block has at least one row.
     """
@@ -37,15 +37,15 @@ def row_blocks(
 
 
 def cache_budget(budget: int, device: torch.device) -> int:
-    """Return a memory budget of blocks that a processor writes and reads again."""
+    """Return the memory budget of blocks that should stay in a processor's cache."""
     return min(budget, _CACHE) if device.type == 'cpu' else budget
 
 
 def disable_compile(function: Function) -> Function:
-    """Keep :func:`torch.compile` out of a function.
+    """Exclude a function from :func:`torch.compile`.
 
-    A compiled model then samples the graph that an eager one samples with one seed, and
-    the tracer stays out of sparse products and cached tables.
+    A compiled model then samples the same graph as an eager one with the same seed, and
+    sparse products and cached tables are not traced.
     """
     return cast(Function, torch.compiler.disable(function))
 
@@ -56,9 +56,9 @@ def is_exporting() -> bool:
 
 
 def recomputed(function: Function) -> Function:
-    """Return a function whose inner results are computed again in the backward pass.
+    """Wrap a function whose intermediate results are recomputed in the backward pass.
 
-    It draws no random numbers of the global generator.
+    The function must not draw from the global generator.
     """
     run = partial(checkpoint, function, use_reentrant=False, preserve_rng_state=False)
     return cast(Function, run)
@@ -91,23 +91,23 @@ def full_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def full_precision(x: Tensor) -> Tensor:
-    """Promote half precision to :obj:`torch.float32`; leave all else as it is."""
+    """Promote half precision to :obj:`torch.float32`; keep other dtypes."""
     return x.float() if x.dtype in _HALF else x
 
 
 def once_differentiable(backward: Function) -> Function:
-    """Run a hand-written gradient in full precision; raise where it is derived again.
+    """Run a hand-written gradient in full precision; raise on a second derivative.
 
     The decorator of the same name in PyTorch raises in :meth:`torch.Tensor.backward`
-    alone: :func:`torch.autograd.grad` never visits its error, and would return a
-    derivative without the part of this function. The inputs that :obj:`backward`
-    differentiates must be among its saved tensors, or such that these depend on them.
+    only: :func:`torch.autograd.grad` skips its error and would return a derivative
+    without this function's part. The inputs that :obj:`backward` differentiates must be
+    among its saved tensors, or these must depend on them.
     """
 
     @wraps(backward)
     def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
         device = next(grad.device.type for grad in grads if grad is not None)
-        # Autocast would take the matrix products of the gradient in half precision.
+        # Autocast would run the gradient's matrix products in half precision.
         with torch.no_grad(), torch.autocast(device, enabled=False):
             found = backward(ctx, *grads)
         if not torch.is_grad_enabled():
@@ -122,7 +122,7 @@ def once_differentiable(backward: Function) -> Function:
 
 
 class _Underivable(torch.autograd.Function):
-    """An identity that hangs below all that a gradient depends on."""
+    """Identity that raises if a gradient is differentiated again."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, name: str, x: Tensor, *given: Tensor) -> Tensor:

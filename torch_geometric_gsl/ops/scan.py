@@ -23,9 +23,9 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_
 #: A scan of all candidates costs as much as proposals for one in this many of them.
 SCAN_FACTOR = 8
 _F64 = torch.float64
-# The size of the blocks of candidates in which rates are summed; one is searched.
+# The size of blocks of candidates whose rates are summed; one block is searched.
 _BLOCK = 32
-# So many proposals of others for each arrival, and beside, nearly always are enough.
+# Proposals of others per arrival, and in addition: nearly always enough.
 _PROPOSED, _MORE = 2, 8
 
 
@@ -40,9 +40,9 @@ class Found(NamedTuple):
 class _Rates(NamedTuple):
     """The scores of the best candidates, and the rates of the others by blocks."""
 
-    place: Tensor  # The best [n, H].
+    place: Tensor  # Positions of the best [n, H].
     score: Tensor
-    weight: Tensor  # Rates of the others [n, C, B], over that of the last of the best.
+    weight: Tensor  # Rates of the others [n, C, B], relative to the lowest of the best.
     sums: Tensor  # Their sums up to the end of each block [n, C].
     log_total: Tensor  # The logarithm of the sum of all [n, 1].
 
@@ -59,12 +59,12 @@ def stream_arrivals(
 ) -> Arrivals:
     r"""Find the largest perturbed scores of each draw, without gradient.
 
-    They are the first arrivals of :mod:`~torch_geometric_gsl.ops.relax`:
-    :math:`-\log T_{ij} = s_{ij} + g_{ij}`, of :math:`K` races per target the first
-    :math:`M`, at most :obj:`pairs.available`. The scores of all candidates of a target
-    are computed once for all its draws, and what arrives first is drawn from their
-    exact rates, without noise for each pair. The noise is a function of (seed, target,
-    draw, place), so one seed gives one graph whatever the memory budget.
+    They are the first :math:`M` arrivals of the :math:`K` races of each target, at most
+    :obj:`pairs.available`: :math:`-\log T_{ij} = s_{ij} + g_{ij}`. The scores of all
+    candidates of a target are computed once for all its draws, and the first arrivals
+    are drawn from their exact rates, without noise for each pair. The noise is a
+    function of (seed, target, draw, position), so one seed gives one graph for any
+    memory budget.
     """
     num_targets = pairs.dst.size(0)
     seed = draw_seed(pairs.dst.device, generator)
@@ -84,19 +84,19 @@ def scan_arrivals(
     arrived: Tensor | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Found:
-    r"""Find the next arrivals of races, with a look at each candidate of a target.
+    r"""Find the next arrivals of races among all candidates of their targets.
 
-    By memorylessness what has not arrived until the time :math:`\Gamma` arrives at
-    :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`. Each of the candidates with the highest
-    scores has a time of its own. The others are proposed by a Poisson process with the
-    sum of their rates: none of them is faster, so that few proposals pass until enough
-    distinct candidates have arrived. All races of a target share its rates, and the
-    noise is a function of (state, place), so that blocks change nothing.
+    By memorylessness a candidate that has not arrived by the time :math:`\Gamma`
+    arrives at :math:`\Gamma + \mathrm{Exp}(e^{s_{ij}})`. The candidates with the
+    highest scores have separate times. The others are proposed by a Poisson process
+    with the sum of their rates: as none of them is faster, few proposals suffice for
+    enough distinct arrivals. All races of a target share its rates, and the noise is a
+    function of (state, position), independent of blocks.
 
     Races with random states :math:`[n, K]` have drawn :obj:`num_words` random words
-    each. The logarithms of :math:`\Gamma` are :obj:`horizon` :math:`[n, K]`, and
-    :obj:`arrived` :math:`[n, K, A]` are the sources that have arrived, :obj:`-1` for
-    none; without them the races begin.
+    each. :obj:`horizon` :math:`[n, K]` are the logarithms of :math:`\Gamma`, and
+    :obj:`arrived` :math:`[n, K, A]` the sources that have arrived, padded with
+    :obj:`-1`; without them the races start anew.
     """
     shape, dtype = (*state.shape, num_arrivals), pairs.dst.dtype
     found = Found(
@@ -110,7 +110,7 @@ def scan_arrivals(
     num_best = 2 * num_arrivals + (0 if arrived is None else arrived.size(-1))
     if 2 * num_best >= most:
         num_best = most
-    # Scores and rates, and the blocks that proposals look into.
+    # Scores and rates, and the blocks that proposals search.
     looked_into = 2 * _BLOCK * state.size(1) * (num_best + 8)
     bytes_per_row = pairs.dst.element_size() * (4 * most + looked_into)
     for rows in row_blocks(state.size(0), bytes_per_row, memory_budget):
@@ -128,7 +128,7 @@ def scan_arrivals(
         flat = place.flatten(1)
         own = score.gather(1, flat).view_as(place)
         source = place if listed is None else listed.gather(1, flat).view_as(place)
-        is_left = log_time != torch.inf  # What is not a number stays so.
+        is_left = log_time != torch.inf  # NaN stays NaN.
         found.source[some] = source.where(is_left, 0)
         found.log_time[some] = log_time.to(dtype)
         found.noise[some] = (-log_time - own).to(dtype).where(is_left, -torch.inf)
@@ -146,12 +146,12 @@ class _Race(NamedTuple):
     arrived: Tensor | None
 
     def first(self, num_arrivals: int) -> tuple[Tensor, Tensor]:
-        """Return the places and the times of the first arrivals, in their order."""
+        """Return the positions and times of the first arrivals, in order."""
         place, time = self._best()
         count = _PROPOSED * num_arrivals + _MORE
         while self.rates.weight.numel() > 0:
             other, late, end = self._others(count)
-            # All arrivals until the last proposal are known.
+            # All arrivals up to the last proposal are known.
             value, index = torch.cat([time, late], -1).topk(num_arrivals, largest=False)
             if not bool((value[..., -1] > end).any()):
                 return torch.cat([place, other], -1).gather(-1, index), value
@@ -164,7 +164,7 @@ class _Race(NamedTuple):
         return random_words(self.state.unsqueeze(-1) + column * STEP)
 
     def _best(self) -> tuple[Tensor, Tensor]:
-        """Return the best candidates, and when they arrive."""
+        """Draw the arrival times of the best candidates."""
         level = uniform(self._words(self.num_words, self.rates.place.size(1)), _F64)
         wait = level.log_().neg_().log_() - self.rates.score.double().unsqueeze(1)
         time = torch.logaddexp(self.horizon.unsqueeze(-1), wait)
@@ -172,7 +172,7 @@ class _Race(NamedTuple):
         return place, self._without_arrived(place, time)
 
     def _others(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Propose others: their places, when they arrive, and when proposals end."""
+        """Propose others: return positions, arrival times, and the end of proposals."""
         first = self.num_words + self.rates.place.size(1)
         words = self._words(first, 2 * count)
         level = precise_uniform(words[..., ::2])
@@ -213,7 +213,7 @@ def _rates(score: Tensor, num_best: int) -> _Rates:
 
 
 def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the places that shares [n, q] of all rates lie in, and which are void."""
+    """Find the positions of shares [n, q] of all rates; also return which are void."""
     num_rows, num_blocks = rates.sums.shape
     level = level * rates.sums[:, -1:]
     block = torch.searchsorted(rates.sums, level, right=True).clamp_(max=num_blocks - 1)
@@ -223,14 +223,14 @@ def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
     level = (level - before).to(weight.dtype).unsqueeze(-1)
     inner = torch.searchsorted(weight.cumsum(dim=-1), level, right=True)
     inner = inner.clamp_(max=_BLOCK - 1)
-    # Where sums are rounded, or nothing is left, an empty place is met.
+    # Rounded sums, or no rate left, can lead to an empty position.
     is_void = weight.gather(-1, inner).squeeze(-1) == 0
     place = block * _BLOCK + inner.squeeze(-1)
     return place.masked_fill_(is_void, 0), is_void
 
 
 def is_repeated(source: Tensor, counts: Tensor) -> Tensor:
-    """Mark what stands earlier in its row, among the places that count."""
+    """Mark repetitions of earlier valid entries of the row."""
     place = torch.arange(source.size(-1), device=source.device)
     key = torch.where(counts, source, -1 - place)
     ordered, order = key.sort(dim=-1, stable=True)
@@ -240,7 +240,7 @@ def is_repeated(source: Tensor, counts: Tensor) -> Tensor:
 
 
 def _candidates(pairs: PairScores, rows: slice) -> tuple[Tensor | None, Tensor]:
-    """Return the candidates of some targets and their scores, -inf for no candidate."""
+    """Return the candidates of some targets and their scores, -inf where excluded."""
     if pairs.candidates is None:
         return None, pairs.rows(rows)
     place = torch.arange(pairs.most, device=pairs.dst.device).unsqueeze(0)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 # Keeps (t - b)^2 / c and its gradient finite in float32 when c underflows.
 MIN_WIDTH = 1e-9
-# Beyond this square float32 overflows, and so do gradients.
+# Beyond this square float32 and gradients overflow.
 MAX_SQUARE = 1e36
-# Squares of double precision reach further: rankings compare them.
+# Double precision allows larger squares, for rankings.
 _MAX_DOUBLE_SQUARE = 1e300
 
 
@@ -35,14 +35,14 @@ def unit_rows(x: Tensor) -> Tensor:
     """
     if x.numel() == 0:
         return x
-    # The direction does not depend on the length, so neither does the gradient
-    # depend on treating this factor as a constant.
+    # The direction does not depend on the length, so the gradient is the same if this
+    # factor is a constant.
     rows = x.detach()
     largest = torch.maximum(rows.amax(-1, keepdim=True), -rows.amin(-1, keepdim=True))
     x = x / largest.masked_fill_(largest == 0, 1)
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     norm = norm.masked_fill(norm == 0, 1)
-    # Fresh memory takes longer to get than to fill.
+    # In place: allocation takes longer than the computation.
     return x / norm if x.requires_grad else x.div_(norm)
 
 
@@ -52,22 +52,22 @@ def squared_distance(u: Tensor, v: Tensor) -> Tensor:
 
 
 def max_square(dtype: torch.dtype) -> float:
-    """Return the squared distance at which larger ones are clamped."""
+    """Return the largest squared distance; larger ones are clamped."""
     return _MAX_DOUBLE_SQUARE if dtype == torch.float64 else MAX_SQUARE
 
 
 def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:
     r"""Return :math:`\lVert u_i - v_j \rVert^2` of all pairs of rows :math:`[*, n, N]`.
 
-    The differences are squared, not the rows: expanding the square would lose the
-    distances of near nodes where others are far.
+    Differences are squared, not rows: an expanded square would lose the distances of
+    near nodes far from the origin.
     """
     distance = torch.cdist(u, v, compute_mode='donot_use_mm_for_euclid_dist')
     return distance.clamp(max=math.sqrt(max_square(u.dtype))).square()
 
 
 class Response(ABC):
-    r"""Base class of responses, which map compared values to scores element by element.
+    r"""Base class of responses, which map compared values to scores elementwise.
 
     A subclass implements :meth:`value`, and declares :obj:`monotonic` or implements
     :meth:`interval`, so that clusters of sources bound its scores.
@@ -98,21 +98,21 @@ class Response(ABC):
         self.params = params
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Response:
-        """Return the response whose parameters are functions of these."""
+        """Apply a function to each parameter."""
         return type(self)(*map(function, self.params))
 
     @staticmethod
     @abstractmethod
     def value(*args: Any, **kwargs: Any) -> Tensor:
-        r"""Return the scores of compared values :math:`[n, q]`, which come first, for
-        the parameters :math:`[n, 1]`.
+        r"""Compute the scores of compared values :math:`[n, q]`, the first argument,
+        with parameters :math:`[n, 1]`.
         """
 
     @classmethod
     def interval(
         cls, low: Tensor, high: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        r"""Return the least and the largest score of compared values between two ends.
+        r"""Bound the scores of compared values between two ends.
 
         The ends are :math:`[n, q]` each, and the parameters :math:`[n, 1]` follow.
 
@@ -126,14 +126,14 @@ class Response(ABC):
 
     @property
     def kernel_formula(self) -> str | None:
-        """Return the formula that the class itself declares: a subclass may have
+        """Return the formula that the class itself declares, as a subclass may have
         another :meth:`value`.
         """
         return vars(type(self)).get('formula')
 
     @property
     def has_interval(self) -> bool:
-        """Return whether the scores of compared values between two ends are bounded."""
+        """Return whether :meth:`interval` is available."""
         own = (base for base in type(self).__mro__ if base is not Response)
         return self.monotonic != 0 or any('interval' in vars(base) for base in own)
 
@@ -141,14 +141,14 @@ class Response(ABC):
     def ranking(self) -> Response:
         """Return a response that ranks the candidates of each target in the same order.
 
-        It neither saturates nor underflows, so that near candidates are told apart.
+        It neither saturates nor underflows, so that near candidates stay distinct.
         """
         if self.monotonic == 0:
             return self
         return Identity() if self.monotonic > 0 else Negative()
 
     def __call__(self, value: Tensor) -> Tensor:
-        """Return the scores of compared values, a row or a number for each target."""
+        """Compute the scores of compared values, a row or a number per target."""
         if value.dim() == 1:
             return self.value(value, *self.params)
         return self.value(value, *(param.unsqueeze(-1) for param in self.params))
@@ -163,7 +163,7 @@ class Response(ABC):
 
 
 class Identity(Response):
-    """The compared values as they are."""
+    """The identity: compared values are scores."""
 
     monotonic, formula, is_lipschitz = 1, 'identity', True
 
@@ -173,7 +173,7 @@ class Identity(Response):
 
 
 class Negative(Response):
-    r"""The response :math:`-t`: of squared distances, largest for near nodes."""
+    r"""The response :math:`-t`, largest for small distances."""
 
     monotonic, formula, is_lipschitz = -1, 'negative', True
 
@@ -260,7 +260,7 @@ class MinusOffset(Response):
 
 
 def _offsets(low: Tensor, high: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return intervals of the offsets of compared values from all centres."""
+    """Compute intervals of the offsets of compared values from all centres."""
     first, last = b.amin(), b.amax()
     eps = 4 * torch.finfo(low.dtype).eps
     low = low - last - eps * (low.abs() + last.abs())
@@ -283,14 +283,14 @@ def neural_gaussian(
     bias_c: Tensor | None = None,
     centre: str = 'sigmoid',
 ) -> Gaussian:
-    r"""Return bells whose centres and widths depend on the embeddings of the targets.
+    r"""Compute bells whose centres and widths depend on the targets' embeddings.
 
     .. math::
         b_i = \sigma(z_i w_b^{\top} + \beta_b), \qquad
         c_i = \gamma \, \mathrm{sigmoid}(z_i w_c^{\top} + \beta_c)
 
-    The weights are :math:`[1, m]` and the biases :math:`[1]`, zero by default; the
-    function :math:`\sigma` is that of :obj:`CENTRES`.
+    Weights are :math:`[1, m]` and biases :math:`[1]`, zero by default; :math:`\sigma`
+    is a function in :obj:`CENTRES`.
     """
     b, c = z @ w_b.to(z.dtype).view(-1), z @ w_c.to(z.dtype).view(-1)
     if bias_b is not None:
@@ -303,9 +303,9 @@ def neural_gaussian(
 def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:
     r"""Embed rows :math:`[n, d]` so that products are weighted cosines of heads.
 
-    The rows :math:`w_p \odot x_i` of all heads, of weights :math:`[P, d]`, each scaled
-    to unit norm, stand side by side and are divided by :math:`\sqrt{P}`, hence
-    :math:`z_i \cdot z_j = \frac{1}{P} \sum_p \cos(w_p \odot x_i, w_p \odot x_j)`.
+    The rows :math:`w_p \odot x_i` of all heads, with weights :math:`[P, d]`, are scaled
+    to unit norm, concatenated and divided by :math:`\sqrt{P}`, hence :math:`z_i \cdot
+    z_j = \frac{1}{P} \sum_p \cos(w_p \odot x_i, w_p \odot x_j)`.
     """
     heads = unit_rows(x.unsqueeze(1) * weight)
     flat: Tensor = heads.flatten(1) / math.sqrt(weight.size(0))

@@ -1,4 +1,4 @@
-"""Losses without labels: features hidden at random, and the contrast of two views."""
+"""Self-supervised losses: restoring hidden features, and contrasting two views."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from torch_geometric_gsl.ops.sparse_rows import with_values
 
 
 class MaskedFeatures(NamedTuple):
-    """Features some of which are zero, being hidden; where these are, and what they
-    were, in ascending order.
+    """Features with hidden entries set to zero, the sorted indices of these, and their
+    original values.
     """
 
     x: Tensor
@@ -40,13 +40,13 @@ def mask_features(
     *,
     generator: torch.Generator | None = None,
 ) -> MaskedFeatures:
-    r"""Hide features at random, each by itself, for a denoising autoencoder.
+    r"""Hide features independently at random, for a denoising autoencoder.
 
     Each feature is hidden with probability :math:`1 / r`. With :obj:`negative_ratio`
     :math:`\eta` features are words that occur (:math:`x > 0`) or do not: the
     :math:`n_1` ones are hidden with probability :math:`1 / r` and the :math:`n_0` zeros
     with :math:`\frac{n_1}{n_0} \frac{\eta}{r}`, at most 1, so that :math:`\eta` zeros
-    are hidden for a one. Only what is hidden is drawn, not all of :math:`n \times d`.
+    are hidden per one. Draws only the hidden entries, not all :math:`n \times d`.
     """
     width = max(1, x.size(1))
     cell, value, place = _entries(x, width)
@@ -58,7 +58,7 @@ def mask_features(
         num_zeros = x.numel() - cell.numel()
         share = min(1.0, cell.numel() * negative_ratio / (max(1, num_zeros) * ratio))
         ones = cell[choose_numbers(cell.numel(), 1 / ratio, x.device, generator)]
-        # The ones among all places are passed over, which leaves zeros of that share.
+        # Skipping the ones leaves zeros with this probability.
         places = choose_numbers(x.numel(), share, x.device, generator)
         zeros = places[~find_sorted(places, cell)[1]]
         hidden = torch.cat([ones, zeros]).sort().values
@@ -73,9 +73,9 @@ def mask_features(
 def hide_channels(
     x: Tensor, probability: float, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""Set channels to zero, the same ones for all nodes.
+    r"""Set random channels to zero, the same ones for all nodes.
 
-    They are :math:`\lfloor p \, d \rfloor` of the :math:`d` channels, at random.
+    Hides :math:`\lfloor p \, d \rfloor` of the :math:`d` channels.
     """
     count = int(probability * x.size(1))
     if count == 0:
@@ -94,8 +94,8 @@ def choose_numbers(
     device: torch.device | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Choose from :obj:`0, ..., count - 1`, each with one probability, by itself, in
-    ascending order. The gaps between those chosen are geometric: only they are drawn.
+    """Choose from :obj:`0, ..., count - 1`, independently with equal probability, in
+    ascending order. Draws only the gaps between them, which are geometric.
     """
     if probability >= 1:
         return torch.arange(count, device=device)
@@ -114,7 +114,7 @@ def choose_numbers(
 
 
 def _entries(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the cell, the value and the place in storage of each entry."""
+    """Return the cell, the value and the storage position of each entry."""
     if x.layout == torch.strided:
         flat = x.flatten()
         cell = flat.nonzero().flatten()
@@ -125,14 +125,14 @@ def _entries(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _without(x: Tensor, place: Tensor) -> Tensor:
-    """Return features with zeros at places of their storage."""
+    """Set entries at storage positions to zero."""
     if x.layout == torch.strided:
         return x.flatten().index_fill(0, place, 0).view_as(x)
     return with_values(x, x.values().index_fill(0, place, 0))
 
 
 def check_words(x: Tensor) -> None:
-    """Raise if features that are words, which occur or do not, are negative."""
+    """Raise if binary features are negative."""
     values = x if x.layout == torch.strided else x.values()
     check_value(
         (values >= 0).all(),
@@ -142,11 +142,11 @@ def check_words(x: Tensor) -> None:
 
 
 def restoration_loss(out: Tensor, target: Tensor, *, binary: bool) -> Tensor:
-    """Return the error of restored features: the binary cross-entropy of logits, or the
-    mean squared error. Without any features it is zero.
+    """Compute the loss of restored features: binary cross-entropy of logits, or mean
+    squared error. It is zero without features.
     """
     if target.numel() == 0:
-        return out.sum()  # Zero, where a mean would be NaN.
+        return out.sum()  # Zero; a mean would be NaN.
     if binary:
         return F.binary_cross_entropy_with_logits(out, target)
     return F.mse_loss(out, target)
@@ -159,7 +159,7 @@ def nt_xent(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Return the normalised, temperature-scaled cross-entropy of two views.
+    r"""Compute the normalised temperature-scaled cross-entropy of two views.
 
     .. math::
         \mathcal{L} = - \frac{1}{2 n} \sum_{i=1}^{n} \left( \log
@@ -167,9 +167,9 @@ def nt_xent(
         \frac{e^{s_{ii} / t}}{\sum_j e^{s_{ji} / t}} \right), \qquad
         s_{ij} = \cos (\mathbf{z}_i, \mathbf{z}'_j)
 
-    Rows of the similarities are computed by blocks, again in the backward pass, so
-    that nothing of size :math:`n \times n` is stored. Half precision is computed in
-    :obj:`torch.float32`. Without any rows the loss is zero.
+    Similarities are computed in blocks of rows and recomputed in the backward pass, so
+    that no :math:`n \times n` matrix is stored. Half precision is computed in
+    :obj:`torch.float32`. Without rows the loss is zero.
     """
     if first.size(0) == 0:
         return first.sum() + second.sum()
@@ -188,7 +188,7 @@ def nt_xent(
 
 
 def _block_sums(own: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the logarithms of the sums of a block, by rows and by columns."""
+    """Compute log-sum-exp of a block, over rows and over columns."""
     scores = own @ other.t()
     return scores.logsumexp(dim=1), scores.logsumexp(dim=0)
 
@@ -196,9 +196,7 @@ def _block_sums(own: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 def grouped_nt_xent(
     first: Tensor, second: Tensor, temperature: float, size: int | None
 ) -> Tensor:
-    """Contrast the nodes of a group with each other only, in the order of their rows;
-    each node counts once.
-    """
+    """Contrast nodes within consecutive groups of rows; each node counts once."""
     num_nodes = max(1, first.size(0))
     parts = (view.split(size or num_nodes) for view in (first, second))
     terms = [

@@ -1,4 +1,4 @@
-r"""The sources of a cell of targets in descending order of their error bounds."""
+r"""The sources of a cell of targets, by descending error bounds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
 
 # Sources are ranked by the logarithm of their error, in steps of half a unit.
 NUM_STEPS = 128
-# Clusters that are replaced as a whole may take this part of the error that is allowed,
-# and must leave at most this part of the sources.
+# Clusters replaced as a whole may use this share of the tolerance, and must leave at
+# most this share of the sources.
 _FAR = 0.3
 _MAX_NEAR = 0.5
-# Targets that the sum of all weights is guessed from.
+# Targets from which the sum of all weights is estimated.
 _GUESSED = 8
-# Middles are left out where the intervals are wide.
+# Middles are omitted if the intervals are wide.
 _WIDE = 0.5
 # The number of sources over which products are summed in single precision.
 RUN = 128
@@ -29,15 +29,15 @@ LEAST = 1e-100
 
 
 class Messages(NamedTuple):
-    """The sources in order of their clusters, and their messages without the mean."""
+    """The sources ordered by cluster, and their messages less the mean."""
 
     members: Members
-    place: Tensor  # Where each source stands in this order.
-    row: Tensor | None  # The rows of these members in `full`, if not all.
+    place: Tensor  # Positions of sources in this order.
+    row: Tensor | None  # The rows of the members in `full`, if not all.
     full: Tensor  # Messages, and a column of ones.
     size: Tensor  # Norms of the messages of these members.
     mean: Tensor
-    groups: Members  # The clusters, and of each the sums of `full` and `size`.
+    groups: Members  # The clusters, with their sums of `full` and `size`.
     group_full: Tensor
     group_size: Tensor
 
@@ -57,13 +57,13 @@ class Messages(NamedTuple):
         return cls(members, place, None, full, size, mean, groups, sums, sizes)
 
     def places(self, clusters: Tensor) -> Tensor:
-        """Return the places of all members of some clusters."""
+        """Return the positions of all members of some clusters."""
         size = self.group_full[:, -1].long()
         start = size.cumsum(0) - size
         return expand_ranges(start[clusters], size[clusters])[1]
 
     def take(self, some: Tensor, clusters: Tensor) -> Messages:
-        """Return those of some places, which are all of some clusters."""
+        """Select positions that cover whole clusters."""
         members, size = self.members.take(some, clusters), self.size[some]
         return self._replace(members=members, row=some, size=size)
 
@@ -73,43 +73,43 @@ class Messages(NamedTuple):
 
 
 class Far(NamedTuple):
-    """Hold what clusters that are replaced as a whole add to a sum."""
+    """Contribution to a sum of clusters that are replaced as a whole."""
 
     total: Tensor  # Their messages and ones, by the middles of their weights [m + 1].
-    error: Tensor  # What they add to the errors of sum and weight [2].
-    top: Tensor  # The score that these weights are relative to.
+    error: Tensor  # Their errors of sum and weight [2].
+    top: Tensor  # The score to which these weights are relative.
 
 
 class Ranking(NamedTuple):
-    """The sources of a cell in descending order of their errors, step by step.
+    """The sources of a cell, in steps of descending errors.
 
     Weights are relative to the upper bound of all scores.
     """
 
     messages: Messages  # Of all clusters but the far ones.
     top: Tensor  # The upper bound.
-    source: Tensor  # Places of sources.
-    ends: list[int]  # How many sources come before each step.
+    source: Tensor  # Positions of sources.
+    ends: list[int]  # The number of sources before each step.
     middle: Tensor  # The middles of the intervals of the weights.
-    # What the sources from each step on add to the errors of sum and weight, by half
-    # the widths of their intervals, and by their middles: [steps + 1, 4].
+    # Contributions of the sources from each step on to the errors of sum and weight, by
+    # half-widths of intervals and by middles: [steps + 1, 4].
     error: Tensor
-    sums_middles: Tensor  # Whether the middles are worth their sum, from each step on.
+    sums_middles: Tensor  # Whether to sum middles, from each step on.
     far: Far | None
 
     def error_from(self, step: int, last: int) -> Tensor:
-        """Return the errors [2] where middles replace the sources of some steps."""
+        """Return the errors [2] if middles replace the sources of some steps."""
         error = self.error[step, :2] + self.error[last, 2:]
         return error if self.far is None else error + self.far.error
 
     def middle_sum(self, step: int, last: int) -> Tensor:
-        """Sum the sources of some steps by the middles of their weights."""
+        """Sum the sources of some steps with the middles of their weights."""
         full, row = self.messages.full, self.messages.row
         some = self.source[self.ends[step] : self.ends[last]]
         weight = self.middle[some].to(full.dtype)
         if 4 * some.numel() < full.size(0):
             rows = self.messages.rows(some)
-        else:  # To read all messages is quicker than to gather many.
+        else:  # Reading all is faster than gathering many.
             some = some if row is None else row[some]
             weight = weight.new_zeros(full.size(0)).index_copy_(0, some, weight)
             rows = full
@@ -118,7 +118,7 @@ class Ranking(NamedTuple):
 
 
 def long_product(weight: Tensor, rows: Tensor) -> Tensor:
-    """Multiply matrices in short runs that are added up in double precision.
+    """Multiply matrices in chunks, which are added up in double precision.
 
     In single precision, long sums of equal terms lose several digits.
     """
@@ -137,7 +137,7 @@ def rank_sources(
 ) -> Ranking | None:
     """Rank the sources for the targets of a cell, if there are bounds.
 
-    With a tolerance, a relative error, of zero no cluster is replaced as a whole.
+    With a tolerance (relative error) of zero no cluster is replaced as a whole.
     """
     excluded = None if pairs.excluded is None else messages.place[pairs.excluded]
     typical = messages.size.mean()
@@ -172,7 +172,7 @@ def rank_sources(
 
 
 def _steps(worst: Tensor, excluded: Tensor | None) -> Tensor:
-    """Return the step of each source, by its error; what is excluded comes first."""
+    """Return the step of each source, by its error; excluded ones come first."""
     step = (worst.amax() / worst).log_().mul_(2).add_(1)
     step = step.nan_to_num_(1).clamp_(1, NUM_STEPS - 1).to(torch.int16)
     if excluded is not None:
@@ -183,11 +183,11 @@ def _steps(worst: Tensor, excluded: Tensor | None) -> Tensor:
 def _weights(
     low: Tensor, high: Tensor, top: Tensor, tau: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the middles of the intervals of weights, and halves of their widths."""
+    """Return the middles and half-widths of the intervals of weights."""
     upper, lower = ((high - top) / tau).exp_(), ((low - top) / tau).exp_()
     middle, half = (upper + lower) / 2, (upper - lower) / 2
     info = torch.finfo(half.dtype)
-    half += 4 * info.eps * upper + max(info.tiny, LEAST)  # Rounding, to zero as well.
+    half += 4 * info.eps * upper + max(info.tiny, LEAST)  # Rounding and underflow.
     return middle, half
 
 
@@ -198,7 +198,7 @@ def _far_clusters(
     allowed: Tensor,
     excluded: Tensor | None,
 ) -> tuple[Tensor, Far] | None:
-    """Find clusters that matter little; return all others, if these are few."""
+    """Find clusters of small error; return all others, if these are few."""
     found = score_range(pairs, messages.groups)
     if found is None:
         return None
@@ -211,7 +211,7 @@ def _far_clusters(
     total = _guess_total(pairs, messages.groups.src, count, top, tau)
     is_far = torch.empty_like(order, dtype=torch.bool)
     is_far[order] = worst.cumsum(0) <= _FAR * allowed * total
-    if excluded is not None:  # Far clusters are replaced with all that is in them.
+    if excluded is not None:  # A far cluster would include this source.
         is_far[messages.members.number[excluded]] = False
     near = (~is_far).nonzero().squeeze(1)
     if near.numel() == 0 or count[near].sum() > _MAX_NEAR * count.sum():
@@ -223,7 +223,7 @@ def _far_clusters(
 def _guess_total(
     pairs: PairScores, centre: Tensor, count: Tensor, top: Tensor, tau: float
 ) -> Tensor:
-    """Guess the least sum of weights from some targets and the centres of clusters."""
+    """Estimate the least sum of weights from some targets and the cluster centres."""
     some = torch.arange(min(_GUESSED, pairs.dst.size(0)), device=centre.device)
     pairs = pairs.take(some)
     value = compare_all(pairs.comparison, pairs.dst, centre)

@@ -1,4 +1,4 @@
-r"""Embeddings that are sparse rows: constants, compared without a projection."""
+r"""Sparse rows as embeddings: constants, compared without a projection."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_precision, row_blocks
 
-# What one entry of a listed source takes while it is multiplied, in bytes.
+# Bytes per entry of a listed source during multiplication.
 _BYTES_PER_ENTRY = 48
 
 
 class SparseRows:
-    """Sparse rows in the place of a dense tensor of embeddings.
+    """Sparse rows that replace a dense tensor of embeddings.
 
-    Rows are taken as from a tensor, and no gradient flows to them. They are the entries
-    :obj:`value` and, for each row, their columns.
+    Rows are indexed as in a tensor, and get no gradient. They hold the entries
+    :obj:`value` and their columns by row.
 
     Example:
         >>> x = torch.tensor([[3.0, 4.0], [0.0, 2.0]]).to_sparse_csr()
@@ -62,7 +62,7 @@ class SparseRows:
         return SparseRows(self.value.float(), self.words)
 
     def clone(self) -> SparseRows:
-        """Return a copy, which does not change with the tensors of the rows."""
+        """Return an independent copy."""
         source, offsets = self.words.source.clone(), self.words.offsets.clone()
         words = Neighbours(source, self.size(1), offsets)
         return SparseRows(self.value.clone(), words)
@@ -88,13 +88,13 @@ class SparseRows:
         return [self[slice(*part)] for part in pairwise(ends)]
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        r"""Multiply with a vector or a matrix, to which a gradient flows."""
+        r"""Multiply by a vector or a matrix, with gradients to it."""
         columns = weight.unsqueeze(1) if weight.dim() == 1 else weight
         out = neighbour_sum(columns.contiguous(), self.value, self.words)
         return out.squeeze(1) if weight.dim() == 1 else out
 
     def norm(self) -> Tensor:
-        """Return the 2-norms of the rows."""
+        """Compute the 2-norms of the rows."""
         square = self.value.new_zeros(self.size(0))
         return square.index_add(0, self.words.target.long(), self.value.square()).sqrt()
 
@@ -108,17 +108,17 @@ class SparseRows:
         )
 
     def dots(self, src: SparseRows, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
-        """Return the inner products with all rows of others, :math:`[n, N]`."""
+        """Compute the inner products with all rows of others, :math:`[n, N]`."""
         out = self.new_empty(self.size(0), src.size(0))
         bytes_per_row = sum(src.shape) * self.element_size()
         for rows in row_blocks(self.size(0), bytes_per_row, memory_budget):
-            # Reading rows in their order is quicker than reading columns.
+            # Rows are read faster than columns.
             dense = self[rows]._dense().t().contiguous()
             out[rows] = src.words.sum(dense, src.value).t()
         return out
 
     def pair_dots(self, src: SparseRows, neighbours: Neighbours) -> Tensor:
-        """Return the inner products with listed rows of others.
+        """Compute the inner products with listed rows of others.
 
         Blocks of rows become dense; the others are read entry by entry.
         """
@@ -153,7 +153,7 @@ class SparseRows:
 def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
     """Yield blocks of pairs whose entries fit into the memory budget."""
     most = max(1, memory_budget // _BYTES_PER_ENTRY)
-    # An entry more for each pair: pairs without entries take memory as well.
+    # One more entry per pair: pairs without entries take memory as well.
     ends = (count + 1).cumsum(0)
     total = int(ends[-1]) if ends.numel() else 0
     marks = torch.arange(most, total + most, most, device=count.device)
@@ -179,7 +179,7 @@ def unit_entries(value: Tensor, words: Neighbours) -> Tensor:
 
 
 def row_norms(x: Tensor | SparseRows) -> Tensor:
-    """Return the 2-norms of dense or sparse rows."""
+    """Compute the 2-norms of dense or sparse rows."""
     if isinstance(x, SparseRows):
         return x.norm()
     norm: Tensor = torch.linalg.vector_norm(x, dim=1)

@@ -20,7 +20,7 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The largest number of sources of a tail.
 _MOST = 4096
-# What sampling the tail may add to the variance of a sum of neighbours.
+# The share that sampling the tail may add to the variance of a sum.
 TOLERANCE = 0.02
 # The numbers of races and of sources in the simulation of `lost_variance`.
 _RACES, _SOURCES = 64, 20_000
@@ -32,7 +32,7 @@ class Tail(NamedTuple):
     source: Tensor  # [B, K S] of B groups of targets, those of the first race first.
     # The logarithm of the number of candidates that each represents, as [n, K, S].
     log_share: Tensor
-    group: int  # The number of targets of a group; the last one may have fewer.
+    group: int  # The number of targets per group; the last may have fewer.
 
 
 def tail_scores(
@@ -40,8 +40,8 @@ def tail_scores(
 ) -> Tensor:
     r"""Score the tail :math:`[n, K, S]`; :math:`-\infty` as of :func:`mask_tail`.
 
-    The embeddings :math:`[B, K S, m]` of the tail may have been gathered, :obj:`src`;
-    sparse ones are compared as if each target had a tail of its own.
+    Gathered embeddings of the tail may be given as :obj:`src` :math:`[B, K S, m]`;
+    sparse ones are compared separately for each target.
     """
     if tail.group == 1 or isinstance(pairs.src, SparseRows):
         source = ungroup(tail.source, tail.group, pairs.dst.size(0))
@@ -73,7 +73,7 @@ def mask_tail(
 
 
 def ungroup(x: Tensor, group: int, count: int) -> Tensor:
-    """Repeat the row of each group for its targets, of which there are :obj:`count`."""
+    """Repeat the row of each group for its targets, :obj:`count` in total."""
     if group == 1:
         return x
     target = torch.arange(count, device=x.device)
@@ -86,10 +86,10 @@ def draw_tail(
 ) -> Tail | None:
     r"""Draw the sources that represent later arrivals.
 
-    For each draw one source is drawn from each of :math:`S` equal parts of the
-    candidates; there is no tail where nothing arrives later. Small groups of targets
-    share them, unless each has candidates of its own; the first target of :obj:`pairs`
-    is the first of a group.
+    Each draw samples one source from each of :math:`S` equal parts of the candidates;
+    there is no tail if all arrivals are kept. Small groups of targets share a tail,
+    unless targets have separate candidates; the first target of :obj:`pairs` starts a
+    group.
     """
     size, k = options.num_tail, options.k
     if size == 0:
@@ -112,7 +112,7 @@ def _own_tail(
     dst: Tensor,
     generator: torch.Generator | None,
 ) -> Tail:
-    """Draw the tail of targets that have candidates of their own."""
+    """Draw the tail of targets with separate candidates."""
     size, rows = options.num_tail, slice(0, dst.size(0))
     words = table_words(draw_seed(dst.device, generator), rows, options.k * size)
     part = below(words, 2**31).double() / 2**31
@@ -124,10 +124,10 @@ def _own_tail(
 
 
 def default_num_arrivals(tau: float) -> int:
-    r"""Return the number of arrivals :math:`M` to keep of each draw, :math:`16 \tau`.
+    r"""Return the number of arrivals :math:`M` to keep per draw, :math:`16 \tau`.
 
-    All later ones are replaced by their mean. What this takes from the variance of
-    a weighted sum is below 1 % at any temperature up to 1.
+    Later ones are replaced by their mean, which reduces the variance of a weighted sum
+    by less than 1 % at temperatures up to 1.
     """
     return max(4, math.ceil(16 * tau))
 
@@ -135,21 +135,21 @@ def default_num_arrivals(tau: float) -> int:
 def tail_size(tau: float, num_arrivals: int, num_sources: int) -> int:
     r"""Return the number of sources :math:`S` in the tail of each draw.
 
-    They add 2 % to the variance of a sum (:func:`added_variance`). They are at least
-    the default of :math:`M`, all sources where they would be more than half of them,
-    and at most 4,096. There are :math:`M` arrivals and :math:`N` candidates.
+    They add 2 % to the variance of a sum (:func:`added_variance`). The number is at
+    least the default of :math:`M` and at most 4,096, or all sources if it exceeds half
+    of them. There are :math:`M` arrivals and :math:`N` candidates.
     """
     share = _variance_over_mass(tau, num_arrivals, num_sources)
     needed = math.ceil(1 / (TOLERANCE * share + 1 / num_sources))
     size = max(default_num_arrivals(tau), needed)
-    # One of each part, where parts hold less than two, would miss some and repeat some.
+    # With fewer than two sources per part, some would be missed and some repeated.
     return min(size if 2 * size <= num_sources else num_sources, _MOST)
 
 
 def added_variance(
     tau: float, num_arrivals: int, num_tail: int, num_sources: int
 ) -> float:
-    r"""Return the share of the variance of a sum that sampling the tail adds.
+    r"""Compute the share of the variance of a sum that sampling the tail adds.
 
     .. math::
         \left( \frac{1}{S} - \frac{1}{N} \right) \frac{\left( \sum_{r > M} w_r
@@ -166,10 +166,10 @@ def added_variance(
 
 @lru_cache(maxsize=256)
 def _variance_over_mass(tau: float, num_arrivals: int, num_sources: int) -> float:
-    """Return the variance of a sum over the squared weight of the late arrivals."""
+    """Compute the variance of a sum over the squared weight of late arrivals."""
     n = min(num_sources, 10**6)
     log_time = np.log(-np.log1p(-np.arange(1.0, n + 1) / (n + 1)))
-    # Relative to the first: at low temperatures they leave the range of numbers.
+    # Relative to the first: at low temperatures absolute weights overflow.
     weight = np.exp((log_time[0] - log_time) / tau)
     late = float(weight[num_arrivals:].sum())
     variance = float((weight**2).sum() - weight.sum() ** 2 / n)
@@ -178,12 +178,11 @@ def _variance_over_mass(tau: float, num_arrivals: int, num_sources: int) -> floa
 
 @lru_cache(maxsize=256)
 def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
-    r"""Return the share of the variance of a sum that a truncated race lacks.
+    r"""Compute the share of the variance of a sum that a truncated race loses.
 
-    Later arrivals have their mean weight, so that what differs among them is lost. Up
-    to :math:`\tau = 1` it is below 1 % with the default of :math:`M`; beyond, where no
-    few arrivals carry the weight, it is simulated for races of equal scores among the
-    :math:`N` candidates, or 20,000 of more.
+    Later arrivals have their mean weight, so their differences are lost. Up to
+    :math:`\tau = 1` this is below 1 % with the default :math:`M`; beyond, it is
+    simulated for races of equal scores among the :math:`N` candidates, at most 20,000.
     """
     n = min(num_sources, _SOURCES)
     if num_arrivals >= n:
@@ -198,17 +197,16 @@ def lost_variance(tau: float, num_arrivals: int, num_sources: int) -> float:
 
 
 def group_size(options: DrawOptions) -> int:
-    """Return the number of targets that share the sources of their tail."""
-    # Their errors are correlated, so it is small, but a target's share of the gathered
-    # sources should not exceed 32.
+    """Return the number of targets that share a tail."""
+    # Small, as it correlates errors, but at most 32 gathered sources per target.
     return max(16, options.k * options.num_tail // 32)
 
 
 def spread_sources(part: Tensor, num_sources: int) -> Tensor:
-    r"""Return one source from each of :math:`S` equal parts of all sources.
+    r"""Select one source from each of :math:`S` equal parts of all sources.
 
-    How far it lies in its part, between 0 and 1, is :obj:`part` :math:`[B, S]`, in
-    double precision. With :math:`S = N` they are all sources.
+    :obj:`part` :math:`[B, S]` is its relative position in the part, between 0 and 1, in
+    double precision. With :math:`S = N` all sources are selected.
     """
     place = part + torch.arange(part.size(1), device=part.device)
     place = place.mul_(num_sources / part.size(1)).long()

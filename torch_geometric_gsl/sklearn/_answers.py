@@ -32,7 +32,7 @@ _BLOCK = 2048
 
 
 class Named(BaseEstimator):  # type: ignore[misc]
-    """Base class of estimators, whose unknown options raise an error with a hint."""
+    """Base class of estimators whose unknown options raise an error with a hint."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -77,9 +77,9 @@ class Answers(Named):
 
     @torch.no_grad()
     def _run(self, x: Any = None, return_graph: bool = False) -> Any:
-        """Return the outputs of each member, or the mean of their graphs.
+        """Compute the outputs of each member, or the mean of their graphs.
 
-        Without new rows, training rows are predicted from each other.
+        Without new rows, predicts training rows from each other.
         """
         is_own, near, given = x is None, self._nearest, None
         x = self._x if is_own else x
@@ -99,7 +99,7 @@ class Answers(Named):
         return sum(to_csr(graph, shape) for _, graph in found) / len(found)
 
     def _outputs(self, X: Any) -> Tensor:
-        """Return the outputs of each member for new rows."""
+        """Compute the outputs of each member for new rows."""
         x = self._new_rows(X)
         blocks = range(0, x.shape[0], _BLOCK)
         return torch.cat([self._run(x[i : i + _BLOCK]) for i in blocks], dim=1)
@@ -184,7 +184,7 @@ class Answers(Named):
         return weights, rows
 
     def explain(self, row: Any, n_neighbors: int = 5) -> Any:
-        r"""Explain one prediction by the training rows behind it, as a table.
+        r"""Explain a prediction by its most important training rows, as a table.
 
         Args:
             row (array-like or DataFrame): One row.
@@ -193,8 +193,8 @@ class Answers(Named):
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours of
             non-zero weight, by weight, with target and columns. The index has the
-            labels of the rows of a pandas DataFrame, else positions. Columns of the
-            table with the name of another get a trailing underscore.
+            labels of the rows of a pandas DataFrame, else positions. Columns with a
+            name that is already used get a trailing underscore.
 
         Raises:
             ImportError: If pandas is missing.

@@ -226,7 +226,7 @@ class GSLEstimator(Answers, Saves):
         return x, y.copy()
 
     def _warn_of_far(self, x: Any) -> None:
-        """Warn of a number that dominates the scale of its column."""
+        """Warn about outliers that dominate the scale of their column."""
         columns = [] if self._table is None else self._table.columns_
         names = [c.name for c in columns for _ in c.names('')] or range(x.shape[1])
         for name, values in zip(names, x.T, strict=True):
@@ -299,7 +299,7 @@ class GSLEstimator(Answers, Saves):
         return made
 
     def _split(self, y: Any, is_known: Any, mask: Any, random: Any) -> Split:
-        """Hold back some of the labelled rows, or the rows of a mask."""
+        """Split off labelled rows for validation, at random or by a mask."""
         order = random.permutation(np.flatnonzero(is_known))
         held = self._held(y, order) if mask is None else order[mask[order]]
         hidden = held if mask is None else np.flatnonzero(mask)
@@ -308,7 +308,7 @@ class GSLEstimator(Answers, Saves):
         return Split(*(torch.from_numpy(part).to(self.device) for part in split))
 
     def _held(self, y: Any, order: Any) -> Any:
-        """Return the rows to hold back, of each class if there are classes."""
+        """Sample the rows to hold back, stratified by class if there are classes."""
         groups = [order]
         if is_classifier(self):
             groups = [order[y[order] == c] for c in range(self._num_outputs)]
@@ -333,8 +333,8 @@ def _checked_mask(mask: Any, is_known: Any) -> Any:
     held, left = (is_known & found).sum(), (is_known & ~found).sum()
     if held == 0 or left == 0:
         raise ValueError(
-            f"'validation_mask' must hold back some labelled rows with a weight, "
-            f'and leave some (got {held} and {left})'
+            f"'validation_mask' must hold back and leave labelled rows of positive "
+            f'weight (got {held} and {left})'
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Read and scale the columns of a table, and find nearest rows."""
+"""Read and scale the columns of a table; find nearest rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
 
 
 class Read(NamedTuple):
-    """The kind of a column, one of :obj:`NUMBERS` or a category, and its values.
+    """A column: its kind, one of :obj:`NUMBERS` or a category, and its values.
 
     Numbers have :obj:`nan` for missing values, and the precision to which they were
     rounded; categories have strings of values and their types, or :obj:`None`.
@@ -48,7 +48,7 @@ class Read(NamedTuple):
 
 
 def read_column(values: Any, where: str, expected: str | None = None) -> Read:
-    """Read a column by its values, or as the expected kind."""
+    """Read a column as the expected kind, or infer its kind."""
     kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')
     is_plain = values.dtype.kind in 'iufmM' and expected in (None, kind)
     if is_plain and not np.isnan(values).all():
@@ -77,7 +77,7 @@ def is_missing(value: Any) -> bool:
 
 
 def _kind(item: Any, where: str) -> str:
-    """Return the kind of a value; raise unless a table may hold it."""
+    """Return the kind of a value; raise if it is not supported."""
     if isinstance(item, timedelta | np.timedelta64):
         return 'durations'
     if isinstance(item, date | np.datetime64):
@@ -92,7 +92,7 @@ def _kind(item: Any, where: str) -> str:
 
 
 def _text(item: Any) -> str:
-    """Return the string of a category: equal for 1, 1.0 and True."""
+    """Convert a category to a string, equal for 1, 1.0 and True."""
     if isinstance(item, bool) or not isinstance(item, Number):
         return str(item)
     number: Any = item

@@ -59,9 +59,9 @@ def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
 
 
 class Table(NamedTuple):
-    """Rows, dense or of SciPy, with targets and a search for nearest rows.
+    """Rows, dense or SciPy sparse, with targets and a search for nearest rows.
 
-    Labels that are sent as messages are -1 or NaN if unknown.
+    Labels sent as messages are -1 or NaN if unknown.
     """
 
     x: Any
@@ -78,7 +78,7 @@ class Table(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Rows of the loss, possible neighbours, and held-back rows."""
+    """Indices of rows: of the loss, possible neighbours, and held back."""
 
     train: Tensor
     candidates: Tensor
@@ -86,7 +86,7 @@ class Split(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A trained network of its best epoch, with averaged parameters.
+    """A trained network with the averaged parameters of its best epoch.
 
     The loss is that of the held-back rows, or of training if there are none.
     """
@@ -100,7 +100,7 @@ class Result(NamedTuple):
 
 
 def losses_of(out: Tensor, y: Tensor) -> Tensor:
-    """Return the loss of each row: cross-entropy for classes, else squared error."""
+    """Compute the loss of each row: cross-entropy for classes, else squared error."""
     if not y.is_floating_point():
         return F.cross_entropy(out, y, reduction='none')
     return (out - y).square().mean(dim=1)
@@ -113,7 +113,7 @@ def answer(
     candidates: Tensor,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Run a network on some rows, with other rows as possible neighbours."""
+    """Run a network on some rows, with others as possible neighbours."""
     x, given = table.take(rows), None
     if model.graph == 'none':
         out: Tensor = model(x, generator=generator)
@@ -130,9 +130,9 @@ def answer(
 def train(
     model: TableNet, graph: str, table: Table, split: Split, options: Any, seed: int
 ) -> Result:
-    """Train until held-back rows have not improved for some time.
+    """Train a network, with early stopping on held-back rows.
 
-    The seed sets batches, pools and dropout.
+    The seed determines batches, pools and dropout.
     """
     generator = torch.Generator(table.y.device).manual_seed(seed)
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.learning_rate)
@@ -202,7 +202,7 @@ def _steps(
 
 @torch.no_grad()
 def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]:
-    """Return the mean loss and the score of held-back rows."""
+    """Compute the mean loss and the score of held-back rows."""
     rows, candidates = split.val, split.candidates
     blocks = rows.split(_BLOCK)
     if model.graph == 'learned':
@@ -221,7 +221,7 @@ def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]
 
 
 def _sampled(split: Split, seed: int) -> Split:
-    """Sample rows for validation if there are many."""
+    """Subsample many rows for validation."""
     generator = torch.Generator().manual_seed(seed)
 
     def some(rows: Tensor, most: int) -> Tensor:
@@ -261,7 +261,7 @@ def _batches(
 
 
 def _groups(model: TableNet, options: Any) -> list[dict[str, Any]]:
-    """Group the parameters: scalars have no weight decay."""
+    """Group the parameters for weight decay, without scalars."""
     parameters = [*model.parameters()]
     return [
         {

@@ -82,28 +82,28 @@ def _documented(cls: Any) -> Any:
 
 @_documented
 class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
-    r"""Classify the rows of a table with a learned graph of its rows.
+    r"""Classifier for tables with a learned graph of the rows.
 
     Combines the relaxed draws of neighbours of the `"Neural Gaussian Similarity
     Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper with the labelled neighbours of the
     `"TabR: Tabular Deep Learning Meets Nearest Neighbors"
     <https://arxiv.org/abs/2307.14338>`_ paper. The network is a
-    :class:`~torch_geometric_gsl.nn.TableNet`: each row sees the labels of the rows
-    nearest by a learned distance, but never its own. Three networks are trained: with
-    a learned graph, with the nearest rows by scaled columns, and without a graph. The
-    loss on held-back rows chooses among them, and stops training. New rows attend to
-    all rows of :meth:`fit`. The time of an epoch is linear in the number of rows.
+    :class:`~torch_geometric_gsl.nn.TableNet`: each row sees the labels of its nearest
+    rows by a learned distance, but never its own. Three networks are trained: with a
+    learned graph, with the nearest rows by scaled columns, and without a graph. The
+    loss on held-back rows selects one, and stops training early. New rows attend to all
+    rows of :meth:`fit`. The time of an epoch is linear in the number of rows.
 
-    Rows with the label -1 are part of the graph, but unlabelled. If there is only one
-    other label, or another negative one, -1 is a class. A warning states the number of
+    Rows with the label -1 are unlabelled nodes of the graph. If there is only one other
+    label, or another negative one, -1 is a class. A warning reports the number of
     unlabelled rows unless they are the majority.
 
     A DataFrame of strings, categories, dates or missing values is encoded by
     :func:`make_table_transformer`; columns of new rows are matched by name.
 
-    A row of weight 0 stays a node without a label, and a weight of 2 does not duplicate
-    a node: scikit-learn's :obj:`check_sample_weight_equivalence_on_dense_data` fails.
+    A row of weight 0 becomes an unlabelled node, and a weight of 2 does not duplicate a
+    node: scikit-learn's :obj:`check_sample_weight_equivalence_on_dense_data` fails.
 
     {parameters}
 
@@ -127,7 +127,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         return share.numpy().astype(self._dtype)
 
     def _find_known(self, y: Any) -> Any:
-        """Store the classes; return which rows have one."""
+        """Store the classes; return a mask of rows with a known class."""
         check_classification_targets(y)
         known = find_labelled(y)
         self.classes_ = np.unique(y[known])
@@ -151,10 +151,10 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
 
 @_documented
 class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
-    r"""Predict numbers from the rows of a table with a learned graph of its rows.
+    r"""Regressor for tables with a learned graph of the rows.
 
-    It works as :class:`GSLClassifier` with the same parameters; the loss is the
-    squared error of targets scaled to deviation 1.
+    It works as :class:`GSLClassifier`, with the same parameters; the loss is the
+    squared error of standardized targets.
 
     {parameters}
 
@@ -178,7 +178,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         return np.ones(len(y), dtype=bool)
 
     def _encode(self, y: Any, is_known: Any) -> Tensor:
-        """Return scaled targets, which fit single precision whatever their range."""
+        """Scale targets, so that any range fits single precision."""
         target = y.reshape(len(y), -1)
         self._num_outputs = target.shape[1]
         self._center, self._width = measure_columns(target[is_known])

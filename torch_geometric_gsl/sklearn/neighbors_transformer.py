@@ -53,21 +53,22 @@ class GSLNeighborsTransformer(
     TransformerMixin,  # type: ignore[misc]
     Named,
 ):
-    r"""Build the graph of the nearest rows under a learned similarity, as a
-    sparse matrix: a drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.
+    r"""Transformer to a sparse graph of the nearest rows under a learned similarity, a
+    drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.
 
-    The similarity weighs the columns. With labels, the weights are trained so that
-    neighbours share the label of a row
+    The similarity has one weight per column. With labels, the weights are trained so
+    that neighbours share the label of a row
     (:func:`~torch_geometric_gsl.nn.sampler.leave_one_out_loss`); without labels, so
     that neighbours reconstruct hidden entries
     (:class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`). Sparse rows stay
-    sparse: each step uses as many rows as fit into 128 MB if dense.
+    sparse; each step uses up to 128 MB of dense rows.
 
     Args:
         n_neighbors (int, optional): The number of neighbours; all other rows if there
             are fewer. (default: :obj:`15`)
-        mode (str, optional): :obj:`"distance"` stores distances, including 0 to the row
-            itself, :obj:`"connectivity"` ones, without it. (default: :obj:`"distance"`)
+        mode (str, optional): :obj:`"distance"` stores distances, including 0 for the
+            row itself, :obj:`"connectivity"` ones, excluding it. (default:
+            :obj:`"distance"`)
         similarity (str, optional): The similarity. The mode :obj:`"distance"` needs
             one that is largest for equal rows: :obj:`"linear"`, with one minus the
             cosine as the distance, or :obj:`"heat_kernel"`, with the distance of unit
@@ -197,7 +198,7 @@ class GSLNeighborsTransformer(
             optimizer.step()
 
     def _make_similarity(self) -> Similarity:
-        """Return the similarity; of few columns it uses distances."""
+        """Create the similarity, of distances if there are few columns."""
         width = self._x.size(1)
         if self.similarity in NEAREST and width < COSINE_COLUMNS:
             return nearness(width, feature_weights=True)
@@ -205,7 +206,7 @@ class GSLNeighborsTransformer(
         return resolve_similarity(similarity, width, feature_weights=True)
 
     def _some(self, number: int, k: int, generator: torch.Generator) -> Tensor:
-        """Return all rows; of sparse ones only as many as fit a dense copy."""
+        """Return all rows, or of sparse rows only as many as fit a dense copy."""
         width = self._x.size(1) * self._x.element_size()
         most = max(_DENSE_BYTES // width, 4 * k)
         if self._x.layout == torch.strided or number <= most:
@@ -216,7 +217,7 @@ class GSLNeighborsTransformer(
         r"""Find the nearest training rows of each row.
 
         Args:
-            X (array-like or DataFrame): The rows; those of training find themselves.
+            X (array-like or DataFrame): The rows; training rows find themselves.
 
         Returns:
             scipy.sparse.csr_matrix: Of shape :obj:`(len(X), n_samples_fit_)`.
@@ -250,7 +251,7 @@ class GSLNeighborsTransformer(
         return graph.astype(self._dtype, copy=False)
 
     def _distances(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the distances along edges, which do not saturate."""
+        """Compute the distances along edges, which do not saturate."""
         pairs: PairScores = self._similarity.exact_scores((self._x, x))
         value = pairs.compare_edges(edge_index)
         return (1 - value).clamp(min=0) if pairs.comparison == 'dot' else value.sqrt()

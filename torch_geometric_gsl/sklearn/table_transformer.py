@@ -26,7 +26,7 @@ class Column(NamedTuple):
     """The fitted statistics of a column, in plain values.
 
     Missing numbers are imputed; a category has the strings of its values, possibly a
-    missing one, and their types. A constant column varies by rounding only.
+    missing one, and their types. Constant columns may vary by rounding.
     """
 
     name: Any
@@ -92,7 +92,7 @@ class Column(NamedTuple):
 
 
 class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode the columns of a table; see :func:`make_table_transformer`."""
+    """Transformer of the columns of a table; see :func:`make_table_transformer`."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -196,7 +196,7 @@ def make_table_transformer() -> TableTransformer:
         TableTransformer: The first step of a pipeline with an estimator.
 
     Raises:
-        TypeError: If values of a column are none of these, such as lists.
+        TypeError: If values of a column have another type, such as lists.
         ValueError: If a number is infinite, a name is duplicated, or later rows lack a
             column or have other values in a numeric one. The message names the column.
 
@@ -209,7 +209,7 @@ def make_table_transformer() -> TableTransformer:
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
-    """Return the rows of an estimator as numbers; encode a DataFrame.
+    """Convert the rows of an estimator to numbers; encode a DataFrame.
 
     Options are those of :func:`sklearn.utils.check_array`; :obj:`reset` fits.
     """
@@ -245,7 +245,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
 
 
 def _odd_column(X: Any) -> str:
-    """Return the first column that is not numeric, if any."""
+    """Find the first column that is not numeric, if any."""
     try:
         columns = TableTransformer().fit(X).columns_
     except (TypeError, ValueError) as error:  # Perhaps without columns.
@@ -255,7 +255,7 @@ def _odd_column(X: Any) -> str:
 
 
 def is_frame(X: Any) -> bool:
-    """Return whether rows are a dense DataFrame, of pandas or polars."""
+    """Return whether rows are a dense DataFrame of pandas or polars."""
     has_columns = hasattr(X, 'columns') and hasattr(X, '__getitem__')
     if not has_columns or not hasattr(X, 'dtypes') or hasattr(X, 'sparse'):
         return False

@@ -39,7 +39,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_targ
 #: The prefix of a replaced graph's attributes.
 OBSERVED = 'observed_'
 _EDGES = {'edge_index', 'adj_t', 'adj'}
-# Always part of a graph, whatever their size.
+# Always part of a graph, for any size.
 _GRAPH = _EDGES | {'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges'}
 #: Attributes that determine the number of nodes.
 COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}
@@ -52,14 +52,14 @@ def check_data(data: object, reason: str = '') -> None:
 
 
 def store_of(data: Any, kind: Any = None) -> Any:
-    """Return the only store of a data object, or the store of a type."""
+    """Return the store of a type, or the only one of a homogeneous object."""
     return data.stores[0] if kind is None else data[kind]
 
 
 def node_features(
     data: Any, node_type: str | None = None, attr: str = 'x', width: int | None = None
 ) -> Tensor:
-    """Return an attribute with features of the nodes, or of the nodes of a type.
+    """Return a feature attribute of the nodes, or of the nodes of a type.
 
     Stores the number of nodes in :obj:`data` if nothing else determines it.
     """
@@ -86,7 +86,7 @@ def node_features(
 
 
 def set_graph(data: Any, graph: SampledGraph, edge_type: Any = None) -> None:
-    """Store a graph, sorted by target, and keep the replaced one under a prefix."""
+    """Store a graph, sorted by target; keep the replaced one under a prefix."""
     store = store_of(data, edge_type)
     has_observed = any(OBSERVED + key in store for key in _EDGES)
     # A graph next to an observed one comes from a transform.
@@ -123,9 +123,9 @@ def move_graph(store: Any, prefix: str | None) -> None:
 def graph_keys(store: Any) -> list[str]:
     r"""Return the names of the edges and of all attributes with one entry per edge.
 
-    An attribute belongs to the edges if it has their length. If this is also the
-    number of nodes or of graphs, or the number of nodes is unknown, it belongs to them
-    only if its name contains "edge"; labels of links never do.
+    An attribute has one entry per edge if it has their length. If this is also the
+    number of nodes or graphs, or the number of nodes is unknown, its name must contain
+    "edge"; labels of links are excluded.
     """
     own = {key for key in store.keys() if not key.startswith(OBSERVED)}  # noqa: SIM118
     by_length = True
@@ -147,7 +147,7 @@ def graph_keys(store: Any) -> list[str]:
 
 
 class FeatureGraph(BaseTransform):
-    """Base class: build the graph of each example of a batch separately."""
+    """Base class of transforms that build a graph for each example of a batch."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class FeatureGraph(BaseTransform):
     def _graph(
         self, rows: list[Tensor], sizes: list[list[int]], where: str
     ) -> SampledGraph:
-        """Return a graph without edges between examples."""
+        """Build a graph without edges between examples."""
         width = rows[0].size(1)
         similarity = resolve_similarity(near_similarity(self.similarity, width), width)
         edges = [torch.empty(2, 0, dtype=torch.long, device=rows[0].device)]
@@ -247,7 +247,7 @@ class FeatureGraph(BaseTransform):
 
 
 def _check_similarity(similarity: object) -> None:
-    """Raise unless it is a module, or the name of one without parameters."""
+    """Raise unless it is a module, or the name of a similarity without parameters."""
     if not isinstance(similarity, str):
         check_type(similarity, Similarity, 'similarity', 'a name or a Similarity')
         return

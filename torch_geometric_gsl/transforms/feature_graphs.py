@@ -1,4 +1,4 @@
-"""Graphs of the features under a fixed similarity: nearest or sampled."""
+"""Graphs of nearest or sampled neighbours under a fixed similarity of features."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 @functional_transform('similarity_knn_graph')
 class SimilarityKNNGraph(FeatureGraph):
-    r"""Join each node with the :obj:`k` nodes of most similar features, under any
-    similarity (functional name: :obj:`similarity_knn_graph`).
+    r"""Join each node to the :obj:`k` nodes with the most similar features (functional
+    name: :obj:`similarity_knn_graph`).
 
     .. math::
         \mathcal{N}(i) = \mathrm{top}_k \{ \phi_{ij} : j \in \mathcal{V} \},
@@ -48,22 +48,21 @@ class SimilarityKNNGraph(FeatureGraph):
     The search is exact, in blocks of rows, unless another :obj:`backend` is set; the
     weights are always exact. Known similarities are ranked by the cosine or the
     distance itself, even if :math:`\phi_{ij}` underflows to zero. On one or two
-    columns, where the cosine is no useful ranking, :obj:`"linear"` and
-    :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and
-    :math:`w_{ij} = \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges
-    run from neighbours to nodes, sorted by node, with the similarities in
+    columns, where the cosine is not informative, :obj:`"linear"` and
+    :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and :math:`w_{ij} =
+    \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges run from
+    neighbours to nodes, sorted by node, with the similarities in
     :obj:`data.edge_weight`. No edge joins two examples of a batch, which cannot be
-    separated afterwards. Sparse CSR features need the cosine or a projection.
+    separated afterwards. Sparse CSR features require the cosine or a projection.
 
     A graph already in :obj:`data` is kept under names with a prefix, such as
     :obj:`observed_edge_index`, or deleted if such names exist.
 
     .. warning::
-        Weights may be negative, also under the default similarity. Layers that
-        normalise by the degree, such as :class:`~torch_geometric.nn.conv.GCNConv`,
-        then take the root of a negative degree and return NaN. Use
-        :obj:`similarity="heat_kernel"`, whose weights lie in :math:`[0, 1]`, or
-        clamp: :obj:`data.edge_weight = data.edge_weight.clamp(min=0)`.
+        Weights may be negative, also with the default similarity. Layers that normalise
+        by the degree, such as :class:`~torch_geometric.nn.conv.GCNConv`, then return
+        NaN. Use :obj:`similarity="heat_kernel"`, whose weights lie in :math:`[0, 1]`,
+        or clamp: :obj:`data.edge_weight = data.edge_weight.clamp(min=0)`.
 
     Args:
         k (int, optional): The number of neighbours. (default: :obj:`5`)
@@ -75,16 +74,17 @@ class SimilarityKNNGraph(FeatureGraph):
         force_undirected (bool, optional): If :obj:`True`, adds the reverse of every
             edge; edges of both directions get the mean weight. (default: :obj:`False`)
         clamp (bool, optional): If :obj:`True`, nodes with fewer than :obj:`k`
-            candidates join all of them, or none. If :obj:`False`, they raise an
-            error. (default: :obj:`True`)
+            candidates are joined to all of them. If :obj:`False`, they raise an error.
+            (default: :obj:`True`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
-        backend (str or KNNIndex, optional): The search: :obj:`"exact"`, of this
-            package; :obj:`"faiss"`, the exact index of that library, in
-            :obj:`float32`; an empty index of :mod:`torch_geometric.nn.pool`, such as
+        backend (str or KNNIndex, optional): The search: :obj:`"exact"`, built in;
+            :obj:`"faiss"`, the exact index of that library, in :obj:`float32`; an empty
+            index of :mod:`torch_geometric.nn.pool`, such as
             :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
             :obj:`"pynndescent"`, approximate, with a fixed seed, also for sparse
-            features. All but the first need their library, and :obj:`"linear"`,
-            :obj:`"heat_kernel"` or a module that ranks alike. (default: :obj:`"exact"`)
+            features. All but the first require their library, and :obj:`"linear"`,
+            :obj:`"heat_kernel"` or a module with the same ranking. (default:
+            :obj:`"exact"`)
         attr (str, optional): The features: an attribute of the nodes, such as
             :obj:`"pos"`. Positions are compared by their distances with
             :obj:`HeatKernelSimilarity(3, normalize=False)`. (default: :obj:`"x"`)
@@ -188,9 +188,9 @@ class SampledLatentGraph(FeatureGraph):
 
     .. warning::
         The graph is relaxed: it has about 40 edges per node for :obj:`k=5`, or all
-        pairs of a small graph, most with a weight near zero. A layer that ignores
-        :obj:`edge_weight`, such as :class:`~torch_geometric.nn.conv.SAGEConv`, counts
-        each in full: :obj:`replace=False` draws :obj:`k` distinct neighbours.
+        pairs of a small graph, most with a weight near zero. For layers without
+        :obj:`edge_weight`, such as :class:`~torch_geometric.nn.conv.SAGEConv`, set
+        :obj:`replace=False` to draw :obj:`k` neighbours.
 
     Args:
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
@@ -200,13 +200,14 @@ class SampledLatentGraph(FeatureGraph):
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
         scale (float, optional): The factor of the similarity. (default: :obj:`1.0`)
         seed (int, optional): Seed of a new generator for every graph: equal features
-            give equal graphs, alone, in a data set or in a batch. If :obj:`None`,
-            the global generator is used. (default: :obj:`None`)
-        clamp (bool, optional): If :obj:`True`, graphs with fewer than :obj:`k`
-            candidates take :math:`K` from their number, and nodes without candidates
-            have no edges. If :obj:`False`, they raise an error. (default: :obj:`True`)
+            give equal graphs, also within a data set or a batch. If :obj:`None`, the
+            global generator is used. (default: :obj:`None`)
+        clamp (bool, optional): If :obj:`True`, :math:`K` is at most the number of
+            candidates in a graph, and nodes without candidates have no edges. If
+            :obj:`False`, too few candidates raise an error. (default: :obj:`True`)
         attr (str, optional): As in :class:`SimilarityKNNGraph`. (default: :obj:`"x"`)
-        edge_types (list, optional): Those that get a graph. (default: :obj:`None`)
+        edge_types (list, optional): As in :class:`SimilarityKNNGraph`. (default:
+            :obj:`None`)
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`: :obj:`hard`,
             :obj:`replace`, :obj:`loop`, :obj:`method` or :obj:`budget`.

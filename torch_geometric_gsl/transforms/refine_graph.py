@@ -31,8 +31,8 @@ from torch_geometric_gsl.typing import SampledGraph
 
 @functional_transform('refine_graph')
 class RefineGraph(BaseTransform):
-    r"""Reweight the edges of a given graph by the agreement of their ends, and add
-    nearest neighbours (functional name: :obj:`refine_graph`).
+    r"""Reweight the edges of a given graph by class agreement, and add nearest
+    neighbours (functional name: :obj:`refine_graph`).
 
     .. math::
         w_{ij} = \left( a_{ij} + [j \in \mathcal{N}(i)] \, c_{ij} +
@@ -44,19 +44,19 @@ class RefineGraph(BaseTransform):
     :math:`\mathbf{p}_i` are class probabilities predicted by a first model, replaced by
     known labels: the product is the probability that two nodes have the same class if
     their classes are independent. It is one without probabilities, and for self-loops.
-    If few given edges of a node agree, the added ones outweigh them; if none does, a
-    layer with self-loops, such as :class:`~torch_geometric.nn.conv.GCNConv`, relies on
-    the node itself. Train a second model that takes edge weights on the refined graph,
-    on the labels and on the probabilities of all other nodes:
+    If few given edges of a node join equal classes, the added ones outweigh them; if
+    none does, layers with self-loops (:class:`~torch_geometric.nn.conv.GCNConv`) rely
+    on the node itself. Train a second model that takes edge weights on the refined
+    graph, on the labels and on the probabilities of all other nodes:
     :doc:`/internals/attacked` has the recipe and an ablation.
 
     On one or two columns, the nearest rows are ranked by distance and weighted as in
     :func:`SimilarityKNNGraph`. The edges are sorted by target, duplicates add up, and
     edges of weight zero are dropped. The original graph is kept under names with the
-    prefix :obj:`observed_`; if there is one already, it is refined again, with better
-    probabilities for example: delete :obj:`data.observed_edge_index` to refine another
-    graph. Weights in :obj:`data.edge_attr` are ignored. No added edge joins two
-    examples of a batch.
+    prefix :obj:`observed_`; if there is one already, it is refined again, with new
+    probabilities: delete :obj:`data.observed_edge_index` to refine another graph.
+    Weights in :obj:`data.edge_attr` are ignored. No added edge joins two examples of a
+    batch.
 
     Args:
         k (int, optional): The number of nearest rows of each node, or zero.
@@ -64,9 +64,9 @@ class RefineGraph(BaseTransform):
         prob (str, optional): The attribute with the probabilities
             :math:`[|\mathcal{V}|, C]`, or :obj:`None` for none.
             (default: :obj:`None`)
-        min_similarity (float, optional): Drops given edges unless their
-            :math:`\cos(\mathbf{x}_i, \mathbf{x}_j)`, or kernel of the distance, exceeds
-            it. (default: :obj:`None`)
+        min_similarity (float, optional): Drops given edges whose
+            :math:`\cos(\mathbf{x}_i, \mathbf{x}_j)`, or kernel of the distance, does
+            not exceed it. (default: :obj:`None`)
         attr (str, optional): The compared features. (default: :obj:`"x"`)
 
     Raises:
@@ -134,7 +134,7 @@ class RefineGraph(BaseTransform):
 def refine(
     graph: SampledGraph, nearest: SampledGraph | None, prob: Tensor | None
 ) -> SampledGraph:
-    """Add nearest rows to a graph in both directions, and weigh it by agreement.
+    """Add nearest rows to a graph in both directions; reweight by class agreement.
 
     Gradients flow to the weights and to the probabilities.
     """

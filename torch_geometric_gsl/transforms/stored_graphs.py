@@ -50,13 +50,13 @@ class FreezeLatentGraph(BaseTransform):
 
     The graph is computed in evaluation mode, without gradients; the mode is restored.
     The edges run from neighbours to nodes, sorted by node, with weights in
-    :obj:`data.edge_weight`: the graph that the layer sums over, of the :obj:`eval_k`
-    nearest nodes, or all. The weights of a node sum to 1, less the weight of a null
+    :obj:`data.edge_weight`: the graph over which the layer sums, of the :obj:`eval_k`
+    nearest nodes or all. The weights of a node sum to 1, less the weight of a null
     neighbour, and are not normalised again after edges below :obj:`threshold` are
     dropped.
 
-    A :class:`~torch_geometric_gsl.nn.HeteroGSLNet` takes a
-    :class:`~torch_geometric.data.HeteroData` object, and each relation becomes an edge
+    For a :class:`~torch_geometric_gsl.nn.HeteroGSLNet` pass a
+    :class:`~torch_geometric.data.HeteroData` object: each relation becomes an edge
     type.
 
     Batches and existing graphs are handled as in :class:`SimilarityKNNGraph`.
@@ -69,8 +69,8 @@ class FreezeLatentGraph(BaseTransform):
             Graphs with transition nodes do not join nodes and cannot be stored.
         layer (int, optional): The index of the layer; negative ones count from the
             last. The graph of the first layer depends on the features only. Relations
-            missing in a layer are taken from the last earlier layer that has them.
-            (default: :obj:`0`)
+            missing in a layer come from the last earlier layer that has them. (default:
+            :obj:`0`)
         k (int, optional): Evaluates the samplers of the model over the :obj:`k` nearest
             nodes, and keeps the :obj:`k` heaviest edges per node of other graphs.
             (default: :obj:`None`)
@@ -167,7 +167,7 @@ class FreezeLatentGraph(BaseTransform):
         return {None: graph}
 
     def _typed_graphs(self, data: HeteroData) -> dict[EdgeType, SampledGraph]:
-        """Return the graph of each relation, from the layer or the last one before."""
+        """Return the graph of each relation, from the layer or the last earlier one."""
         types: list[NodeType] = self.model.node_types
         x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}

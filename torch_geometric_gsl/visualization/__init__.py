@@ -1,8 +1,8 @@
 r"""Draw learned graphs and similarities, or explore a graph in the browser.
 
-Plots draw on the axes that they are given, or on those of a new figure, and return
-them: ``ax.figure.savefig('graph.png')`` writes it. Nothing touches the global state of
-:obj:`matplotlib.pyplot`, and nothing needs a display.
+Plots draw on given axes, or on those of a new figure, and return them: save with
+``ax.figure.savefig('graph.png')``. They change no global state of
+:obj:`matplotlib.pyplot` and need no display.
 """
 
 from torch_geometric_gsl.visualization.explore import explore

@@ -1,4 +1,4 @@
-"""Parts of all pictures: colours, axes, and nodes placed in the plane."""
+"""Parts of all plots: colours, axes and layouts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Colours of classes. The first eight are those of Okabe and Ito, which colour-blind
-#: people can tell apart; more come from the lists of Kelly and of Trubetskoy.
+#: Colours of classes. The first eight, by Okabe and Ito, are safe for colour-blind
+#: people; the others are from Kelly and Trubetskoy.
 COLORS = (
     *('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000'),
     *('#F0E442', '#882D17', '#875692', '#8DB600', '#BE0032', '#F032E6', '#808000'),
@@ -26,12 +26,12 @@ _NUM_STEPS = 200
 
 
 def palette(number: int) -> list[str]:
-    """Return a colour for each class, from the circle of hues if there are many."""
+    """Return a colour for each class, evenly spaced hues if there are many."""
     if number <= len(COLORS):
         return list(COLORS)
     colours = []
     for i in range(number):
-        # Neighbours in the list lie far from each other on the circle.
+        # Adjacent classes get distant hues.
         hue, light = (i * 0.618034) % 1, (0.42, 0.62)[i % 2]
         parts = colorsys.hls_to_rgb(hue, light, 0.65)
         colours.append('#' + ''.join(f'{round(255 * part):02x}' for part in parts))
@@ -39,7 +39,7 @@ def palette(number: int) -> list[str]:
 
 
 def make_axes(given: Any, number: int, width: float, height: float) -> list[Axes]:
-    """Return the axes given, or those of a new figure, which pyplot does not know."""
+    """Return the given axes, or those of a new figure outside of pyplot."""
     try:
         from matplotlib.axes import Axes
         from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ def beside(ax: Axes, **kwargs: Any) -> None:
 
 
 def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], least: int = 0) -> int:
-    """Count the nodes of edges; raise unless all sizes, by their names, agree."""
+    """Count the nodes of a graph; raise unless all named sizes agree."""
     num_nodes = max([least, maybe_num_nodes(edge_index), *sizes.values()])
     for name, size in sizes.items():
         if size != num_nodes:
@@ -92,10 +92,10 @@ def principal_components(x: Tensor) -> Tensor:
 
 
 def spring_layout(edge_index: Tensor, num_nodes: int, seed: int) -> Tensor:
-    """Place some hundreds of nodes by the forces of Fruchterman and Reingold.
+    """Lay out some hundreds of nodes with the Fruchterman-Reingold algorithm.
 
-    Edges attract and nodes repel each other, all pairs in each step. A pull to the
-    centre holds parts without edges together, which that of NetworkX throws apart.
+    Each step computes the forces of all pairs. A pull to the centre keeps components
+    together, which the layout of NetworkX drives apart.
     """
     generator = torch.Generator().manual_seed(seed)
     position = torch.rand(num_nodes, 2, generator=generator, dtype=torch.double) - 0.5

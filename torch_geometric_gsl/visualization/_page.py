@@ -20,11 +20,11 @@ from torch import Tensor
 from torch_geometric_gsl._columns import find_labelled
 from torch_geometric_gsl.visualization._drawing import palette
 
-#: Classes as integers, numbers, or classes as texts, None where there is none.
+#: Classes as integers or strings (None if unlabelled), or numbers.
 Values = Tensor | list[str | None]
 Json = dict[str, Any]
 _DIGITS = 4
-#: Marks of the page and the files that take their places.
+#: Placeholders of the page and the files that replace them.
 _ASSETS = {
     'style': 'page.css',
     'vendor': 'vendor.js',
@@ -38,7 +38,7 @@ _MAX_PIXELS = 8192
 
 
 def image_sprite(images: Tensor) -> Json:
-    """Put images side by side into one PNG picture."""
+    """Combine images side by side into one PNG image."""
     is_coloured = images.dim() == 4 and images.size(3) == 3
     if not (images.dim() == 3 or is_coloured) or 0 in images.shape:
         raise ValueError(
@@ -76,7 +76,7 @@ def image_sprite(images: Tensor) -> Json:
 
 
 def make_page(title: str, content: Json) -> str:
-    """Return the page, which contains everything that it needs."""
+    """Create the self-contained page."""
     assets = resources.files(__package__) / 'assets'
     parts = {
         mark: (assets / name).read_text(encoding='utf-8')
@@ -92,7 +92,7 @@ def make_page(title: str, content: Json) -> str:
 
 
 def read_values(given: Any, name: str) -> Values:
-    """Return the values of nodes in a tensor, an array, a list or a column."""
+    """Read values of nodes from a tensor, an array, a list or a column."""
     if not isinstance(given, Tensor):
         if isinstance(given, str) or not hasattr(given, '__len__'):
             raise TypeError(
@@ -100,7 +100,7 @@ def read_values(given: Any, name: str) -> Values:
                 f'(got {type(given).__name__})'
             )
         given = given.to_numpy() if hasattr(given, 'to_numpy') else given
-        # NumPy would make a text of all that stands in a list beside one.
+        # NumPy would convert all items to strings if one is.
         is_array = isinstance(given, np.ndarray)
         array = given if is_array else np.array(given, dtype=object)
         if array.dtype.kind not in 'biufc':
@@ -111,7 +111,7 @@ def read_values(given: Any, name: str) -> Values:
 
 
 def _from_objects(items: list[Any], name: str) -> Values:
-    """Return the items as numbers if all are numbers, else as texts."""
+    """Convert the items to numbers if all are numbers, else to strings."""
     if any(isinstance(item, list) for item in items):
         try:
             return read_values(torch.tensor(items), name)
@@ -133,7 +133,7 @@ def _is_missing(item: Any) -> bool:
 
 
 def as_texts(value: Values) -> Values:
-    """Return classes as texts; numbers stay."""
+    """Convert classes to strings; return numbers unchanged."""
     if isinstance(value, list) or value.is_floating_point():
         return value
     known = find_labelled(value.numpy(), None)
@@ -141,7 +141,7 @@ def as_texts(value: Values) -> Values:
 
 
 def as_names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
-    """Return at least this number of names as texts."""
+    """Convert names to strings; raise unless there are enough."""
     if given is None:
         return [str(i) for i in range(number)]
     if isinstance(given, str):
@@ -154,7 +154,7 @@ def as_names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
 def class_colours(
     given: dict[str, Values], class_names: Sequence[Any] | None
 ) -> list[Json]:
-    """List the labels and the predictions: a class has one colour in both."""
+    """List labels and predictions, with the same colours for classes."""
     names = None if class_names is None else as_names(class_names, 0, 'class_names')
     columns, texts = _coded({k: _column(v, k) for k, v in given.items()}, names)
     classes = [value for value in columns.values() if not value.is_floating_point()]
@@ -166,8 +166,7 @@ def class_colours(
     if texts is None and names is not None and known:
         if known[0] < 0:
             raise ValueError(
-                f"'class_names' must be absent where a class is negative "
-                f'(got {known[0]})'
+                f"'class_names' must be None with negative classes (got {known[0]})"
             )
         texts = as_names(names, known[-1] + 1, 'class_names')
     shown = [str(i) if texts is None else texts[i] for i in known]
@@ -199,7 +198,7 @@ def _column(value: Values, name: str) -> Values:
 def _coded(
     columns: dict[str, Values], names: list[str] | None
 ) -> tuple[dict[str, Tensor], list[str] | None]:
-    """Replace classes that are texts by their places among the names of classes."""
+    """Replace string classes by their indices among the class names."""
     has_texts = any(isinstance(value, list) for value in columns.values())
     if has_texts and names is None:
         columns = {k: as_texts(v) for k, v in columns.items()}
@@ -222,7 +221,7 @@ def _coded(
 
 
 def number_colour(name: str, value: Tensor) -> Json:
-    """Colour nodes by numbers, from the least to the largest."""
+    """Colour nodes by numbers, from the smallest to the largest."""
     finite = value.double()[value.isfinite()]
     size = float(finite.abs().amax()) if len(finite) else 0.0
     spread = float(finite.amax() - finite.amin()) if len(finite) else 0.0

@@ -49,7 +49,7 @@ def explore(
     max_features: int = 32,
     seed: int = 0,
 ) -> Path:
-    r"""Write a page to explore a graph: one file, which needs no network.
+    r"""Write a self-contained page to explore a graph offline.
 
     Open it in a browser. It opens with the two heaviest edges into each node; a slider
     shows more. The wheel zooms. Point at a node to see its neighbours with their
@@ -67,32 +67,32 @@ def explore(
             one set of nodes, or graphs on it by name. Rows of a matrix are targets, as
             in :obj:`graph_` of the estimators.
         data (torch_geometric.data.Data, optional): The nodes: labels or targets
-            :obj:`y`, also texts, features :obj:`x`, shown in the units of :obj:`raw_x`
-            if it is given, positions :obj:`pos` :math:`[n, 2]`. A label of -1 means
-            unlabelled, unless it is one of only two labels or others are negative, too.
-            (default: :obj:`None`)
+            :obj:`y`, also strings, features :obj:`x`, shown in the units of
+            :obj:`raw_x` if it is given, positions :obj:`pos` :math:`[n, 2]`. A label of
+            -1 means unlabelled, unless it is one of only two labels or others are
+            negative, too. (default: :obj:`None`)
         path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
         prediction (torch.Tensor or Sequence, optional): A predicted class or number of
-            each node :math:`[n]`. Texts are classes; with :obj:`class_names` they are
-            some of these. (default: :obj:`None`)
+            each node :math:`[n]`. Strings are classes, and must be in
+            :obj:`class_names` if given. (default: :obj:`None`)
         images (torch.Tensor, optional): An image of each node :math:`[n, h, w]` or
-            :math:`[n, h, w, 3]`. Numbers other than bytes are mapped to them, the
-            least to black. (default: :obj:`None`)
+            :math:`[n, h, w, 3]`. Numbers other than bytes are rescaled, the smallest to
+            black. (default: :obj:`None`)
         names (Sequence, optional): Names of nodes, else numbers. (default: :obj:`None`)
         class_names (Sequence, optional): Names of the classes. (default: :obj:`None`)
         feature_names (Sequence, optional): Names of features. (default: :obj:`None`)
         title (str, optional): The title of the page. (default: :obj:`"Learned graph"`)
         max_edges (int, optional): Heaviest edges to store. (default: :obj:`50_000`)
-        max_features (int, optional): The largest number of features to show: those of
-            largest variance. (default: :obj:`32`)
-        seed (int, optional): The seed of the nodes' first places. (default: :obj:`0`)
+        max_features (int, optional): The number of features to show, those of largest
+            variance. (default: :obj:`32`)
+        seed (int, optional): The seed of the initial layout. (default: :obj:`0`)
 
     Returns:
         pathlib.Path: The file.
 
     Raises:
         ImportError: If there are images and Pillow is not installed.
-        OSError: If the file cannot be written, or its folder is not there.
+        OSError: If the file cannot be written, or its folder does not exist.
         TypeError: If an input has the wrong type or dtype.
         ValueError: If an input does not fit the graph, or the graph has no nodes.
 
@@ -166,7 +166,7 @@ def _count(
     names: Sequence[str] | None,
     rows: int,
 ) -> int:
-    """Count the nodes; raise unless all descriptions of them agree."""
+    """Count the nodes; raise unless all inputs agree."""
     for name, value in known.items():
         if value is None or isinstance(value, list):
             continue
@@ -192,7 +192,7 @@ def _features(x: Tensor | None, name: str) -> Tensor | None:
 
 
 def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> Tensor:
-    """Return the given or initial places of the nodes."""
+    """Return the given or initial positions of the nodes."""
     if pos is not None:
         if pos.dim() != 2 or pos.size(1) != 2 or not bool(pos.isfinite().all()):
             raise ValueError(
@@ -204,7 +204,7 @@ def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> 
     place = torch.randn(num_nodes, 2, generator=generator, dtype=torch.double)
     if x is None or x.layout != torch.strided or not bool(x.isfinite().all()):
         return place
-    # Equal rows may not stand at one place: no force would part them.
+    # Equal rows need distinct positions: no force would separate them.
     spread = principal_components(x.double())
     return 0.01 * place + spread / spread.std().clamp_min(1e-9)
 
@@ -215,7 +215,7 @@ def _feature_colours(
     feature_names: Sequence[str] | None,
     max_features: int,
 ) -> list[Json]:
-    """List the features of largest variance, in their order and the units to show."""
+    """List the features of largest variance, in order and in the units to show."""
     if x is None or shown is None or not max_features:
         return []
     if shown.shape != x.shape:
@@ -237,7 +237,7 @@ def _feature_colours(
 
 
 def _spread(x: Tensor) -> Tensor:
-    """Return the variance of each column, in which only finite numbers count."""
+    """Compute the variance of the finite numbers of each column."""
     if x.layout == torch.strided:
         return x.double().nan_to_num(0, 0, 0).var(dim=0, unbiased=False)
     entries = x.to_sparse_coo().coalesce()
@@ -250,7 +250,7 @@ def _spread(x: Tensor) -> Tensor:
 
 
 def _edges(name: str, graph: SampledGraph, max_edges: int) -> Json:
-    """List the edges of a graph, the strongest of too many."""
+    """List the edges of a graph, only the strongest if there are too many."""
     edge_index, weight = graph
     order = weight.argsort(descending=True, stable=True)[:max_edges]
     source, target = edge_index[:, order].tolist()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS = 'os^Dv'
-# How many edges of each node are drawn.
+# The number of edges drawn per node.
 _STRONGEST = 3
 
 
@@ -48,29 +48,29 @@ def plot_graph(
 ) -> Axes:
     r"""Draw the nodes of a learned graph and their strongest edges.
 
-    Edges inside a class have its colour, those between classes are grey: a graph that
-    joins equal classes is colourful. Of more than :obj:`max_nodes` nodes, a quarter of
-    that number is drawn at random, with the three strongest neighbours of each.
+    Edges within a class have its colour, others are grey. With more than
+    :obj:`max_nodes` nodes, draws a random quarter of that number, with the three
+    strongest neighbours of each.
 
     Args:
         graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): A graph on one set
             of nodes.
         y (torch.Tensor or Sequence, optional): The labels of the nodes, integers or
-            texts. (default: :obj:`None`)
-        pos (torch.Tensor, optional): Positions :math:`[n, 2]` of the nodes, or
-            features :math:`[n, d]`, of which the two principal components of the
-            nodes shown are drawn. If :obj:`None`, edges pull their nodes
-            together (a force-directed layout). (default: :obj:`None`)
-        ax (matplotlib.axes.Axes, optional): The axes to draw on. If :obj:`None`, those
-            of a new figure, which pyplot does not know. (default: :obj:`None`)
+            strings. (default: :obj:`None`)
+        pos (torch.Tensor, optional): Positions :math:`[n, 2]` of the nodes, or features
+            :math:`[n, d]`, which are projected on the two principal components of the
+            nodes shown. If :obj:`None`, uses a force-directed layout. (default:
+            :obj:`None`)
+        ax (matplotlib.axes.Axes, optional): The axes to draw on. If :obj:`None`,
+            creates a figure outside of pyplot. (default: :obj:`None`)
         max_nodes (int, optional): The largest number of nodes to draw.
             (default: :obj:`150`)
         seed (int, optional): The seed of the choice of nodes and of the layout.
             (default: :obj:`0`)
 
     Returns:
-        matplotlib.axes.Axes: The axes, with the share of the weight that joins one
-        class in its title.
+        matplotlib.axes.Axes: The axes; the title has the share of the weight within
+        classes.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -111,9 +111,9 @@ def plot_adjacency(
 ) -> Axes:
     r"""Draw the weighted adjacency matrix of a learned graph, one row per target.
 
-    Nodes are sorted by class: a graph that joins equal classes has dark blocks on the
-    diagonal. Of more than :obj:`max_cells` nodes, neighbouring rows and columns share
-    a cell, which shows the mean weight that a target of its rows gives to its columns.
+    Nodes are sorted by class: weight within classes appears as dark blocks on the
+    diagonal. With more than :obj:`max_cells` nodes, neighbouring rows and columns share
+    a cell: the sum over its columns, averaged over its rows.
 
     Args:
         graph (SampledGraph or tuple[torch.Tensor, torch.Tensor]): As in
@@ -152,7 +152,7 @@ def _read(
     names = None
     if y is not None:
         y = read_values(y, 'y')
-        if isinstance(y, list):  # Nodes without a class are one of their own.
+        if isinstance(y, list):  # Nodes without a class form a separate one.
             texts = [str(text) for text in y]
             names = sorted(set(texts))
             y = torch.tensor([names.index(text) for text in texts], dtype=torch.long)
@@ -173,7 +173,7 @@ def _read(
 def _select_nodes(
     graph: SampledGraph, num_nodes: int, max_nodes: int, seed: int
 ) -> tuple[Tensor, SampledGraph]:
-    """Select nodes and the strongest edges among them, renumbered by the selection."""
+    """Select nodes and the strongest edges among them, with new indices."""
     order = graph.edge_index[1].argsort(stable=True)
     edge_index, weight = graph.edge_index[:, order], graph.edge_weight[order]
     strong = (weight > 0) & (edge_index[0] != edge_index[1])
@@ -194,7 +194,7 @@ def _select_nodes(
 def _draw_nodes(
     ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], place: Tensor
 ) -> None:
-    """Draw nodes and edges, those inside a class in its colour."""
+    """Draw nodes and edges, those within a class in its colour."""
     from matplotlib.collections import LineCollection
 
     (source, target), weight = graph
@@ -224,7 +224,7 @@ def _draw_nodes(
             label=f'class {name}',
             zorder=2,
             color=colors[number],
-            # Colours of more than ten classes are not told apart at a glance.
+            # Colours of more than ten classes are hard to distinguish.
             marker=_MARKERS[number // 10 % len(_MARKERS)],
         )
     ax.margins(0.06)
@@ -233,7 +233,7 @@ def _draw_nodes(
 
 
 def _joined(graph: SampledGraph, label: Tensor) -> str:
-    """Return a line on the share of the weight that joins nodes of one class."""
+    """Describe the share of the weight within classes in a line."""
     edge_index, weight = graph
     apart = edge_index[0] != edge_index[1]
     if not bool(weight[apart].any()):
@@ -246,7 +246,7 @@ def _joined(graph: SampledGraph, label: Tensor) -> str:
 
 
 def _cells(graph: SampledGraph, label: Tensor, max_cells: int) -> Tensor:
-    """Average the weight that a target of each cell's rows gives to its columns."""
+    """Sum weights over the columns of each cell, averaged over its rows."""
     cells = min(label.numel(), max_cells)
     place = torch.empty_like(label)
     place[label.argsort(stable=True)] = torch.arange(label.numel())
@@ -284,7 +284,7 @@ def _draw_matrix(ax: Axes, matrix: Tensor, num_nodes: int) -> None:
 
 
 def _mark_classes(ax: Axes, label: Tensor, classes: list[str]) -> None:
-    """Draw lines between the classes, and name them on both axes."""
+    """Draw lines between the classes; label them on both axes."""
     ends = torch.bincount(label, minlength=len(classes)).cumsum(0).tolist()
     for end in ends[:-1]:
         ax.axhline(end, color=GREY, linewidth=0.8)

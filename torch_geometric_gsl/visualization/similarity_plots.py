@@ -1,4 +1,4 @@
-"""Draw similarities over the cosine, and the bells of trained ones."""
+"""Draw similarities over the cosine, and the parameters of trained ones."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def plot_similarity_curves(
 ) -> np.ndarray:
     r"""Draw similarities over the cosine :math:`t \in [-1, 1]` of two nodes.
 
-    Left the similarity :math:`\phi(t)`. Right the sampling weight
-    :math:`e^{\lambda \phi(t)}`, divided by its mean over :math:`t`: the frequency of
-    a candidate relative to uniform sampling, if the cosines are spread evenly.
+    The left plot shows the similarity :math:`\phi(t)`, the right one the sampling
+    weight :math:`e^{\lambda \phi(t)}` over its mean: the frequency of a candidate
+    relative to uniform sampling, if the cosines are spread evenly.
 
     The bells of a trained
     :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity` differ from
@@ -48,20 +48,20 @@ def plot_similarity_curves(
 
     Args:
         similarities (Mapping or Iterable): Similarities, by name if it is a mapping.
-            For a neural Gaussian similarity a layer of
-            :func:`~torch_geometric_gsl.diagnostics.describe_model`, which knows
-            :math:`b` and :math:`c`.
+            For a neural Gaussian similarity pass a layer of
+            :func:`~torch_geometric_gsl.diagnostics.describe_model`, with :math:`b` and
+            :math:`c`.
         scale (float, optional): The factor :math:`\lambda` of the similarity.
             (default: :obj:`1.0`)
         ax (Sequence[matplotlib.axes.Axes], optional): The two axes to draw on. If
-            :obj:`None`, those of a new figure, which pyplot does not know.
-            (default: :obj:`None`)
+            :obj:`None`, creates a figure outside of pyplot. (default: :obj:`None`)
 
     Returns:
         numpy.ndarray: The two :class:`matplotlib.axes.Axes`.
 
     Raises:
-        ValueError: If there are no similarities, or one is no function of the cosine.
+        ValueError: If there are no similarities, or one is not a function of the
+        cosine.
 
     Example:
         >>> from torch_geometric_gsl.nn.similarity import GaussianSimilarity
@@ -105,8 +105,8 @@ def plot_gaussian_parameters(
 ) -> np.ndarray:
     r"""Draw the centres :math:`b` and widths :math:`c` of each layer's bells.
 
-    Boxes hold the middle half of the nodes with a line at the median, whiskers reach
-    from the 5th to the 95th percentile. A dashed line marks the fixed bell of
+    Boxes show quartiles and the median of the nodes, whiskers the 5th and 95th
+    percentiles. A dashed line marks the fixed bell of
     :class:`~torch_geometric_gsl.nn.similarity.GaussianSimilarity`.
 
     Args:
@@ -152,7 +152,7 @@ def plot_gaussian_parameters(
 
 
 def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
-    """Evaluate a similarity over the cosine, for bells with the ends of their band."""
+    """Evaluate a similarity over the cosine, for bells with the limits of the band."""
     if isinstance(item, LayerSummary):
         if item.b is None or item.c is None:
             raise ValueError(
@@ -183,8 +183,7 @@ def _curve(item: Similarity | LayerSummary, t: Tensor) -> tuple[Tensor, ...]:
     if getattr(item, 'normalize', False):
         return (item.response(t)(2 - 2 * t).detach(),)
     raise ValueError(
-        f"'similarities' must be functions of the cosine of two embeddings, which "
-        f'{item} is not'
+        f"'similarities' must be functions of the cosine of embeddings (got {item})"
     )
 
 

@@ -176,7 +176,7 @@ def test_bad_input():
     for call, error, match in (
         (lambda: free(x[:, 0, 0]), ValueError, r"'x' must be dense, .* \(got \[7\]"),
         (lambda: free(x[:, :4]), ValueError, r'num_sensors=6 sensors \(got 4\)'),
-        (lambda: free((x, x)), TypeError, 'one per sensor'),
+        (lambda: free((x, x)), TypeError, 'no learned vector'),
         (lambda: reduced((x[:3], x)), ValueError, "'x_src' must have the same windows"),
         (lambda: reduced.graph(), TypeError, r"'x' must be a torch.Tensor \(got None"),
         (lambda: reduced.graph((x, None)), TypeError, "'x_dst' must be a torch.Tensor"),

@@ -168,7 +168,7 @@ def test_bounds_are_ordered(bounds):
     sampler = make('linear', method='race')
     sampler.similarity.bounds = bounds
     for call in (sampler, sampler.plan):
-        with pytest.raises(ValueError, match=r"'bounds' of 'similarity' must be a low"):
+        with pytest.raises(ValueError, match="'bounds' of 'similarity' must be a pair"):
             call(normal(900, 6))
 
 

@@ -128,7 +128,7 @@ def test_what_libraries_cannot_search(search, fake, monkeypatch):
         with pytest.raises(ValueError, match=r"'search'.*faiss has no sparse index"):
             sampler(draw().to_sparse_csr())
         sampler = make(search, eval_k=2050)
-        with pytest.raises(ValueError, match=r"so must 'eval_k' \(got 2050\)"):
+        with pytest.raises(ValueError, match=r"'eval_k' must.*got 2050"):
             sampler(draw(2100))
     monkeypatch.setattr(knn_backends, 'find_spec', lambda name: None)
     with pytest.raises(ImportError, match=f"search='{search}' needs the library"):

@@ -51,5 +51,5 @@ def test_first_centres_that_cannot_be():
             similarity.begin_at(value)
     with pytest.raises(TypeError, match=r"'centre' must be a number \(got str\)"):
         similarity.begin_at('right')
-    with pytest.raises(ValueError, match="'bias' must be True to set the first"):
+    with pytest.raises(ValueError, match="'bias' must be True to set the initial"):
         NeuralGaussianSimilarity(3).begin_at(0.5)

@@ -63,14 +63,14 @@ class HeteroLatentGraphConv(torch.nn.Module):
     weights over all sources. Each target's weights of one relation sum to 1.
 
     Each relation has its own similarity and two projections: :math:`\mathbf{W}_r` of
-    the sources, which also gives the messages, and :math:`\mathbf{V}_r` of the
-    targets, if projections are compared; a relation within one type has one,
-    :math:`\mathbf{V}_r = \mathbf{W}_r`. With one type and one relation the layer is a
+    the sources, which also computes the messages, and :math:`\mathbf{V}_r` of the
+    targets, if projections are compared; within one type :math:`\mathbf{V}_r =
+    \mathbf{W}_r`. With one type and one relation the layer is a
     :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
 
     A relation from a type without nodes sends no messages. Types that are never a
-    target have no output. A pair of dicts holds the rows of all source types, and rows
-    of some target types, such as new rows.
+    target have no output. Pass new rows as a pair of dicts: the rows of all source
+    types, and rows of some target types.
 
     Args:
         in_channels (int or dict[str, int]): Size of each input sample, one for all
@@ -193,7 +193,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         dict[NodeType, Tensor]
         | tuple[dict[NodeType, Tensor], dict[EdgeType, SampledGraph]]
     ):
-        r"""Run the forward pass; the relations draw in order.
+        r"""Run the forward pass; relations sample in order.
 
         The arguments are those of
         :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, except :obj:`y`,
@@ -239,7 +239,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         return (outs, graphs) if return_graph else outs
 
     def _check_rows(self, x: Ends, batch: Ends, is_pair: bool) -> list[EdgeType]:
-        """Check rows and graph ids; return the relations to the given targets."""
+        """Check rows and graph ids; return the relations that lead to given targets."""
         if is_pair:
             check_keys(x[1], self.target_types, 'x_dict')
         heard = [r for r in self.relations if not is_pair or r[2] in x[1]]
@@ -256,7 +256,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         return heard
 
     def check_z(self, x: Ends, z: Ends | None) -> None:
-        """Raise unless `z` is given for each relation that compares other rows."""
+        """Raise unless `z` is given for each relation that needs it."""
         widths: Any = {r: self.convs[r].z_channels for r in self.relations}
         if z is not None and not any(widths.values()):
             raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")

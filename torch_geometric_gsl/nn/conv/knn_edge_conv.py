@@ -22,14 +22,14 @@ class KNNEdgeConv(EdgeConv):
         x'_i = \max_{j \in \mathcal{N}(i)} h_{\Theta}(x_i \, \Vert \, x_j - x_i)
 
     where :math:`\mathcal{N}(i)` are the :obj:`k` points nearest to :math:`i`, as in
-    :class:`torch_geometric.nn.conv.DynamicEdgeConv`, without pyg-lib and
-    torch-cluster. Exports by :func:`torch.export.export` and ONNX take one cloud.
+    :class:`torch_geometric.nn.conv.DynamicEdgeConv`, without pyg-lib and torch-cluster.
+    Models exported by :func:`torch.export.export` or ONNX take one cloud.
 
     The choice of neighbours has no gradient. With :obj:`tau` messages are multiplied by
     :math:`1 + w_{ij} - \mathrm{sg}(w_{ij})`, where :math:`w_{ij} =
     \mathrm{softmax}_j(-d_{ij}^2 / \tau)` over the neighbours and :math:`\mathrm{sg}`
-    stops the gradient: the output is unchanged, and the compared rows receive a
-    gradient (straight-through).
+    stops the gradient: the output is unchanged, and gradients flow to the compared rows
+    (straight-through).
 
     Args:
         nn (torch.nn.Module): The network :math:`h_{\Theta}`, for rows

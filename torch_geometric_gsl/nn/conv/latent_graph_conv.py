@@ -33,15 +33,14 @@ class LatentGraphConv(LearnedGraphConv):
 
     where :math:`\mathbf{A}` is the graph that
     :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` samples from the
-    similarities of the rows of :math:`\mathbf{X} \mathbf{W}` in training mode, and
-    the noise-free weights
-    :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)` over all nodes, or
-    the :obj:`eval_k` nearest, in evaluation mode. The rows of :math:`\mathbf{A}` sum
-    to 1, less the weight of a null neighbour. With :obj:`add_self_loops`, which the
-    paper does not have, :math:`\frac{1}{2} (\mathbf{A} + \mathbf{I})` replaces it.
-    With :obj:`z_channels` the similarity compares rows :obj:`z` of the call, or
-    :math:`\mathbf{X}` itself if there are none: few parameters if the features are
-    informative, where a wide projection overfits.
+    similarities of the rows of :math:`\mathbf{X} \mathbf{W}` in training mode, and the
+    noise-free weights :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)`
+    over all nodes, or the :obj:`eval_k` nearest, in evaluation mode. The rows of
+    :math:`\mathbf{A}` sum to 1, less the weight of a null neighbour. With
+    :obj:`add_self_loops` (not in the paper) :math:`\frac{1}{2} (\mathbf{A} +
+    \mathbf{I})` replaces it. With :obj:`z_channels` the similarity compares rows
+    :obj:`z` of the call, or :math:`\mathbf{X}` itself if there are none: use it if the
+    features are informative and a wide projection overfits.
 
     Given edges are the candidates, which the layer prunes and weighs; or, with
     :obj:`observed="prior"`, an observed graph :math:`\mathbf{A}^{\mathrm{obs}}` that is
@@ -52,11 +51,11 @@ class LatentGraphConv(LearnedGraphConv):
         \tilde{\mathbf{A}} = \alpha \, \mathbf{D}^{-1} \mathbf{A}^{\mathrm{obs}} +
         (1 - \alpha) \, \mathbf{A}
 
-    With :obj:`label_channels` neighbours send their labels as well, as messages
+    With :obj:`label_channels` neighbours also send their labels, as messages
     :math:`\mathbf{x}_j \mathbf{W} + y_j \mathbf{W}_y + \mathbf{b}_y`. A row never sees
     its own label, which requires :obj:`loop=False`, or a pair of sources and targets.
-    Give labels to the last of several layers: from an earlier one they come back
-    through the neighbours.
+    Pass labels only to the last of several layers: those of an earlier one return
+    through neighbours.
 
     A pair :obj:`(x_src, x_dst)` separates the sources from the targets, such as
     training rows from new rows: new rows attend to the sources only, and the output of
@@ -167,7 +166,7 @@ class LatentGraphConv(LearnedGraphConv):
         return out
 
     def _projections(self, x: Features) -> Projections:
-        """Return the projections of the sources, and of the targets if needed."""
+        """Project the sources, and the targets if needed."""
         x_src, x_dst = self._rows(x)
         h = self._project(x_src, self.lin)
         if not isinstance(x, tuple | list):
@@ -228,7 +227,7 @@ class LatentGraphConv(LearnedGraphConv):
     def _compared(
         self, x: Features, projected: Projections, z: Features | None
     ) -> Features:
-        """Return the rows that the similarity compares: of a pair a pair."""
+        """Return the rows that the similarity compares, a pair for a pair."""
         is_pair = isinstance(x, tuple | list)
         if self.z_channels is None:
             if z is not None:

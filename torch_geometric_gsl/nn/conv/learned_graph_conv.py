@@ -58,7 +58,7 @@ def compared_width(z_channels: int | None, in_channels: Channels) -> int | None:
 
 
 def check_serves_as_z(x: Any, z_channels: int, suffix: str = '') -> None:
-    """Raise unless features can be compared if no :obj:`z` is given."""
+    """Raise unless features are as wide as the compared rows that they replace."""
     for rows in as_pair(x):
         if isinstance(rows, Tensor) and rows.size(-1) != z_channels:
             raise ValueError(
@@ -98,8 +98,8 @@ class ObservedPrior(torch.nn.Module):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> Tensor:
-        """Mix sums over the learned graph with sums over observed edges, of weight one
-        if there are no weights.
+        """Mix sums over the learned graph with sums over observed edges, whose weights
+        are one by default.
         """
         observed, kept = self._mixed(edge_index, edge_weight, (h, out), h.dtype, batch)
         total = weighted_sum(h, *observed, out.size(0))
@@ -113,7 +113,7 @@ class ObservedPrior(torch.nn.Module):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SampledGraph:
-        """Mix both graphs of nodes with features; weights of duplicate edges add up."""
+        """Mix both graphs; weights of duplicate edges add up."""
         pair = as_pair(x)
         dtype = graph.edge_weight.dtype
         observed, kept = self._mixed(edge_index, edge_weight, pair, dtype, batch)
@@ -130,7 +130,7 @@ class ObservedPrior(torch.nn.Module):
         dtype: torch.dtype,
         batch: Batch | None,
     ) -> tuple[SampledGraph, Tensor]:
-        """Return the weighted observed graph, and each node's weight of its own row."""
+        """Weigh the observed graph; also return the weights [n] of the learned one."""
         check_edge_index(edge_index, *pair)
         if batch is not None:
             check_one_graph(edge_index, batch)
@@ -168,7 +168,7 @@ class RootTerm(OneType):
         self.out_channels = out_channels
 
     def _make_root(self, root_weight: bool, bias: bool) -> None:
-        """Create the root weight and the bias, of the stored sizes."""
+        """Create the root weight and the bias with the stored sizes."""
         check_flag(root_weight, 'root_weight')
         check_flag(bias, 'bias')
         self.root_weight = root_weight
@@ -255,7 +255,7 @@ class LearnedGraphConv(RootTerm):
             reset(module)
 
     def share_sampler(self, other: Any) -> None:
-        r"""Use the sampler of another layer, which compares rows of the same width."""
+        r"""Use the sampler of another layer that compares rows of the same width."""
         self.sampler = other.sampler
 
     def _rows(self, x: Features) -> tuple[Tensor, Tensor]:

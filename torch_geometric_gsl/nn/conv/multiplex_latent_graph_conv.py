@@ -29,12 +29,12 @@ from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
 from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
-#: What the weights of the relations depend on.
+#: The mixture weights: parameters, or functions of each row.
 SHARES = ('global', 'node')
 
 
 class RelationShares(torch.nn.Module):
-    """Compute mixture weights of relations: a softmax, of parameters or of each row."""
+    """Compute mixture weights of relations by a softmax of parameters or rows."""
 
     def __init__(
         self, in_channels: int, num_relations: int, kind: str = 'global'
@@ -56,7 +56,7 @@ class RelationShares(torch.nn.Module):
         zeros(self)
 
     def forward(self, x: Tensor | None = None) -> Tensor:
-        """Return the mixture weights [R], or [n, R] for rows."""
+        """Compute the mixture weights [R], or [n, R] for rows."""
         if self.logits is not None:
             return self.logits.softmax(dim=0)
         lin, rows = cast(Linear, self.lin), cast(Tensor, x)
@@ -84,11 +84,11 @@ class MultiplexLatentGraphConv(RootTerm):
     :math:`\mathbf{W}^{(r)}`. With one relation the layer is a
     :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
 
-    Relations that start equal would stay equal. So the centres of neural Gaussians with
-    a bias start evenly spaced over their range, at :math:`(r - \frac{1}{2}) / R` of it;
-    feature weights start at 1 plus noise of 0.1; the rest is initialised as in one
-    layer. Equal similarities without parameters raise an error, and so does one module
-    for two relations, unless each relation has its own projection.
+    Relations with equal initial values would stay equal. Therefore the centres of
+    neural Gaussians with a bias are initialised evenly over their range, at :math:`(r -
+    \frac{1}{2}) / R` of it, and feature weights at 1 plus noise of 0.1. Equal
+    similarities without parameters raise an error, and so does one module for two
+    relations, unless each relation has its own projection.
 
     Args:
         in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
@@ -203,7 +203,7 @@ class MultiplexLatentGraphConv(RootTerm):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, list[SampledGraph]]:
-        r"""Run the forward pass; the relations draw in order.
+        r"""Run the forward pass; relations sample in order.
 
         The arguments are those of
         :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, except :obj:`y`;
@@ -278,7 +278,7 @@ def one_each(value: Any, number: int, name: str) -> list[Any]:
 
 
 def begin_apart(similarities: Sequence[Similarity]) -> None:
-    """Give different initial values to parameters that start as constants."""
+    """Initialise constant parameters differently for each relation."""
     if len(similarities) == 1:
         return
     for number, similarity in enumerate(map(_inner, similarities)):
@@ -294,7 +294,7 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
 
 
 def check_apart(similarities: Sequence[Similarity]) -> None:
-    """Raise if similarities of the same rows are one module, or stay equal."""
+    """Raise if similarities of the same rows are one module, or would stay equal."""
     if len({id(_inner(similarity)) for similarity in similarities}) < len(similarities):
         raise ValueError(
             "'similarity' must have a separate module for each relation (got one "
@@ -307,7 +307,7 @@ def check_apart(similarities: Sequence[Similarity]) -> None:
     ]
     if len(set(fixed)) < len(fixed):
         raise ValueError(
-            f"'similarity' must start different for each relation; pass one "
+            f"'similarity' must have distinct initial values; pass one "
             f"'similarity_kwargs' per relation (got {fixed})"
         )
 

@@ -52,8 +52,8 @@ class SensorGraphConv(LearnedGraphConv):
       coordinates of the sensors;
     * otherwise a learned summary of the windows, :math:`\mathbf{z}_i = \mathbf{U} \,
       \mathrm{mean}_b \, \mathrm{ReLU}(\mathbf{V} \mathbf{x}_{b,i} + \mathbf{v}) +
-      \mathbf{u}`, the mean over all windows and times of the call. It sees one sensor
-      at a time: it separates levels and shapes, but not correlated sensors.
+      \mathbf{u}`, the mean over all windows and times of the call. It processes sensors
+      independently: it separates levels and shapes, but not correlated sensors.
 
     Edges are directed: each sensor has separate embeddings as a source and as a
     target (:class:`~torch_geometric_gsl.nn.similarity.DirectedSimilarity`),
@@ -181,8 +181,8 @@ class SensorGraphConv(LearnedGraphConv):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The readings of the
                 sensors, :math:`(*, n, F_{in})`, or a pair of sources and targets in the
                 same windows.
-            graph (SampledGraph, optional): A graph of the sensors, of :meth:`graph` or
-                any other; nothing is drawn then. (default: :obj:`None`)
+            graph (SampledGraph, optional): A graph of the sensors, such as that of
+                :meth:`graph`, instead of a new draw. (default: :obj:`None`)
             z (torch.Tensor or tuple[torch.Tensor, torch.Tensor], optional): The
                 compared rows, with :obj:`z_channels`; a pair for a pair. (default:
                 :obj:`None`)
@@ -225,13 +225,13 @@ class SensorGraphConv(LearnedGraphConv):
     ) -> SampledGraph:
         r"""Draw the graph of the sensors, for several calls.
 
-        The arguments are those of :meth:`forward`; windows are needed if they are
-        compared. Rows of a pair are never the same sensor.
+        The arguments are those of :meth:`forward`; windows are required if they are
+        compared. Sources and targets of a pair must be different sensors.
         """
         return cast(SampledGraph, self.sampler(self.embed(x, z), generator=generator))
 
     def _project_windows(self, x: Tensor, name: str) -> tuple[Tensor, Tensor]:
-        """Return a row for each sensor and window, and messages [n, windows * F]."""
+        """Compute a row per sensor and window, and messages [n, windows * F]."""
         check_windows(x, name, self.num_sensors)
         rows = x.movedim(-2, 0).reshape(-1, x.size(-1))
         check_features(rows, name, self.lin.in_channels)

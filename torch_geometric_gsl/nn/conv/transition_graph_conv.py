@@ -201,7 +201,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         return self._finish(x_dst, h, out), graph
 
     def _sources(self, x: Features) -> tuple[Tensor | None, Tensor]:
-        """Check features; return the rows behind transition nodes, and the targets."""
+        """Check features; return the rows of transition nodes, and the targets."""
         is_pair = isinstance(x, tuple | list)
         if self.transition == 'free' and is_pair:
             raise TypeError(
@@ -215,10 +215,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             return x_src if is_pair else self._chosen_anchors(), x_dst
         if is_exporting() and isinstance(x_src.size(0), torch.SymInt):
             raise ValueError(
-                f"'x' must have a fixed number of rows for 'torch.export', that of the "
-                f'nodes behind the transition nodes: only the number of targets '
-                f"'x_dst' of a pair may change (got num_nodes={self.num_nodes} and a "
-                f'dynamic dimension)'
+                f"'x' must have a fixed number of rows for 'torch.export': only "
+                f"'x_dst' of a pair may be dynamic (got num_nodes={self.num_nodes})"
             )
         return x_src, x_dst
 

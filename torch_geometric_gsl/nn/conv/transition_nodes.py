@@ -27,7 +27,7 @@ TRANSITIONS = ('projected', 'free', 'anchors')
 def check_transition(
     transition: str, num_nodes: int | None, num_transition_nodes: int | None
 ) -> None:
-    """Raise unless the form of transition nodes is known and the numbers fit it."""
+    """Raise unless the form of transition nodes is known and supports the numbers."""
     check_option(transition, TRANSITIONS, 'transition')
     if transition == 'projected':
         if (num_transition_nodes is None) != (num_nodes is None):
@@ -54,7 +54,7 @@ class ProjectNodes(torch.nn.Module):
     """
 
     def forward(self, theta: Tensor, h: Tensor) -> Tensor:
-        """Sum rows [n, m] by weights [s, n] in full precision, for small summands."""
+        """Sum rows [n, m] with weights [s, n] in full precision, for small summands."""
         check_num_nodes(h, theta.size(1))
         with torch.autocast(h.device.type, enabled=False):
             full = full_precision(h) / theta.size(1)
@@ -70,9 +70,9 @@ class KeepsAnchors(torch.nn.Module):
     anchors: Tensor | None
 
     def _await_anchors(self) -> None:
-        """Register the buffer of anchors for the form that has any.
+        """Register the buffer of anchors, if there are anchors.
 
-        Not as None otherwise: torch.export miscounts buffers that are None.
+        Never as None: torch.export miscounts buffers that are None.
         """
         if self.transition == 'anchors':
             self.register_buffer('anchors', None)
@@ -84,9 +84,9 @@ class KeepsAnchors(torch.nn.Module):
     ) -> Any:
         r"""Choose :obj:`num_transition_nodes` random rows as transition nodes.
 
-        Rows are drawn without replacement, and no other row is read: :obj:`x` may be a
-        memory-mapped table. If :obj:`x` has exactly as many rows, such as centres of
-        clusters, all are kept in order. Anchors are dense and part of the
+        Rows are drawn without replacement, and no others are read: :obj:`x` may be a
+        memory-mapped table. If :obj:`x` has exactly this many rows, such as cluster
+        centres, all are kept in order. Anchors are dense and part of the
         :obj:`state_dict`; :meth:`reset_parameters` keeps them.
 
         Args:

@@ -60,7 +60,7 @@ def check_widths(
 
 
 def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
-    """Return a dict with known keys only; an empty one for None."""
+    """Check the keys of a dict; return an empty one for None."""
     if value is None:
         return {}
     check_type(value, dict, name, 'a dict')
@@ -82,7 +82,7 @@ def check_all_given(
 
 
 def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> Ends:
-    """Return the entries of sources and of targets; one dict serves as both."""
+    """Split a pair of dicts into sources and targets; one dict is both."""
     if value is None:
         return {}, {}
     if isinstance(value, tuple | list) != is_pair:
@@ -95,7 +95,7 @@ def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> End
 
 
 def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
-    """Return the entries of a relation's ends, one if both are the same rows."""
+    """Return the rows of a relation's sources and targets, once if they are equal."""
     source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
     if source is None and target is None:
         return None

@@ -1,4 +1,4 @@
-"""Base classes of models: files, and loss, predictions and score by task."""
+"""Base classes of models: saving, and loss, predictions and score by task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SavedModel(torch.nn.Module):
     r"""Save a model to a file and load it again.
 
     A file holds the arguments of the constructor and the :obj:`state_dict`. Loading
-    executes no code: classes are found by name among those already imported, the rest
+    executes no code: classes are looked up among those already imported, and the file
     is read by :obj:`torch.load(..., weights_only=True)`.
 
     Example:
@@ -127,7 +127,7 @@ class FollowsTask(torch.nn.Module):
     def loss(
         self, x: Any, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the loss of labelled nodes, to be minimised.
+        r"""Compute the loss of labelled nodes, to be minimised.
 
         Args:
             x (torch.Tensor): The node features, as in the forward method.
@@ -142,8 +142,8 @@ class FollowsTask(torch.nn.Module):
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
         r"""Return the predictions in evaluation mode.
 
-        By :obj:`task`, these are classes, values, one boolean per node, or one per node
-        and label. The arguments are those of the forward method.
+        Depending on the :obj:`task`, these are classes, values, or booleans per node or
+        per node and label. The arguments are those of the forward method.
 
         Example:
             >>> from torch_geometric_gsl import GSLNet
@@ -166,7 +166,7 @@ class FollowsTask(torch.nn.Module):
         return self._scored(self._evaluated(x, **kwargs), y, mask)
 
     def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the mean loss of the labelled nodes; raise if there is none."""
+        """Compute the mean loss of the labelled nodes; raise if there are none."""
         task = self._task
         mask = every_node(out) if mask is None else mask
         target = task.target(out, y, mask)
@@ -180,7 +180,7 @@ class FollowsTask(torch.nn.Module):
         return {task.metric: float(task.score(task.predict(out[mask]), target))}
 
     def _evaluated(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return the outputs in evaluation mode, and restore the mode."""
+        """Compute the outputs in evaluation mode, and restore the mode."""
         with evaluation(self):
             out: Tensor = self(*args, **kwargs)
         return out
@@ -237,7 +237,7 @@ class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
 
 
 def _noting(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that records all its arguments by name."""
+    """Wrap a constructor to record all its arguments by name."""
     signature = inspect.signature(init)
 
     @functools.wraps(init)
@@ -256,7 +256,7 @@ def _noting(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value that a file may hold; raise otherwise."""
+    """Convert a value to plain types; raise if that is not possible."""
     value = plain_value(value)
     if isinstance(value, tuple):  # A named tuple would refer to its class.
         value = tuple(value)

@@ -64,7 +64,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
 
     :meth:`choose_anchors` chooses rows of the input; their hidden rows are the anchors
     of later layers. With :obj:`z_channels` all layers compare the same rows by one
-    sampler, and each draws its own graph.
+    sampler, and each samples its own graph.
 
     Pass new rows as a pair :obj:`(x_src, x_dst)`: in every layer the sources attend to
     each other, and the targets to the sources only. :meth:`index` stores the sources
@@ -226,11 +226,11 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
 
         The arguments are those of
         :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`, except :obj:`y`.
-        With a pair :obj:`(x_src, x_dst)` all of them are pairs: edges between sources,
-        and edges from sources to targets. After :meth:`index`, a tensor :obj:`x` holds
-        new rows in evaluation mode, unless graph ids are given. Dropout uses the
-        :obj:`generator` too. With :obj:`return_graph=True` it also returns the graph of
-        each layer, a list per layer for several relations.
+        With a pair :obj:`(x_src, x_dst)` all others are pairs as well: edges between
+        sources, and edges from sources to targets. After :meth:`index`, a tensor
+        :obj:`x` holds new rows in evaluation mode, unless graph ids are given. Dropout
+        uses the :obj:`generator` too. With :obj:`return_graph=True` it also returns the
+        graph of each layer, a list per layer for several relations.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
         given = edge_index, edge_weight, batch, z, generator, return_graph
@@ -322,7 +322,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         return (src, dst), _given(own), _given(args)
 
     def _check_batch(self, batch: Any, x: Any) -> None:
-        """Check graph ids with transition nodes, where only a readout uses them."""
+        """Check graph ids with transition nodes, which only a readout uses."""
         if self.readout is None or self.transition == 'projected':
             check_absent(batch, 'batch', BESIDE)
         if batch is not None:
@@ -330,7 +330,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             check_batch(as_pair(batch, 'batch')[1], x)
 
     def _sources(self, x: Any, batch: Any, has_edges: bool) -> Tensor | None:
-        """Return the sources of a call, or None if the rows are their own sources."""
+        """Return the sources of a call, or None if the targets are the sources."""
         if self.transition == 'anchors':
             return self._chosen_anchors()
         if self.transition == 'free':

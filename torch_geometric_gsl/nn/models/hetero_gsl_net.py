@@ -54,13 +54,13 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
     :class:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv`. The last layer has
     neither activation nor dropout.
 
-    A type that is no relation's target is never updated: each layer projects its
-    input anew.
+    A type that is not a target of any relation is never updated: each layer projects
+    its input.
 
     With a :obj:`target` the output belongs to one type, whose labels :meth:`loss`,
     :meth:`predict` and :meth:`score` take. Each layer then has only the relations that
-    reach this type through later layers. A relation too many steps away is unused, and
-    no edges may be given for it.
+    reach this type through later layers. A relation that is too many steps away is
+    unused and accepts no edges.
 
     A relation with :obj:`z_channels` has one sampler and compares the same rows in all
     layers: :obj:`z_dict`, or the features themselves.
@@ -189,8 +189,8 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
 
         The arguments are those of
         :meth:`~torch_geometric_gsl.nn.conv.HeteroLatentGraphConv.forward`. With a pair
-        all of them are pairs: edges between sources, and edges from sources to targets.
-        With :obj:`return_graph=True` it also returns the graphs of each layer.
+        all others are pairs as well: edges between sources, and edges from sources to
+        targets. With :obj:`return_graph=True` it also returns the graphs of each layer.
 
         Returns:
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or
@@ -248,7 +248,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         return own, new
 
     def _after(self, rows: Rows, out: Rows, generator: torch.Generator | None) -> Rows:
-        """Return the rows after a layer; rows of types it does not update stay."""
+        """Return the rows after a layer; types that it does not update keep theirs."""
         updated = {t: self.dropout(self.act(h), generator) for t, h in out.items()}
         return rows | updated
 
@@ -276,7 +276,7 @@ def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
 
 
 def _part(given: Arguments, conv: Any) -> Arguments:
-    """Select the arguments of one layer, which may lack some relations."""
+    """Select the arguments of one layer, which may not have all relations."""
     known = {'edge_index_dict': conv.relations, 'edge_weight_dict': conv.relations}
     return {
         name: _pick(value, known.get(name, conv.node_types))

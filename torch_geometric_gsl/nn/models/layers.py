@@ -30,7 +30,7 @@ def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
 
 
 class Dropout(torch.nn.Dropout):
-    """Apply dropout with a given source of randomness."""
+    """Dropout with a given source of randomness."""
 
     def __init__(self, p: float = 0.5) -> None:
         check_probability(p, 'dropout')

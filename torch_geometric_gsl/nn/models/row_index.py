@@ -25,7 +25,7 @@ from torch_geometric_gsl.ops.runtime import is_exporting
 
 
 class NewRowsWarning(UserWarning):
-    r"""A trained model predicts new rows without its training rows."""
+    r"""Issued if a trained model predicts new rows without its training rows."""
 
 
 class WatchesRows(torch.nn.Module):
@@ -36,7 +36,7 @@ class WatchesRows(torch.nn.Module):
     _advice = 'pass a pair of dicts, training rows first'
 
     def _watch(self, x: Any, has_edges: bool = False) -> None:
-        """Record the number of training rows; warn once of fewer in evaluation."""
+        """Record the number of training rows; warn once about fewer in evaluation."""
         is_eager = not torch.compiler.is_compiling() and not is_exporting()
         if not is_eager or not isinstance(x, Tensor):
             return
@@ -211,7 +211,7 @@ class IndexesLayers(IndexesRows):
         self._hidden_rows = None
 
     def _index_layers(self, own: dict[str, Any]) -> list[Tensor]:
-        """Return the hidden rows of the index, recomputed after a change."""
+        """Compute the hidden rows of the index, if anything has changed."""
         device = next(self.parameters()).device.type
         is_autocast = torch.is_autocast_enabled(device)
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
@@ -233,7 +233,7 @@ class IndexesLayers(IndexesRows):
 
 
 def is_constant(model: torch.nn.Module) -> bool:
-    """Return whether equal inputs give equal outputs, call by call."""
+    """Return whether repeated calls with equal inputs give equal outputs."""
     if torch.compiler.is_compiling() or is_exporting():
         return False
     # Not if a part stays random, such as dropout for uncertainty estimates.

@@ -49,20 +49,19 @@ class TableNet(IndexesRows, OneType, SavedModel):
     <https://arxiv.org/abs/2307.14338>`_ paper. A residual block and a linear map turn
     :math:`\mathbf{h}^{\prime}_i` into the output.
 
-    A row never sees its own label: rows given as one tensor are neighbours of all
-    others but themselves, and in a pair :obj:`(x_src, x_dst)` sources and targets must
-    be different rows. In training mode the sum runs over all sources, or over
-    :obj:`draws` relaxed draws, distributed as in
-    :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`; in evaluation mode over
-    the :obj:`eval_k` nearest, with weights that sum to 1.
+    A row never sees its own label: in one tensor rows are not their own neighbours, and
+    in a pair :obj:`(x_src, x_dst)` sources and targets must be different rows. In
+    training mode the sum runs over all sources, or over :obj:`draws` relaxed draws,
+    distributed as in :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`; in
+    evaluation mode over the :obj:`eval_k` nearest, with weights that sum to 1.
 
     Args:
         in_channels (int): The number of columns.
         hidden_channels (int): The number of hidden units.
         out_channels (int): The number of classes, or of target columns.
-        graph (str, optional): The graph: :obj:`"learned"`; :obj:`"given"`, where the
-            caller passes neighbours and squared distances, and only :math:`\lambda` is
-            learned; or :obj:`"none"`, without a sum. (default: :obj:`"learned"`)
+        graph (str, optional): The graph: :obj:`"learned"`; :obj:`"given"`, with
+            neighbours and squared distances from the caller and only :math:`\lambda`
+            learned; or :obj:`"none"`, without neighbours. (default: :obj:`"learned"`)
         similarity (str or Similarity, optional): The similarity of two rows.
             (default: :obj:`"distance"`)
         key_channels (int, optional): Size of the compared keys; half of the hidden
@@ -230,9 +229,9 @@ class TableNet(IndexesRows, OneType, SavedModel):
 
     @torch.no_grad()
     def index(self, x: Tensor, y: Tensor | None = None) -> TableNet:
-        r"""Store the keys and messages of rows, to be the sources of new rows.
+        r"""Store the keys and messages of rows as sources of new rows.
 
-        They are computed once, as part of the :obj:`state_dict`; later changes of the
+        They are computed once and part of the :obj:`state_dict`; later changes of the
         parameters do not update them.
 
         Args:
@@ -280,13 +279,13 @@ class TableNet(IndexesRows, OneType, SavedModel):
         return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
-        """Return the messages of rows before their projection."""
+        """Concatenate hidden units and labels: messages before their projection."""
         if y is None:
             return F.pad(h, (0, self.out_channels + 1))
         return torch.cat([h, self.label.encode(y, h.size(0)).to(h.dtype)], dim=1)
 
     def _project(self, total: Tensor) -> Tensor:
-        """Project the sums of messages: there are fewer of them than messages."""
+        """Project the sums of messages, of which there are fewer than messages."""
         h, label = total.split([self.hidden_channels, self.out_channels + 1], dim=1)
         out: Tensor = self.lin_value(h)
         return out + self.label.project(label)

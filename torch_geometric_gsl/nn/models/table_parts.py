@@ -42,7 +42,7 @@ class ColumnEncoder(torch.nn.Module):
         \textrm{ of each column } c]
 
     with learned frequencies :math:`\mathbf{f}_c`. The arguments are those of
-    :class:`~torch_geometric_gsl.nn.TableNet`, with its hidden units as outputs.
+    :class:`~torch_geometric_gsl.nn.TableNet`; the outputs are its hidden units.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ColumnEncoder(torch.nn.Module):
             reset(module)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the hidden units of rows; without embeddings also of sparse CSR."""
+        """Compute the hidden units of rows, also sparse CSR without embeddings."""
         if self.periodic is not None:
             columns = self.periodic_columns
             part = x if len(columns) == x.size(1) else x[:, columns]
@@ -145,10 +145,10 @@ class TableNeighbours(torch.nn.Module):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
-        """Return the sums of the targets, and optionally their graph.
+        """Compute the sums of the targets, and optionally their graph.
 
-        A tensor of keys serves sources and targets, and no row is its own neighbour.
-        Given neighbours come with their squared distances.
+        With one tensor of keys no row is its own neighbour. Given neighbours come with
+        their squared distances.
         """
         if given is not None:
             source, score = given[0], -self.sampler.factor * given[1]
@@ -205,8 +205,8 @@ class TableNeighbours(torch.nn.Module):
     def _nearest(self, z: Features, pairs: PairScores) -> tuple[Tensor, Tensor]:
         """Return the best sources of each target, and their scores.
 
-        Clusters find them among many; otherwise products in single precision find a few
-        more, to be ranked by their scores.
+        Many rows are searched by clusters; otherwise products in single precision find
+        a few extra candidates, which are ranked by their scores.
         """
         k, ranks = self.eval_k, pairs.detach()
         if pays_clusters(ranks):

@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
 
 
 class Task(NamedTuple):
-    """Hold the name of a metric, and functions of labels, losses and predictions.
+    """The name of a metric, and functions of labels, losses and predictions.
 
     ``target`` checks the labels of the selected nodes against all outputs; ``loss``
     and ``score`` compare selected outputs, or predictions, with them.
@@ -47,7 +47,7 @@ def every_node(out: Tensor) -> Tensor:
 
 
 def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """Return the labels of labelled nodes, checked against the logits of all nodes."""
+    """Select the labels of labelled nodes; check them against all logits."""
     num_nodes, num_classes = out.shape
     check_choice(mask, num_nodes)
     check_index(y, 'y', '[num_nodes]', 1, like=out)
@@ -63,7 +63,7 @@ def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 
 
 def _chosen_numbers(out: Tensor, y: Any, mask: Tensor) -> Tensor:
-    """Return the targets of selected nodes, in the shape of their outputs."""
+    """Select the targets of nodes, in the shape of their outputs."""
     check_choice(mask, out.size(0))
     if not isinstance(y, Tensor):
         raise TypeError(f"'y' must be a torch.Tensor (got {type(y).__name__})")
@@ -91,7 +91,7 @@ def _chosen_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
 
 
 def check_choice(mask: Any, num_nodes: int, *, none_ok: bool = False) -> None:
-    """Raise unless a mask, or indices, select some of the nodes."""
+    """Raise unless a mask or indices select at least one node."""
     if not isinstance(mask, Tensor):
         raise TypeError(f"'mask' must be a torch.Tensor (got {type(mask).__name__})")
     if mask.dtype not in (torch.bool, torch.long):
@@ -139,7 +139,7 @@ def _share_of_hits(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def _explained_share(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return the coefficient of determination, the mean over columns."""
+    """Compute the coefficient of determination, the mean over columns."""
     target = target.reshape(len(prediction), -1).double()
     error = (target - prediction.reshape(target.shape).double()).square().sum(dim=0)
     spread = (target - target.mean(dim=0)).square().sum(dim=0)

@@ -1,4 +1,4 @@
-"""Cache of bounds of sharp scores, and of compared edges."""
+"""Cache for bounds of sharp scores and for compared edges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Rows = tuple[Tensor, ...]
 
 
 class _Entry(NamedTuple):
-    """Bounds or lists, and the rows they were computed for."""
+    """Cached bounds or lists, and the rows from which they were computed."""
 
     kind: tuple[object, ...]
     rows: Rows
@@ -57,7 +57,7 @@ class BoundsCache:
     @disable_compile  # The choice depends on values.
     @torch.no_grad()
     def best(self, pairs: PairScores, options: DrawOptions) -> tuple[Envelope, float]:
-        """Return the cheapest bounds, and the proposals of a race with them.
+        """Find the cheapest bounds, and the number of proposals of a race with them.
 
         Args:
             pairs (PairScores): The scores of all pairs of a graph.
@@ -115,7 +115,7 @@ class BoundsCache:
 
 
 def _cluster_numbers(pairs: PairScores) -> list[tuple[int, int]]:
-    """Return numbers of clusters to try, and how many more the next one has."""
+    """Return the numbers of clusters to try, each with its difference to the next."""
     if not pairs.has_clusters:
         return []
     number = num_clusters(pairs.src.size(0))

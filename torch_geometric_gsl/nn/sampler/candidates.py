@@ -80,7 +80,7 @@ def assign(
 
 
 def _check_rows(rows: Any, num_targets: int) -> None:
-    """Raise unless a pair of numbers is a valid range of targets."""
+    """Raise unless :obj:`rows` is a valid range of targets."""
     if not isinstance(rows, tuple | list) or len(rows) != 2:
         raise TypeError(f"'rows' must be a pair of integers (got {rows!r})")
     for number in rows:
@@ -103,7 +103,7 @@ def _warn_of_no_choice(available: int) -> None:
 
 
 class _Assignment(NamedTuple):
-    """The scores and the options of a call, and bounds kept from earlier calls."""
+    """The scores and the options of a call, and cached bounds."""
 
     pairs: PairScores
     settings: Settings
@@ -112,7 +112,7 @@ class _Assignment(NamedTuple):
     def block(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> Block:
-        """Return the block of one graph, whose first nodes have these indices."""
+        """Create the block of one graph, given the indices of its first nodes."""
         settings, sizes = self.settings, (pairs.dst.size(0), pairs.src.size(0))
         pairs = pairs if settings.loop else exclude_loops(pairs)
         call = make_call(settings, *sizes)
@@ -124,7 +124,7 @@ class _Assignment(NamedTuple):
     def of_edges(
         self, edge_index: Any, edge_weight: Tensor | None, ids: GraphIds | None
     ) -> Parts:
-        """Assign targets with given candidates: those with many race."""
+        """Assign targets with given candidates: race if there are many, else list."""
         pairs, settings = self.pairs, self.settings
         check_edge_index(edge_index, pairs.src, pairs.dst)
         if ids is not None:
@@ -160,7 +160,7 @@ class _Assignment(NamedTuple):
 
     @disable_compile
     def of_graphs(self, ids: GraphIds) -> Parts:
-        """Assign the graphs of a batch: list small ones, let large ones race."""
+        """Assign the graphs of a batch: list small ones, race in large ones."""
         pairs, settings = self.pairs, self.settings
         num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
         counts = [torch.bincount(i, minlength=num_graphs) for i in ids]
@@ -192,7 +192,7 @@ class _Assignment(NamedTuple):
         listed_by: str,
         prior: Tensor | None = None,
     ) -> list[Block | Listed]:
-        """List the candidates of targets with few; let the others race."""
+        """List the candidates of targets with few; race for the other targets."""
         pairs, settings, bounds = self
         parts: list[Block | Listed] = []
         short = candidates._replace(size=candidates.size * ~is_raced)
@@ -224,7 +224,7 @@ class _Assignment(NamedTuple):
     def _blocks(
         self, sizes: list[tuple[int, int]], forms: list[str]
     ) -> list[Block | Listed]:
-        """Return one block for each graph that is drawn over all pairs."""
+        """Create one block for each graph that is sampled over all pairs."""
         parts: list[Block | Listed] = []
         first_source = first_target = 0
         # Split, not sliced: the gradient of a slice would have the size of all nodes.
@@ -242,7 +242,7 @@ class _Assignment(NamedTuple):
 
 
 def _forms_of_graphs(sizes: list[tuple[int, int]], settings: Settings) -> list[str]:
-    """Return for each graph whether it is listed, races in long lists, or alone."""
+    """Return the form of each graph: listed, in long lists that race, or a block."""
     total = sum(num_src * num_dst for num_src, num_dst in sizes)
     method = settings.method
 

@@ -1,4 +1,4 @@
-"""A linear model of the processor time of a draw, in proposals of a race."""
+"""Linear model of the processor time of a draw, in proposals of a race."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ UNIFORM_SHARE = 0.9
 
 
 class UniformSamplingWarning(UserWarning):
-    r"""A sampler draws its neighbours almost uniformly at random.
+    r"""Issued if a sampler draws neighbours almost uniformly at random.
 
-    Issued once per process, by a sampler after some draws in training mode or by
+    It is issued once per process, by a sampler after some draws in training mode or by
     :func:`~torch_geometric_gsl.diagnostics.describe_model`, if the effective number of
-    candidates, the perplexity of :math:`\pi_i`, exceeds 90 % of the candidates (mean
-    over the targets with at least two).
+    candidates (perplexity of :math:`\pi_i`) exceeds 90 % of the candidates, as a mean
+    over the targets with at least two.
     """
 
     _issued: ClassVar[bool] = False
@@ -58,7 +58,7 @@ class NeighbourDistribution(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Return effective candidates over candidates, for targets with two or more."""
+        """Return effective candidates over candidates, of targets with two or more."""
         choice = self.candidates > 1
         return float((self.effective / self.candidates)[choice].mean())
 
@@ -95,7 +95,7 @@ def describe(found: Parts) -> NeighbourDistribution:
 
 
 def warn_if_uniform(shares: dict[str, float]) -> None:
-    """Warn once if effective candidates are nearly all candidates, by sampler."""
+    """Warn once if the sampling distribution of a named sampler is nearly uniform."""
     flat = {name: share for name, share in shares.items() if share > UNIFORM_SHARE}
     if not flat or UniformSamplingWarning._issued:
         return

@@ -1,4 +1,4 @@
-"""Evaluate without noise: graphs and sums over all pairs or the nearest."""
+"""Noise-free evaluation: graphs and sums over all pairs or the nearest."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def noise_free_graph(
 
 @torch.no_grad()
 def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
-    """Return the heaviest sources found by a library; warn if it misses some."""
+    """Search the heaviest sources with a library; warn if it misses some."""
     found = library_search(scores, k, budget.search, 'search')
     every = torch.arange(found.size(0), device=found.device)
     looked_at = every[:: max(1, -(-every.numel() // _LOOKED_AT))]
@@ -88,7 +88,7 @@ def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
 
 
 def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGraph:
-    """List the pairs that :func:`all_sum` sums: all, or a sample."""
+    """List the pairs over which :func:`all_sum` sums: all, or a sample."""
     num_sources = scores.src.size(0)
     count = _num_samples(settings, total, num_sources)
     if total * min(count, num_sources) > MOST_LISTED:
@@ -160,10 +160,10 @@ def _warn(message: str, *values: Tensor) -> None:
 def exported_sum(
     scores: PairScores, settings: Settings, h: Tensor, absent: dict[str, Any]
 ) -> Tensor:
-    r"""Sum messages by the definition, for :func:`torch.export.export`.
+    r"""Sum messages as defined, for :func:`torch.export.export`.
 
-    An exported program has no blocks, whose number would depend on the rows: all pairs
-    are in memory at once. :obj:`absent` holds arguments that are not supported.
+    Exported programs hold all pairs in memory, as the number of blocks would depend on
+    the rows. :obj:`absent` holds unsupported arguments, which must be None.
     """
     if settings.is_noisy:
         raise ValueError(

@@ -85,16 +85,16 @@ class GumbelKNNSampler(OneType):
     .. math::
         \pi_{i0} = \frac{e^{s_0}}{e^{s_0} + \sum_j e^{\lambda \phi_{ij}}}
 
-    In evaluation mode its weight, with :math:`s / \tau` for the scores :math:`s`, is
-    its share among all candidates, even if only the nearest are summed.
+    In evaluation mode scores are divided by :math:`\tau`, and its weight is relative to
+    all candidates, even if only the nearest are summed.
 
     Three methods sample the same graph: :obj:`"dense"` by its definition, over all
-    pairs of nodes; :obj:`"race"` by the first arrivals of each draw, exactly, for a
+    pairs of nodes; :obj:`"race"` by the exact first arrivals of each draw, for a
     similarity with :obj:`bounds`, usually without visiting all pairs; :obj:`"stream"`
     by the same arrivals, found among all pairs in blocks. In the last two, a few
     sources per draw represent all later arrivals by their mean weight, which preserves
-    the total weight. For :math:`\tau > 1` a few arrivals no longer carry most of a
-    draw's weight: a :class:`TruncatedRaceWarning` states the error.
+    the total weight. For :math:`\tau > 1` the first arrivals no longer carry most of
+    the weight: a :class:`TruncatedRaceWarning` reports the error.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
@@ -127,7 +127,7 @@ class GumbelKNNSampler(OneType):
             edges is summed, but not listed. (default: :obj:`None`)
         budget (Budget, optional): Limits on arrivals, pairs and bytes of a draw and an
             evaluation. (default: :obj:`Budget()`)
-        **unknown (optional): Raise a :class:`TypeError` with the current name.
+        **unknown (optional): Old names raise a :class:`TypeError` with the new one.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
@@ -245,8 +245,8 @@ class GumbelKNNSampler(OneType):
                 candidate; weights of duplicate edges add up. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Sorted graph ids of the nodes, a
                 pair for a pair: edges never join two graphs. (default: :obj:`None`)
-            rows (tuple[int, int], optional): The range of targets, start and stop: they
-                get the edges and indices of a call for all. (default: :obj:`None`)
+            rows (tuple[int, int], optional): The range of targets, start and stop, with
+                the same edges and indices as in a call for all. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness; the global one
                 if :obj:`None`. (default: :obj:`None`)
             return_adj_t (bool, optional): If :obj:`True`, returns the transposed
@@ -287,9 +287,9 @@ class GumbelKNNSampler(OneType):
     ) -> Any:
         r"""Sum messages over the graph of :meth:`forward`, :math:`\sum_j A_{ij} h_j`.
 
-        It takes the messages :math:`h` of the sources :math:`[N, m]` and the arguments
+        The arguments are the messages :math:`h` of the sources :math:`[N, m]` and those
         of :meth:`forward`. With :obj:`return_graph=True` it also returns the graph of
-        this sum. :func:`torch.export.export` sums over all pairs at once.
+        this sum. Programs of :func:`torch.export.export` sum over all pairs at once.
 
         Returns:
             torch.Tensor: The sums :math:`[n, m]` of the targets.
@@ -317,8 +317,8 @@ class GumbelKNNSampler(OneType):
         edge_weight: Tensor | None = None,
         batch: Batch | None = None,
     ) -> SamplingPlan:
-        r"""Return the plan of a call of :meth:`forward` in training mode, for the
-        target with the most candidates. Short lists of candidates are drawn whole.
+        r"""Plan a call of :meth:`forward` in training mode, for the target with the
+        most candidates. Short lists of candidates are sampled by the definition.
         """
         with torch.no_grad():
             pairs, settings = self._begin(x, is_noisy=True)
@@ -350,8 +350,8 @@ class GumbelKNNSampler(OneType):
             return found.map(lambda value: value[slice(*rows or (None,))])
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
-        r"""Return whether the draws of a target depend on the other targets' rows: with
-        sharp scores they do, as all targets share the bounds of a race.
+        r"""Return whether the draws of a target depend on other targets' rows, as with
+        sharp scores, where all targets share the bounds of a race.
 
         Args:
             num_targets (int): The number of targets.
@@ -384,7 +384,7 @@ class GumbelKNNSampler(OneType):
         return None if self.eval_k == 'all' else int(self.eval_k)
 
     def _draw(self, x: Features, given: tuple[Any, ...], generator: Any) -> Parts:
-        """Check the inputs of a draw, and assign each target to a part."""
+        """Check the inputs of a draw and assign each target to a part."""
         edge_index, _edge_weight, batch, _ = given
         for hook in self._draw_hooks.values():
             hook(self, x, *given[:3])

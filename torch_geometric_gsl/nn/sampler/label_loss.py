@@ -1,4 +1,4 @@
-"""A loss that trains a similarity without a network."""
+"""Loss that trains a similarity without a network."""
 
 from __future__ import annotations
 

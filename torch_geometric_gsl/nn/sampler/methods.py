@@ -1,4 +1,4 @@
-"""The methods that draw a graph, and the choice among them."""
+"""Sampling methods, and the choice among them."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class Stream(Method):
 
 
 STREAM = Stream()
-#: All methods; of equal cost the first serves.
+#: All methods; the first of equal cost is chosen.
 METHODS: tuple[Method, ...] = (Dense(), Race(), STREAM)
 BY_NAME = {method.name: method for method in METHODS}
 
@@ -233,7 +233,7 @@ BY_NAME = {method.name: method for method in METHODS}
 def plan_draw(
     call: Call, scores: PairScores, cache: BoundsCache
 ) -> tuple[SamplingPlan, Envelope | None]:
-    """Return the plan of a draw, and the bounds of a race of sharp scores."""
+    """Plan a draw; also return the bounds of a race of sharp scores."""
     if not call.settings.is_noisy:
         return call.describe('dense', 'evaluation draws nothing'), None
     if not needs_bounds(call):
@@ -256,7 +256,7 @@ def plan_draw(
 @disable_compile
 @lru_cache(maxsize=1024)
 def needs_bounds(call: Call) -> bool:
-    """Return whether better bounds decide what serves, or how."""
+    """Return whether the choice of method depends on better bounds."""
     is_asked = call.settings.method in ('auto', 'race')
     return is_asked and call.needs_tight_bounds and not BY_NAME['race'].obstacles(call)
 
@@ -264,7 +264,7 @@ def needs_bounds(call: Call) -> bool:
 @disable_compile
 @lru_cache(maxsize=1024)
 def choose(call: Call) -> SamplingPlan:
-    """Return the plan of the cheapest method without obstacles, or of the one named."""
+    """Plan the draw by the named method, or by the cheapest without obstacles."""
     found = {method: method.obstacles(call) for method in METHODS}
     if not call.is_auto:
         method = BY_NAME[call.settings.method]
@@ -298,14 +298,14 @@ def _compare(method: Method, best: Method, call: Call) -> str:
 
 
 def _of_race(call: Call) -> str:
-    """Describe a race under better bounds than one, if they were found."""
+    """Describe a race with several bounds, if they were found."""
     if call.num_expected is None:
         return ''
     return f': a race needs {rounded(call.num_expected)} per draw under {call.bounds}'
 
 
 def _all_arrivals(find: Any, draw: Draw, generator: Generator) -> Drawn:
-    """Find arrivals among all candidates, after the tail is drawn."""
+    """Find arrivals among all candidates, after drawing the tail."""
     scores, options = draw.scores, draw.options
     tail = draw_tail(scores, options, generator=generator)
     num_arrivals = min(options.num_arrivals, scores.available)

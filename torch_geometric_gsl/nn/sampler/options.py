@@ -25,22 +25,22 @@ class Budget(NamedTuple):
             arrivals of a draw, 0 for none; if :obj:`None`, enough to add only 2 % to
             the variance of a sum, at most 4,096. (default: :obj:`None`)
         eval_pairs (int, optional): The number of pairs of a graph up to which
-            evaluation takes all candidates. Beyond, it samples sources, at least 1,024,
-            the same in sums and in the graph, with a
+            evaluation uses all candidates. Beyond, it samples at least 1,024 sources,
+            the same in sums and in the graph, and issues a
             :class:`SampledEvaluationWarning`. Given candidates are never sampled.
             (default: :obj:`2**33`)
-        eval_tolerance (float, optional): Replaces :obj:`eval_pairs`: sums in evaluation
-            differ from the exact ones by at most this share of their norm. Pairs are
-            skipped only if the bound allows it; with gradients enabled, a null
-            neighbour or sparse features, all pairs are summed. (default: :obj:`None`)
+        eval_tolerance (float, optional): Replaces :obj:`eval_pairs`: a bound on the
+            relative error of sums in evaluation, within which pairs are skipped. With
+            gradients enabled, a null neighbour or sparse features all pairs are summed.
+            (default: :obj:`None`)
         memory (int, optional): The bytes of a block of rows. Does not affect results.
             (default: :obj:`2**25`)
         search (str, optional): How evaluation finds the :obj:`eval_k` heaviest
             candidates: :obj:`"exact"`, or with another library, :obj:`"faiss"` (exact
             index in single precision) or :obj:`"pynndescent"` (approximate), if the
             similarity decreases with the distance. A :class:`SampledEvaluationWarning`
-            reports what they miss on 64 targets. Given candidates are searched exactly.
-            (default: :obj:`"exact"`)
+            reports the neighbours missed on 64 targets. Given candidates are searched
+            exactly. (default: :obj:`"exact"`)
 
     Example:
         >>> Budget(tail=0)._replace(memory=2**20).memory
@@ -107,7 +107,7 @@ class LayerOptions(SamplerOptions, total=False):
     observed: str
 
 
-#: What replaces options of 0.1.
+#: Replacements of options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",
     'embedding_channels': "'z_channels'",
@@ -142,7 +142,7 @@ DEFAULTS: dict[str, Any] = {'scale': 10.0, 'train_scale': True, 'loop': False}
 def paper_options(
     kind: type, args: tuple[Any, ...], kwargs: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """Return the printed model's options, unless the call overrides them."""
+    """Return the options of the printed model, unless overridden."""
     given = signature(kind).bind_partial(*args).arguments.keys() | kwargs.keys()
     options = PAPER | more
     if not kwargs.get('replace', True):
@@ -153,7 +153,7 @@ def paper_options(
 def check_options(
     kind: type, given: Iterable[str], others: Iterable[str] = (), error: Any = TypeError
 ) -> None:
-    """Raise on an option that neither a class nor its parts have."""
+    """Raise for an option that neither a class nor its parts have."""
     own = signature(kind).parameters.values()
     known = {*others, *(p.name for p in own if p.kind is not p.VAR_KEYWORD)}
     for name in given:

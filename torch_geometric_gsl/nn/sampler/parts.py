@@ -1,4 +1,4 @@
-"""Parts of a call: targets that are drawn together."""
+"""Parts of a call: targets that are sampled together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Generator = torch.Generator | None
 
 
 class Block(NamedTuple):
-    """Targets that one method draws: those of one graph, or of long lists."""
+    """Targets sampled by one method: those of one graph, or of long lists."""
 
     settings: Settings
     draw: Draw
@@ -96,7 +96,7 @@ class Block(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Candidates listed one by one, sorted by target, with their scores."""
+    """Listed candidates, sorted by target, with their scores."""
 
     settings: Settings
     plan: SamplingPlan

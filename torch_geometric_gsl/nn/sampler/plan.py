@@ -1,4 +1,4 @@
-"""The options of a draw, and the plan that serves it."""
+"""The options and the plan of a draw."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from torch_geometric_gsl.ops.tail import (
     tail_size,
 )
 
-# Up to this number of pairs the definition is the quickest; where no truncated race has
-# its law it serves up to the second one (256 MiB).
+# Up to this number of pairs the definition is fastest; up to the second one (256 MiB)
+# it replaces races that truncation would bias.
 SMALL, LARGE = 2**16, 2**26
 # A race pays if it proposes fewer than one in this many candidates.
 RACE_FACTOR = 4
@@ -28,36 +28,36 @@ LONG = 64
 
 
 class SampledEvaluationWarning(UserWarning):
-    r"""Evaluation took a sample of the sources, because there are too many pairs, or a
-    library missed some of the heaviest (:obj:`search` of the budget).
+    r"""Issued if evaluation samples the sources, as there are too many pairs, or if a
+    library misses some of the heaviest (:obj:`search` of the budget).
     """
 
 
 class TruncatedRaceWarning(UserWarning):
-    r"""Truncation biases the samples at this temperature.
+    r"""Issued if truncation biases the samples at this temperature.
 
-    :obj:`SamplingPlan.caveat` gives the error of the variance of a sum.
-    :obj:`method="dense"`, or a :obj:`tau` of at most 1, has none.
+    :obj:`SamplingPlan.caveat` reports the error of the variance of a sum. There is none
+    with :obj:`method="dense"` or a :obj:`tau` of at most 1.
     """
 
 
 def rounded(number: float) -> str:
-    """Return a number with three digits, without an exponent."""
+    """Format a number with three digits, without an exponent."""
     return f'{float(f"{number:.3g}"):.15g}'
 
 
 class SamplingPlan(NamedTuple):
-    r"""The method that serves a call, and why.
+    r"""The sampling method of a call, and why it was chosen.
 
     Args:
         method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.
-        reason (str): Why the other methods do not serve.
+        reason (str): Why the other methods were not chosen.
         num_proposals (float or None): The mean number of proposals of a race, measured
             on 64 targets where scores are sharp, else an upper bound.
         num_arrivals (int or None): The number of arrivals :math:`M` per draw, or all.
         num_tail (int): The number of sources :math:`S` that represent later arrivals.
-        caveat (str, optional): How far the variance of a sum is from its definition,
-            where defaults change it by more than 2 %. (default: :obj:`None`)
+        caveat (str, optional): The error of the variance of a sum, if defaults change
+            it by more than 2 %. (default: :obj:`None`)
         cost (float, optional): The processor time of the draw of all targets, in
             proposals of a race. (default: :obj:`0.0`)
     """
@@ -72,9 +72,9 @@ class SamplingPlan(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        r"""Predict the seconds of one core in which a graph is drawn, within a factor
-        of two for draws of more than ten milliseconds: :obj:`cost` times a proposal,
-        whose time is measured once for a machine. Bounds of sharp scores do not count.
+        r"""Predict the time of a draw on one core, within a factor of two above ten
+        milliseconds: :obj:`cost` times the time of a proposal, which is measured once
+        per process. Excludes the computation of bounds of sharp scores.
         """
         return self.cost * proposal_seconds()
 
@@ -134,16 +134,16 @@ class Call(NamedTuple):
 
     @property
     def has_short_race(self) -> bool:
-        """Return whether a race with one bound proposes few of the candidates."""
+        """Return whether a race with one bound makes few proposals per candidate."""
         is_short = self.num_proposals * RACE_FACTOR < self.num_sources
         is_short &= self.listed_by != 'edge_weight'
-        if self.listed_by is not None:  # A target pays for gathering its own tail.
+        if self.listed_by is not None:  # Each target gathers a tail.
             is_short &= self.options.num_tail * RACE_FACTOR < self.num_sources
         return is_short and self.caveat is None
 
     @property
     def fits_dense(self) -> bool:
-        """Return whether pairs are few enough for the definition."""
+        """Return whether there are few enough pairs for the definition."""
         limit = SMALL if self.caveat is None else LARGE
         num_pairs = self.num_targets * self.num_sources
         is_small = self.listed_by is not None or num_pairs <= limit
@@ -151,7 +151,7 @@ class Call(NamedTuple):
 
     @property
     def needs_tight_bounds(self) -> bool:
-        """Return whether a race needs better bounds than one for all scores."""
+        """Return whether a race needs several bounds instead of one for all scores."""
         is_long = self.num_proposals * RACE_FACTOR >= self.num_sources
         is_long |= self.num_proposals > LONG
         return self.listed_by is None and is_long
@@ -174,7 +174,7 @@ class Call(NamedTuple):
         )
 
 
-@disable_compile  # Which warns of each cache that it traces.
+@disable_compile  # It warns about each traced cache.
 @lru_cache(maxsize=1024)
 def make_call(
     settings: Settings,
@@ -186,7 +186,7 @@ def make_call(
     lower, upper = settings.bounds
     if not lower <= upper:
         raise ValueError(
-            f"'bounds' of 'similarity' must be a lower and an upper one "
+            f"'bounds' of 'similarity' must be a pair (lower, upper) "
             f'(got {settings.bounds})'
         )
     options = _draw_options(settings, num_sources)
@@ -214,7 +214,7 @@ def _draw_options(settings: Settings, num_sources: int) -> DrawOptions:
 
 
 def _caveat(settings: Settings, options: DrawOptions, num_sources: int) -> str | None:
-    """Return a caveat if truncation changes the variance of a sum."""
+    """Describe the error if truncation changes the variance of a sum."""
     num_arrivals, tau = options.num_arrivals, options.tau
     if not options.replace:
         return None

@@ -1,4 +1,4 @@
-"""A running mean of graphs, the anchor of a contrastive loss."""
+"""Running mean of graphs, the anchor of a contrastive loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch_geometric_gsl.typing import SampledGraph, plain_edges
 
 
 class Anchor(torch.nn.Module):
-    """A running mean of graphs, initially the identity or given edges.
+    """Running mean of graphs, initially the identity or given edges.
 
     Its buffers have no edges before the first update. With :obj:`max_neighbours` it
     keeps the heaviest edges of each target.
@@ -79,7 +79,7 @@ class Anchor(torch.nn.Module):
 
     @torch.no_grad()
     def update(self, learned: Edges, num_nodes: int) -> None:
-        """Move towards a learned graph."""
+        """Average with a learned graph."""
         if self.tau == 1 or num_nodes == 0:
             return
         edge_index, weight = self.graph(num_nodes, self.edge_weight.dtype)
@@ -107,7 +107,7 @@ class Anchor(torch.nn.Module):
 
 
 def _mean_graph(given: Any) -> SampledGraph:
-    """Check given edges, and normalise their weights to sum to 1 per target."""
+    """Check edges, and normalise their weights to sum to 1 per target."""
     if isinstance(given, Tensor):
         given = given, torch.ones(given.shape[-1:], device=given.device)
     if not isinstance(given, tuple | list) or len(given) != 2:

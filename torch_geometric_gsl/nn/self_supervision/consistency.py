@@ -13,8 +13,8 @@ from torch_geometric_gsl.ops.runtime import full_precision
 
 
 def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor:
-    r"""Compute the distance of the predictions of random passes from their sharpened
-    mean, from the `"Graph Random Neural Network for Semi-Supervised Learning on Graphs"
+    r"""Compute the distance of predictions of random passes to their sharpened mean,
+    from the `"Graph Random Neural Network for Semi-Supervised Learning on Graphs"
     <https://arxiv.org/abs/2005.11079>`_ paper (equations 3 to 5).
 
     .. math::
@@ -24,8 +24,9 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
 
     where :math:`\mathbf{p}^{(s)}` are the probabilities of pass :math:`s`; no gradient
     flows through :math:`\bar{\mathbf{q}}`. Each pass samples another graph, so that
-    unlabelled nodes train it to choose neighbours that agree. With few labels, add it
-    to their loss with a growing weight, such as :obj:`min(1, epoch / 60)`.
+    unlabelled nodes train the sampler to choose neighbours with equal predictions. With
+    few labels, add it to their loss with a growing weight, such as :obj:`min(1, epoch /
+    60)`.
 
     Args:
         outs (Sequence[torch.Tensor]): The logits of at least two passes,

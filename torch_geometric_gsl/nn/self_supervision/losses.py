@@ -53,12 +53,12 @@ class SampledGraphLoss(torch.nn.Module):
         z: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Return the loss on a sampled graph, a scalar.
+        r"""Compute the loss on a sampled graph, a scalar.
 
-        Candidates :obj:`edge_index`, their :obj:`edge_weight`, a :obj:`batch` and the
-        :obj:`generator` of all randomness are passed to the sampler. Its similarity
-        compares the features, or rows :obj:`z` such as the output of an encoder, which
-        then receives gradients.
+        :obj:`edge_index`, :obj:`edge_weight` and :obj:`batch` are passed to the
+        sampler, and so is the :obj:`generator`, the source of all randomness. The
+        similarity compares the features, or rows :obj:`z` such as the output of an
+        encoder, with gradients.
         """
         graph = self.graph(x, edge_index, edge_weight, batch, z=z, generator=generator)
         edges = Edges(list_sources(graph.edge_index, x.size(0)), graph.edge_weight)
@@ -73,8 +73,8 @@ class SampledGraphLoss(torch.nn.Module):
         generator: torch.Generator | None = None,
         **kwargs: Any,
     ) -> SampledGraph:
-        r"""Return the sampled graph, or in evaluation mode the noise-free one, sorted
-        by target; the arguments are those of :meth:`forward`.
+        r"""Sample the graph, noise-free in evaluation mode, sorted by target; the
+        arguments are those of :meth:`forward`.
         """
         check_features(x, width=self.in_channels)
         check_parameter_match(x, self.network.first.lin.weight)
@@ -115,17 +115,17 @@ class GraphDenoising(SampledGraphLoss):
         Features are also hidden in evaluation mode; the graph is noise-free then, and
         there is no dropout. The sampler is not reset at construction, but
         :meth:`reset_parameters` resets it. Use a sampler with :obj:`loop=False`, so
-        that no node restores itself.
+        that no node reconstructs itself.
 
     Args:
         sampler (GumbelKNNSampler): The sampler of the graph.
         in_channels (int): Size of each input sample.
         hidden_channels (int, optional): Hidden size. (default: :obj:`512`)
-        binary (bool, optional): If :obj:`True`, features are the occurrence of words
-            (:math:`x > 0`), and the loss is the binary cross-entropy of hidden words
-            and of :obj:`negative_ratio` times as many zeros. (default: :obj:`False`)
-        mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
-            occurs) is hidden with probability :math:`1/r`. (default: :obj:`10.0`)
+        binary (bool, optional): If :obj:`True`, features are binary (:math:`x > 0`),
+            and the loss is the cross-entropy of hidden ones and of
+            :obj:`negative_ratio` times as many zeros. (default: :obj:`False`)
+        mask_ratio (float, optional): The ratio :math:`r`: a feature (a one if binary)
+            is hidden with probability :math:`1/r`. (default: :obj:`10.0`)
         negative_ratio (float, optional): The ratio of hidden zeros to hidden ones.
             (default: :obj:`5.0`)
         dropout (float, optional): Dropout probability. (default: :obj:`0.5`)

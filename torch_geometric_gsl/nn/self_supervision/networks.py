@@ -46,7 +46,7 @@ class GraphLayer(torch.nn.Module):
         return edges.sum(apply_linear(self.lin, x)) + self.bias
 
     def at(self, x: Tensor, edges: Edges, places: Neighbours) -> Tensor:
-        """Compute the output at the listed channels of each node only."""
+        """Compute the output only at the listed channels of each node."""
         h, weight = full_precision(edges.sum(x)), full_precision(self.lin.weight)
         bias = self.bias[places.source.long()]
         return pair_dots(h, weight, places).to(x.dtype) + bias
@@ -90,7 +90,7 @@ class TwoLayers(torch.nn.Module):
 
 
 class Denoiser(TwoLayers):
-    """A denoising autoencoder that computes its output at hidden features only.
+    """Denoising autoencoder that computes its output at hidden features only.
 
     With :obj:`sees_hidden` the input keeps the hidden features.
     """
@@ -119,7 +119,7 @@ class Denoiser(TwoLayers):
     def forward(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return the error of the restored features."""
+        """Compute the loss of the restored features."""
         if self.binary:
             check_words(x)
         negative_ratio = self.negative_ratio if self.binary else None
@@ -133,7 +133,7 @@ class Denoiser(TwoLayers):
 
 
 class Contrast(TwoLayers):
-    """An encoder with a projection of two layers, and an anchor graph.
+    """Encoder with a two-layer projection, and an anchor graph.
 
     With :obj:`shuffle`, groups of :obj:`batch_size` nodes are random in training.
     """

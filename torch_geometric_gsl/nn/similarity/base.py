@@ -33,13 +33,13 @@ _SCORING = {'response', 'encode', 'comparison'}
 class Similarity(torch.nn.Module, ABC):
     r"""Base class of all similarities :math:`\phi_{ij}` between nodes.
 
-    A similarity embeds the nodes, compares two embeddings and maps the compared
-    value to a score. :math:`i` receives (target) and :math:`j` is the candidate
-    neighbour (source). Subclasses implement :meth:`response`, and optionally
-    :meth:`encode` and :obj:`comparison`.
+    A similarity embeds the nodes, compares two embeddings and maps the compared value
+    to a score. :math:`i` is the target and :math:`j` the candidate neighbour (source).
+    Subclasses implement :meth:`response`, and optionally :meth:`encode` and
+    :obj:`comparison`.
 
-    Scores of half-precision features are computed in :obj:`torch.float32`, also
-    under autocast: a narrow kernel needs the precision. A class that defines
+    Scores of half-precision features are computed in :obj:`torch.float32`, also under
+    autocast, as narrow kernels need the precision. A class that defines
     :meth:`response`, :meth:`encode` or :obj:`comparison` has no :obj:`bounds` until it
     declares them. The race raises an error if a score exceeds them.
 
@@ -48,8 +48,8 @@ class Similarity(torch.nn.Module, ABC):
         out_channels (int, optional): Size :math:`m` of a learnable projection
             :math:`Z = X W` of the features, if given. (default: :obj:`None`)
         feature_weights (bool, optional): If :obj:`True`, multiplies each feature by a
-            learnable weight, initially 1, before nodes are compared: few parameters
-            where a projection overfits. (default: :obj:`False`)
+            learnable weight, initially 1, before nodes are compared, with fewer
+            parameters than a projection. (default: :obj:`False`)
 
     Raises:
         ValueError: If :obj:`feature_weights` is set together with a projection, which
@@ -150,11 +150,11 @@ class Similarity(torch.nn.Module, ABC):
 
     @abstractmethod
     def response(self, z: Tensor) -> scores.Response:
-        r"""Return the function from compared values to scores.
+        r"""Return the response, which maps compared values to scores.
 
         Args:
-            z (torch.Tensor): The embeddings of the targets :math:`[n, m]`, from which
-                a response may compute parameters for each target.
+            z (torch.Tensor): The embeddings of the targets :math:`[n, m]`, for
+                responses with parameters per target.
         """
 
     def encode(self, x: Tensor) -> Tensor:
@@ -203,8 +203,8 @@ class Similarity(torch.nn.Module, ABC):
     def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
         r"""Embed nodes as :meth:`pair_scores`, in double precision.
 
-        Rankings need it: single precision ranks rows far from the origin wrongly.
-        Gradients flow to features and parameters.
+        Rankings need it: single precision misranks rows far from the origin. Gradients
+        flow to features and parameters.
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))
@@ -259,7 +259,7 @@ class Similarity(torch.nn.Module, ABC):
 
 
 class _PairScoresOf(torch.nn.Module):
-    """Wrap a method as a module, so that its state can be replaced."""
+    """Module that wraps a method, so that its state can be replaced."""
 
     def __init__(self, similarity: Similarity) -> None:
         super().__init__()

@@ -21,9 +21,9 @@ class DirectedSimilarity(Similarity):
         \mathbf{x}^{\textrm{dst}}_i \right]
 
     where :math:`i` is the target, :math:`j` the candidate neighbour and :math:`\phi`
-    another similarity: it compares the first half of the features of the source with
-    the second half of the features of the target. So scores need not be symmetric, and
-    a node need not be nearest to itself.
+    another similarity: it compares the first half of the source's features with the
+    second half of the target's. Scores need not be symmetric, and a node need not be
+    nearest to itself.
 
     Args:
         similarity (Similarity): The similarity :math:`\phi`, with half the channels.

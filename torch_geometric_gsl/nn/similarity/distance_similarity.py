@@ -18,9 +18,9 @@ class DistanceSimilarity(Similarity):
     .. math::
         \phi_{ij} = - \lVert z_i - z_j \rVert^2
 
-    where :math:`i` is the target, :math:`j` the candidate neighbour, and :math:`z_i`
-    is :math:`x_i W`, not scaled to unit norm. It lies in :math:`(-\infty, 0]`, and
-    needs no scale for a sharp graph: the projection learns how fast the weights
+    where :math:`i` is the target, :math:`j` the candidate neighbour, and :math:`z_i` is
+    :math:`x_i W`, not scaled to unit norm. It lies in :math:`(-\infty, 0]`. No scale is
+    needed: the projection learns how fast the weights
     :math:`\mathrm{softmax}_j(\phi_{ij})` decay.
 
     Example:

@@ -27,8 +27,7 @@ class GaussianSimilarity(Similarity):
         z_i = \frac{x_i W}{\lVert x_i W \rVert_2}
 
     where :math:`i` is the target and :math:`j` the candidate neighbour. It is largest
-    for nodes at a cosine of :math:`b`, neither the nearest nor the farthest, and lies
-    in :math:`[0, 1]`.
+    at a cosine of :math:`b`, not for the nearest nodes, and lies in :math:`[0, 1]`.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -87,11 +86,11 @@ class NeuralGaussianSimilarity(Similarity):
     :obj:`c_scale`. Each target has a kernel with a learned centre and bandwidth. It
     lies in :math:`[0, 1]`. Bandwidths stay above :math:`10^{-9}`.
 
-    The paper has no biases :math:`\beta_b, \beta_c`, nor does the default: on centred
-    features the centres then stay near :math:`0.5`; :obj:`bias=True` lets them move.
-    A sigmoid covers angles below 90 degrees only, :obj:`centre="tanh"` all. A narrow
-    kernel far from the relation gets no gradient towards it. With a bias all kernels
-    therefore start at one centre, :math:`w_b = 0`, as wide as the range of cosines.
+    As in the paper, there are no biases :math:`\beta_b, \beta_c` by default: on centred
+    features the centres then stay near :math:`0.5`; use :obj:`bias=True` to learn them.
+    A sigmoid covers angles below 90 degrees only, :obj:`centre="tanh"` all. As a narrow
+    kernel far from the relation gets no gradient towards it, kernels with a bias start
+    at one centre, :math:`w_b = 0`, as wide as the range of cosines.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -155,7 +154,7 @@ class NeuralGaussianSimilarity(Similarity):
         r"""Set the initial centre of the kernels of all targets.
 
         Sets the bias :math:`\beta_b` to match the centre, and :math:`w_b` to zero. A
-        narrow kernel must start near the relation; of several it finds the nearest.
+        narrow kernel must start near the relation, and moves to the nearest of several.
 
         Args:
             centre (float): The centre, a cosine in :math:`(0, 1)`, or in
@@ -171,7 +170,9 @@ class NeuralGaussianSimilarity(Similarity):
             [-0.5, -0.5]
         """
         if self.bias_b is None:
-            raise ValueError("'bias' must be True to set the first centre (got False)")
+            raise ValueError(
+                "'bias' must be True to set the initial centre (got False)"
+            )
         check_number(centre, 'centre')
         lowest = self.lowest_centre
         if not lowest < centre < 1:

@@ -113,18 +113,19 @@ class CosineSimilarity(Similarity):
 
 
 class UniformSimilarity(Similarity):
-    r"""A constant similarity: the control of the `"Neural Gaussian Similarity Modeling
-    for Differential Graph Structure Learning" <https://arxiv.org/abs/2312.09498>`_
-    paper, where a uniformly random graph replaces the learned one.
+    r"""The constant similarity: the control of the `"Neural Gaussian Similarity
+    Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper, where a uniformly random graph replaces
+    the learned one.
 
     .. math::
         \phi_{ij} = 0
 
     where :math:`i` is the target and :math:`j` the candidate neighbour. In training
-    mode a sampler then draws neighbours uniformly at random, and in evaluation mode
-    all candidates have the same weight. If a similarity does no better than this one,
-    the model has not learned a graph. All candidates tie: the :obj:`eval_k` nearest
-    nodes of a sampler are arbitrary.
+    mode a sampler then draws neighbours uniformly at random, and in evaluation mode all
+    candidates have the same weight. If a similarity is not better than this one, the
+    model has not learned a graph. All candidates tie: the :obj:`eval_k` nearest nodes
+    of a sampler are arbitrary.
 
     Args:
         in_channels (int): Size of each input sample.

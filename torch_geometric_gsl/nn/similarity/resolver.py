@@ -43,7 +43,7 @@ NAMED: dict[str, Callable[..., Similarity]] = {
 def resolve_similarity(
     similarity: str | Similarity, in_channels: int, **kwargs: Any
 ) -> Similarity:
-    r"""Return the similarity of a name; pass a module through unchanged.
+    r"""Create a similarity by name; return a module unchanged.
 
     Args:
         similarity (str or Similarity): :obj:`"linear"`, :obj:`"difference"`,

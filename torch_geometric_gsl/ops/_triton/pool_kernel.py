@@ -2,11 +2,11 @@ r"""The sum over a pool of sources on a GPU, without a matrix of all pairs.
 
 ``benchmark/pool_weights.py`` has the definition. A first pass finds the largest score
 of each target and the sum of the rates of each draw, as online softmax does; a second
-one weighs the messages. The backward pass computes scores, noise and weights again,
-tile by tile. Noise is a function of the seed, the target, the draw and the source.
+one weighs the messages. The backward pass recomputes scores, noise and weights, tile by
+tile. Noise is a function of the seed, the target, the draw and the source.
 
-Products are those of tensor cores, of scores three in place of one, which lose no more
-than the last bits of :obj:`torch.float32`; of messages one where PyTorch allows TF32.
+Products run on tensor cores: scores take three, which lose at most the last bits of
+:obj:`torch.float32`; messages take one if PyTorch allows TF32.
 
 Checked under Triton's interpreter against the definition, and compiled for compute
 capabilities 8.0 and 9.0; not yet measured on a GPU.
@@ -73,7 +73,7 @@ def pool_kernel(
 
 
 class _Pool(NamedTuple):
-    """Targets, sources, messages and noise; the methods run a program each."""
+    """Targets, sources, messages and noise; each method runs one program."""
 
     dst: Tensor  # Embeddings of the targets [n, m].
     src: Tensor  # Embeddings of the sources [N, m].
@@ -166,7 +166,7 @@ class _PoolSum(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, most, share, out = ctx.saved_tensors
         pool, grad = _Pool(*tensors, *ctx.options), grad.contiguous()
-        if pool.draws == 1:  # Of one draw the sum tells.
+        if pool.draws == 1:  # The sum suffices for one draw.
             mean = (grad * out).sum(dim=1, keepdim=True)
         else:
             mean = pool.means(grad, most, share)
@@ -180,20 +180,20 @@ class _PoolSum(torch.autograd.Function):
 
 
 def _padded(x: Tensor) -> Tensor:
-    """Pad rows by zeros to the next multiple of channels."""
+    """Pad rows with zeros to the next multiple of channels."""
     width = max(_MULTIPLE, _MULTIPLE * triton.cdiv(x.size(1), _MULTIPLE))
     return F.pad(x, (0, width - x.size(1))).contiguous()
 
 
 def _grid(own: Tensor, other: Tensor, block: int, step: int) -> tuple[Any, int]:
-    """Return how many blocks of rows and parts of others there are, and its size."""
+    """Return the number of row blocks, the number of parts, and the size of a part."""
     blocks, steps = triton.cdiv(len(own), block), triton.cdiv(len(other), step)
     part = step * triton.cdiv(steps, triton.cdiv(_PROGRAMS, blocks))
     return (blocks, triton.cdiv(len(other), part)), part
 
 
 def _block(width: int, most: int) -> int:
-    """Return how many channels a program sums, a power of two."""
+    """Return the number of channels that a program sums, a power of two."""
     return min(most, int(triton.next_power_of_2(width)))
 
 
@@ -214,7 +214,7 @@ def _run(program: Any, grid: Sequence[int], *args: Any, **kind: Any) -> None:
 
 
 def _allows_tf32() -> bool:
-    """Return whether PyTorch may take products of fewer digits."""
+    """Return whether PyTorch may use TF32 in matrix products."""
     matmul = torch.backends.cuda.matmul
     # Since PyTorch 2.9 the older name raises where the newer one was set.
     setting = getattr(matmul, 'fp32_precision', None)

@@ -1,9 +1,8 @@
 r"""The programs of the sum over a pool: a tile of targets and of sources at a time.
 
-Each program sums over a part of the sources, or of the targets, and stores that partial
-sum in a place of its own; the caller adds them up. No two programs add to one number in
-an order that varies, so one seed gives the same bits each time. Shapes are those of
-`pool_tiles`.
+Each program sums over a part of the sources, or of the targets, and stores its partial
+sum separately; the caller adds them up. No two programs add to one number, so a seed
+gives the same bits each time. Shapes are those of `pool_tiles`.
 """
 
 # Triton's language has neither types nor stubs.
@@ -26,7 +25,7 @@ from torch_geometric_gsl.ops._triton.pool_tiles import (
 
 # Three products in place of one: errors of scores grow in exponentials.
 _PRECISE = tl.constexpr('tf32x3')
-# A program of its own for numbers that 16 divides, or for 1, does not pay.
+# Specialised programs for multiples of 16, or for 1, do not pay.
 _NUMBERS = ['num_targets', 'num_sources', 'size']
 
 

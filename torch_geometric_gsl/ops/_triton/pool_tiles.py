@@ -1,4 +1,4 @@
-r"""What the programs of the sum over a pool do with a tile.
+r"""Operations on a tile, for the programs of the sum over a pool.
 
 Tensors have the shape [T] of the targets of a tile, [S] of its sources, [T, S] or
 [S, T] of their pairs, [T, W] of channels, or [T, K] of draws.
@@ -55,7 +55,7 @@ def products(
 
 @triton.jit
 def mask(score, excluded, row, is_row, source, is_source):
-    """Set the scores of what is no pair to minus infinity; indices broadcast."""
+    """Set the scores of excluded pairs to minus infinity; indices broadcast."""
     is_pair = is_row & is_source
     if excluded is not None:
         is_pair = is_pair & (source != tl.load(excluded + row, mask=is_row, other=-1))
@@ -64,7 +64,7 @@ def mask(score, excluded, row, is_row, source, is_source):
 
 @triton.jit
 def words(state, row, is_row, source):
-    """Return the random words of pairs, and none other."""
+    """Compute the random words of the given pairs only."""
     first = tl.load(state + row, mask=is_row, other=0).to(tl.uint64)
     return random_words(first + (source + 1).to(tl.uint64) * GAMMA)
 
