@@ -1,7 +1,7 @@
 """The rates of proposals in C++, on the threads of PyTorch.
 
-:func:`torch_geometric_gsl.ops.envelope.proposal_rates` is the definition. Rates differ in
-their last bits, so that one proposal in about ten thousand is of another cluster.
+:func:`torch_geometric_gsl.ops.envelope.proposal_rates` is the definition. Rates differ
+in their last bits, so that one proposal in about ten thousand is of another cluster.
 """
 
 from __future__ import annotations
