@@ -25,8 +25,8 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
     where :math:`\mathbf{p}^{(s)}` are the probabilities of pass :math:`s`; no gradient
     flows through :math:`\bar{\mathbf{q}}`. Each pass samples another graph, so that
     unlabelled nodes train the sampler to choose neighbours with equal predictions. With
-    few labels, add it to their loss with a growing weight, such as :obj:`min(1, epoch /
-    60)`.
+    few labels, add it to their loss with a growing weight, such as
+    :obj:`min(1, epoch / 60)`.
 
     Args:
         outs (Sequence[torch.Tensor]): The logits of at least two passes,
