@@ -54,7 +54,7 @@ def test_equal_the_definition(name, count, m, scale, seed, dtype, spread):
     pairs, envelope = make(name, count, m, scale, seed, dtype, spread)
     found, plain = both(pairs, envelope)
     eps = torch.finfo(dtype).eps
-    size = 1 + pairs.scale * plain.bound.abs()
+    size = pairs.scale + plain.bound.abs()
     assert ((found.bound - plain.bound).abs() <= 200 * eps * size).all()
     assert torch.allclose(found.total, plain.total, rtol=0, atol=2000 * eps * scale)
     share, expected = (x.kinds[0].long() for x in (found, plain))
@@ -118,3 +118,13 @@ def test_rows_that_are_not_finite_end(value):
     others = torch.arange(40) != 3
     assert torch.allclose(found.total[others], plain.total[others])
     assert bool(found.total[3].isnan()) == bool(plain.total[3].isnan())
+
+
+@pytest.mark.parametrize('name', ['gaussian', 'heat_kernel'])
+def test_autocast_changes_nothing(name):
+    pairs, envelope = make(name)
+    plain = proposal_rates(pairs, envelope, EVERY)
+    with torch.autocast('cpu', torch.bfloat16):
+        found = proposal_rates(pairs, envelope, EVERY)
+    assert torch.equal(found.bound, plain.bound)
+    assert torch.equal(found.total, plain.total)

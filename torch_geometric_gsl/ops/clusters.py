@@ -167,7 +167,8 @@ def closeness(
     error = torch.full_like(balls.radius, balls.error)
     if comparison == 'dot':
         norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
-        cosine = unit_rows(dst) @ balls.centre.t()
+        with torch.autocast(dst.device.type, enabled=False):
+            cosine = unit_rows(dst) @ balls.centre.t()
         return cone_range, (cosine, norm, balls.radius, *balls.norm, error)
     # A matrix product would lose small distances far from the origin.
     distance = torch.cdist(

@@ -141,6 +141,18 @@ def test_autocast_leaves_the_weights_alone(name):
     torch.testing.assert_close(out.detach(), h, rtol=0, atol=1e-5)
 
 
+def test_autocast_leaves_the_bounds_of_sharp_scores_alone():
+    x = torch.randn(3000, 6, generator=seeded(0))
+    expected = make('cosine', scale=20.0).float().plan(x)
+    assert 'clusters' in expected.reason
+    sampler = make('cosine', scale=20.0).float()
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        plan, graph = sampler.plan(x), sampler(x, generator=seeded(1))
+    # The embeddings alone are rounded.
+    assert plan.num_proposals == pytest.approx(expected.num_proposals, rel=0.1)
+    assert graph.edge_weight.sum().item() == pytest.approx(3000, rel=1e-4)
+
+
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('replace', [True, False])
 @pytest.mark.parametrize('loop', [True, False])

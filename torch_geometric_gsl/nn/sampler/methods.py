@@ -134,7 +134,7 @@ class Race(Method):
         slow = 1.0 if call.has_kernel else SLOW
         tail = TAIL * num_tail + EDGE * options.num_tail
         race = options.num_races * (slow * expected + tail)
-        race += BOUND * call.num_kinds
+        race += slow * BOUND * call.num_kinds
         # Slow races end with a scan of all candidates.
         return race + _scan_cost(call) * expected * SCAN_FACTOR / call.num_sources
 
@@ -238,7 +238,8 @@ def plan_draw(
         return call.describe('dense', 'evaluation draws nothing'), None
     if not needs_bounds(call):
         return choose(call), None
-    envelope, expected = cache.best(scores, call.options)
+    with torch.autocast(scores.dst.device.type, enabled=False):
+        envelope, expected = cache.best(scores, call.options)
     call = call._replace(
         num_expected=expected,
         num_kinds=envelope.num_kinds,

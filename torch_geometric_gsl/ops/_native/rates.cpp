@@ -117,7 +117,8 @@ void write_shares(const Rates<T> &rates, int64_t row, std::vector<double> &kept)
   const double unit = ONE / sum;
   int64_t passed = 0;
   for (int64_t j = 0; j < size; ++j) {
-    passed += static_cast<int64_t>(rate[j] * unit);
+    const double part = rate[j] * unit;  // NaN if a row is.
+    passed += part > 0 ? static_cast<int64_t>(part) : 0;
     const int64_t place = (passed >> SHIFT) + INT32_MIN;
     share[j] = static_cast<int32_t>(place < INT32_MAX ? place : INT32_MAX);
   }

@@ -42,6 +42,8 @@ def rates_native(
     """
     dst, is_dot = pairs.dst[rows].detach(), pairs.comparison == 'dot'
     compared, norm = closeness(pairs.comparison, dst, balls)[1][:2]
+    if compared.dtype != dst.dtype:  # What C++ would read as another type.
+        raise TypeError(f"'compared' must be {dst.dtype} (got {compared.dtype})")
     bound, total = torch.empty_like(compared), compared.new_empty(compared.size(0))
     share = torch.empty_like(compared, dtype=torch.int32)
     params = [param[rows] for param in pairs.response.params]
