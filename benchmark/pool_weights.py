@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.noise import STEP, race_states, random_words, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.pool_sum import _from_bits
+from torch_geometric_gsl.ops.pool_sum import from_bits
 
 
 def keyed_weights(
@@ -28,6 +28,6 @@ def keyed_weights(
         return (weight / (1 - p)).where(is_left, 0) if p > 0 else weight
     # Noise that was added to huge scores would be lost in rounding.
     rate = (score - score.detach().amax(dim=1, keepdim=True)).exp().unsqueeze(1)
-    time = _from_bits((word >> 32).int(), torch.float).to(score.dtype)
+    time = from_bits((word >> 32).int(), torch.float).to(score.dtype)
     rate = rate / time.view(-1, draws, score.size(1))
     return (rate / rate.sum(dim=2, keepdim=True)).mean(dim=1)

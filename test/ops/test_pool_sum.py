@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp, kstest, norm
 from torch_geometric_gsl.ops.pair_scores import PairScores, Sources, distances_as_dots
 from torch_geometric_gsl.ops.pool_sum import (
     _exponentials,
-    _from_bits,
+    from_bits,
     pool_sum,
     pool_weights,
 )
@@ -108,7 +108,7 @@ def test_exponential_numbers(dtype):
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float32, torch.float64])
 def test_exponential_numbers_are_finite(dtype):
     ends = torch.tensor([-(2**31), 1 - 2**31, -1, 0, 1, 2**31 - 1], dtype=torch.int32)
-    found = _from_bits(ends, dtype)
+    found = from_bits(ends, dtype)
     assert bool(found.isfinite().all())
     assert bool((found > 0).all())
 

@@ -385,7 +385,6 @@ class GumbelKNNSampler(OneType):
 
     def _draw(self, x: Features, given: tuple[Any, ...], generator: Any) -> Parts:
         """Check the inputs of a draw and assign each target to a part."""
-        edge_index, _edge_weight, batch, _ = given
         for hook in self._draw_hooks.values():
             hook(self, x, *given[:3])
         # Rank the nearest in double precision.

@@ -71,7 +71,7 @@ def words(state, row, is_row, source):
 
 @triton.jit
 def exponential(word):
-    """Compute `pool_sum._from_bits` of the upper 32 bits in float32."""
+    """Compute `pool_sum.from_bits` of the upper 32 bits in float32."""
     number = tl.abs((word >> 32).to(tl.int32).to(tl.float32))
     share = tl.minimum((number + 0.5) * 4.656612873077393e-10, 0.99999994)  # 2^-31
     # Near 1 a logarithm is imprecise, and -log(1 - share) has a series.
