@@ -20,15 +20,7 @@ __all__ += nn.__all__
 __all__ += baselines.__all__
 __all__ += ['SampledGraph', '__version__']
 
-_MOVED = (
-    'KNNLINKX',
-    'SLAPS',
-    'SUBLIME',
-    'HESGSL',
-    'IDGL',
-    'IDGLAnchor',
-    'NodeFormer',
-)
+_MOVED = ('KNNLINKX', 'SLAPS', 'SUBLIME', 'HESGSL', 'IDGL', 'IDGLAnchor', 'NodeFormer')
 
 
 def __getattr__(name: str) -> object:

@@ -201,10 +201,7 @@ def _project(_: Any, gather: _Gather, theta: Tensor, h: Tensor) -> Tensor:
 
 
 def _drop(
-    layer: Dropout,
-    gather: _Gather,
-    x: Tensor,
-    generator: torch.Generator | None = None,
+    layer: Dropout, gather: _Gather, x: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
     """Apply dropout by global row index, for any number of ranks."""
     if not layer.training:

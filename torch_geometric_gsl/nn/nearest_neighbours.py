@@ -142,10 +142,7 @@ def _comparable(x: Tensor) -> Tensor:
 
 
 def _weighted(
-    similarity: str,
-    metric: Similarity,
-    pair: tuple[Tensor, Tensor],
-    edge_index: Tensor,
+    similarity: str, metric: Similarity, pair: tuple[Tensor, Tensor], edge_index: Tensor
 ) -> SampledGraph:
     """Compute the weights of edges to the nearest rows."""
     if isinstance(metric, HeatKernelSimilarity):

@@ -150,9 +150,7 @@ class PairScores(NamedTuple):
         parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in columns]
         return [
             self._replace(
-                dst=dst,
-                response=type(self.response)(*params),
-                excluded=excluded,
+                dst=dst, response=type(self.response)(*params), excluded=excluded
             )
             for dst, *params, excluded in zip(*parts, strict=True)
         ]
@@ -176,10 +174,7 @@ class PairScores(NamedTuple):
         """Return scores of the same order that do not saturate, without gradients."""
         ranked = self.detach()
         return ranked._replace(
-            response=ranked.response.ranking,
-            scale=1.0,
-            lower=-math.inf,
-            upper=math.inf,
+            response=ranked.response.ranking, scale=1.0, lower=-math.inf, upper=math.inf
         )
 
     @property

@@ -137,9 +137,7 @@ class SparseRows:
                 number, place = expand_ranges(offsets[source[pairs]], size)
                 begin = (target[pairs].long() - rows.start) * width
                 own = Neighbours(
-                    begin[number] + src.words.source[place],
-                    dense.size(0),
-                    cumsum(size),
+                    begin[number] + src.words.source[place], dense.size(0), cumsum(size)
                 )
                 out[pairs] = own.sum(dense, src.value[place]).squeeze(1)
         return out.view(neighbours.source.shape)

@@ -69,15 +69,7 @@ def find_totals(
         is_source = source < end
         rows, sources, are_rows = row[:, None], source[None, :], is_row[:, None]
         score = products(
-            dst,
-            row,
-            is_row,
-            src,
-            source,
-            is_source,
-            channels,
-            BLOCK_CHANNELS,
-            _PRECISE,
+            dst, row, is_row, src, source, is_source, channels, BLOCK_CHANNELS, _PRECISE
         )
         score = mask(score, excluded, rows, are_rows, sources, is_source[None, :])
         if grad is None:
@@ -153,15 +145,7 @@ def sum_sources(
         is_source = source < end
         rows, sources, are_rows = row[:, None], source[None, :], is_row[:, None]
         score = products(
-            dst,
-            row,
-            is_row,
-            src,
-            source,
-            is_source,
-            channels,
-            BLOCK_CHANNELS,
-            _PRECISE,
+            dst, row, is_row, src, source, is_source, channels, BLOCK_CHANNELS, _PRECISE
         )
         score = mask(score, excluded, rows, are_rows, sources, is_source[None, :])
         weight, total = weigh(
@@ -230,15 +214,7 @@ def sum_targets(
         is_row = row < end
         rows, sources, are_rows = row[None, :], source[:, None], is_row[None, :]
         score = products(
-            src,
-            source,
-            is_source,
-            dst,
-            row,
-            is_row,
-            channels,
-            BLOCK_CHANNELS,
-            _PRECISE,
+            src, source, is_source, dst, row, is_row, channels, BLOCK_CHANNELS, _PRECISE
         )
         score = mask(score, excluded, rows, are_rows, sources, is_source[:, None])
         weight, total = weigh(

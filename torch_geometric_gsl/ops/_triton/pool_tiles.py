@@ -82,17 +82,7 @@ def exponential(word):
 
 @triton.jit
 def weigh(
-    score,
-    most,
-    share,
-    mean,
-    state,
-    row,
-    is_row,
-    source,
-    draws,
-    p,
-    NOISE: tl.constexpr,
+    score, most, share, mean, state, row, is_row, source, draws, p, NOISE: tl.constexpr
 ):
     """Return the weights of pairs, and the sums of those of each draw times its mean.
 
