@@ -17,6 +17,7 @@ from torch_geometric_gsl import (
     TransitionGraphConv,
 )
 from torch_geometric_gsl.nn import TableNet
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 
 IN = {'doc': 6, 'word': 5, 'author': 3}
 IN_DOC, NEAR = ('word', 'in', 'doc'), ('doc', 'near', 'doc')
@@ -254,3 +255,40 @@ SHOWN = [
 @pytest.mark.parametrize(('module', 'text'), SHOWN)
 def test_repr(module, text):
     assert str(module) == f'{type(module).__name__}({text})'
+
+
+@pytest.mark.parametrize('kind', SIZES)
+def test_options_of_samplers_are_set_on_samplers(kind):
+    given = {'transition': 'free'} if kind is TransitionGraphConv else {}
+    model = kind(**SIZES[kind], **given)
+    with pytest.raises(AttributeError, match=r"'eval_k' cannot .* set it on '\S+'"):
+        model.eval_k = 3
+    model.own = 3  # Other names stay free.
+
+
+def test_where_to_set_options_is_told():
+    model = GSLNet(6, 8, 2, 4, z_channels=None)
+    where = r"set it on 'model.convs\[0\]\.sampler' and 'model.convs\[1\]\.sampler'$"
+    with pytest.raises(AttributeError, match=where):
+        model.tau = 1.0
+
+
+@pytest.mark.parametrize(
+    ('name', 'value', 'error', 'text'),
+    [
+        ('method', 'densee', ValueError, "did you mean 'dense'"),
+        ('eval_k', 'x', ValueError, "'eval_k' must be None, 'all' or an integer"),
+        ('k', 0, ValueError, "'k' must be at least 1"),
+        ('hard', 1, TypeError, "'hard' must be a bool"),
+        ('scale', 3.0, AttributeError, "'scale' cannot be changed .*'log_scale'"),
+        ('train_scale', False, AttributeError, "'train_scale' cannot be changed"),
+        ('null_score', 2.0, TypeError, "parameter 'null_score'"),
+    ],
+)
+def test_options_that_are_set_later_are_checked(name, value, error, text):
+    sampler = GumbelKNNSampler(LinearSimilarity(2), train_scale=True)
+    before = getattr(sampler, name)
+    with pytest.raises(error, match=text):
+        setattr(sampler, name, value)
+    assert getattr(sampler, name) == before
+    sampler.eval_k = 'all'

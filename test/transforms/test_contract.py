@@ -139,10 +139,16 @@ BAD = {
         ({'seed': 2**70}, ValueError, "'seed' must be less than 2**64 (got 118"),
         ({'similarity': 'neural_gaussian'}, ValueError, 'parameters: pass a (trained)'),
         ({'k': 'linear'}, TypeError, "'k' must be an integer (got str)"),
-        ({'sharp': True}, TypeError, "has no option 'sharp'"),
+        ({'sharp': True}, TypeError, "SampledLatentGraph has no option 'sharp'"),
+        ({'seeds': 1}, TypeError, "has no option 'seeds': did you mean 'seed'?"),
         ({'clamp': 'no'}, TypeError, "'clamp' must be a bool (got 'no')"),
     ],
     FreezeLatentGraph: [
+        (
+            {'model': torch.nn.Sequential(SAMPLER)},
+            TypeError,
+            "(got Sequential): pass 'model[0]'",
+        ),
         ({'model': 3}, TypeError, "'model' must be a torch.nn.Module (got int"),
         ({'model': torch.nn.Tanh()}, TypeError, 'or be a GumbelKNNSampler (got Tanh)'),
         ({'model': TRANSITION}, ValueError, 'edges run from transition nodes to nodes'),

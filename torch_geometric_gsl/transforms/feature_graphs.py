@@ -21,7 +21,7 @@ from torch_geometric_gsl.nn.nearest_neighbours import (
     nearest_neighbours,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.options import Budget
+from torch_geometric_gsl.nn.sampler.options import Budget, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -33,6 +33,9 @@ from torch_geometric_gsl.ops.knn_backends import (
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._graphs import FeatureGraph
 from torch_geometric_gsl.typing import Features, SampledGraph
+
+#: The options of a sampler without parameters and evaluation.
+_OPTIONS = ('hard', 'replace', 'loop', 'method', 'budget')
 
 
 @functional_transform('similarity_knn_graph')
@@ -237,6 +240,7 @@ class SampledLatentGraph(FeatureGraph):
         if seed is not None:
             check_seed(seed)
             seed = int(seed)  # Generators do not accept NumPy integers.
+        check_options(type(self), kwargs, _OPTIONS)
         self.tau = tau
         self.scale = scale
         self.seed = seed

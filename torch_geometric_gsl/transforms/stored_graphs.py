@@ -25,6 +25,7 @@ from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphCon
 from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import parts_with
 from torch_geometric_gsl.ops.dense import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
     COUNTS,
@@ -297,9 +298,11 @@ def _check_model(model: Any) -> None:
     check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
     methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
     if not isinstance(model, GumbelKNNSampler) and not any(map(callable, methods)):
+        found = parts_with(model, 'log_scale')
+        hint = f': pass {found[0]!r}' if found else ''
         raise TypeError(
             f"'model' must have a method 'graphs' or 'graph', or be a "
-            f'GumbelKNNSampler (got {type(model).__name__})'
+            f'GumbelKNNSampler (got {type(model).__name__}){hint}'
         )
     if any(isinstance(part, TransitionGraphConv) for part in model.modules()):
         raise ValueError(

@@ -34,7 +34,7 @@ from torch_geometric_gsl.nn.conv.typed import (
     of_relation,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
-from torch_geometric_gsl.nn.sampler.options import check_options
+from torch_geometric_gsl.nn.sampler.options import HasSamplers, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Features, SampledGraph
 
@@ -46,7 +46,7 @@ TypedRows: TypeAlias = (
 )
 
 
-class HeteroLatentGraphConv(torch.nn.Module):
+class HeteroLatentGraphConv(HasSamplers):
     r"""Graph convolution on learned graphs between nodes of several types: one layer
     of the `"Neural Gaussian Similarity Modeling for Differential Graph Structure
     Learning" <https://arxiv.org/abs/2312.09498>`_ paper per relation.

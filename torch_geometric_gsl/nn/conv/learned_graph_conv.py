@@ -28,6 +28,7 @@ from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
     DEFAULTS,
+    HasSamplers,
     SamplerOptions,
     check_options,
 )
@@ -151,7 +152,7 @@ def _most(pair: tuple[Tensor, Tensor]) -> int:
     return max(x.size(0) for x in pair)
 
 
-class RootTerm(OneType):
+class RootTerm(HasSamplers, OneType):
     """Base class of the layers with a root term and a bias."""
 
     #: Whether sources and targets may have different widths.

@@ -21,6 +21,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import HasSamplers
 from torch_geometric_gsl.ops.runtime import is_exporting
 
 
@@ -28,7 +29,7 @@ class NewRowsWarning(UserWarning):
     r"""Issued if a trained model predicts new rows without its training rows."""
 
 
-class WatchesRows(torch.nn.Module):
+class WatchesRows(HasSamplers):
     """Base class of models that warn if new rows come without training rows."""
 
     # The number of rows of the last training call, until the warning.
@@ -40,10 +41,11 @@ class WatchesRows(torch.nn.Module):
         is_eager = not torch.compiler.is_compiling() and not is_exporting()
         if not is_eager or not isinstance(x, Tensor):
             return
-        if self.training:
-            self._num_trained = x.size(0)
-            return
         trained, count = self._num_trained, x.size(0)
+        if self.training:
+            if trained != count:
+                self._num_trained = count
+            return
         if trained is not None and count < trained:
             self._num_trained = None
             advice = self._advice + (', with the edges of both' if has_edges else '')

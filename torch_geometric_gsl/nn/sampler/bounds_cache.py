@@ -50,6 +50,8 @@ class BoundsCache:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
+        #: The number of draws so far.
+        self.num_draws = 0
 
     def __reduce__(self) -> tuple[type[BoundsCache], tuple[()]]:
         return BoundsCache, ()

@@ -46,6 +46,15 @@ if TYPE_CHECKING:
 
 # The smallest and the largest factor of a similarity.
 _SCALES = 1e-9, 1e9
+
+
+def _check_eval_k(value: Any, name: str) -> None:
+    if isinstance(value, str) and value != 'all':
+        raise ValueError(f"{name!r} must be None, 'all' or an integer (got {value!r})")
+    if value is not None and value != 'all':
+        check_count(value, name)
+
+
 # The checks of the options of a sampler, by name.
 _CHECKS: dict[str, Callable[..., None]] = {
     'k': check_count,
@@ -53,6 +62,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     'tau': partial(check_positive, low=1e-6, high=1e6),
     'scale': partial(check_positive, low=_SCALES[0], high=_SCALES[1]),
     'method': partial(check_option, options=('auto', *(m.name for m in METHODS))),
+    'eval_k': _check_eval_k,
     **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
 }
 
@@ -149,6 +159,9 @@ class GumbelKNNSampler(OneType):
         True
     """
 
+    log_scale: torch.nn.Parameter | None
+    null_score: torch.nn.Parameter | None
+
     def __init__(
         self,
         similarity: Similarity,
@@ -180,14 +193,6 @@ class GumbelKNNSampler(OneType):
         self.replace = replace
         self.method = method
         self.eval_k = eval_k
-        for name, check in _CHECKS.items():
-            check(getattr(self, name), name=name)
-        if isinstance(eval_k, str) and eval_k != 'all':
-            raise ValueError(
-                f"'eval_k' must be None, 'all' or an integer (got {eval_k!r})"
-            )
-        if eval_k is not None and eval_k != 'all':
-            check_count(eval_k, 'eval_k')
         self.budget = check_budget(budget)
         if self.num_nearest is not None and null_score is None:
             # The weight of a null neighbour is its share among all candidates.
@@ -198,17 +203,29 @@ class GumbelKNNSampler(OneType):
             check_absent(self.budget.arrivals, 'arrivals', why)
             check_absent(self.budget.tail, 'tail', why)
         self.tau, self.scale = float(tau), float(scale)
-        self.log_scale: torch.nn.Parameter | None = None
-        if train_scale:
-            self.log_scale = torch.nn.Parameter(torch.empty(()))
-        self.null_score: torch.nn.Parameter | None = None
         if null_score is not None:
             check_number(null_score, 'null_score')
-            self.null_score = torch.nn.Parameter(torch.empty(()))
+        for name, is_used in (
+            ('log_scale', train_scale),
+            ('null_score', null_score is not None),
+        ):
+            empty = torch.nn.Parameter(torch.empty(())) if is_used else None
+            self.register_parameter(name, empty)
         self._reset_scores()
         self._bounds = BoundsCache()
-        self._num_draws = 0
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _CHECKS:
+            _CHECKS[name](value, name=name)
+            is_learned = self._parameters.get('log_scale') is not None
+            is_fixed = name == 'train_scale' or (name == 'scale' and is_learned)
+            if is_fixed and getattr(self, name, value) != value:
+                raise AttributeError(
+                    f'{name!r} cannot be changed (got {value}): create a new sampler, '
+                    "or set 'log_scale' if it is learned"
+                )
+        super().__setattr__(name, value)
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
@@ -394,8 +411,8 @@ class GumbelKNNSampler(OneType):
             check_generator(generator, pairs.src.device)
         edge_index, _, batch, _ = given
         if self.training and edge_index is None and batch is None:
-            self._num_draws += 1
-            if self._num_draws == _LOOK_AFTER:
+            self._bounds.num_draws += 1
+            if self._bounds.num_draws == _LOOK_AFTER:
                 self._look(x, pairs.dst.size(0))
         return assign(pairs, settings, self._bounds, *given)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from inspect import signature
 from typing import Any, NamedTuple, TypedDict
+
+import torch
 
 from torch_geometric_gsl._checks import check_count, check_positive, suggest
 from torch_geometric_gsl.ops.knn_backends import check_backend
@@ -107,6 +110,27 @@ class LayerOptions(SamplerOptions, total=False):
     observed: str
 
 
+class HasSamplers(torch.nn.Module):
+    """Base class of modules that pass options of a draw on to their samplers."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_built = name in PASSED_ON and '_modules' in vars(self)
+        if is_built and (owners := parts_with(self, name)):
+            raise AttributeError(
+                f'{name!r} cannot be set on a {type(self).__name__}: set it on '
+                f'{" and ".join(map(repr, owners))}'
+            )
+        super().__setattr__(name, value)
+
+
+def parts_with(model: torch.nn.Module, name: str) -> list[str]:
+    """Return the paths of the submodules that have an attribute."""
+    paths = [path for path, part in model.named_modules() if hasattr(part, name)]
+    return [re.sub(r'\.(\d+)', r'[\1]', f'model.{path}') for path in paths if path]
+
+
+#: Options of samplers, which other modules do not have as attributes.
+PASSED_ON = frozenset({'k', 'tau', *SamplerOptions.__annotations__})
 #: Replacements of options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",
