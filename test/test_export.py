@@ -15,6 +15,7 @@ from torch_geometric_gsl import (
     LatentGraphConv,
     LinearSimilarity,
     SensorGraphConv,
+    TableNet,
 )
 
 N, IN, OUT = 20, 6, 4
@@ -157,6 +158,29 @@ def test_a_program_sums_over_the_nearest(options):
     run = export(conv, (x,)).module()
     for rows in (x, features(seed=4)):
         torch.testing.assert_close(run(rows), conv(rows))
+
+
+@pytest.mark.parametrize(
+    'options',
+    [{}, {'eval_k': 5}, {'eval_k': 5, 'similarity': 'linear'}, {'graph': 'none'}],
+    ids=str,
+)
+def test_a_network_of_a_table_and_its_index(options):
+    torch.manual_seed(0)
+    net, x = TableNet(IN, 8, 1, num_frequencies=0, **options).eval(), features()
+    y = x[:, 0]
+    run = export(net, (x, y)).module()
+    torch.testing.assert_close(run(x, y), net(x, y))
+    net.index(features(60, seed=4), features(60, seed=4)[:, 0])
+    assert_agree(program(net), net)
+
+
+def test_a_table_in_training_or_with_its_graph_cannot_be_exported():
+    net = TableNet(IN, 8, 1, num_frequencies=0)
+    with pytest.raises(ValueError, match="without 'return_graph' only"):
+        export(net, (features(),))
+    with pytest.raises(ValueError, match="without 'return_graph' only"):
+        export(net.eval(), (features(),), {'return_graph': True})
 
 
 def test_a_model_is_loaded_after_an_export(tmp_path):

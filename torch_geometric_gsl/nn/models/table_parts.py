@@ -25,6 +25,7 @@ from torch_geometric_gsl.ops.pair_scores import (
     is_distance,
 )
 from torch_geometric_gsl.ops.pool_sum import pool_sum, pool_weights
+from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 # Spare sources found in addition to those kept.
@@ -155,6 +156,13 @@ class TableNeighbours(torch.nn.Module):
             return self._listed(source, score, message, generator, return_graph)
         pairs = self._pairs(z)
         k = max(0, pairs.available)
+        if is_exporting():
+            if self.training or return_graph:
+                raise ValueError(
+                    "'torch.export' supports evaluation without 'return_graph' only: "
+                    "call 'model.eval()' first"
+                )
+            return self._exported(pairs, message, min(k, self.eval_k)), None
         p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
         if self.training or self.eval_k >= k:
             if is_distance(pairs):
@@ -168,6 +176,13 @@ class TableNeighbours(torch.nn.Module):
             return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
         source, score = self._nearest(z, pairs)
         return self._listed(source, score, message, generator, return_graph)
+
+    def _exported(self, pairs: PairScores, message: Tensor, k: int) -> Tensor:
+        """Sum as defined over all pairs, in operations that can be exported."""
+        rows = pairs.rows()
+        score, source = rows.topk(k, dim=1)
+        weight = torch.zeros_like(rows).scatter(1, source, score.softmax(dim=1))
+        return weight.to(message.dtype) @ message
 
     def prepare(self, z: Tensor | None) -> None:
         """Prepare sources for many targets; drop the previous ones."""
