@@ -94,7 +94,7 @@ def test_sharp_calls_race_where_that_is_cheaper(loop, scale):
 
 def test_the_text_of_a_plan_rounds():
     plan = SamplingPlan('race', 'as requested', 1234.56, 4, 4, cost=159146.17073142048)
-    assert str(plan) == (
+    assert repr(plan) == (
         "SamplingPlan(method='race', reason='as requested', num_proposals=1230, "
         'num_arrivals=4, num_tail=4, caveat=None, cost=159000)'
     )
@@ -150,6 +150,16 @@ def test_numbers(n, options, expected):
     # It says what training does, and draws nothing.
     assert sampler.eval().plan(x) == found
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_plan_is_printed_in_words():
+    sampler, x = GumbelKNNSampler(GaussianSimilarity(2)), torch.randn(3000, 2)
+    first, *others = str(sampler.plan(x)).splitlines()
+    assert re.fullmatch(r'race: about \S+ s on one core', first)
+    assert '  4 arrivals and a tail of 4' in others
+    assert any(line.startswith('  not dense: ') for line in others)
+    sampler.method = 'stream'
+    assert '  as requested' in str(sampler.plan(x)).splitlines()
 
 
 def candidates(count, nodes):

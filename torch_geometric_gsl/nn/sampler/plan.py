@@ -78,6 +78,17 @@ class SamplingPlan(NamedTuple):
         """
         return self.cost * proposal_seconds()
 
+    def __str__(self) -> str:
+        """Describe the plan in words."""
+        lines = [f'{self.method}: about {self.seconds:.2g} s on one core']
+        if self.num_proposals is not None:
+            lines.append(f'{rounded(self.num_proposals)} proposals per draw')
+        if self.num_arrivals is not None:
+            lines.append(f'{self.num_arrivals} arrivals and a tail of {self.num_tail}')
+        is_chosen = self.reason.startswith(('dense:', 'race:', 'stream:'))
+        lines += ['not ' * is_chosen + reason for reason in self.reason.split('; ')]
+        return '\n  '.join(lines + [self.caveat] * (self.caveat is not None))
+
     def __repr__(self) -> str:
         shown = (
             f'{name}={rounded(value) if isinstance(value, float) else repr(value)}'
@@ -177,10 +188,7 @@ class Call(NamedTuple):
 @disable_compile  # It warns about each traced cache.
 @lru_cache(maxsize=1024)
 def make_call(
-    settings: Settings,
-    num_targets: int,
-    num_sources: int,
-    listed_by: str | None = None,
+    settings: Settings, num_targets: int, num_sources: int, listed_by: str | None = None
 ) -> Call:
     """Describe the draw for targets with at most :obj:`num_sources` candidates."""
     lower, upper = settings.bounds
