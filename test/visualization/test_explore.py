@@ -70,6 +70,17 @@ def test_features_in_other_units(write):
         assert found['colours'][1]['values'] == [0.003, 0.001, 0.002, 0.0]
 
 
+def test_dates_are_exact(write):
+    raw_x = torch.tensor([[0.0, 1552348861.0, 1552348800.0, 1.0]]).double().t()
+    given = Data(x=raw_x, raw_x=raw_x, date_columns=[0])
+    (found,) = write(data=given)['colours']
+    assert found['isDate']
+    assert found['values'] == raw_x[:, 0].tolist()
+    (found,) = write(data=Data(x=raw_x))['colours']
+    assert not found['isDate']
+    assert found['values'] == [0.0, 1552000000.0, 1552000000.0, 1.0]
+
+
 def test_a_matrix_of_scipy(write):
     matrix = scipy.sparse.csr_array(([0.4, 0.1], ([1, 2], [0, 1])), shape=(4, 4))
     found = write(matrix)

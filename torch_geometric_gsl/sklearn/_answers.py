@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._checks import check_count, check_type
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.sklearn._rows import Nearest, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
@@ -244,6 +244,8 @@ class Answers(Named):
             pathlib.Path: The file.
         """
         self._check_graph('explore')
+        what = "a file: 'explore' shows the rows of training"
+        check_type(path, str | os.PathLike, 'path', what)
         given = self._rows if self._table is None else self._table.encode(self._rows)
         x, raw_x = (
             torch.from_numpy(x.toarray() if scipy.sparse.issparse(x) else x)
@@ -255,8 +257,13 @@ class Answers(Named):
             data.y = self._targets
             shown['prediction'] = self.transduction_
         if self._table is not None:
-            columns = self._table.columns_
-            shown['feature_names'] = [n for c in columns for n in c.names(str(c.name))]
+            pairs = [(c, n) for c in self._table.columns_ for n in c.names(str(c.name))]
+            shown['feature_names'] = [name for _, name in pairs]
+            data.date_columns = [
+                i
+                for i, (c, n) in enumerate(pairs)
+                if (c.kind, n) == ('dates', str(c.name))
+            ]
         return explore(self.graph_, **shown | kwargs)
 
 

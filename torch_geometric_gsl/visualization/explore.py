@@ -20,6 +20,7 @@ from torch_geometric_gsl.visualization._drawing import (
     principal_components,
 )
 from torch_geometric_gsl.visualization._page import (
+    DIGITS,
     Json,
     as_names,
     class_colours,
@@ -68,8 +69,9 @@ def explore(
             in :obj:`graph_` of the estimators.
         data (torch_geometric.data.Data, optional): The nodes: labels or targets
             :obj:`y`, also strings, features :obj:`x`, shown in the units of
-            :obj:`raw_x` if it is given, positions :obj:`pos` :math:`[n, 2]`. A label of
-            -1 means unlabelled, unless it is one of only two labels or others are
+            :obj:`raw_x` if it is given (seconds since 1970 in the columns of dates,
+            :obj:`date_columns`), positions :obj:`pos` :math:`[n, 2]`. A label of -1
+            means unlabelled, unless it is one of only two labels or others are
             negative, too. (default: :obj:`None`)
         path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
         prediction (torch.Tensor or Sequence, optional): A predicted class or number of
@@ -109,11 +111,6 @@ def explore(
     check_type(title, str, 'title', 'a str')
     data = Data() if data is None else data
     check_type(data, Data, 'data', 'a torch_geometric.data.Data')
-    path = Path(path)
-    if not path.parent.is_dir() or path.is_dir():
-        raise OSError(
-            f"'path' must be a file in a folder that exists (got {str(path)!r})"
-        )
     given = graph if isinstance(graph, Mapping) else {'graph': graph}
     graphs = {str(name): _read_graph(one) for name, one in given.items()}
     if not 0 < len(given) == len(graphs):
@@ -130,6 +127,7 @@ def explore(
     sizes |= {'images': images, **values}
     rows = max(one.shape[0] if hasattr(one, 'tocoo') else 0 for one in given.values())
     num_nodes = _count(graphs, sizes, names, rows)
+    dates = getattr(data, 'date_columns', ())
     x, shown = _features(data.x, 'data.x'), _features(raw_x, 'data.raw_x')
     across, up = map(rounded, _places(data.pos, x, num_nodes, seed).unbind(dim=1))
     names = as_names(names, num_nodes, 'names')
@@ -137,7 +135,7 @@ def explore(
         'nodes': {'names': names, 'x': across, 'y': up},
         'colours': [
             *class_colours(values, class_names),
-            *_feature_colours(x, shown, feature_names, max_features),
+            *_feature_colours(x, shown, feature_names, max_features, dates),
         ],
         'graphs': [_edges(name, one, max_edges) for name, one in graphs.items()],
         'arrange': data.pos is None,
@@ -145,7 +143,7 @@ def explore(
     }
     with replacing(path) as draft:
         draft.write_text(make_page(title, content), encoding='utf-8')
-    return path
+    return Path(path)
 
 
 def _read_graph(graph: Any) -> SampledGraph:
@@ -214,6 +212,7 @@ def _feature_colours(
     shown: Tensor | None,
     feature_names: Sequence[str] | None,
     max_features: int,
+    dates: Sequence[int],
 ) -> list[Json]:
     """List the features of largest variance, in order and in the units to show."""
     if x is None or shown is None or not max_features:
@@ -230,10 +229,11 @@ def _feature_colours(
     chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values
     rows = shown if shown.layout == torch.strided else shown.to_sparse_coo()
     columns = rows.index_select(1, chosen).to_dense()
-    return [
-        number_colour(names[i], column) | {'isFeature': True}
-        for i, column in zip(chosen.tolist(), columns.t(), strict=True)
-    ]
+    found = []
+    for i, column in zip(chosen.tolist(), columns.t(), strict=True):
+        entry = number_colour(names[i], column, 17 if i in dates else DIGITS)
+        found.append(entry | {'isFeature': True, 'isDate': i in dates})
+    return found
 
 
 def _spread(x: Tensor) -> Tensor:

@@ -14,6 +14,11 @@ function add(parent, tag, text = '', attributes = {}) {
 
 const round = (value) => (value === null ? '–' : String(Number(value.toPrecision(3))));
 
+/* A number of a colour, or the date of its seconds since 1970. */
+const format = ({ isDate }, value) => (isDate && value !== null
+  ? new Date(1000 * value).toISOString().slice(0, 16).replace('T', ' ').replace(' 00:00', '')
+  : round(value));
+
 /* A sentence on the edges shown: do they join nodes of one class, or of like numbers? */
 function alike(view, { name, kind, values }) {
   const { source, target, weight } = view.edges;
@@ -56,7 +61,7 @@ class Panel {
       const stops = [0, 0.25, 0.5, 0.75, 1].map(rampColour).join(',');
       add(box, 'div', '', { className: 'ramp' }).style.background = `linear-gradient(90deg, ${stops})`;
       const ends = add(box, 'div', '', { className: 'ends' });
-      [colour.low, colour.high].forEach((value) => add(ends, 'span', round(value)));
+      [colour.low, colour.high].forEach((value) => add(ends, 'span', format(colour, value)));
     }
     if (colour.values.includes(null)) this.entry(box, 'none', null, theme.unknown);
   }
@@ -119,10 +124,11 @@ class Panel {
 
   facts(box, node, known) {
     const list = add(box, 'dl');
-    known.forEach(({ name, kind, classes, values }) => {
+    known.forEach((colour) => {
+      const { name, kind, classes, values } = colour;
       const value = values[node];
       add(list, 'dt', name);
-      add(list, 'dd', kind === 'class' && value !== null ? classes[value] : round(value));
+      add(list, 'dd', kind === 'class' && value !== null ? classes[value] : format(colour, value));
     });
   }
 
