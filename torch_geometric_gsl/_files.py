@@ -21,6 +21,8 @@ import torch
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path that replaces the file once it is written."""
     path = Path(path)
+    if not path.parent.is_dir() or path.is_dir():
+        raise OSError(f"'path' must be a file in a folder that exists (got '{path}')")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
     os.close(handle)
     draft = Path(name)
@@ -81,7 +83,7 @@ def load_tensors(
 ) -> dict[str, Any]:
     """Load a file of tensors without executing code."""
     if (part := _damaged_part(stream)) is not None:
-        raise OSError(f"'{path}' is not a valid {what}: its part '{part}' is damaged")
+        raise OSError(f"'{path}' is not a valid {what}: {part}")
     content: dict[str, Any] = load_safely(stream, path, what, dict, device)
     return content
 
@@ -130,11 +132,12 @@ def _reason(error: Exception) -> str:
 
 
 def _damaged_part(stream: IO[bytes]) -> str | None:
-    """Return a part with a wrong checksum, which PyTorch does not verify."""
+    """Describe a part with a wrong checksum, which PyTorch does not verify."""
     try:
         with zipfile.ZipFile(stream) as archive:
-            return archive.testzip()
+            part = archive.testzip()
+        return None if part is None else f"its part '{part}' is damaged"
     except zipfile.BadZipFile:
-        return None  # PyTorch reports the error.
+        return 'it is truncated, or of another program'
     finally:
         stream.seek(0)

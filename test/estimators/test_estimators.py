@@ -453,7 +453,7 @@ def test_later_changes_of_the_table_change_nothing(scaling, as_frame, few, place
         ({'graph': 'best'}, r"'graph' must be one of .*\(got 'best'\)"),
         ({'eval_k': 0}, r"'eval_k' must be at least 1 \(got 0\)"),
         ({'n_members': 0}, "'n_members' must be at least 1"),
-        ({'batch_size': 'four'}, "'batch_size' must be .*auto.*four"),
+        ({'batch_size': 'four'}, "'batch_size' must be 'auto' or a number .*four"),
         ({'draws': 0}, "'draws' must be at least 1"),
         ({'scaling': 'x'}, "'scaling' must be one of"),
         ({'learning_rate': -1.0}, "'learning_rate' must be positive"),
@@ -468,6 +468,20 @@ def test_later_changes_of_the_table_change_nothing(scaling, as_frame, few, place
 def test_bad_parameters(places, options, text):
     with pytest.raises((TypeError, ValueError), match=text):
         GSLRegressor(**{'graph': 'none', **options}).fit(*places(60))
+
+
+@pytest.mark.parametrize('rows', [{'a': [1, 2]}, [{'a': 1}, {'a': 2}]])
+def test_dicts_are_no_table(rows, few):
+    with pytest.raises(TypeError, match=r"use 'pandas.DataFrame\(X\)'"):
+        GSLRegressor(**few).fit(rows, [1, 2])
+
+
+def test_missing_names_are_told_once(places, few, recwarn):
+    x, y = places(60)
+    model = GSLRegressor('none', **few).fit(pandas.DataFrame(x, columns=[*'abc']), y)
+    recwarn.clear()
+    model.predict(x)
+    assert len(recwarn) == 1
 
 
 def test_parameters_that_are_set_later_change_no_fitted_network(few, places):

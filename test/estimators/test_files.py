@@ -297,9 +297,12 @@ def test_files_that_hold_no_estimator(path, classifier, wine):
         torch.save(other, path)
         with pytest.raises(OSError, match='is not a valid saved estimator'):
             GSLClassifier.load(path)
-    path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(OSError, match='does not hold plain values and tensors'):
-        GSLClassifier.load(path)
+    for content in (pickle.dumps(Bomb()), b'a,b\n1,2\n'):
+        path.write_bytes(content)
+        with pytest.raises(OSError, match='it is truncated, or of another program'):
+            GSLClassifier.load(path)
+    with pytest.raises(OSError, match="'path' must be a file in a folder that exists"):
+        classifier('none').save(path / 'none.pt')
 
 
 @pytest.mark.parametrize(

@@ -168,9 +168,9 @@ class GSLEstimator(Answers, Saves):
         if isinstance(self.similarity, str):
             check_option(self.similarity, NAMED, 'similarity')
         for name in ('n_members', 'hidden_channels', 'batch_size'):
-            if isinstance(value := getattr(self, name), str):
-                check_option(value, (AUTO,), name)
-            else:
+            if isinstance(value := getattr(self, name), str) and value != AUTO:
+                raise ValueError(f"{name!r} must be 'auto' or a number (got {value!r})")
+            if value != AUTO:
                 check_count(value, name)
         for name in ('eval_k', 'pool_size', 'max_iter', 'n_iter_no_change'):
             check_count(getattr(self, name), name)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from textwrap import shorten
 from typing import Any, NamedTuple
 
@@ -220,6 +221,11 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
             f"'X' must be a table (got a {type(X).__name__} of {shape[0]} values). "
             f"Reshape your data: '{one}' is one row"
         )
+    first = X[0] if isinstance(X, list) and X else X
+    if isinstance(first, Mapping) and not hasattr(X, 'shape'):  # As sparse ones have.
+        raise TypeError(
+            f"'X' must be a table (got a {type(X).__name__}): use 'pandas.DataFrame(X)'"
+        )
     if reset:
         estimator._table = TableTransformer().fit(X) if is_frame(X) else None
     if estimator._table is None:
@@ -239,7 +245,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         X = X[names]  # In any order, as in scikit-learn's ColumnTransformer.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     X = X.toarray() if scipy.sparse.issparse(X) else X
-    rows = check_array(estimator._table.transform(X), **options)
+    columns = {name: values for name, values, _ in _split(X)}
+    rows = check_array(estimator._table.encode(columns), **options)
     is_single = reset and {str(kind).lower() for kind in X.dtypes} == {'float32'}
     return rows.astype(np.float32) if is_single else rows
 

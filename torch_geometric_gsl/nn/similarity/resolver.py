@@ -73,7 +73,7 @@ def resolve_similarity(
         )
     if similarity.in_channels != in_channels:
         raise ValueError(
-            f"'similarity' must have in_channels={in_channels} "
-            f'(got {similarity.in_channels})'
+            f"'similarity' must have in_channels={in_channels}, the width of the rows "
+            f'that are compared (got {similarity.in_channels})'
         )
     return similarity
