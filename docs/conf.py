@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -110,32 +109,6 @@ nitpicky = True
 # Other names of other projects are in no inventory.
 nitpick_ignore_regex = [('py:.*', r'(?!torch_geometric_gsl\b).*')]
 
-FIGURES = DOCS / '_build' / 'figures'
-
-
-def draw_figures(app: object) -> None:
-    """Run the scripts whose outputs are missing or older than what they depend on."""
-    sources = [*(ROOT / 'torch_geometric_gsl').rglob('*.py')]
-    style = DOCS / '_figures' / 'matplotlibrc'
-    for name in ('make_figures', 'digits', 'ranks'):
-        script = DOCS / '_figures' / f'{name}.py'
-        stamp = FIGURES / f'{name}.txt'
-        newest = max(path.stat().st_mtime for path in [*sources, script, style])
-        if stamp.exists() and stamp.stat().st_mtime >= newest:
-            continue
-        FIGURES.mkdir(parents=True, exist_ok=True)
-        paths = os.pathsep.join(filter(None, [str(ROOT), os.getenv('PYTHONPATH')]))
-        settings = {'MATPLOTLIBRC': str(style), 'SOURCE_DATE_EPOCH': '0'}
-        output = subprocess.run(
-            [sys.executable, str(script)],
-            cwd=FIGURES,
-            env={**os.environ, **settings, 'PYTHONPATH': paths},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        stamp.write_text(output.stdout, encoding='utf-8')
-
 
 def skip_requests(
     app: object, what: str, name: str, value: object, skip: bool, options: object
@@ -146,5 +119,4 @@ def skip_requests(
 
 def setup(app: object) -> None:
     app.connect('autodoc-skip-member', skip_requests)
-    app.connect('builder-inited', draw_figures)
     app.add_css_file('tiles.css')

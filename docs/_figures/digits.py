@@ -14,7 +14,6 @@ from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import (
     plot_adjacency,
-    plot_gaussian_parameters,
     plot_graph,
     plot_similarity_curves,
 )
@@ -72,5 +71,3 @@ curves = {
 }
 axes = plot_similarity_curves(curves)
 axes[0].figure.savefig('similarity_curves.svg')
-axes = plot_gaussian_parameters(summary)
-axes[0].figure.savefig('gaussian_parameters.svg')

@@ -1,0 +1,33 @@
+"""Draw pictures of the guide, and record what their programs print.
+
+    python docs/_figures/draw.py
+
+They go to `docs/_static/drawn/`: commit them. It takes a minute on one core.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DRAWN = HERE.parent / '_static' / 'drawn'
+
+if __name__ == '__main__':
+    DRAWN.mkdir(exist_ok=True)
+    # The same numbers give the same file, byte by byte.
+    settings = {'MATPLOTLIBRC': str(HERE / 'matplotlibrc'), 'SOURCE_DATE_EPOCH': '0'}
+    paths = [str(HERE.parents[1]), os.environ.get('PYTHONPATH', '')]
+    settings['PYTHONPATH'] = os.pathsep.join(filter(None, paths))
+    for name in ('make_figures', 'digits', 'ranks'):
+        with (DRAWN / f'{name}.txt').open('w') as stream:
+            subprocess.run(
+                [sys.executable, str(HERE / f'{name}.py')],
+                cwd=DRAWN,
+                env=os.environ | settings,
+                stdout=stream,
+                check=True,
+            )
+    for empty in DRAWN.glob('*.txt'):
+        if not empty.stat().st_size:
+            empty.unlink()
