@@ -18,6 +18,7 @@ what is exact but for single precision; else the exit status is 1.
 
 Methods are interleaved in one process. Those that compare all pairs are timed on
 `--targets` rows and extrapolated, which is marked with a tilde; the others search all.
+With `--repeats 1` the searches whose recall was checked are those that are timed.
 `--csv` prints the table of a file that was written before.
 """
 
@@ -39,7 +40,7 @@ import embeddings
 import torch
 import torch.nn.functional as F
 from made_table import make_table
-from measure import interleave
+from measure import interleave, seconds_of
 from record import environment, positive, write_json
 from report import line, number
 from torch import Tensor
@@ -113,6 +114,7 @@ def methods(z: Tensor, k: int, threads: int) -> dict[str, Method]:
         found['faiss flat'] = Method(partial(_flat, z, k, index), True)
         found['faiss lists'] = Method(partial(_lists, z, k, PROBES[0]))
     if importlib.util.find_spec('pynndescent') is not None:
+        _pynndescent(z[:1000], k, threads, torch.arange(1))  # Compiles.
         found['pynndescent'] = Method(partial(_pynndescent, z, k, threads))
     return found
 
@@ -122,14 +124,20 @@ def _flat(z: Tensor, k: int, index: Any, rows: Tensor) -> Tensor:
 
 
 def _lists(z: Tensor, k: int, probes: int, rows: Tensor) -> Tensor:
+    index = _fill_lists(z)
+    index.nprobe = probes
+    return _flat(z, k, index, rows)
+
+
+def _fill_lists(z: Tensor) -> Any:
+    """Return inverted lists of all rows."""
     import faiss
 
     count = 1 << round(4 * z.size(0) ** 0.5).bit_length() - 1
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(z.size(1)), z.size(1), count)
     index.train(z[:: max(1, z.size(0) // (64 * count))].numpy())
     index.add(z.numpy())
-    index.nprobe = probes
-    return torch.from_numpy(index.search(z[rows].numpy(), k)[1])
+    return index
 
 
 def _pynndescent(z: Tensor, k: int, threads: int, rows: Tensor) -> Tensor:
@@ -162,30 +170,39 @@ class Truth:
         return hits / found.numel()
 
 
-def check(z: Tensor, k: int, found: dict[str, Method]) -> dict[str, float]:
-    """Return the recall of each method; set how many lists faiss looks into."""
+def check(
+    z: Tensor, k: int, found: dict[str, Method]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return recalls, and seconds of searches of all rows; set the probes of faiss."""
     rows = torch.arange(0, z.size(0), max(1, z.size(0) // CHECKED))[:CHECKED]
-    every, recalls, truth = torch.arange(z.size(0)), {}, Truth(z, rows, k)
+    every, truth = torch.arange(z.size(0)), Truth(z, rows, k)
+    recalls: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for name, method in found.items():
         if name == 'faiss lists':
+            index = _fill_lists(z)
             for probes in PROBES:
                 search = partial(_lists, z, k, probes)
                 found[name] = Method(search, detail=f', {probes} probes')
-                recalls[name] = truth.recall(search(rows))
+                index.nprobe = probes
+                recalls[name] = truth.recall(_flat(z, k, index, rows))
                 if recalls[name] >= LEAST_RECALL:
                     break
             continue
+        listed: list[Tensor] = []
         # Bounds and graphs are those of a search of all rows.
-        is_some = method.is_quadratic
-        listed = method.search(rows) if is_some else method.search(every)[rows]
-        recalls[name] = truth.recall(listed)
-    return recalls
+        some = rows if method.is_quadratic else every
+        seconds[name] = seconds_of(lambda: listed.append(method.search(some)))  # noqa: B023
+        recalls[name] = truth.recall(listed[0] if some is rows else listed[0][rows])
+        if some is rows:
+            del seconds[name]
+    return recalls, seconds
 
 
 def measure(z: Tensor, k: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Check the searches of some rows, then time them."""
     found = methods(z, k, args.threads)
-    recalls = check(z, k, found)
+    recalls, once = check(z, k, found)
     size = z.size(0)
     some = torch.randperm(size, generator=torch.Generator().manual_seed(1))
     some, every = some[: args.targets], torch.arange(size)
@@ -193,7 +210,10 @@ def measure(z: Tensor, k: int, args: argparse.Namespace) -> list[dict[str, Any]]
         name: partial(_run, method.search, some if method.is_quadratic else every)
         for name, method in found.items()
     }
+    if args.repeats == 1:  # Searches that were checked count.
+        steps = {name: step for name, step in steps.items() if name not in once}
     taken = interleave(steps, args.repeats, args.limit, is_warm=True)
+    taken |= {name: [once[name]] for name in found if name not in steps}
     rows: list[dict[str, Any]] = []
     for name, method in found.items():
         share = len(some) / size if method.is_quadratic else 1.0
