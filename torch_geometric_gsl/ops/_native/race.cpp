@@ -78,27 +78,16 @@ template <typename T> struct Race {
 
 namespace {
 
-// Sum a function of the channels of two rows, in as many parts as a register has lanes.
+// Sum a function of the channels of two rows in four parts, which `score` adds up.
 template <typename T, typename F>
-inline T sum_channels(const T *u, const T *v, int64_t channels, F term) {
+inline void sum_channels(const T *u, const T *v, int64_t channels, T *sum, F term) {
   T part[LANES] = {};
   int64_t i = 0;
   for (; i + LANES <= channels; i += LANES)
     for (int j = 0; j < LANES; ++j) part[j] += term(u[i + j], v[i + j]);
   for (int j = 0; i < channels; ++i, ++j) part[j] += term(u[i], v[i]);
-  for (int half = LANES / 2; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j) part[j] += part[j + half];
-  return part[0];
-}
-
-template <typename T> inline T dot(const T *u, const T *v, int64_t channels) {
-  return sum_channels(u, v, channels, [](T a, T b) { return a * b; });
-}
-
-template <typename T> inline T squared_distance(const T *u, const T *v, int64_t channels) {
-  const T sum = sum_channels(u, v, channels, [](T a, T b) { return (a - b) * (a - b); });
-  const T most = sizeof(T) == 8 ? T(1e300) : T(1e36);
-  return sum > most ? most : sum;  // NaN stays what it is.
+  for (int j = 0; j < 8; ++j) part[j] += part[j + 8];
+  for (int j = 0; j < 4; ++j) sum[j] = part[j] + part[j + 4];
 }
 
 // Turn compared values of half a batch into responses.
@@ -113,9 +102,11 @@ template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
     for (int i = 0; i < HALF; ++i) value[i] = 1 - value[i];
     break;
   case HEAT_KERNEL:
+#pragma omp simd
     for (int i = 0; i < HALF; ++i) value[i] = exponential(-value[i] / c);
     break;
   case GAUSSIAN:
+#pragma omp simd
     for (int i = 0; i < HALF; ++i)
       value[i] = exponential(-((value[i] - b) * (value[i] - b)) / c);
     break;
@@ -144,9 +135,15 @@ template <typename T> class Runner {
     const int count = limit_ - turn_ < BATCH ? int(limit_ - turn_) : BATCH;
     const int last = at_ + step_ < count ? at_ + step_ : count;
     for (int first = at_; first < last; first += HALF) score(first, last);
+    double time[BATCH];
+    uint32_t accepted = 0;
     for (int i = at_; i < last; ++i) {
-      clock_ += double(gap_[i]);
-      if (is_accepted_[i] && arrive(i)) return finish();
+      time[i] = clock_ += double(gap_[i]);
+      accepted |= uint32_t(is_accepted_[i]) << i;
+    }
+    for (; accepted != 0; accepted &= accepted - 1) {
+      const int i = __builtin_ctz(accepted);
+      if (arrive(i, time[i])) return finish(time[i]);
     }
     if (last < count) {
       fetch(last);
@@ -155,7 +152,7 @@ template <typename T> class Runner {
     turn_ += count;
     if (turn_ == limit_) {  // A round ends.
       const bool is_long = limit_ * race_.look_share >= race_.count[row_];
-      if (found_ >= race_.least || is_long) return finish();
+      if (found_ >= race_.least || is_long) return finish(clock_);
       limit_ = 2 * limit_ + race_.length, step_ = BATCH;
     }
     next();
@@ -256,12 +253,22 @@ template <typename T> class Runner {
   // Score half a batch, and decide which proposals are accepted.
   void score(int first, int last) {
     const T *u = race_.dst + row_ * race_.channels;
-    T score[HALF] = {}, rate[HALF];
+    T score[HALF], rate[HALF], parts[HALF][4] = {};
     for (int i = first; i < last && i < first + HALF; ++i) {
       const T *v = race_.src + source_[i] * race_.channels;
-      score[i - first] = race_.is_dot ? dot(u, v, race_.channels)
-                                      : squared_distance(u, v, race_.channels);
+      T *sum = parts[i - first];
+      if (race_.is_dot)
+        sum_channels(u, v, race_.channels, sum, [](T x, T y) { return x * y; });
+      else
+        sum_channels(u, v, race_.channels, sum,
+                     [](T x, T y) { return (x - y) * (x - y); });
     }
+#pragma omp simd
+    for (int i = 0; i < HALF; ++i)
+      score[i] = (parts[i][0] + parts[i][2]) + (parts[i][1] + parts[i][3]);
+    const T most = race_.is_dot ? INFINITY : sizeof(T) == 8 ? T(1e300) : T(1e36);
+    for (int i = 0; i < HALF; ++i)
+      score[i] = score[i] > most ? most : score[i];  // NaN stays what it is.
     respond(race_, row_, score);
     const T scale = T(race_.scale);
     for (int i = 0; i < HALF; ++i) score[i] *= scale;
@@ -269,6 +276,7 @@ template <typename T> class Runner {
       lowest = score[i - first] < lowest ? score[i - first] : lowest;
       highest = score[i - first] > highest ? score[i - first] : highest;
     }
+#pragma omp simd
     for (int i = 0; i < HALF; ++i) rate[i] = exponential(score[i] - bound_[first + i]);
     for (int i = 0; i < HALF; ++i) {
       score_[first + i] = score[i];
@@ -277,25 +285,25 @@ template <typename T> class Runner {
   }
 
   // Keep an accepted proposal; return whether it is the last arrival.
-  bool arrive(int i) {
+  bool arrive(int i, double time) {
     const int64_t most = race_.num_arrivals;
     int64_t *source = race_.out_source + number_ * most;
     for (int64_t j = 0; race_.is_distinct && j < found_; ++j)
       if (source[j] == source_[i]) return false;
     source[found_] = source_[i], scores_[found_] = score_[i];
-    race_.out_noise[number_ * most + found_] = T(clock_);
+    race_.out_noise[number_ * most + found_] = T(time);
     return ++found_ == most;
   }
 
   // Turn the times of arrivals into noise.
-  bool finish() const {
+  bool finish(double time) const {
     T *noise = race_.out_noise + number_ * race_.num_arrivals;
     const T log_rate = race_.total[row_];
     for (int64_t i = 0; i < found_; ++i)
       noise[i] = log_rate - logarithm(noise[i]) - scores_[i];
-    race_.out_horizon[number_] = std::log(T(clock_)) - log_rate;
+    race_.out_horizon[number_] = std::log(T(time)) - log_rate;
     race_.out_found[number_] = found_;
-    race_.out_clock[number_] = T(clock_);
+    race_.out_clock[number_] = T(time);
     return false;
   }
 
