@@ -18,6 +18,7 @@ from tails import groups, rounds, sharp, tail
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
+from torch_geometric.nn import GCN
 
 from torch_geometric_gsl import (
     GaussianSimilarity,
@@ -26,9 +27,10 @@ from torch_geometric_gsl import (
     LatentGraphConv,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.datasets import paper_split
+from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.ops import race_block
 from torch_geometric_gsl.ops.scores import Gaussian, unit_rows
+from torch_geometric_gsl.transforms import SampledLatentGraph
 
 
 def digits(num_nodes: int = 1797) -> Data:
@@ -40,7 +42,7 @@ def digits(num_nodes: int = 1797) -> Data:
 
 
 def flat() -> None:
-    """Count the candidates that pi and the noise-free weights spread over."""
+    """Print the effective candidates of pi and of the noise-free weights."""
     score = GaussianSimilarity(64)(digits().x)
     for scale in (1.0, 5.0, 20.0):
         pi = effective(torch.softmax(scale * score, dim=1))
@@ -49,12 +51,12 @@ def flat() -> None:
 
 
 def effective(weight: Tensor) -> float:
-    """Return the mean over rows of the exponential of the entropy."""
+    """Compute the mean perplexity of rows, the exponential of their entropy."""
     return float(torch.special.entr(weight).sum(dim=1).exp().mean())
 
 
 def norm() -> None:
-    """Print the range of phi with rows scaled, and with one norm for the matrix."""
+    """Print the range of phi for unit rows, and with one norm for the matrix."""
     x = digits().x
     for name, z in (('rows', unit_rows(x)), ('matrix', x / torch.linalg.norm(x))):
         bell = GaussianSimilarity(64)
@@ -82,7 +84,7 @@ def accuracy(seed: int, root_weight: bool) -> float:
 def train(
     model: torch.nn.Module, data: Data, epochs: int, params: Iterable[Any]
 ) -> list[float]:
-    """Return the loss before each step."""
+    """Train a model, and return the loss before each step."""
     optimizer = torch.optim.Adam(params, lr=0.01)
     losses = []
     for _ in range(epochs):
@@ -96,13 +98,13 @@ def train(
 
 
 def theta() -> None:
-    """Print the training loss if the parameters hold n W, and if they hold W."""
+    """Print the training loss with parameters n W, and with parameters W."""
     data = paper_split(digits())
     n = data.num_nodes
     for name, factor in (('n W', 1), ('W', n)):
         torch.manual_seed(0)
         model = GSLNet.paper(64, 32, 2, 10, num_transition_nodes=100, num_nodes=n)
-        # Adam with the rate n * lr moves n W as Adam with the rate lr moves W.
+        # Adam with the rate n * lr changes n W as Adam with the rate lr changes W.
         named = list(model.named_parameters())
         own = [p for key, p in named if 'theta' in key]
         rest = [p for key, p in named if 'theta' not in key]
@@ -127,7 +129,7 @@ def half() -> None:
 
 
 def neighbours() -> None:
-    """Print the share of the noise-free weight that the k nearest candidates hold."""
+    """Print the share of the k nearest candidates in the noise-free weight."""
     x = digits().x
     for scale in (1.0, 5.0, 20.0):
         similarity = GaussianSimilarity(64)
@@ -150,7 +152,7 @@ def sparse() -> None:
 
 
 def best_time(run: Callable[[], object]) -> float:
-    """Return the shortest of 30 runs, in milliseconds."""
+    """Measure the shortest of 30 runs, in milliseconds."""
     seconds = []
     for _ in range(30):
         start = time.perf_counter()
@@ -160,7 +162,7 @@ def best_time(run: Callable[[], object]) -> float:
 
 
 def shared() -> None:
-    """Measure the gradient if blocks of rows share their proposed sources."""
+    """Measure the variance of the gradient if blocks of rows share proposals."""
     data = digits()
     own = race_block.draw_uniform
     torch.manual_seed(0)
@@ -181,13 +183,42 @@ def shared() -> None:
         def draw(state: Tensor, *args: Any, size: int = size) -> tuple[Tensor, ...]:
             source, *others = own(state, *args)
             number, width = torch.arange(source.size(0)), size * conv.sampler.k
-            # A row has several races: the first row of a block has as many.
+            # Each race takes the sources of the same race of the block's first row.
             first = number // width * width + number % conv.sampler.k
             return source[first], *others
 
         with mock.patch.object(race_block, 'draw_uniform', draw):
             ratio = float(gradients().var(dim=0).sum() / alone)
         print(f'blocks of {size} rows: variance of the gradient x {ratio:.2f}')
+
+
+def sampled() -> None:
+    """Print the validation accuracy of a GCN on sampled graphs of several scales."""
+    for name in ('wine', 'breast_cancer', 'digits', 'CiteSeer'):
+        table = load_dataset(name)
+        for scale in (1.0, 5.0, 10.0, 20.0, 40.0):
+            found = [sampled_accuracy(table, scale, seed) for seed in range(3)]
+            print(f'{name}, scale {scale:g}: {100 * sum(found) / 3:.1f} %')
+
+
+def sampled_accuracy(table: Data, scale: float, seed: int) -> float:
+    """Return the best validation accuracy of 150 epochs."""
+    data = SampledLatentGraph(5, scale=scale, seed=seed)(paper_split(table, seed))
+    torch.manual_seed(seed)
+    x = data.x if data.x.layout == torch.strided else data.x.to_dense()
+    net = GCN(x.size(1), 64, 2, int(data.y.max()) + 1, dropout=0.5)
+    optimizer = torch.optim.AdamW(net.parameters(), 0.01, weight_decay=5e-4)
+    best = 0.0
+    for _ in range(150):
+        optimizer.zero_grad()
+        out = net.train()(x, data.edge_index, data.edge_weight)
+        cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
+        optimizer.step()
+        with torch.no_grad():
+            out = net.eval()(x, data.edge_index, data.edge_weight)
+        hit = out.argmax(dim=1) == data.y
+        best = max(best, float(hit[data.val_mask].float().mean()))
+    return best
 
 
 MEASUREMENTS = {
@@ -205,6 +236,7 @@ MEASUREMENTS = {
         shared,
         groups,
         rounds,
+        sampled,
     )
 }
 

@@ -33,7 +33,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 @contextmanager
 def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[None]:
-    """Make a model compare and sum the rows of all ranks, given those of one."""
+    """Let a model gather the rows of all ranks while it is called with those of one."""
     rows = as_pair(x)[1]
     check_matrix(rows)
     if rows.size(0) != shard.num_rows:

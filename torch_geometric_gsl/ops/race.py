@@ -1,4 +1,4 @@
-r"""The Gumbel race by thinning: first arrivals without a look at all pairs."""
+r"""The Gumbel race by thinning: first arrivals without scoring all pairs."""
 
 from __future__ import annotations
 

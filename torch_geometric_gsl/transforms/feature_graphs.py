@@ -201,7 +201,8 @@ class SampledLatentGraph(FeatureGraph):
             on one or two columns :obj:`"linear"` and :obj:`"heat_kernel"` are the
             kernel :math:`\exp(-d^2 / 2)` of the distance. (default: :obj:`"linear"`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
-        scale (float, optional): The factor of the similarity. (default: :obj:`1.0`)
+        scale (float, optional): The factor of the similarity; draws are almost uniform
+            at 1. (default: :obj:`20.0`)
         seed (int, optional): Seed of a new generator for every graph: equal features
             give equal graphs, also within a data set or a batch. If :obj:`None`, the
             global generator is used. (default: :obj:`None`)
@@ -229,7 +230,7 @@ class SampledLatentGraph(FeatureGraph):
         k: int = 5,
         similarity: str | Similarity = 'linear',
         tau: float = 0.25,
-        scale: float = 1.0,
+        scale: float = 20.0,
         *,
         seed: int | None = None,
         clamp: bool = True,

@@ -294,7 +294,7 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
 
 
 def check_apart(similarities: Sequence[Similarity]) -> None:
-    """Raise if similarities of the same rows are one module, or would stay equal."""
+    """Raise if two relations share a similarity, or start with equal parameters."""
     if len({id(_inner(similarity)) for similarity in similarities}) < len(similarities):
         raise ValueError(
             "'similarity' must have a separate module for each relation (got one "

@@ -27,7 +27,7 @@ TRANSITIONS = ('projected', 'free', 'anchors')
 def check_transition(
     transition: str, num_nodes: int | None, num_transition_nodes: int | None
 ) -> None:
-    """Raise unless the form of transition nodes is known and supports the numbers."""
+    """Raise unless the form of transition nodes is known and has its sizes."""
     check_option(transition, TRANSITIONS, 'transition')
     if transition == 'projected':
         if (num_transition_nodes is None) != (num_nodes is None):

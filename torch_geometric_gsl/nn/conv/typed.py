@@ -95,7 +95,7 @@ def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> End
 
 
 def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
-    """Return the rows of a relation's sources and targets, once if they are equal."""
+    """Return the rows of a relation: a pair, or one tensor for one set of nodes."""
     source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
     if source is None and target is None:
         return None
