@@ -159,10 +159,11 @@ def _winners(logit: Tensor, options: DrawOptions, leaders: int) -> Tensor:
 def _tail_logit(
     score: Tensor, horizon: Tensor, log_share: Tensor, tau: float
 ) -> Tensor:
+    # `where` takes half of the time of `masked_fill`.
     excluded, log_time = score == -torch.inf, horizon.unsqueeze(-1)
-    mass = log_tail_mass(score.masked_fill(excluded, 0) + log_time, tau)
+    mass = log_tail_mass(torch.where(excluded, 0, score) + log_time, tau)
     logit = mass.sub_(log_time / tau).add_(log_share)
-    return logit.masked_fill_(excluded, -torch.inf)
+    return torch.where(excluded, -torch.inf, logit)
 
 
 @disable_compile
@@ -179,15 +180,18 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP
     # NaN has no position; the line below restores it.
-    index = place.nan_to_num(0.0).clamp(0, table.numel() - 2).long()
+    index = place.nan_to_num(0.0).clamp(0, table.size(1) - 1).int()
+    start, slope = (row.index_select(0, index.flatten()) for row in table)
     # Extrapolate linearly beyond the table, but no late arrival outweighs one at the
     # horizon.
-    inner = torch.lerp(table[index], table[index + 1], place - index)
-    return (inner + log_rate).clamp(max=0)
+    rest = place - index
+    inner = torch.addcmul(start.view_as(rest), slope.view_as(rest), rest)
+    return inner.add_(log_rate).clamp_(max=0)
 
 
 @lru_cache(maxsize=64)
 def _table(tau: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the logarithm at each step, and its difference from the next, [2, T]."""
     log_rate = np.arange(_FIRST, _LAST + _STEP, _STEP)[:, None]
     rate = np.exp(log_rate)
     node, share = np.polynomial.legendre.leggauss(400)
@@ -198,4 +202,6 @@ def _table(tau: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     exponent = v * (1 - 1 / tau) - rate * np.expm1(v) + np.log(u**2)
     with np.errstate(under='ignore'):
         inner = (np.exp(exponent) * 1.5 * length * share).sum(axis=1, keepdims=True)
-    return torch.from_numpy(np.log(inner).ravel()).to(device, dtype)
+    mass = np.log(inner).ravel()
+    rows = np.stack([mass[:-1], np.diff(mass)])
+    return torch.from_numpy(rows).to(device, dtype)

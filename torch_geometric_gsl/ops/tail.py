@@ -64,12 +64,12 @@ def mask_tail(
     by_race = arrivals.source.size(1), -1
     source, score = source.unflatten(1, by_race), score.unflatten(1, by_race)
     is_none = torch.zeros_like(source, dtype=torch.bool)
-    is_none |= tail.log_share == -torch.inf
-    arrived = arrivals.source.masked_fill(arrivals.noise == -torch.inf, -1)
+    if tail.log_share.dim() > 0:
+        is_none |= tail.log_share == -torch.inf
+    arrived = torch.where(arrivals.noise == -torch.inf, -1, arrivals.source)
     for place in arrived.unbind(-1):
         is_none |= source == place.unsqueeze(-1)
-    late: Tensor = score.masked_fill(is_none, -torch.inf)
-    return late
+    return torch.where(is_none, -torch.inf, score)
 
 
 def ungroup(x: Tensor, group: int, count: int) -> Tensor:
