@@ -259,11 +259,8 @@ class Answers(Named):
         if self._table is not None:
             pairs = [(c, n) for c in self._table.columns_ for n in c.names(str(c.name))]
             shown['feature_names'] = [name for _, name in pairs]
-            data.date_columns = [
-                i
-                for i, (c, n) in enumerate(pairs)
-                if (c.kind, n) == ('dates', str(c.name))
-            ]
+            dates = [(c.kind, n) == ('dates', str(c.name)) for c, n in pairs]
+            data.date_columns = np.flatnonzero(dates).tolist()
         return explore(self.graph_, **shown | kwargs)
 
 

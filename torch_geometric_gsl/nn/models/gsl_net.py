@@ -259,7 +259,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, list[tuple[Any, Features]]]:
-        """Run all layers; return the output, and optionally each graph with its rows."""
+        """Run all layers; return the output, and graph and rows of each layer."""
         (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_index = src is self._kept('x') and not isinstance(x, tuple | list)
         is_kept = src is not None and is_index and is_constant(self)

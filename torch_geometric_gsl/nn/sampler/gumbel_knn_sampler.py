@@ -205,10 +205,8 @@ class GumbelKNNSampler(OneType):
         self.tau, self.scale = float(tau), float(scale)
         if null_score is not None:
             check_number(null_score, 'null_score')
-        for name, is_used in (
-            ('log_scale', train_scale),
-            ('null_score', null_score is not None),
-        ):
+        used = {'log_scale': train_scale, 'null_score': null_score is not None}
+        for name, is_used in used.items():
             empty = torch.nn.Parameter(torch.empty(())) if is_used else None
             self.register_parameter(name, empty)
         self._reset_scores()
