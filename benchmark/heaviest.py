@@ -2,7 +2,7 @@
 
     python benchmark/heaviest.py
     python benchmark/heaviest.py --workloads table clustered --rows 1000000 --k 96
-    python benchmark/heaviest.py --csv benchmark/results/heaviest.json
+    python benchmark/heaviest.py --csv benchmark/results/heaviest*.json
 
 Evaluation keeps the `eval_k` heaviest sources of each target: of negative squared
 distances the nearest rows, each its own first. A `table` workload has the keys (96
@@ -19,7 +19,7 @@ what is exact but for single precision; else the exit status is 1.
 Methods are interleaved in one process. Those that compare all pairs are timed on
 `--targets` rows and extrapolated, which is marked with a tilde; the others search all.
 With `--repeats 1` the searches whose recall was checked are those that are timed.
-`--csv` prints the table of a file that was written before.
+`--csv` prints the table of files that were written before.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -202,6 +203,7 @@ def check(
 def measure(z: Tensor, k: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Check the searches of some rows, then time them."""
     found = methods(z, k, args.threads)
+    found = {name: found[name] for name in found if name not in args.without}
     recalls, once = check(z, k, found)
     size = z.size(0)
     some = torch.randperm(size, generator=torch.Generator().manual_seed(1))
@@ -268,14 +270,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument('--steps', type=positive, default=100, help='of the training')
     parser.add_argument('--targets', type=positive, default=2048)
     parser.add_argument('--repeats', type=positive, default=3)
+    parser.add_argument('--without', nargs='+', default=[], help='methods to leave out')
     parser.add_argument('--limit', type=float, default=600.0, help='seconds of a case')
     parser.add_argument('--threads', type=positive, default=1)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path, default=HERE / 'results' / 'heaviest.json')
-    parser.add_argument('--csv', type=Path, metavar='FILE')
+    parser.add_argument('--csv', type=Path, metavar='FILE', nargs='+')
     args = parser.parse_args(argv)
     if args.csv is not None:
-        print(table(json.loads(args.csv.read_text())['rows']), end='')
+        found = (json.loads(path.read_text())['rows'] for path in args.csv)
+        print(table([*chain.from_iterable(found)]), end='')
         return 0
     torch.set_num_threads(args.threads)
     about = environment(
