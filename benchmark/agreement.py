@@ -2,13 +2,13 @@
 
 - A graph model and the plain one, with equal parameters: equal outputs in evaluation
   mode; in training mode, without dropout, equal means over 20 seeds of the loss and of
-  its slope along a fixed direction, within 4 standard errors (which fails for an equal
-  pair about 3 times in 10,000 for each of the two).
-- A NodeFormer and the quadratic sums that it stands for, in float64 with the same
+  its slope along a fixed direction, within 4 standard errors (each of the two tests
+  rejects an equal pair about 3 times in 10,000).
+- A NodeFormer and the same sums written over all pairs, in float64 with the same
   random features and without dropout: equal outputs in both modes, equal gradients.
 
-The nodes are few here, so thresholds and blocks are made smaller: what runs beyond a
-certain size, compiled and in blocks, runs in the comparison as well.
+The checks use few nodes and therefore lower thresholds and block sizes: the compiled
+and blocked code of large inputs is compared as well.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from workloads import Workload
 from torch_geometric_gsl import GSLNet, GumbelKNNSampler
 from torch_geometric_gsl.ops import noise_free
 
-# A prime: no block divides it, so that the last one is smaller.
+# 1,999 is a prime: no block size divides it, so the last block is smaller.
 WHOLE, EVALUATION_NODES, ATTENTION_NODES = 4_000, 1_999, 300
 RTOL, SEEDS, STANDARD_ERRORS = 1e-4, 20, 4.0
 ATTENTION_RTOL = 1e-9
-# Of a block: of sums by tiles, some hundred targets.
+# Bytes of a block: some hundred targets of sums by tiles.
 BLOCK_BYTES = 2**21
 
 
@@ -48,7 +48,7 @@ def check(
     seed: int,
     training_nodes: int,
 ) -> Agreement:
-    """Compare an implementation with what it should compute."""
+    """Compare an implementation with the function that it should compute."""
     if implementation == 'dense':
         return Agreement(True, 'the definition')
     with mock.patch.multiple(noise_free, _MIN_PAIRS=1_000, _TILE=200):
@@ -70,7 +70,7 @@ def check_graph_model(
     part = workload.subset(training_nodes, seed)
     models = model_pair(method, variant, part)
     part = unit_projections(models[1], part)
-    # Each model draws from seeds of its own.
+    # The two models have different seeds.
     ours = loss_and_slope(models[0], part, seed)
     plain = loss_and_slope(models[1], part, seed + SEEDS)
     error = ((ours.var(dim=0) + plain.var(dim=0)) / SEEDS).sqrt()
@@ -91,21 +91,21 @@ def model_pair(method: str, variant: str, part: Workload) -> tuple[GSLNet, Plain
 
 @torch.no_grad()
 def unit_projections(model: PlainNet, part: Workload) -> Workload:
-    """Scale the features: bags of words give outputs so small that no loss tells."""
+    """Scale features to unit projections: bags of words give outputs near zero."""
     first = next(module for module in model.modules() if isinstance(module, PlainConv))
     return part._replace(x=part.x * (1 / float(first.lin(part.x).std())))
 
 
 @torch.no_grad()
 def evaluation_difference(ours: Model, plain: Model, part: Workload) -> float:
-    """Return the largest difference relative to an output or to a mean one."""
+    """Return the largest difference, relative to max(|output|, mean |output|)."""
     expected = plain.eval()(part.x)
     size = expected.abs().clamp_min(expected.abs().mean())
     return float(((ours.eval()(part.x) - expected).abs() / size).max())
 
 
 def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
-    """Return the loss and its slope along one direction, of each seed [R, 2]."""
+    """Compute the loss and its slope along one direction for each seed [R, 2]."""
     model.train()
     names = {plain_name(name): param for name, param in model.named_parameters()}
     generator = torch.Generator().manual_seed(0)

@@ -1,15 +1,15 @@
-"""Count the package's functions that one step of a layer calls, and their files.
+"""Count the calls of package functions in one step of a layer, and their files.
 
     python benchmark/calls.py [--verbose]
 
-It also counts what a reader meets: lines, files, public names, options of classes,
+It also reports the size of the code: lines, files, public names, options of classes,
 refusals of combinations (calls of ``check_absent``), docstrings, and ``Any``.
 
-A step is the forward pass of a network of one layer on 400 nodes, after one that has
-warmed caches. *Switches* are the times that consecutive calls lie in different files;
-*up* are calls of ``nn`` by a function of ``ops``. Comprehensions count as calls where
-Python makes a frame for them (up to 3.11). Only public names are used, so that the
-script measures any version of the package that it finds.
+A step is the forward pass of a one-layer network on 400 nodes with warm caches.
+*Switches* counts consecutive calls in different files; *up* counts calls of ``nn`` by
+a function of ``ops``. Comprehensions count as calls where Python makes a frame for
+them (up to 3.11). The script uses only public names, so it can measure any version of
+the package.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NODES = 400
 
 
 class Call(NamedTuple):
-    """The file of a function that was called, its name, and whether ``ops`` called."""
+    """A call: file and name of the function, and whether ``ops`` calls ``nn``."""
 
     file: str
     name: str
@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
 
 def calls_of(step: Callable[[], object]) -> list[Call]:
-    """Return the calls of package functions in their order."""
+    """Run a step and return its calls of package functions, in order."""
     found: list[Call] = []
 
     def place(frame: FrameType | None) -> str:
@@ -69,7 +69,7 @@ def calls_of(step: Callable[[], object]) -> list[Call]:
 
 
 def measure(name: str) -> list[Call]:
-    """Return the calls of a training step by a method, or of an evaluation."""
+    """Record the calls of a training step with a method, or of an evaluation."""
     is_training = name != 'evaluation'
     torch.manual_seed(0)
     x = torch.randn(NODES, 16)
@@ -80,7 +80,7 @@ def measure(name: str) -> list[Call]:
 
 
 def sizes(folder: Path) -> tuple[int, str, str]:
-    """Return lines of code, the longest file, and the longest function of a folder."""
+    """Return the lines, the longest file and the longest function of a folder."""
     files, functions = [(0, '-')], [(0, '-')]
     for path in folder.rglob('*.py'):
         text = path.read_text(encoding='utf-8')
@@ -96,7 +96,7 @@ def sizes(folder: Path) -> tuple[int, str, str]:
 
 
 def counts(folder: Path) -> dict[str, float]:
-    """Return what a reader of a package meets, by name."""
+    """Count files, public names, refusals and other properties of a package."""
     texts = [path.read_text(encoding='utf-8') for path in folder.rglob('*.py')]
     trees = [ast.parse(text) for text in texts]
     nodes = [node for tree in trees for node in ast.walk(tree)]
@@ -126,7 +126,7 @@ def counts(folder: Path) -> dict[str, float]:
 
 
 def options(kind: type) -> int:
-    """Return the number of arguments of a class, without those of its parts."""
+    """Count the arguments of a class, without ``*args`` and ``**kwargs``."""
     kinds = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
     parameters = inspect.signature(kind).parameters.values()
     return sum(parameter.kind not in kinds for parameter in parameters)

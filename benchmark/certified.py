@@ -1,15 +1,14 @@
-"""Compare certified sums over all nodes with those pair by pair: time, memory, error.
+"""Compare certified sums over all nodes with sums pair by pair: time, memory, error.
 
     python benchmark/certified.py
     python benchmark/certified.py --workloads pubmed-z clustered-100000@0.1 --scales 5
 
-What is measured is one noise-free sum of messages `X W`, the step that makes an
-evaluation quadratic. `Budget(eval_tolerance=1e-3)` bounds its relative error, and is
-served by clusters where their bounds are narrow. A workload is one of those of
-`sharp.py`; `clustered-N@NOISE` has clusters of another width. The sum pair by pair is
-computed for all targets up to 30,000 nodes, and else predicted from some of them,
-which is marked with a tilde; the actual error is the largest of those targets. One that
-exceeds the tolerance is a failure.
+The script measures one noise-free sum of messages `X W`, the quadratic step of an
+evaluation. `Budget(eval_tolerance=1e-3)` bounds its relative error and uses clusters
+where their bounds are narrow. Workloads are those of `sharp.py`; `clustered-N@NOISE`
+has clusters of another width. Up to 30,000 nodes the sum pair by pair is computed for
+all targets; beyond, its time is predicted from some of them and marked with a tilde.
+The error is the largest of these targets; the script fails if it exceeds the tolerance.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ HEADER += ('pair by pair / certified', 'largest error', 'memory [MB]')
 
 
 class Sum:
-    """One sum, of all targets or of some, with what it gave when last computed."""
+    """A sum for all or some targets, which keeps its last result."""
 
     def __init__(self, x: Tensor, name: str, scale: float, **options: Any) -> None:
         self.x: Any = x
@@ -80,7 +79,7 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
 def describe(
     x: Tensor, name: str, scale: float, request: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return one row."""
+    """Measure one row."""
     own = Sum(x, name, scale, budget=Budget(eval_tolerance=TOLERANCE))
     exact = Sum(x, name, scale, budget=Budget(eval_pairs=2**62))
     size = x.size(0)
@@ -101,7 +100,7 @@ def describe(
         'is_predicted': size > WHOLE_UP_TO,
         'error': float((error / torch.linalg.vector_norm(exact.out, dim=1)).amax()),
     }
-    # Last: it changes how memory is allocated from then on.
+    # Last: it changes the allocation of memory for the rest of the process.
     return row | {'memory_mb': peak_memory(own, warm_up=exact)}
 
 

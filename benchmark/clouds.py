@@ -1,22 +1,21 @@
-"""Compare graphs of near points with their definition and with PyG's own operators.
+"""Compare graphs of nearest neighbours with their definition and with PyG's operators.
 
     python benchmark/clouds.py
     python benchmark/clouds.py --clouds 0 --sizes 1024
     python benchmark/clouds.py --threads 2 --repeats 9 --out clouds.json
 
-First random clouds are joined by `knn_graph` and `radius_graph`: points anywhere or on
-a grid, with ties and duplicates, one cloud or several, with loops or without, with a
-largest number of neighbours or without; every second one is cut into boxes, as large
-clouds are. Each edge must be that of the definition in double precision, in its order.
-Clouds without ties are joined by `knn_graph`, `radius_graph`, `KNNGraph` and
-`DynamicEdgeConv` of PyG as well, where these work: they need pyg-lib, or torch-cluster
-with PyG below 2.8. The order of their edges is their own, and so is their choice among
-ties.
+First, `knn_graph` and `radius_graph` run on random clouds: points anywhere or on a
+grid, with ties and duplicates, one cloud or several, with or without self-loops, with
+or without a largest number of neighbours; every second cloud is cut into boxes, as
+large clouds are. The edges and their order must equal the definition in double
+precision. On clouds without ties, `knn_graph`, `radius_graph`, `KNNGraph` and
+`DynamicEdgeConv` of PyG are compared as well, where these work: they need pyg-lib, or
+torch-cluster with PyG below 2.8. They may order edges and break ties differently.
 
-Then the time of the 20 nearest of points in a cube is measured beside scipy's tree,
-scikit-learn's, faiss's flat index and torch-cluster, as far as they are installed, and
-our own search without boxes, interleaved in one process; the median is of some rounds.
-The exit status is 1 if an edge of the first two parts differs.
+Then the search for the 20 nearest neighbours of points in a cube is timed, with the
+trees of scipy and scikit-learn, faiss's flat index and torch-cluster, if installed, and
+our search without boxes, interleaved in one process; times are medians over rounds.
+The exit status is 1 if an edge differs in the first two parts.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ HEADER = 'points', 'method', 'seconds', 'times as fast', 'edges that differ'
 
 
 def draw_cloud(random: np.random.Generator, can_tie: bool = True) -> dict[str, Any]:
-    """Draw points, the ids of their clouds, and whether they have loops."""
+    """Draw points, their cloud ids, and whether the graph has self-loops."""
     size = int(random.integers(1, 40)), int(random.integers(1, 4))
     on_grid = can_tie and random.random() < 0.5
     x = random.integers(0, 4, size) if on_grid else random.normal(size=size)
@@ -69,7 +68,7 @@ def definition(
     most: int | None,
     square: float = np.inf,
 ) -> Tensor:
-    """Sort all candidates of each point by their distance, then by their number."""
+    """Compute the edges by sorting all candidates by distance, then by index."""
     points = x.double().numpy()
     ids = np.zeros(len(x)) if batch is None else batch.numpy()
     edges: list[tuple[int, int]] = []
@@ -83,12 +82,12 @@ def definition(
 
 
 def count_errors(number: int) -> dict[str, int]:
-    """Return how many random clouds are not joined as the definition says."""
+    """Count the random clouds whose graph differs from the definition."""
     random, wrong = np.random.default_rng(0), {'knn_graph': 0, 'radius_graph': 0}
     small_boxes: dict[str, Any] = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 2, '_WIDE': 2}
     for i in tqdm(range(number), desc='clouds', disable=None):
         drawn, k = draw_cloud(random), int(random.integers(1, 12))
-        # Distances of points on a grid are equal to some of these radii.
+        # Some distances of points on a grid equal these radii.
         radius = float(random.choice([0.5, 1.0, 2.0]))
         most = k if random.random() < 0.5 else None
         changes = small_boxes if i % 2 else {'_SIZE': boxes._SIZE}
@@ -102,7 +101,7 @@ def count_errors(number: int) -> dict[str, int]:
 
 
 def compare_with_pyg(number: int) -> dict[str, int] | None:
-    """Return on how many clouds without ties PyG's operators differ, if they work."""
+    """Count the clouds without ties on which PyG's operators differ, if they work."""
     random, wrong = np.random.default_rng(1), dict.fromkeys(OPERATORS, 0)
     if not has_pyg_operators():
         return None
@@ -114,7 +113,7 @@ def compare_with_pyg(number: int) -> dict[str, int] | None:
 
 
 def has_pyg_operators() -> bool:
-    """Return whether PyG finds near points here."""
+    """Return whether PyG can search nearest neighbours here."""
     try:
         pool.knn_graph(torch.zeros(2, 1), 1)
     except ImportError:
@@ -146,7 +145,7 @@ def _transform_agrees(k: int, x: Tensor, batch: Tensor | None, loop: bool) -> bo
 
 def _layer_agrees(k: int, x: Tensor, batch: Tensor | None, loop: bool) -> bool:
     mlp = torch.nn.Linear(2 * x.size(1), 4).double()
-    # Each draws the weights anew, which the two share.
+    # Both layers share `mlp`, and each resets its weights.
     theirs = DynamicEdgeConv(mlp, k)  # type: ignore[abstract]
     ours = KNNEdgeConv(mlp, k)  # type: ignore[abstract]
     return torch.allclose(theirs(x, batch), ours(x, batch))
@@ -253,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument('--repeats', type=positive, default=5)
     parser.add_argument('--threads', type=positive, default=1)
     parser.add_argument(
-        '--tails', action='store_true', help='normal points, of log-normal lengths'
+        '--tails', action='store_true', help='normal points times log-normal factors'
     )
     parser.add_argument('--out', type=Path)
     args = parser.parse_args(argv)

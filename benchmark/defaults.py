@@ -3,10 +3,10 @@
     python benchmark/defaults.py defaults.json [--seeds 3] [--only wine digits]
     python benchmark/defaults.py defaults.json --table
 
-Each candidate trains with the same recipe on each data set and split; finished runs
-are kept in the file, so that a run that is stopped goes on where it was. The table has
-the mean validation score of each candidate, by which it is chosen, the test score
-beside it, and two controls without a learned graph.
+Each candidate trains with the same recipe on each data set and split. Finished runs
+are stored in the file; a restarted command continues with the missing ones. The table
+has the mean validation score of each candidate, by which the defaults are chosen, its
+test score, and two controls without a learned graph.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import HiddenRelation, load_dataset
 
 DATASETS = ('wine', 'breast_cancer', 'digits', 'Chameleon', 'CiteSeer', '20News')
-#: Angles of hidden relations, and the steps of their training.
+#: Angles of the hidden relations, and their number of training steps.
 ANGLES = {'relation 40': 40, 'relation 110': 110}
 STEPS = 150
-#: With this ending a layer has no root weight: all comes from neighbours.
+#: With this suffix layers have no root weight: they use only messages of neighbours.
 NO_ROOT = ', no root'
 UNITS = [*DATASETS, *(name + NO_ROOT for name in DATASETS[:2]), *ANGLES]
 HIDDEN, EPOCHS, PATIENCE = 64, 200, 40
-#: The printed model.
+#: The published model.
 PAPER: dict[str, Any] = {
     'similarity': 'neural_gaussian',
     'tau': 0.25,
@@ -57,8 +57,8 @@ SHARP: dict[str, Any] = {
     'eval_k': 32,
 }
 INPUT = SHARP | {'z_channels': -1}
-#: A wide bell that may move to any angle; `begin` is where it begins. From 0, with a
-#: temperature of 0.5 and over all, it is the default.
+#: A wide bell whose centre moves from `begin` to any angle. From 0, with a temperature
+#: of 0.5 and evaluation over all candidates, it is the default.
 BELL = {
     'similarity': 'neural_gaussian',
     'similarity_kwargs': {'bias': True, 'centre': 'tanh'},
@@ -96,7 +96,7 @@ def build(name: str, sizes: tuple[int, int, int, int], root: bool) -> torch.nn.M
 
 
 def begin(name: str, model: torch.nn.Module) -> torch.nn.Module:
-    """Let all bells begin where the candidate says."""
+    """Initialise the centres of all bells at the candidate's `begin`."""
     for part in model.modules():
         if isinstance(part, gsl.NeuralGaussianSimilarity) and part.bias_b is not None:
             part.begin_at(CANDIDATES[name].get('begin', 0.0))
@@ -104,7 +104,7 @@ def begin(name: str, model: torch.nn.Module) -> torch.nn.Module:
 
 
 def fit_relation(name: str, delta: int, seed: int) -> dict[str, float]:
-    """Train one layer, and return how much of the variance it explains."""
+    """Train one layer and return the fraction of the variance that it explains."""
     seed_everything(seed)
     options = CANDIDATES.get(name, {}) | {'z_channels': 2}
     options = {k: v for k, v in options.items() if k not in ('begin', 'act')}
@@ -138,7 +138,7 @@ def fit_relation(name: str, delta: int, seed: int) -> dict[str, float]:
 
 
 def fit(unit: str, name: str, seed: int) -> dict[str, float]:
-    """Train, and return the scores of the epoch that validation prefers."""
+    """Train a model and return the scores of its best epoch on validation nodes."""
     if unit in ANGLES:
         return fit_relation(name, ANGLES[unit], seed)
     data, num_classes = load(unit.removesuffix(NO_ROOT), seed)
@@ -173,7 +173,7 @@ def accuracy(out: Tensor, y: Tensor, mask: Tensor) -> float:
 
 
 def load(name: str, seed: int) -> tuple[Any, int]:
-    """Return a data set with a random split of 50, 25 and 25 %."""
+    """Load a data set with a random split of 50, 25 and 25 %."""
     data: Any = load_dataset(name)
     part = data.num_nodes // 4
     seed_everything(1000 + seed)
@@ -191,7 +191,7 @@ def run(path: Path, datasets: list[str], names: list[str], seeds: int) -> None:
 
 
 def table(path: Path) -> None:
-    """Print means over seeds, validation and test, and over data sets."""
+    """Print validation and test means over seeds, and means over data sets."""
     found = json.loads(path.read_text())
     keys = [key.split('|') for key in found]
     datasets = list(dict.fromkeys(key[0] for key in keys))

@@ -1,4 +1,4 @@
-"""Load or draw what the nodes of a sharp graph are compared by."""
+"""Load or draw the embeddings by which a sharp graph compares nodes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from workloads import REAL
 from torch_geometric_gsl.nn.linear import apply_linear
 
 CHANNELS = 32
-# Of the two-layer net whose first layer embeds the nodes.
+# Training of the two-layer net whose first layer embeds the nodes.
 STEPS, RATE, DECAY, DROPOUT = 100, 0.01, 5e-4, 0.5
-# The norm of what takes a node from the unit centre of its cluster, in the mean.
+# Mean norm of the noise that is added to the unit centre of a cluster.
 NOISE = 0.5
 SIZES = (10_000, 100_000, 1_000_000)
 # Small ones first: an interrupted run has most of the table.
@@ -49,11 +49,11 @@ def missing_reason(name: str) -> str | None:
 
 
 def load(name: str, seed: int) -> tuple[Tensor, bool]:
-    """Return the rows of the nodes, and whether they are learned and need a gradient.
+    """Return the embeddings of nodes, and whether they are learned and need gradients.
 
-    Those of a data set are its features (`raw`), or `X W` of a two-layer net that was
-    trained on half of the labels (`z`). Synthetic ones are unit rows: around centres,
-    a square root of the nodes in number, or without any structure.
+    Real data sets have their features (`raw`), or `X W` of a two-layer net trained on
+    half of the labels (`z`). Synthetic embeddings are unit rows: around centres (the
+    square root of the number of nodes), or without structure.
     """
     family, size, noise = parse(name)
     if family in REAL:
@@ -73,7 +73,7 @@ def load(name: str, seed: int) -> tuple[Tensor, bool]:
 
 
 def train(workload: workloads.Workload, seed: int) -> Tensor:
-    """Return `X W` of a two-layer net after a hundred steps of Adam."""
+    """Train a two-layer net for a hundred steps of Adam and return its `X W`."""
     torch.manual_seed(seed)
     x, y = workload.x, workload.y
     first = Linear(x.size(1), CHANNELS, bias=False, weight_initializer='glorot')

@@ -3,12 +3,12 @@
     python benchmark/estimate.py
     python benchmark/estimate.py --sizes 10000 30000 --repeats 7
 
-What is measured is one noise-free sum of messages over all nodes, the step that makes
-an evaluation quadratic. Beyond `Budget.eval_pairs` a sampler estimates it from some
-of the sources and announces the error. Up to 30,000 nodes the sum is computed
-exactly as well, interleaved with the estimates: the actual error stands beside the
-announced one, and a time beside that of the exact sum of the same run. An actual error
-beyond a factor of 2 of the announced one is a failure.
+The script measures one noise-free sum of messages over all nodes, the quadratic step
+of an evaluation. Beyond `Budget.eval_pairs` a sampler estimates it from some of the
+sources and announces the error. Up to 30,000 nodes the sum is computed exactly as
+well, interleaved with the estimates: the table has the actual and the announced error,
+and the time relative to the exact sum of the same run. The script fails if an actual
+error differs from the announced one by more than a factor of 2.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ERRORS = ('announced_error', 'actual_error', 'size')
 
 
 class Sum:
-    """One sum, with what it gave and announced when it was last computed."""
+    """A sum, which keeps its last result and announced error."""
 
     def __init__(self, x: Tensor, h: Tensor, eval_pairs: int) -> None:
         torch.manual_seed(0)
@@ -77,7 +77,7 @@ class Sum:
 
 
 def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of one size, by the number of sources that they look at."""
+    """Measure one size: return a row per number of sources."""
     size, seed = request['size'], request['seed']
     x = load(f'synthetic-{size}', seed).x
     generator = torch.Generator().manual_seed(seed)
@@ -90,7 +90,7 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
     if size in sums:
         seconds = interleave({**sums}, request['repeats'], limit=math.inf)
     else:
-        next(iter(sums.values()))()  # The smallest of large sums warms up for all.
+        next(iter(sums.values()))()  # The smallest sum warms up for all of them.
         seconds = {count: [seconds_of(each)] for count, each in sums.items()}
     return [describe(size, count, sums, seconds) for count in sums]
 
@@ -98,7 +98,7 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
 def describe(
     size: int, count: int, sums: dict[int, Sum], seconds: dict[int, list[float]]
 ) -> dict[str, Any]:
-    """Return one row; where the exact sum is there, beside it."""
+    """Return one row, compared with the exact sum where it was computed."""
     own = sums[count]
     row: dict[str, Any] = {
         'num_nodes': size,
@@ -111,7 +111,7 @@ def describe(
         pairs = zip(seconds[size], seconds[count], strict=True)
         row['time_ratio'] = statistics.median(a / b for a, b in pairs)
         row['actual_error'] = root_mean_square(own.out - sums[size].out)
-    # Last: it changes how memory is allocated from then on.
+    # Last: it changes the allocation of memory for the rest of the process.
     row['memory_mb'] = peak_memory(own, warm_up=next(iter(sums.values())))
     return row
 
@@ -121,7 +121,7 @@ def root_mean_square(x: Tensor) -> float:
 
 
 def agrees(row: dict[str, Any]) -> bool:
-    """Check that the announced error is of the size of the actual one, if known."""
+    """Check the announced error, within a factor of 2 of the actual one if known."""
     actual = row.get('actual_error')
     return actual is None or 0.5 < actual / row['announced_error'] < 2
 
@@ -146,10 +146,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add, below = parser.add_argument, 'numbers of sources; a size takes those below it'
+    add, below = parser.add_argument, 'numbers of sources; a size uses those below it'
     add('--sizes', nargs='+', type=positive, default=[*SIZES])
     add('--samples', nargs='+', type=positive, default=[*SAMPLES], help=below)
-    repeats = 'rounds beside the exact sum; else 1'
+    repeats = 'rounds where the exact sum is computed; else 1'
     add('--repeats', type=positive, default=3, help=repeats)
     add('--threads', type=positive, default=torch.get_num_threads())
     add('--seed', type=int, default=0)

@@ -3,13 +3,12 @@
     python benchmark/gpu.py
     python benchmark/gpu.py --small --device cpu --out gpu.json
 
-Needs PyTorch, PyG, Triton, NumPy and this folder's repository, which need not be
-installed. Parts run in the order of their importance; each is isolated: one that fails
-is noted with its traceback, and the next one begins. The file is written before and
-after each part. An error after which CUDA answers no more starts the process again,
-with the next part. A part that has no time left is skipped. The exit status is 1 if a
-part has failed. Formulas of bytes and operations are in `gpu_times.py` and
-`gpu_tables.py`.
+Needs PyTorch, PyG, Triton, NumPy and a copy of the repository, which need not be
+installed. Parts run in order of importance; each is isolated: a failure is recorded
+with its traceback, and the next part starts. The file is written before and after each
+part. If an error leaves CUDA unusable, the process restarts with the next part. Parts
+for which no time is left are skipped. The exit status is 1 if a part has failed.
+Formulas of bytes and operations are in `gpu_times.py` and `gpu_tables.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import Any
 
 import torch
 
-# Not installed where only a GPU is lent.
+# A borrowed GPU machine has no installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import gpu_checks
@@ -38,12 +37,12 @@ from gpu_frame import Part, Setup
 from record import environment, write_json
 
 OUT = Path(__file__).resolve().parent / 'results' / 'gpu.json'
-# Seconds after the end of the time at which a part that hangs ends the process.
+# Seconds after the time limit at which a hanging part ends the process.
 GRACE = 60.0
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """Return the card, its memory, and the versions that belong to it."""
+    """Describe the card: its name, memory, processors and CUDA version."""
     if device.type != 'cuda':
         return {'name': device.type, 'threads': torch.get_num_threads()}
     card = torch.cuda.get_device_properties(device)
@@ -66,13 +65,13 @@ def triton_version() -> str | None:
 
 
 def run_part(part: Part, setup: Setup) -> dict[str, Any]:
-    """Run a part, and return what it found or how it failed."""
+    """Run a part and return its results or its error."""
     begin = time.perf_counter()
     if is_cuda := setup.device.type == 'cuda':
         torch.cuda.reset_peak_memory_stats(setup.device)
     try:
         found: dict[str, Any] = {'status': 'passed', **part.run(setup)}
-        if is_cuda:  # What fails later belongs to this part.
+        if is_cuda:  # Errors of pending kernels belong to this part.
             torch.cuda.synchronize(setup.device)
             peak = torch.cuda.max_memory_allocated(setup.device)
             found['peak_memory_bytes'] = peak
@@ -81,13 +80,13 @@ def run_part(part: Part, setup: Setup) -> dict[str, Any]:
         found['traceback'] = traceback.format_exc()
         print(found['traceback'], file=sys.stderr)
     found['seconds'] = time.perf_counter() - begin
-    # JSON has no NaN: as a text it stays visible.
+    # JSON has no NaN: it is stored as text.
     plain: dict[str, Any] = json.loads(json.dumps(found), parse_constant=str)
     return plain
 
 
 def is_lost(device: torch.device) -> bool:
-    """Return whether the device answers no more, and free what a part has left."""
+    """Free unused memory and return whether the device no longer responds."""
     gc.collect()
     if device.type != 'cuda':
         return False
@@ -114,11 +113,11 @@ def run_one(
     content: dict[str, Any],
     args: argparse.Namespace,
 ) -> None:
-    """Run a part if there is time, and write what it found."""
+    """Run a part if time is left, and write its results."""
     done = content[kind]
     if time.time() - content['begin'] >= 60 * args.minutes:
         done[part.name] = {'status': 'skipped', 'reason': 'no time'}
-    else:  # Written before: if the process ends in this part, the file says so.
+    else:  # Written first: if the process dies in this part, the file shows it.
         done[part.name] = {'status': 'running'}
         write_json(args.out, content)
         done[part.name] = run_part(part, setup)
@@ -132,7 +131,7 @@ def run_one(
 
 
 def summary(content: dict[str, Any]) -> str:
-    """Return the table of times and the number of each result."""
+    """Return the table of times and the number of parts per status."""
     lines = [f'{"median [ms]":>12} {"ratio":>8} {"of copy":>8}  part']
     for name, found in content['times'].items():
         if 'median' in found:
@@ -155,11 +154,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add, has_cuda = parser.add_argument, torch.cuda.is_available()
     add('--device', type=torch.device, default='cuda' if has_cuda else 'cpu')
-    add('--minutes', type=float, default=8.0, help='after which no part begins (8)')
+    add('--minutes', type=float, default=8.0, help='no part starts after this time (8)')
     add('--small', action='store_true', help='small sizes, a few seconds')
     add('--seed', type=int, default=0)
     add('--out', type=Path, default=OUT)
-    add('--resume', action='store_true', help='go on with the file of the last run')
+    add('--resume', action='store_true', help='continue the file of the last run')
     args = parser.parse_args(argv)
     if args.device.type == 'cuda' and not has_cuda:
         parser.error("'--device cuda' needs a GPU (got none)")

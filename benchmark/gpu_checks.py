@@ -1,4 +1,4 @@
-"""Checks of a device: kernels against their definitions, devices, a law, seeds."""
+"""Checks on a device: kernels, evaluation, sampling distribution, seeds, errors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.noise import draw_seed
 
 Outputs = Callable[[Tensor | None], list[Tensor]]
-# Numbers of nodes and of channels; no block divides them.
+# Numbers of nodes and of channels; no block size divides them.
 SIZES = ((1000, 64), (257, 100), (31, 5), (31, 1), (1, 5))
 SMALL_SIZES = ((67, 9), (1, 5))
-# A score that is rounded otherwise may accept another proposal: the share of targets
-# that may differ.
+# Fraction of targets whose draws may differ: another rounding of a score may accept
+# another proposal.
 DIFFERENT = 0.005
 RTOL, GRADIENT_RTOL, HALF_RTOL = 1e-4, 1e-3, 2e-2
-# The law test rejects a correct race with this probability.
+# The test of the distribution rejects a correct race with this probability.
 ERROR_RATE, DRAWS = 1e-4, 20_000
 OTHER = {'cuda': 'cpu', 'cpu': 'meta'}
 
@@ -68,7 +68,7 @@ def parts(setup: Setup) -> Iterator[Part]:
 
 @contextmanager
 def cpu_seeds() -> Iterator[None]:
-    """Draw the seeds of races on the CPU: of them alone their noise is a function."""
+    """Draw the seeds of races on the CPU; they determine the noise on any device."""
     numbers = seeded(torch.empty(0)).initial_seed()
 
     def draw(device: torch.device, generator: torch.Generator | None = None) -> Tensor:
@@ -82,7 +82,7 @@ def cpu_seeds() -> Iterator[None]:
 
 
 def outputs(sampler: GumbelKNNSampler, x: Tensor, mask: Tensor | None) -> list[Tensor]:
-    """Return weights [targets, sources], or sums of some targets and gradients."""
+    """Return weights [targets, sources]; with a mask, sums and gradients."""
     if mask is None:
         edge_index, weight = sampler(x, generator=seeded(x))
         out = weight.new_zeros(x.size(0), x.size(0))
@@ -91,13 +91,13 @@ def outputs(sampler: GumbelKNNSampler, x: Tensor, mask: Tensor | None) -> list[T
     h = torch.linspace(-9, 9, 3 * x.size(0)).sin().view(-1, 3).to(x).requires_grad_()
     out = sampler.propagate(x, h, generator=seeded(x))[mask.to(x.device)]
     leaves = [x, h, *sampler.parameters()]
-    # Of zero and no graph where a lone node is no candidate of its own.
+    # `0 * h.sum()` gives a gradient also where a lone node has no candidate.
     loss = (out * h.detach()[mask.to(x.device)].cos()).sum() + 0 * h.sum()
     return [out, *torch.autograd.grad(loss, leaves, materialize_grads=True)]
 
 
 def compare(ours: Outputs, theirs: Outputs) -> Found:
-    """Compare the draws, then the sums and gradients of targets that draw the same."""
+    """Compare the draws, then the sums and gradients of targets with equal draws."""
     found, expected = ours(None)[0], theirs(None)[0]
     is_same = (found - expected).abs().amax(dim=1) <= RTOL
     lost, n = int((~is_same).sum()), len(is_same)
@@ -112,7 +112,7 @@ def compare(ours: Outputs, theirs: Outputs) -> Found:
 def check_race(
     setup: Setup, name: str, size: tuple[int, int], loop: bool, method: str = 'race'
 ) -> Found:
-    """Compare a race on the device with torch's on the CPU, in small blocks."""
+    """Compare a race on the device with PyTorch's on the CPU in small blocks."""
     options: Found = {'k': 1 if size[0] == 1 else 5, 'method': method, 'loop': loop}
     sampler = setup.sampler(name, size[1], train_scale=True, **options)
     twin, x = copy.deepcopy(sampler).cpu(), setup.randn(*size)
@@ -123,7 +123,7 @@ def check_race(
 
 
 def check_sharp(setup: Setup, name: str) -> Found:
-    """Compare a race under better bounds with torch's on the same device."""
+    """Compare a race under tighter bounds with PyTorch's on the same device."""
     n = 300 if setup.is_small else 1000
     x = setup.randn(20, 16).repeat(n // 20, 1) + 0.1 * setup.randn(n, 16)
     sampler = setup.sampler(name, 16, scale=20.0, method='race')
@@ -154,7 +154,7 @@ def check_evaluation(
 
 
 def check_law(setup: Setup) -> Found:
-    """Test first draws of equal targets against the categorical law (chi-square)."""
+    """Test first draws of equal targets against their probabilities (chi-square)."""
     options: Found = {'k': 1, 'scale': 3.0, 'hard': True, 'method': 'race'}
     sampler = setup.sampler('linear', 4, **options)
     x, target = setup.randn(64, 4), setup.randn(1, 4)
@@ -172,7 +172,7 @@ def check_law(setup: Setup) -> Found:
 
 
 def check_sum(setup: Setup, method: str) -> Found:
-    """Compare a sum with that over the graph of its seed, which is drawn twice."""
+    """Compare a sum with the sum over the graph of its seed; draw the graph twice."""
     sampler = setup.sampler('neural_gaussian', 16, method=method)
     x, h = setup.randn(257, 16), setup.randn(257, 5)
     graph, again = (sampler(x, generator=seeded(x)) for _ in range(2))
@@ -185,7 +185,7 @@ def check_sum(setup: Setup, method: str) -> Found:
 
 
 def check_half(setup: Setup, dtype: torch.dtype) -> Found:
-    """Compare sums of half precision with those of the same rows in full."""
+    """Compare sums in half precision with those of the same rows in full."""
     sampler = setup.sampler('linear', 16, method='race')
     x, h = setup.randn(257, 16).to(dtype), setup.randn(257, 5).to(dtype)
     errors = []
@@ -199,7 +199,7 @@ def check_half(setup: Setup, dtype: torch.dtype) -> Found:
 
 
 def check_empty(setup: Setup) -> Found:
-    """Expect sums of zeros and no edges without nodes, targets or candidates."""
+    """Expect zero sums and no edges if there are no nodes, targets or candidates."""
     x = setup.randn(9, 4)
     edges = torch.empty(2, 0, dtype=torch.long, device=x.device)
     given: list[tuple[Any, Tensor, Tensor | None]] = [(x[:0], x[:0], None)]
@@ -213,7 +213,7 @@ def check_empty(setup: Setup) -> Found:
 
 
 def refusals(setup: Setup) -> dict[str, Callable[[], object]]:
-    """Return calls that mix devices, by the argument that their errors name."""
+    """Return calls that mix devices, keyed by the argument that the error names."""
     other, x = OTHER[setup.device.type], setup.randn(20, 6)
     edges, ones = torch.zeros(2, 9, dtype=torch.long, device=x.device), x.new_ones(9)
     moved, batch = x.to(other), edges.new_zeros(20).to(other)
@@ -232,13 +232,13 @@ def refusals(setup: Setup) -> dict[str, Callable[[], object]]:
         'parameters of a null neighbour': lambda: learned(null_score=0.0).to(other)(x),
         'parameters of GSLNet': lambda: GSLNet(6, 4, 2, 3).to(other)(x),
     }
-    if other != 'meta':  # Which has no generators.
+    if other != 'meta':  # The meta device has no generators.
         calls['generator'] = lambda: sampler(x, generator=torch.Generator(other))
     return calls
 
 
 def check_refusal(setup: Setup, name: str) -> Found:
-    """Expect an error that names what is on another device."""
+    """Expect an error that names the argument on another device."""
     try:
         refusals(setup)[name]()
     except ValueError as error:
@@ -248,7 +248,7 @@ def check_refusal(setup: Setup, name: str) -> Found:
 
 
 def check_model(setup: Setup, model: type[GSLNet | NodeFormer]) -> Found:
-    """Compare evaluation with that of the CPU, dense and CSR; gradients are finite."""
+    """Compare evaluation with the CPU, dense and CSR; check for finite gradients."""
     torch.manual_seed(setup.seed)
     net = model(30, 8, 2, 3).to(setup.device)
     x = setup.randn(257, 30).relu()

@@ -1,4 +1,4 @@
-"""What the parts of a run on a device share: setups, comparisons and times."""
+"""Setup, comparisons and timing that the parts of a run on a device share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 from torch_geometric_gsl import GumbelKNNSampler, resolve_similarity
 
 Found = dict[str, Any]
-ROUNDS, LIMIT = 10, 10.0  # After so many rounds or seconds no further one begins.
+ROUNDS, LIMIT = 10, 10.0  # No round starts after this many rounds or seconds.
 
 
 class Setup(NamedTuple):
-    """What all parts share."""
+    """Device, sizes and seed of all parts."""
 
     device: torch.device
     is_small: bool
@@ -34,7 +34,7 @@ class Setup(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a run; `reference` names the part whose time divides its own."""
+    """A part of a run; its time is divided by that of the part `reference`."""
 
     name: str
     run: Callable[[Setup], Found]
@@ -42,13 +42,13 @@ class Part(NamedTuple):
 
 
 def expect(holds: bool, message: str) -> None:
-    """Raise an error unless something holds, also under `python -O`."""
+    """Raise an error unless a condition holds, also under `python -O`."""
     if not holds:
         raise AssertionError(message)
 
 
 def difference(found: Tensor, expected: Tensor, rtol: float) -> float:
-    """Return the largest difference relative to the largest number; it is small."""
+    """Return the largest difference over the largest number; raise if above `rtol`."""
     expect(found.shape == expected.shape, f'{found.shape}, not {expected.shape}')
     if found.numel() == 0:
         return 0.0
@@ -64,7 +64,7 @@ def seeded(x: Tensor) -> torch.Generator:
 
 
 def timed(setup: Setup, step: Callable[[], object]) -> Found:
-    """Time rounds of a step, after one that is not counted: by events on CUDA."""
+    """Time rounds of a step after an uncounted one; on CUDA by events."""
     rounds = 3 if setup.is_small else ROUNDS
     begin, seconds = time.perf_counter(), [seconds_of(setup, step)]
     while len(seconds) < 2 or (
@@ -96,7 +96,7 @@ def seconds_of(setup: Setup, step: Callable[[], object]) -> float:
 
 
 def rates(found: Found, moved: float | None, operations: float | None) -> Found:
-    """Add bytes and operations of a step, and what it achieves in a second."""
+    """Add the bytes and operations of a step, and both per second."""
     for name, number in (('bytes', moved), ('operations', operations)):
         if number is not None:
             rate = number / found['median']

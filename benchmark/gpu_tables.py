@@ -1,9 +1,9 @@
-"""The sum over a pool of the nets for tables on a device: its check, and its times.
+"""Check and time the sum over a pool of the nets for tables on a device.
 
 A step compares n targets with N sources by m channels, and sums messages of w channels:
-2 n N (m + w) operations forward and twice as many backward, however many of them are
-computed again. An epoch takes the steps of `GSLRegressor('learned', n_members=1)`, but
-neither averages parameters nor validates. Its operations are those of the sums alone.
+2 n N (m + w) operations forward and twice as many backward; recomputed operations do
+not count. An epoch runs the steps of `GSLRegressor('learned', n_members=1)` without
+averaging parameters and without validation. Its operations are those of the sums only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import has_triton
 from torch_geometric_gsl.ops.scores import Identity
 
-# Targets, sources, channels of both and of messages; no block divides them.
+# Targets, sources, their channels, message channels; no block size divides them.
 SIZES = ((512, 3_584, 97, 194), (257, 1_000, 33, 300), (31, 70, 5, 3), (1, 5, 1, 1))
 SMALL_SIZES = ((67, 130, 9, 5), (1, 5, 1, 1))
 NOISE: dict[str, Found] = {
@@ -36,7 +36,7 @@ NOISE: dict[str, Found] = {
     '1 draw': {'draws': 1},
     '4 draws': {'draws': 4},
 }
-RTOL = 1e-3  # Of gradients as well.
+RTOL = 1e-3  # For gradients as well.
 COLUMNS, DRAWS = 8, 4
 KERNEL, TORCH = 'kernel', 'PyTorch'
 
@@ -51,7 +51,7 @@ class Sizes(NamedTuple):
 
 
 def checks(setup: Setup) -> Iterator[Part]:
-    """Return the comparisons of the kernel with its definition."""
+    """Yield the comparisons of the kernel with its definition."""
     for size in SMALL_SIZES if setup.is_small else SIZES:
         for name, noise in NOISE.items():
             form = f'{" x ".join(map(str, size))}, {name}'
@@ -60,7 +60,7 @@ def checks(setup: Setup) -> Iterator[Part]:
 
 
 def times(setup: Setup) -> Iterator[Part]:
-    """Return the times of a sum and of an epoch, by the kernel and without."""
+    """Yield the timings of a sum and of an epoch, with and without the kernel."""
     sizes = Sizes(1_500, 128, 512, 32) if setup.is_small else Sizes()
     tasks = {
         'sum over a pool': time_pool,
@@ -78,7 +78,7 @@ def times(setup: Setup) -> Iterator[Part]:
 def draw_pairs(
     setup: Setup, size: tuple[int, int, int, int]
 ) -> tuple[PairScores, Tensor]:
-    """Return pairs of scores around one, and messages of the sources."""
+    """Draw pairs with scores of order one, and messages of the sources."""
     num_targets, num_sources, channels, width = size
     rows = setup.randn(num_targets + num_sources, channels) / channels**0.25
     own = torch.arange(num_targets, device=setup.device) % num_sources
@@ -90,7 +90,7 @@ def draw_pairs(
 def gradients(
     run: Callable[[Tensor, PairScores], Tensor], pairs: PairScores, h: Tensor
 ) -> list[Tensor]:
-    """Return sums, and the gradients of targets, sources and messages."""
+    """Return sums, and their gradients for targets, sources and messages."""
     leaves = [x.detach().requires_grad_() for x in (pairs.dst, pairs.src, h)]
     out = run(leaves[2], pairs._replace(dst=leaves[0], src=leaves[1]))
     factor = torch.linspace(-9, 9, out.numel(), dtype=torch.double).sin()
@@ -121,7 +121,7 @@ def check_pool(setup: Setup, size: tuple[int, int, int, int], noise: Found) -> F
 
 
 def by(path: str) -> AbstractContextManager[Any]:
-    """Choose the kernel where there is one, or PyTorch."""
+    """Select the kernel, if there is one, or PyTorch."""
     if path == KERNEL:
         return nullcontext()
     return mock.patch.object(pool, 'has_triton', return_value=False)
@@ -146,7 +146,7 @@ def time_pool(setup: Setup, sizes: Sizes, path: str) -> Found:
 def time_epoch(setup: Setup, sizes: Sizes, path: str) -> Found:
     """Time the steps of an epoch of a net for tables."""
     torch.manual_seed(setup.seed)
-    # Periodic embeddings are another library's.
+    # Periodic embeddings need another library.
     number = 32 if find_spec('rtdl_num_embeddings') else 0
     net = TableNet(COLUMNS, sizes.hidden, 1, num_frequencies=number, draws=DRAWS)
     net = net.to(setup.device).train()
@@ -162,7 +162,7 @@ def time_epoch(setup: Setup, sizes: Sizes, path: str) -> Found:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            float(loss.detach())  # As the estimator, which adds it up.
+            float(loss.detach())  # The estimator also sums up losses.
             counts.append(len(batch) * len(others))
 
     with by(path):

@@ -1,9 +1,9 @@
-"""Times of steps on a device, beside those of other methods, and what they move.
+"""Time steps on a device, compared with other methods, and count bytes and operations.
 
-A step gathers the rows of P proposals and, six times in both passes, of M arrivals of
-each of K draws: N K (P + 6 M) rows of `width` channels, of 4 bytes and 2 operations a
-channel. An evaluation and a search of the nearest look at N^2 pairs. These operations
-are compared with those of a product of matrices, these bytes with those that a large
+For each of K draws a step gathers the rows of P proposals and, six times in the two
+passes, of M arrivals: N K (P + 6 M) rows of `width` channels, with 4 bytes and 2
+operations per channel. Evaluation and nearest-neighbour search compute N^2 pairs.
+Operations are compared with those of a matrix product, bytes with those that a large
 copy reads and writes.
 """
 
@@ -28,15 +28,15 @@ from torch_geometric_gsl import GumbelKNNSampler, resolve_similarity
 
 AUTOCAST = 'race, autocast to bfloat16'
 MODELS = ('race', 'race, CSR', AUTOCAST, 'dense definition', 'NodeFormer')
-NODES, SMALL_NODES = 3_327, 1_000  # CiteSeer's.
+NODES, SMALL_NODES = 3_327, 1_000  # Nodes of CiteSeer.
 SIZES, SMALL_SIZES = (100_000, 1_000_000), (1_500,)
-# Beyond, an evaluation and the search of the nearest look at some targets.
+# Beyond, evaluation and nearest-neighbour search use a subset of the targets.
 PAIRS, SMALL_PAIRS = 10**10, 10**6
-BLOCK = 2**27  # Pairs of a block of the search.
+BLOCK = 2**27  # Pairs per block of the search.
 
 
 def parts(setup: Setup) -> Iterator[Part]:
-    """Return what is timed: the speed of the card first, then small sizes."""
+    """Yield the timings: the speed of the card first, then small sizes."""
     yield Part('speed', speeds)
     for task in ('forward+backward', 'evaluation'):
         first = f'CiteSeer size, {task}: race'
@@ -62,7 +62,7 @@ def parts(setup: Setup) -> Iterator[Part]:
 
 
 def speeds(setup: Setup) -> Found:
-    """Measure a copy (read and written) and products of matrices."""
+    """Measure the speed of a copy (read and written) and of matrix products."""
     size = 2**22 if setup.is_small else 2**30
     source = torch.ones(size // 4, device=setup.device)
     target = torch.empty_like(source)
@@ -100,7 +100,7 @@ def add_ratios(times: dict[str, Found], parts: list[Part]) -> None:
 
 
 def time_model(setup: Setup, name: str, task: str, size: int | None = None) -> Found:
-    """Time a net of two layers on words of CiteSeer's size, or on random rows."""
+    """Time a two-layer net on bags of words of CiteSeer's size or on random rows."""
     nodes = SMALL_NODES if setup.is_small else NODES
     if name == 'dense definition' and size is not None:
         return {'status': 'skipped', 'reason': 'its matrices hold all pairs'}
@@ -123,7 +123,7 @@ def time_model(setup: Setup, name: str, task: str, size: int | None = None) -> F
 
 
 def problem(setup: Setup, size: int, scale: float) -> tuple[GumbelKNNSampler, Tensor]:
-    """Return a sampler and unit rows around centres, a root of the rows in number."""
+    """Return a sampler, and `size` unit rows around sqrt(`size`) centres."""
     generator = torch.Generator(setup.device).manual_seed(setup.seed)
     given: dict[str, Any] = {'generator': generator, 'device': setup.device}
     count = round(size**0.5)
@@ -139,7 +139,7 @@ def problem(setup: Setup, size: int, scale: float) -> tuple[GumbelKNNSampler, Te
 def time_step(
     setup: Setup, size: int, scale: float, dtype: torch.dtype = torch.float32
 ) -> Found:
-    """Time the sum of messages over a graph that is drawn, and its backward pass."""
+    """Time the sum of messages over a sampled graph, and its backward pass."""
     sampler, x = problem(setup, size, scale)
     h = setup.randn(size, CHANNELS).to(dtype).requires_grad_()
     x = x.to(dtype).requires_grad_()
@@ -158,12 +158,12 @@ def time_step(
 
 
 def some(setup: Setup, size: int) -> int:
-    """Return how many targets are looked at within the limit of pairs."""
+    """Return the number of targets within the limit of pairs."""
     return min(size, (SMALL_PAIRS if setup.is_small else PAIRS) // size)
 
 
 def time_evaluation(setup: Setup, size: int) -> Found:
-    """Time exact sums of all, or of some targets, over all sources."""
+    """Time exact sums over all sources for all or some targets."""
     sampler, x = problem(setup, size, 1.0)
     sampler.eval().budget = sampler.budget._replace(eval_pairs=size**2)
     count = some(setup, size)
@@ -175,7 +175,7 @@ def time_evaluation(setup: Setup, size: int) -> Found:
 
 
 def time_nearest(setup: Setup, size: int) -> Found:
-    """Time the search of the nearest rows of all, or of some, by blocks of products."""
+    """Time nearest-neighbour search by blocks of products for all or some targets."""
     _, x = problem(setup, size, 1.0)
     count, rows = some(setup, size), max(1, BLOCK // size)
 
@@ -188,7 +188,7 @@ def time_nearest(setup: Setup, size: int) -> Found:
 
 
 def extrapolate(found: Found, size: int) -> Found:
-    """Take times of some targets for those of all, and say so."""
+    """Extrapolate the times of some targets to all, and mark the result."""
     factor = size / found['targets']
     times = {name: factor * found[name] for name in ('median', 'min', 'max', 'first')}
     return found | times | {'is_extrapolated': factor > 1}

@@ -1,12 +1,12 @@
-"""Draw graphs over a grid of settings, and compare two versions of the package.
+"""Sample graphs over a grid of settings, and compare two versions of the package.
 
     PYTHONPATH=old python benchmark/graphs.py draw old.pt
     PYTHONPATH=new python benchmark/graphs.py draw new.pt
     python benchmark/graphs.py compare old.pt new.pt
 
-Each setting is drawn as a graph and as a sum, in training and in evaluation mode. Only
-public names are used. The comparison counts settings whose results are equal bit by
-bit, equal up to rounding, or different; it fails if one is.
+Each setting gives a graph and a sum, in training and in evaluation mode. The script
+uses only public names. The comparison counts settings whose results are equal bit by
+bit, equal up to rounding, or different; it fails if any is different.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TEMPERATURES = (0.1, 0.25, 1.0, 3.0)
 SCALES = (1.0, 5.0, 20.0)
 FORMS = ('all', 'batch', 'edges')
 PLAIN = ('', False)
-# Seed, `num_tail` and a variant, which are not multiplied with each other.
+# Seed, `num_tail` and a variant, which are not crossed with each other.
 KINDS: tuple[tuple[int, int | None, tuple[str, bool]], ...] = (
     (0, None, PLAIN),
     (1, None, PLAIN),
@@ -67,7 +67,7 @@ def grid() -> Iterator[Setting]:
 
 
 def candidates(form: str, n: int) -> dict[str, Any]:
-    """Return what restricts the candidates."""
+    """Return the arguments that restrict the candidates."""
     if form == 'batch':
         return {'batch': torch.arange(n) // (n // 4)}
     generator = torch.Generator().manual_seed(1)
@@ -76,7 +76,7 @@ def candidates(form: str, n: int) -> dict[str, Any]:
 
 
 def draw(setting: Setting) -> Result:
-    """Return graphs and sums of a setting, or the error that it raises."""
+    """Sample the graphs and sums of a setting, or return the error that it raises."""
     generator = torch.Generator().manual_seed(setting.size)
     x = torch.randn(setting.size, 8, generator=generator)
     among = candidates(setting.form, setting.size)
@@ -106,7 +106,7 @@ def draw(setting: Setting) -> Result:
 
 
 def verdict(old: Result, new: Result) -> str:
-    """Return how two results compare."""
+    """Classify two results as equal, equal up to rounding, or different."""
     if isinstance(old, str) or isinstance(new, str):
         return 'equal' if old == new else 'different'
     if any(a.shape != b.shape for a, b in zip(old, new, strict=True)):
@@ -135,7 +135,7 @@ def main() -> None:
     args = parser.parse_args()
     warnings.simplefilter('ignore')
     if args.command == 'draw':
-        # Plain tuples and tensors: files are read without executing what they hold.
+        # Plain tuples and tensors: reading them executes no code of the file.
         torch.save({tuple(s): draw(s) for s in grid()}, args.files[0])
         return
     old, new = (

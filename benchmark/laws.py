@@ -1,25 +1,25 @@
-"""Compare the law of `method='race'` with that of `method='dense'`, the definition.
+"""Compare samples of `method='race'` with those of `method='dense'`, the definition.
 
     python benchmark/laws.py
     python benchmark/laws.py --repeats 1000 --out laws.json
     python benchmark/laws.py --similarities linear cosine --tau 0.25 --scale 1
 
 Both methods sample graphs between the same targets and sources, from independent
-noise, and a row of the table holds the two-sample z-scores of what they give: the mean
-of a loss with second moments of the neighbourhoods and of its gradient (one score for
-each parameter), and of a target's mean similarity to its neighbours, largest weight and
-entropy. The relative difference of the means stands beside a score, so that one that
-many repeats make significant can be told from one that matters.
+noise. A row of the table holds two-sample z-scores of the means of: a loss with second
+moments of the neighbourhoods, its gradient (one score for each parameter), a target's
+mean similarity to its neighbours, its largest weight and its entropy. The relative
+difference of the means follows each score: it shows whether a significant difference
+is large.
 
-The entropy is measured with every later arrival listed: the few sources that stand for
-all later ones by default have another one, on purpose. Weights that are replaced by
-their mean have the larger entropy, so that a difference from the definition remains.
-What the race may not change is the entropy of exact first arrivals with the same mean
-of the later ones, which `method='stream'` finds among all pairs: the second score. It
-has none where a race under better bounds than those of all scores draws the sources of
-its tail in proportion to them, so that these have other weights.
+The entropy is measured with every later arrival listed: by default a few sources
+represent all later ones, and their entropy differs on purpose. Replacing weights by
+their mean increases the entropy, so a difference from the definition remains. The race
+must keep the entropy of exact first arrivals with the same mean of the later ones,
+which `method='stream'` finds among all pairs: the second score. This score is missing
+where a race has tighter bounds than one for all scores: it draws the sources of its
+tail in proportion to these bounds, which changes their weights.
 
-The exit status is 1 if any score but the first of the entropy exceeds the bound.
+The exit status is 1 if any score except the first entropy score exceeds the bound.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from torch_geometric_gsl.nn import Budget, GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 
 CHANNELS, EMBEDDING_CHANNELS, MESSAGES, K = 8, 4, 3, 2
-# So many sources that few of them arrive twice before a race has its arrivals.
+# Enough sources that few of them arrive twice before a race has its arrivals.
 SOURCES, TARGETS = 4096, 16
 HEADER = (
     *('similarity', 'tau', 'scale', 'draws', 'sources', 'targets', 'z loss'),
@@ -52,7 +52,7 @@ HEADER = (
 )
 # The probability that a correct method exceeds the bound anywhere in the table.
 ERROR_RATE = 0.01
-# What differs from the definition on purpose.
+# The quantity that differs from the definition on purpose.
 DIFFERS = 'entropy'
 SCALARS = ('loss', 'similarity_mean', 'largest', 'entropy', 'entropy_stream')
 
@@ -90,7 +90,7 @@ class Comparison(NamedTuple):
         return math.sqrt(statistics.fmean(z * z for z in self.z))
 
     def plain(self) -> dict[str, list[float | None]]:
-        """Return four digits of the numbers; JSON knows no NaN and no infinity."""
+        """Round to four digits; NaN and infinity, which JSON lacks, become `None`."""
         return {
             name: [float(f'{z:.4g}') if math.isfinite(z) else None for z in values]
             for name, values in self._asdict().items()
@@ -102,13 +102,13 @@ def compare(dense: Tensor, race: Tensor) -> Comparison:
     difference = race.mean(0) - dense.mean(0)
     error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
     sizes = error, dense.mean(0).abs()
-    # Means that are equal do not differ: also where nothing varies, or both are zero.
+    # Equal means have no difference, also where nothing varies or both are zero.
     parts = (torch.where(difference == 0, 0, difference / size) for size in sizes)
     return Comparison(*(part.tolist() for part in parts))
 
 
 def make_sampler(setting: Setting, method: str, **kwargs: Any) -> GumbelKNNSampler:
-    """Build a sampler, whose similarity is the same whatever the method."""
+    """Build a sampler; its similarity does not depend on the method."""
     torch.manual_seed(0)
     kwargs |= setting._asdict() | {'k': K, 'method': method}
     similarity = resolve_similarity(
@@ -118,7 +118,7 @@ def make_sampler(setting: Setting, method: str, **kwargs: Any) -> GumbelKNNSampl
 
 
 def make_problem() -> Problem:
-    """Draw the features of sources and targets, and what is measured of them."""
+    """Draw features of sources and targets, messages and weights of the loss."""
     generator = torch.Generator().manual_seed(1)
     x_src = torch.randn(SOURCES, CHANNELS, generator=generator)
     h = torch.randn(SOURCES, MESSAGES, generator=generator)
@@ -133,7 +133,7 @@ def make_problem() -> Problem:
 def losses(
     sampler: GumbelKNNSampler, problem: Problem, repeats: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Return a loss and its gradient by all parameters, for each graph."""
+    """Compute the loss of each graph and its gradient for all parameters."""
     generator = torch.Generator().manual_seed(seed)
     loss, gradient, pair = [], [], (problem.x_src, problem.x_dst)
     for _ in range(repeats):
@@ -149,7 +149,7 @@ def losses(
 def shapes(
     sampler: GumbelKNNSampler, problem: Problem, repeats: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean similarity, largest weight and entropy, for each graph."""
+    """Compute the mean similarity, largest weight and entropy of each graph."""
     generator = torch.Generator().manual_seed(seed)
     pair, num_targets = (problem.x_src, problem.x_dst), problem.x_dst.size(0)
     similarity, found = sampler.similarity(pair), []
@@ -167,7 +167,7 @@ def shapes(
 
 
 def run_setting(setting: Setting, repeats: int, seed: int) -> dict[str, Any]:
-    """Return one row of the table; a seed is followed by nine of its own."""
+    """Compute one row of the table; `seed` and the nine seeds after it are its own."""
     problem = make_problem()
     dense, race = make_sampler(setting, 'dense'), make_sampler(setting, 'race')
     loss, gradient = losses(dense, problem, repeats, seed)
@@ -181,7 +181,7 @@ def run_setting(setting: Setting, repeats: int, seed: int) -> dict[str, Any]:
         'variance_ratio': float(race_gradient.var(0).sum() / gradient.var(0).sum()),
     }
     if not setting.hard:
-        # Their noise is small beside that of gradients: half the repeats do.
+        # Their noise is smaller than that of gradients: half the repeats suffice.
         row |= compare_shapes(setting, problem, repeats // 2, seed + 2)
     return row
 
@@ -217,14 +217,14 @@ def comparisons(row: dict[str, Any]) -> dict[str, Comparison]:
 
 
 def bonferroni_bound(count: int, degrees: int) -> float:
-    """Return the bound that the largest of so many |z| exceeds at `ERROR_RATE`."""
+    """Return the bound that the largest of `count` |z| exceeds at `ERROR_RATE`."""
     z = statistics.NormalDist().inv_cdf(1 - ERROR_RATE / 2 / count)
     # Student's quantile, to first order: variances are estimated, too.
     return z + (z**3 + z) / (4 * degrees)
 
 
 def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, set[str], str]:
-    """Return the bound, the quantities that exceed it, and a text that says so."""
+    """Return the bound, the quantities that exceed it, and a summary."""
     every = [pair for row in rows for pair in comparisons(row).items()]
     count = sum(len(each.z) for _, each in every)
     bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))
@@ -253,7 +253,7 @@ def cell(comparison: Comparison | None) -> str:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """Return the table; a relative difference stands in brackets."""
+    """Return the table, with relative differences in brackets."""
     lines = [line(HEADER), f'|{"---|" * len(HEADER)}']
     for row in rows:
         cells = [

@@ -1,4 +1,4 @@
-"""Make the table of `tables.py`, of any number of rows."""
+"""Make the table of `tables.py` with any number of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 
 def make_table(num_rows: int, seed: int) -> tuple[Array, Array]:
-    """Return the columns and the target of rows, of one law for all numbers of rows."""
+    """Draw columns and target, from the same distribution for any number of rows."""
     law, random = np.random.default_rng(0), np.random.default_rng([seed, num_rows])
     frequency = law.normal(0, 1 / LENGTH, (2, NUM_WAVES))
     phase = law.uniform(0, 2 * math.pi, NUM_WAVES)

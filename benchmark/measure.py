@@ -1,4 +1,4 @@
-"""Measure time and peak memory of a step, and how fast the machine moves memory."""
+"""Measure time and peak memory of a step, and the memory speed of the machine."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from torch_geometric_gsl.nn.sampler import SamplingPlan
 
 TASKS = ('forward', 'forward+backward', 'evaluation')
 LEAST_ROUNDS = 3
-M_MMAP_THRESHOLD = -3  # Of malloc.h.
+M_MMAP_THRESHOLD = -3  # From malloc.h.
 COPIED_BYTES = 2**28
 GATHERED_ROWS = 2**20
 ROWS_PER_BAG = 16
-# Of each kept row: its inner product and sum, then in the backward pass an inner
+# Passes over a kept row: its inner product and sum, then in the backward pass an inner
 # product, a sum and two transposed sums.
 KEPT_PASSES = 6
 Step = Callable[[], None]
@@ -53,11 +53,11 @@ def make_step(model: torch.nn.Module, workload: Workload, task: str) -> Step:
 def interleave(
     steps: dict[Key, Step], repeats: int, limit: float, *, is_warm: bool = False
 ) -> dict[Key, list[float]]:
-    """Time each step in each round, after one that is not counted if none has run.
+    """Time each step in each round, after an uncounted round unless `is_warm`.
 
-    A round runs every step once and starts one step later than the round before, so
-    that a slow spell of the machine meets all of them. After :obj:`limit` seconds no
-    further round begins, once there are three.
+    A round runs every step once and starts one step later than the previous round, so
+    that a slow phase of the machine affects all steps. After :obj:`limit` seconds no
+    further round starts, once there are three.
     """
     seconds: dict[Key, list[float]] = {key: [] for key in steps}
     keys, begin = list(steps), time.perf_counter()
@@ -74,7 +74,7 @@ def interleave(
 
 
 def seconds_of(step: Callable[[], object]) -> float:
-    """Return the seconds of a step: of one thread those of its processor, which other
+    """Return the seconds of a step; with one thread, processor time, which other
     processes do not lengthen.
     """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
@@ -84,19 +84,19 @@ def seconds_of(step: Callable[[], object]) -> float:
 
 
 def peak_memory(step: Step, warm_up: Step | None = None) -> float | None:
-    """Return the megabytes that a step takes above what was allocated before it.
+    """Return the peak megabytes of a step above the memory in use before it.
 
-    The step runs twice: what its first call allocates for good, such as compiled code,
-    belongs to no step. A shorter one may do as the warm-up.
+    The step runs twice: permanent allocations of the first call, such as compiled code,
+    do not count. A shorter step may serve as the warm-up.
 
-    The kernel keeps the largest resident size of a process exactly, and forgets it on
-    request; other systems than Linux do not, and give :obj:`None`.
+    The Linux kernel records the largest resident size of a process exactly and resets
+    it on request; on other systems the result is :obj:`None`.
     """
     if not sys.platform.startswith('linux'):
         return None
     libc = ctypes.CDLL(None)
-    # Freed memory that the allocator holds would hide what the step takes, so every
-    # tensor from 64 kB on is returned to the system as soon as it is freed.
+    # Freed memory that the allocator keeps would hide memory of the step, so every
+    # tensor of at least 64 kB is returned to the system as soon as it is freed.
     libc.mallopt(M_MMAP_THRESHOLD, 2**16)
     (warm_up or step)()
     gc.collect()
@@ -115,7 +115,7 @@ def _resident(field: str) -> int:
 
 
 def speeds(num_nodes: int) -> dict[str, float]:
-    """Return how many bytes of a large copy, and rows of sums, a second takes."""
+    """Measure bytes per second of a large copy, and gathered rows per second."""
     source = torch.ones(COPIED_BYTES // 4)
     target = torch.empty_like(source)
     return {
@@ -142,7 +142,7 @@ def gathered_rows(plan: SamplingPlan, num_nodes: int) -> float:
 
 
 def traffic(model: GSLNet, num_nodes: int) -> dict[str, float]:
-    """Return the bytes of all rows that a step gathers, and the seconds of their sums.
+    """Return the bytes of all rows that a step gathers, and the seconds to sum them.
 
     A layer gathers the rows of P proposals and of M arrivals of each draw.
     """

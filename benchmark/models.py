@@ -12,7 +12,7 @@ from workloads import Workload
 from reproduction.baselines import NodeFormer
 from torch_geometric_gsl import GSLNet
 
-# The method of the sampler whose row every ratio refers to.
+# The sampler method to which all ratios refer.
 OURS = 'race'
 IMPLEMENTATIONS = {
     'full': (OURS, 'stream', 'dense', 'nodeformer-1', 'nodeformer-4'),
@@ -30,11 +30,11 @@ class Limits(NamedTuple):
     """Sizes beyond which an implementation is skipped or compared on fewer nodes.
 
     Args:
-        dense_bytes: Of the matrices of a dense layer.
-        stream_pairs: Pairs of nodes that `stream` looks at.
-        evaluation_pairs: Pairs that an exact evaluation looks at.
+        dense_bytes: Bytes of the matrices of a dense layer.
+        stream_pairs: Pairs of nodes that `stream` computes.
+        evaluation_pairs: Pairs that an exact evaluation computes.
         training_nodes: Nodes on which training modes are compared.
-        seconds: After which no further round begins.
+        seconds: Seconds after which no further round starts.
     """
 
     dense_bytes: float = GIGABYTE
@@ -73,7 +73,7 @@ def gsl_net(method: str, variant: str, workload: Workload, dropout: float) -> GS
 
 
 def node_former(implementation: str, workload: Workload, dropout: float) -> NodeFormer:
-    """Build the peer with the number of heads that its name ends in."""
+    """Build a NodeFormer; its number of heads is the end of the name."""
     return NodeFormer(
         workload.x.size(1),
         HIDDEN,
@@ -90,7 +90,7 @@ def node_former(implementation: str, workload: Workload, dropout: float) -> Node
 def skip_reason(
     implementation: str, variant: str, task: str, num_nodes: int, limits: Limits
 ) -> str | None:
-    """Return the reason for leaving a row out, or :obj:`None`."""
+    """Return the reason to skip a row, or :obj:`None`."""
     pairs = num_nodes * (num_nodes if variant == 'full' else TRANSITION_NODES)
     if implementation == 'dense' and pairs * 4 * (K + 4) >= limits.dense_bytes:
         return f'its matrices take {pairs * 4 * (K + 4) / GIGABYTE:.1f} GB'

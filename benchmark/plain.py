@@ -1,8 +1,8 @@
-"""Models written simply: n x n matrices, one loop over the draws.
+"""Plain models with n x n matrices and a loop over the draws.
 
 The paper's model takes the parameters of a GSLNet, so that both compute the same
-function: in evaluation mode the same numbers, in training mode the same law. That of
-NodeFormer draws the same random features and noise as well.
+function: equal outputs in evaluation mode, equal distributions in training mode. The
+plain NodeFormer draws the same random features and noise as well.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class PlainNet(torch.nn.Module):
 
 
 def plain_name(name: str) -> str:
-    """Return the name here of a parameter of a GSLNet."""
+    """Convert the name of a parameter of a GSLNet to its name in a `PlainNet`."""
     return name.replace('sampler.similarity.', '')
 
 
@@ -145,7 +145,7 @@ class PlainNodeFormer(torch.nn.Module):
             gumbel = -arrival_times(size, **kind).log()
         parts = (layer.query(h), layer.key(h), layer.value(h))
         query, key, value = (part.view(h.size(0), layer.heads, -1) for part in parts)
-        # Of both sides: their product is divided by tau and the root of the width.
+        # For both sides: their product is divided by tau and the root of the width.
         factor = (layer.tau * query.size(-1) ** 0.5) ** -0.5
         heads = []
         for head in range(layer.heads):

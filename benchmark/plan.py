@@ -1,14 +1,13 @@
-"""Compare the seconds that a plan predicts with those that the draw takes.
+"""Compare the seconds that a plan predicts with the measured seconds of a draw.
 
     python benchmark/plan.py
     python benchmark/plan.py --nodes 3000 --channels 32 --scales 1 10
 
-A row is a number of nodes around centres (a square root of them in number), a width, a
-similarity, a scale and a method. A draw is the sum of 32 messages without gradient,
-after bounds were found, in processor seconds of one core: the median of the repeats. A
-method that would take longer than the limit is not measured. Of each setting, steps
-(with the backward pass) tell whether `'auto'` takes a method within 30 % of the
-fastest.
+A row is a number of nodes N around sqrt(N) centres, a width, a similarity, a scale and
+a method. A draw is the sum of messages of 32 channels without gradients, with bounds
+already found; its time is the median processor time of the repeats on one core. Methods
+whose prediction exceeds the limit are not measured. For each setting, steps (with the
+backward pass) show whether `'auto'` selects a method within 30 % of the fastest.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ FACTOR, AS_FAST = 2.0, 1.3
 
 
 def rows_of(nodes: int, channels: int) -> Tensor:
-    """Return unit rows around centres."""
+    """Draw unit rows around centres."""
     generator = torch.Generator().manual_seed(0)
     count = round(nodes**0.5)
     centres = normalize(torch.randn(count, channels, generator=generator))
@@ -50,7 +49,7 @@ def rows_of(nodes: int, channels: int) -> Tensor:
 def measure(
     problem: Problem, method: str, limit: float, repeats: int
 ) -> dict[str, Any] | None:
-    """Return the predicted and the measured seconds of a draw, if it is short."""
+    """Return the predicted and measured seconds of a draw within the limit."""
     plan = problem.plan(method)
     if plan.seconds > limit:
         return None
@@ -61,7 +60,7 @@ def measure(
             begin = time.process_time()
             with torch.set_grad_enabled(task == 'step'):
                 run()
-            if turn > 0:  # The first compiles.
+            if turn > 0:  # The first run compiles.
                 taken.append(time.process_time() - begin)
         found[name] = statistics.median(taken)
     return found
@@ -87,7 +86,7 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how many predictions are right, and how often 'auto' is as fast."""
+    """Count predictions within `FACTOR`, and settings where 'auto' is as fast."""
     ratios = [row['predicted'] / row['seconds'] for row in rows]
     settings: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:

@@ -13,10 +13,10 @@ from torch_geometric_gsl.ops.pool_sum import from_bits
 def keyed_weights(
     pairs: PairScores, p: float = 0.0, draws: int | None = None, *, seed: Tensor
 ) -> Tensor:
-    r"""Return the weights of all pairs :math:`[n, N]`, with noise of a seed.
+    r"""Compute the weights of all pairs :math:`[n, N]`, with noise from a seed.
 
-    The law is that of :func:`~torch_geometric_gsl.ops.pool_sum.pool_weights`. The noise
-    of a pair is a function of the seed, the target, the draw and the source.
+    Weights are distributed as :func:`~torch_geometric_gsl.ops.pool_sum.pool_weights`.
+    The noise of a pair is a function of the seed, the target, the draw and the source.
     """
     score, count = pairs.rows(), draws or 1
     state = race_states(seed, pairs.first * count, score.size(0) * count)
@@ -26,7 +26,7 @@ def keyed_weights(
         weight = score.softmax(dim=1)
         is_left = uniform(word, torch.float) >= p
         return (weight / (1 - p)).where(is_left, 0) if p > 0 else weight
-    # Noise that was added to huge scores would be lost in rounding.
+    # Noise added to huge scores would be lost in rounding.
     rate = (score - score.detach().amax(dim=1, keepdim=True)).exp().unsqueeze(1)
     time = from_bits((word >> 32).int(), torch.float).to(score.dtype)
     rate = rate / time.view(-1, draws, score.size(1))

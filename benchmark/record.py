@@ -1,4 +1,4 @@
-"""Share among the commands what the experiments have, and the file that they write."""
+"""Helpers of the experiments for the commands, and the writer of their files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# A machine that only measures has a copy of the repository, and installs nothing.
+# A machine used only to measure has a copy of the repository and no installation.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'paper'))
 
 from reproduction.files import write_text
@@ -17,12 +17,12 @@ from reproduction.record import environment, positive
 
 __all__ = ['environment', 'positive', 'write_json']
 
-# Of numbers: one takes a line as a whole, not with each of its entries.
+# Lists of numbers: each is written on one line, not one line per entry.
 LISTS = re.compile(r'\[([^][{}"]*)\]')
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file at once, so that an interrupted run leaves no half of it."""
+    """Replace the file atomically: an interrupted run leaves no partial file."""
     text = json.dumps(content, indent=1, default=dataclasses.asdict, allow_nan=False)
     write_text(path, f'{LISTS.sub(_one_line, text)}\n')
 

@@ -3,8 +3,8 @@
     python benchmark/report.py
     python benchmark/report.py benchmark/results/quick.json
 
-prints the table of a run that was written before. Ratios of time and memory stand
-beside each other for both references: ours, and the plain definition where it was run.
+Both commands print the table of a stored run. Ratios of time and memory are given for
+both references: ours, and the plain definition where it was run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def make_rows(
     timed: dict[str, Any],
     memory: dict[tuple[str, str, str], float | None],
 ) -> list[Row]:
-    """Join what the workers of a workload measured; groups share a task."""
+    """Join the measurements of the workers of a workload into rows, sorted by task."""
     rows = []
     for part in sorted(timed['rows'], key=lambda part: part['variant'] == 'T'):
         key = (part['variant'], part['task'], part['implementation'])
@@ -85,7 +85,7 @@ def make_rows(
 
 
 def _ratios(row: Row, base: Row) -> tuple[float | None, float | None]:
-    """Return the median ratio of times of one round, and the ratio of memory."""
+    """Return the median over rounds of the ratio of times, and the ratio of memory."""
     time_ratio = memory_ratio = None
     if row.seconds and base.seconds:
         pairs = zip(row.seconds, base.seconds, strict=True)
@@ -103,7 +103,7 @@ def _quartiles(values: list[float]) -> tuple[float, float]:
 
 
 def growth(rows: list[Row]) -> list[dict[str, Any]]:
-    """Fit exponents of n to the time of a step, by least squares of logarithms."""
+    """Fit the exponent of n in the time of a step by least squares of logarithms."""
     sizes: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
         if row.task == GROWTH_TASK and row.median and row.workload not in REAL:
@@ -128,7 +128,7 @@ def growth(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
-    """Return the machine's speed, and how much of a step moving memory explains."""
+    """Return the machine's speed, and the part of a step due to memory traffic."""
     speed = timed['copy_bytes_per_second']
     found: dict[str, Any] = {
         'workload': workload,
@@ -150,7 +150,7 @@ def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, An
 
 
 def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
-    """Return the table, and below it growth, bound and what was skipped."""
+    """Return the table, followed by growth, bounds and skipped rows."""
     lines = [line(HEADER), line(['---'] * len(HEADER))]
     definitions = {
         (row.workload, row.task): row

@@ -1,15 +1,15 @@
-"""Measure time and peak memory beside plain and peer implementations.
+"""Compare time and peak memory with plain and peer implementations.
 
     python benchmark/run.py
     python benchmark/run.py --quick
     python benchmark/run.py --workloads citeseer synthetic-30000 --repeats 9
 
 Each workload runs in fresh processes. One checks the agreement of all implementations
-and times them, interleaved round by round: ratios of time come from it alone. Seconds
-are those on the wall, with `--threads 1` those of the processor. One more
-per implementation finds its peak memory, from the largest resident size that the
-kernel recorded during a step less that before it. Real data is read where the
-environment variable GSL_DATA names the folder of raw files.
+and times them, interleaved round by round; all ratios of time come from this process.
+Seconds are wall-clock time, with `--threads 1` processor time. One more process per
+implementation measures its peak memory: the largest resident size that the kernel
+recorded during a step minus the size before it. Real data is read from the folder of
+raw files that the environment variable GSL_DATA names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from worker import KINDS, ask
 from workloads import DEFAULT, QUICK, missing_reason, parse
 
 HERE = Path(__file__).resolve().parent
-# What looks at all pairs is left out from 10,000 nodes on.
+# From 10,000 nodes on, methods that compute all pairs are skipped.
 QUICK_LIMITS = Limits(dense_bytes=1.5e8, stream_pairs=2_000**2, training_nodes=300)
 
 
@@ -47,8 +47,8 @@ def parse_args() -> argparse.Namespace:
     )
     add = parser.add_argument
     add('--workloads', nargs='+', type=workload_name)
-    add('--quick', action='store_true', help='small and synthetic, some minutes')
-    repeats = 'rounds (7, quick: 3); fewer, but at least 3, where they take long'
+    add('--quick', action='store_true', help='small synthetic data, some minutes')
+    repeats = 'rounds (7, quick: 3); fewer, but at least 3, if they take long'
     add('--repeats', type=positive, help=repeats)
     add('--threads', type=positive, default=torch.get_num_threads())
     add('--seed', type=int, default=0)
@@ -64,7 +64,7 @@ def parse_args() -> argparse.Namespace:
 def measure(
     kind: str, request: dict[str, Any], failures: list[dict[str, str]]
 ) -> Any | None:
-    """Run one worker; a failure is recorded and leaves the others alone."""
+    """Run one worker; a failure is recorded and does not stop the others."""
     found, status = ask(KINDS[kind], request)
     if found is None:
         what = ' '.join([kind, request['workload'], request.get('implementation', '')])
@@ -75,7 +75,7 @@ def measure(
 def measure_workload(
     request: dict[str, Any], bar: tqdm, failures: list[dict[str, str]]
 ) -> tuple[list[Row], list[dict[str, Any]]]:
-    """Time a workload, then find the memory of all that ran."""
+    """Time a workload, then measure the memory of the implementations that ran."""
     name = request['workload']
     bar.set_description(f'{name}, time')
     timed = measure('time', request, failures)

@@ -1,17 +1,17 @@
-"""Measure a training step on sharp graphs, and whether 'auto' takes the fastest method.
+"""Time training steps on sharp graphs, and whether 'auto' selects the fastest method.
 
     GSL_DATA=... python benchmark/sharp.py
     python benchmark/sharp.py --quick
     python benchmark/sharp.py --workloads clustered-10000 --scales 1 10 --limit 100
 
 A row is a scale, a similarity and an embedding. Its step is `sampler.propagate`, the
-sum of messages [N, 32] over the graph that is drawn, and its backward pass: to the
-messages, the scale, and the embeddings unless they are the data's own features. Each
-workload has a process of its own. Before any timing, sums of the race are compared with
-those of the definition on a subset. A step is predicted from some of
-the targets first: beyond the limit (that of the whole row for the method that 'auto'
-takes, a tenth of it for the others) it is not run, and the prediction stands in its
-place. `python benchmark/sharp_table.py` prints the table.
+sum of messages [N, 32] over the sampled graph, and its backward pass, for messages, the
+scale, and the embeddings unless they are the features of the data. Each workload
+runs in its own process. Before any timing, sums of the race are compared with those of
+the definition on a subset. The time of a step is first predicted from some of the
+targets. A step beyond the limit (for methods that 'auto' does not select, a tenth of
+it) is not run, and the table has the prediction instead.
+`python benchmark/sharp_table.py` prints the table.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ SIMILARITIES: dict[str, tuple[str, dict[str, float]]] = {
     'neural bell': ('neural_gaussian', {}),
 }
 SCALES = (1.0, 3.0, 5.0, 10.0, 20.0, 40.0)
-# From so many nodes on a few scales show the growth.
+# From this many nodes on, a few scales suffice to show the growth.
 MANY_NODES, FEW_SCALES = 300_000, (1.0, 10.0, 40.0)
 METHODS = ('race', 'stream', 'dense')
 TASKS = ('forward', 'step')
 MESSAGES = 32
-# A prediction draws so many proposals or candidates.
+# Proposals or candidates that a prediction draws.
 PREDICTED_DRAWS, LEAST_TARGETS, HEAD = 2**21, 16, 64
-# What the other methods may take of the limit, and all rounds together.
+# Fraction of the limit for each other method, and for all rounds together.
 SHARE = 0.1
 
 
 class Problem:
-    """One row: a sampler whose bounds serve all methods, its rows and its messages."""
+    """One row: embeddings, messages, and a sampler whose bounds all methods share."""
 
     def __init__(self, x: Tensor, is_learned: bool, name: str, scale: float) -> None:
         self.x = x.detach().requires_grad_(is_learned)
@@ -78,7 +78,7 @@ class Problem:
         self.sampler = self.new_sampler()
 
     def new_sampler(self) -> GumbelKNNSampler:
-        """Build one that has no bounds yet; its scale is a parameter."""
+        """Build a sampler without bounds, whose scale is a parameter."""
         options: dict[str, Any] = {'scale': self.scale, 'train_scale': True}
         return GumbelKNNSampler(self.similarity, K, TAU, **options)
 
@@ -88,7 +88,7 @@ class Problem:
         return self.x, self.x[every].detach()
 
     def step(self, method: str, task: str, count: int | None = None) -> Step:
-        """Return a forward pass or a step, of all targets or of some."""
+        """Return a forward pass or a step, for all or some targets."""
         leaves = [self.h, self.x, *self.sampler.parameters()]
 
         def step() -> None:
@@ -115,7 +115,7 @@ def make_similarity(name: str, channels: int) -> Similarity:
 
 
 def predict(problem: Problem, method: str) -> tuple[float, float]:
-    """Return the seconds of a step, and of finding lists, from some of the targets."""
+    """Predict the seconds of a step and of finding lists from some of the targets."""
     size = problem.x.size(0)
     draws, search = float(size), 0.0
     if method == 'race':
@@ -138,7 +138,7 @@ def predict(problem: Problem, method: str) -> tuple[float, float]:
 
 @torch.no_grad()
 def predict_search(problem: Problem) -> float:
-    """Return the seconds in which lists of the nearest of all targets are found."""
+    """Predict the seconds of finding nearest-neighbour lists of all targets."""
     pairs = problem.similarity.pair_scores(problem.some(4 * LEAST_TARGETS))
     size = problem.x.size(0)
     seconds = min(seconds_of(lambda: find_nearest(pairs, HEAD)) for _ in range(2))
@@ -146,7 +146,7 @@ def predict_search(problem: Problem) -> float:
 
 
 def measure_row(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
-    """Predict each method, plan, and time what the limit allows."""
+    """Predict the time of each method, plan, and time methods within the limit."""
     size, limit = problem.x.size(0), request['limit']
     parts: dict[str, dict[str, Any]] = {}
     for method in METHODS:
@@ -154,17 +154,17 @@ def measure_row(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
         reason = skip_reason(method, 'full', 'step', size, Limits())
         if method == 'dense' and reason is not None:
             part['skipped'] = reason
-        elif method != 'dense':  # It takes the least nodes, and has no other limit.
+        elif method != 'dense':  # 'dense' is limited by its memory alone.
             part['predicted'], search = predict(problem, method)
             if search > limit:
                 part['skipped'] = f'its lists take about {search:.0f} s'
     row: dict[str, Any] = {'methods': parts, 'plan': None}
     lacks_lists = 'its lists' in parts['race'].get('skipped', '')
-    if not lacks_lists:  # 'auto' would find them as well.
+    if not lacks_lists:  # 'auto' would search for lists as well.
         row |= plan_row(problem)
     chosen = None if row['plan'] is None else row['plan']['method']
     if chosen is not None and chosen != 'race':
-        # Planning comes on top of the method that it takes.
+        # 'auto' adds planning to the method that it selects.
         parts['auto'] = {'predicted': parts[chosen].get('predicted', 0.0)}
     for method, part in parts.items():
         most = limit if method in ('auto', chosen) else SHARE * limit
@@ -189,7 +189,7 @@ def plan_row(problem: Problem) -> dict[str, Any]:
 
 
 def warm_up(step: Step, predicted: float) -> float:
-    """Run a step until it compiles nothing, and return its seconds."""
+    """Run a step until it no longer compiles, and return its seconds."""
     for _ in range(3):
         taken = seconds_of(step)
         if taken < 2 * predicted:
@@ -200,7 +200,7 @@ def warm_up(step: Step, predicted: float) -> float:
 def time_row(
     problem: Problem, parts: dict[str, dict[str, Any]], repeats: int, limit: float
 ) -> None:
-    """Time what is not skipped, interleaved; fewer rounds where one takes long."""
+    """Time methods that are not skipped, interleaved; fewer rounds if they are long."""
     steps: dict[tuple[str, str], Step] = {}
     total = 0.0
     for method, part in parts.items():
@@ -211,7 +211,7 @@ def time_row(
             steps[method, task] = problem.step(method, task)
             total += taken
     rounds = max(1, min(repeats, int(limit / total))) if total else 1
-    # Each round collects garbage, and would look at all that compiled code holds.
+    # Each round collects garbage; without `freeze` it would scan all compiled code.
     gc.collect()
     gc.freeze()
     seconds = interleave(steps, rounds, limit, is_warm=True)
@@ -234,7 +234,7 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
             row |= measure_row(problem, request)
         rows.append(row)
         problems.append(problem)
-    # Last: it changes how memory is allocated from then on.
+    # Last: it changes the allocation of memory for the rest of the process.
     for row, problem in zip(rows, problems, strict=True):
         for method, part in row.get('methods', {}).items():
             if 'step' in part:
@@ -257,16 +257,16 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add, few = parser.add_argument, ' '.join(f'{scale:g}' for scale in FEW_SCALES)
     add('--workloads', nargs='+', type=workload_name)
-    add('--quick', action='store_true', help='small and synthetic, about a minute')
-    default = f'all of them; {few} from {MANY_NODES:,} nodes on and where quick'
+    add('--quick', action='store_true', help='small synthetic data, about a minute')
+    default = f'all of them; {few} from {MANY_NODES:,} nodes on and if quick'
     add('--scales', nargs='+', type=float, help=default)
     names = list(SIMILARITIES)
     add('--similarities', nargs='+', choices=names, default=names)
-    repeats = 'rounds (3); fewer where they take long'
+    repeats = 'rounds (3); fewer if they take long'
     add('--repeats', type=positive, default=3, help=repeats)
     add('--threads', type=positive, default=torch.get_num_threads())
     add('--seed', type=int, default=0)
-    limit = 'seconds of a step or of lists beyond which they are predicted (30)'
+    limit = 'seconds beyond which steps and lists are only predicted (30)'
     add('--limit', type=float, default=30.0, help=limit)
     add('--out', type=Path)
     args = parser.parse_args(argv)
@@ -282,7 +282,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def scales_of(workload: str, args: argparse.Namespace) -> list[float]:
-    """Return the scales of a workload: few of a large one, unless they are given."""
+    """Return the given scales; by default few if the workload is large or quick."""
     is_few = args.quick or parse(workload)[1] >= MANY_NODES
     return args.scales or [*(FEW_SCALES if is_few else SCALES)]
 

@@ -1,9 +1,9 @@
-"""Compare sums of a race and of the definition, of the same scores on a subset.
+"""Compare sums of a race with those of the definition, for the same scores on a subset.
 
-The mean of a weighted sum over neighbours is the same for both: here of their
-similarity to the target, which sees a wrong sharpness. One number a draw gives a
-two-sample z-score, which a correct method takes beyond the bound in about one of ten
-thousand rows.
+The mean of a weighted sum over neighbours is the same for both. The check sums their
+similarity to the target, which detects a wrong sharpness. One number per draw gives a
+two-sample z-score; a correct method exceeds the bound in about one of ten thousand
+rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_geometric_gsl import GumbelKNNSampler, Similarity
 
 SOURCES, TARGETS, DRAWS = 500, 16, 50
-# Of a mean of similarities, which lie in [-1, 1], in float32.
+# Of a mean of float32 similarities in [-1, 1].
 ROUNDING = 1e-5
 
 
@@ -34,12 +34,12 @@ def check(x: Tensor, similarity: Similarity, scale: float, seed: int) -> dict[st
     for method in ('dense', 'race'):
         sampler = GumbelKNNSampler(similarity, K, TAU, scale, method=method)
         sums = [sampler.propagate(pair, h, generator=generator) for _ in range(DRAWS)]
-        # Each target's neighbours by their similarity to it alone.
+        # For each target, only the sum of similarities to this target.
         own = torch.stack(sums).double().diagonal(dim1=1, dim2=2)
         found.append(own.mean(dim=1, keepdim=True))
     first, second = found
-    # Where every node draws itself alone nothing varies but the rounding.
+    # If every node draws only itself, nothing varies but the rounding.
     is_equal = float((first.mean() - second.mean()).abs()) < ROUNDING
     z = 0.0 if is_equal else compare(first, second).largest
-    # Scores that are NaN agree with nothing.
+    # NaN never agrees.
     return {'z': z, 'agrees': z <= STANDARD_ERRORS}

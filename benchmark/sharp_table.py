@@ -18,14 +18,14 @@ from typing import Any
 from report import GROWTH_SIZES, line, number
 
 RESULTS = Path(__file__).resolve().parent / 'results' / 'sharp.json'
-# A method is as fast as the fastest within the noise of two measurements.
+# Within this factor, the noise of two measurements, methods are equally fast.
 AS_FAST = 1.1
 HEADER = (
     *('workload', 'nodes x channels', 'similarity', 'scale', 'plan of auto'),
     *('proposals', 'bounds [s]', 'auto [s]', 'race [s]', 'stream [s]', 'dense [s]'),
     *('stream / auto', 'auto is fastest', 'memory [MB]', 'gathering', 'z'),
 )
-# What fits on a page.
+# Columns that fit on a page.
 SHOWN = (
     *('workload', 'similarity', 'scale', 'plan of auto', 'proposals', 'auto [s]'),
     *('stream / auto', 'auto is fastest', 'memory [MB]'),
@@ -41,7 +41,7 @@ def seconds(row: dict[str, Any], method: str) -> tuple[float | None, bool]:
 
 
 def name_of(row: dict[str, Any], method: str) -> str:
-    """Return the method under which a time stands: one race serves 'auto' as well."""
+    """Return the method whose time applies: for 'auto' the race, if it selects it."""
     is_race = method == 'auto' and (row.get('plan') or {}).get('method') == 'race'
     return 'race' if is_race else method
 
@@ -49,7 +49,7 @@ def name_of(row: dict[str, Any], method: str) -> str:
 def summarize(row: dict[str, Any]) -> dict[str, Any]:
     """Add whether 'auto' was the fastest, its ratio to a stream, and the race's bound.
 
-    It is judged among times of which at least its own was measured.
+    This requires a measured time of 'auto'; times of other methods may be predicted.
     """
     methods = row.get('methods', {})
     times = {name: seconds(row, name)[0] for name in methods if name != 'auto'}
@@ -69,7 +69,7 @@ def summarize(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return how a step of 'auto' grows from 100,000 to 1,000,000 nodes."""
+    """Return the growth of a step of 'auto' from 100,000 to 1,000,000 nodes."""
     times: dict[tuple[str, str, float], dict[int, float]] = {}
     for row in rows:
         family, _, size = row['workload'].partition('-')
@@ -90,7 +90,7 @@ def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """Return a row of the table; what was predicted is marked by a tilde."""
+    """Return a row of the table; a tilde marks predicted times."""
     plan = row.get('plan') or {}
     race = row.get('methods', {}).get('race', {})
     own = row.get('methods', {}).get(name_of(row, 'auto'), {})
@@ -120,7 +120,7 @@ def _time(row: dict[str, Any], method: str) -> str:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """Return the table, and below it the growth and how often 'auto' was fastest."""
+    """Return the table, followed by the growth and how often 'auto' was fastest."""
     lines = [line(HEADER), line(['---'] * len(HEADER)), *(line(cells(r)) for r in rows)]
     return '\n'.join([*lines, '', *_texts(rows)])
 

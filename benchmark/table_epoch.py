@@ -4,11 +4,11 @@
     python benchmark/table_epoch.py --tables diamonds --warm 50 --steps 20
 
 A `GSLRegressor('learned', n_members=1)` is trained for some steps, in which its weights
-become sharp, and the next are timed, in processor seconds. The operations of their
-matrix products are counted, and divided by those of a product of two matrices of 1,024
-rows and columns in a second. Tables are those of the experiments, or a number of rows
-that `tables.py` makes. An epoch is the time of a step times the number of steps; its
-validation is what the longest step took beyond the others, if one was among them.
+become sharp; the next steps are timed in processor seconds. The operations of their
+matrix products are divided by the operations per second of a product of two matrices of
+1,024 rows and columns. Tables are those of the experiments, or a number of rows for the
+table of `tables.py`. An epoch is the time of a step times the number of steps; its
+validation is the time of the longest step beyond the median, if it included one.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from torch_geometric_gsl.sklearn import GSLRegressor
 HERE = Path(__file__).resolve().parent
 TABLES = ('california', 'diamonds', '1000000')
 SIZE, ROUNDS = 1024, 5
-# The default share of rows that are held back, and the batch of large tables.
+# The default fraction of validation rows, and the batch size of large tables.
 VALIDATED, BATCH = 0.2, 512
 HEADER = (
     *('table', 'steps of an epoch', 'step [ms]', 'epoch [s]', 'validation [s]'),
     'of products',
 )
-# A step after a validation takes this many times the others.
+# A step with a validation takes more than this many times the median.
 LONG = 4
 
 
@@ -59,7 +59,7 @@ def read(name: str) -> tuple[Any, Any]:
 
 
 def product_rate() -> float:
-    """Return the operations of matrix products in a second."""
+    """Measure the operations per second of matrix products."""
     a, taken = torch.randn(SIZE, SIZE), []
     for _ in range(ROUNDS):
         begin = time.process_time()

@@ -1,22 +1,22 @@
-"""Measure the estimators on tables of many rows, beside boosted trees.
+"""Measure the estimators and boosted trees on tables of many rows.
 
     python benchmark/tables.py
     python benchmark/tables.py --rows 1000000 --epochs 1
 
-A table has two columns of a place, uniform in a square, six more columns, and a target
+A table has two columns for a place, uniform in a square, six more columns, and a target
 
     y = f(place) + tanh(2 x1) + x2 x3 / 2 + (x4 > 0) / 2 + noise / 5
 
 of normal columns x1 to x6, of which x5 and x6 have no effect, and normal noise. The
-field f is a sum of 200 waves of random directions and phases, of variance 1, whose
-frequencies are normal: values that are 0.05 of the side apart correlate by about 0.6.
-So near places tell the target, at 1,000 rows hardly and at 1,000,000 well.
+field f is a sum of 200 waves with random directions and phases, normal frequencies and
+variance 1: values at a distance of 0.05 of the side correlate by about 0.6. So near
+places predict the target: with 1,000 rows hardly, with 1,000,000 well.
 
-Each number of rows is fitted by `GSLRegressor('learned', n_members=1)` and by LightGBM
-with its defaults (HistGradientBoosting where LightGBM is missing), each in its own
-process, whose largest resident size is the memory: it includes the libraries and the
-table. An epoch is the time of the fit over its number of epochs: preparation and
-validation are parts of it. 1,000 other rows are for test.
+For each number of rows, `GSLRegressor('learned', n_members=1)` and LightGBM with its
+defaults (HistGradientBoosting if LightGBM is missing) are fitted, each in its own
+process. The memory is the largest resident size of the process, with libraries and
+table. The time of an epoch is the time of the fit, with preparation and validation,
+over the number of epochs. Predictions are tested on 1,000 other rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HERE = Path(__file__).resolve().parent
 ROWS = (1_000, 16_000, 43_000)
 NUM_TEST = 1_000
 METHODS = ('learned graph', 'boosting')
-#: Predictions are timed no longer than these seconds.
+#: Predictions are timed for at most this many seconds.
 LIMIT = 30.0
 HEADER: tuple[str, ...] = (
     'rows',
@@ -78,7 +78,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     x, y = make_table(request['num_rows'], request['seed'])
     x_new, y_new = make_table(NUM_TEST, request['seed'] + 1)
     model, name = make_model(request['method'], request)
-    # Few epochs are what was wanted.
+    # Few epochs are intended.
     warnings.filterwarnings('ignore', '.* still improved after')
     seconds = seconds_of(lambda: model.fit(x, y))
     steps = {
@@ -90,7 +90,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
         getattr(model, 'n_iter_', None) if request['method'] == METHODS[0] else None
     )
     error = model.predict(x_new) - y_new
-    # Of Linux kilobytes, of macOS bytes.
+    # Linux reports kilobytes, macOS bytes.
     unit = 1 if sys.platform == 'darwin' else 1024
     return {
         'num_rows': request['num_rows'],
@@ -106,7 +106,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """Return the table: one line a table and a method, medians of repeated times."""
+    """Return the table: one line per table and method, medians of repeated times."""
     lines = [line(HEADER), line(['---'] * len(HEADER))]
     for row in rows:
         many, one = (
@@ -135,7 +135,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument('--rows', nargs='+', type=positive, default=list(ROWS))
     parser.add_argument('--methods', nargs='+', choices=METHODS, default=list(METHODS))
-    parser.add_argument('--epochs', type=positive, help='the most epochs of a fit')
+    parser.add_argument('--epochs', type=positive, help='largest number of epochs')
     parser.add_argument('--repeats', type=positive, default=5)
     parser.add_argument('--threads', type=positive, default=1)
     parser.add_argument('--seed', type=int, default=0)

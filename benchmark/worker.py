@@ -1,8 +1,8 @@
-"""Run one measurement in a process of its own.
+"""Run one measurement in its own process.
 
 `time` checks the agreement of all implementations of a workload and then times those
-that agree, interleaved round by round. `memory` finds the peak memory of one
-implementation, which no other has touched.
+that agree, interleaved round by round. `memory` measures the peak memory of one
+implementation in a process that runs no other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def time_workload(request: dict[str, Any]) -> dict[str, Any]:
 def time_variant(
     variant: str, workload: Workload, request: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Return rows of the full graph or of transition nodes, and the bound of ours."""
+    """Measure the full graph or transition nodes; return rows and the bound of ours."""
     seed, limits = request['seed'], request['limits']
     rows: list[dict[str, Any]] = []
     steps: dict[tuple[str, str], Step] = {}
@@ -86,7 +86,7 @@ def time_variant(
 def share_parameters(
     model: torch.nn.Module, state: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Give a graph model the tensors of the first one: those of -T are large."""
+    """Share the tensors of the first graph model: those of -T are large."""
     names = {plain_name(name): name for name in model.state_dict()}
     if state is not None:
         own = {name: state[plain] for plain, name in names.items()}
@@ -121,7 +121,7 @@ def answer(
     request: dict[str, Any],
     connection: Connection,
 ) -> None:
-    """Run one request and send what it found."""
+    """Run one request and send its result."""
     warnings.filterwarnings('ignore', 'Sparse (CSR|invariant)')
     torch.set_num_threads(request['threads'])
     connection.send(function(request))
@@ -130,10 +130,10 @@ def answer(
 def ask(
     function: Callable[[dict[str, Any]], Any], request: dict[str, Any]
 ) -> tuple[Any | None, int]:
-    """Return what a fresh process found, if it ended well, and its exit status."""
+    """Run a request in a fresh process; return its result, if any, and exit status."""
     context = multiprocessing.get_context('forkserver')
-    # Imported once, by a process that does nothing else and that all others copy. Not
-    # our package: this process looks for it in the working directory first.
+    # Imported once, by the server process from which all others are forked. Not our
+    # package: the server would search for it in the working directory first.
     context.set_forkserver_preload(['torch_geometric'])
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=answer, args=(function, request, sender))
@@ -141,7 +141,7 @@ def ask(
     sender.close()
     try:
         found = receiver.recv()
-    except EOFError:  # It ended without an answer.
+    except EOFError:  # The process ended without a result.
         found = None
     process.join()
     return found, process.exitcode or 0

@@ -26,7 +26,7 @@ DEFAULT = [
 ]
 QUICK = ['words-2000', 'words-10000']
 CHANNELS, CLASSES = 128, 10
-# Like CiteSeer: its words, and how many of them a document holds.
+# As in CiteSeer: words of the vocabulary, and words per document.
 WORDS, WORDS_PER_NODE = 3_703, 32
 
 
@@ -42,7 +42,7 @@ class Workload(NamedTuple):
         return int(self.y.max()) + 1
 
     def subset(self, size: int, seed: int = 0) -> Workload:
-        """Draw a random subset of nodes; all of them, in their order, if no more."""
+        """Draw a random subset of nodes; return all in order if there are not more."""
         if size >= self.x.size(0):
             return self
         generator = torch.Generator().manual_seed(seed)
@@ -91,7 +91,7 @@ def load(name: str, seed: int) -> Workload:
 
 
 def _words(size: int, generator: torch.Generator) -> Tensor:
-    """Draw sparse rows of distinct words, one of each stretch of the vocabulary."""
+    """Draw sparse rows of distinct words, one from each section of the vocabulary."""
     stretch = WORDS // WORDS_PER_NODE
     shape = (size, WORDS_PER_NODE)
     word = torch.randint(stretch, shape, generator=generator)

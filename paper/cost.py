@@ -1,4 +1,4 @@
-"""Start the command: ``python paper/cost.py --help`` says what it does."""
+"""Run the command; ``python paper/cost.py --help`` describes it."""
 
 from reproduction.cost import main
 

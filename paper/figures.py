@@ -1,4 +1,4 @@
-"""Start the command: ``python paper/figures.py --help`` says what it does."""
+"""Run the command; ``python paper/figures.py --help`` describes it."""
 
 from reproduction.figures import main
 

@@ -1,4 +1,4 @@
-"""Start the command: ``python paper/run.py --help`` says what it does."""
+"""Run the command; ``python paper/run.py --help`` describes it."""
 
 from reproduction.run import main
 

@@ -1,4 +1,4 @@
-"""Start the command: ``python paper/search.py --help`` says what it does."""
+"""Run the command; ``python paper/search.py --help`` describes it."""
 
 from reproduction.search import main
 

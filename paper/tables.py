@@ -1,4 +1,4 @@
-"""Start the command: ``python paper/tables.py --help`` says what it does."""
+"""Run the command; ``python paper/tables.py --help`` describes it."""
 
 from reproduction.documents import main
 

@@ -1,1 +1,1 @@
-"""Reproduce the paper's tables and figures, by runs that can be killed and shared."""
+"""Reproduce the paper's tables and figures, with runs that resume and share work."""

@@ -1,15 +1,15 @@
-"""Attack networks through their own gradients, and see what is left.
+"""Attack networks through their own gradients, and measure the accuracy that remains.
 
     python paper/run.py adaptive
     python paper/run.py adaptive --datasets CiteSeer --rates 10 --seeds 1
 
-PyG's `PRBCDAttack` flips edges of the clean graph, at most a share of them in %, so
-that trained networks classify the test nodes of Pro-GNN's split wrongly. The refined
-network is attacked as a whole: the gradient runs through all networks that are mixed,
-the agreement of their probabilities and the refined graph. Each trained network meets
-the attacks on all of them, of which the worst counts (evasion), and each is trained
-again on the graph of the attack on itself (poisoning). Finished runs stand in
-`<results>/adaptive.json`: killed and started again, it goes on with what is missing.
+PyG's `PRBCDAttack` flips edges of the clean graph, at most a rate in %, so that trained
+networks misclassify the test nodes of Pro-GNN's split. The refined network is attacked
+as a whole: gradients flow through all mixed networks, the agreement of their
+probabilities and the refined graph. Each trained network is tested under the attacks on
+all networks, of which the worst counts (evasion), and is trained again on the graph of
+the attack on itself (poisoning). Finished runs are stored in
+`<results>/adaptive.json`; a restarted run continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ADAPTIVE_SETTING: dict[str, Any] = SETTING | {
 
 
 class Run(NamedTuple):
-    """An attack of each network, with a seed of the networks and of the attack."""
+    """Attacks on all networks, with a seed for the networks and the attacks."""
 
     dataset: str
     rate: int
@@ -90,10 +90,10 @@ class Nets:
     def run(
         self, name: str, x: Tensor, graph: SampledGraph, is_smooth: bool = False
     ) -> Tensor:
-        """Return logits, or logarithms of probabilities, on weighed edges.
+        """Return logits, or logarithms of probabilities, on weighted edges.
 
-        Smooth, a mean over edges of little weight stays small, else the gradient of an
-        edge to a node that has none is as good as infinite, and misleads the attack.
+        If `is_smooth`, means over edges of little weight are small; else the gradient
+        of an edge to a node without edges is almost infinite, and misleads attacks.
         """
         if name == 'mixture':
             return self._mixture(x, graph, is_smooth).clamp(min=1e-9).log()
@@ -116,7 +116,7 @@ class Nets:
         return torch.stack(parts).sum(dim=0)
 
     def _along(self, name: str, graph: SampledGraph, is_smooth: bool) -> Graph:
-        """Return what a network sums along, given the edges that its filter sees."""
+        """Return the graph of a network, given the edges before its filter."""
         kind, _, least = name.partition(', cosine > ')
         n = self.on.num_nodes
         if kind.startswith('mlp'):
@@ -128,7 +128,7 @@ class Nets:
             cosine = LinearSimilarity(rows.size(1))(rows, graph.edge_index)
             keep = cosine > float(least)
             graph = SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
-        # Of whole edges there is none or at least one: the same without weights.
+        # Weights of 1 sum to 0 or at least 1: both values then give the same mean.
         mass = 1.0 if is_smooth else 1e-9
         if kind == 'mean':
             return mean(graph, n, mass)
@@ -138,7 +138,7 @@ class Nets:
 
 
 class Victim(torch.nn.Module):
-    """A trained network as a function of weighed edges."""
+    """A trained network as a function of weighted edges."""
 
     def __init__(self, nets: Nets, name: str) -> None:
         super().__init__()
@@ -150,8 +150,8 @@ class Victim(torch.nn.Module):
 
 
 def attack(victim: Victim, budget: int, setting: dict[str, Any]) -> Tensor:
-    """Return the edges after an attack on the test nodes."""
-    with warnings.catch_warnings():  # That the code is subject to change.
+    """Attack the test nodes, and return the changed edges."""
+    with warnings.catch_warnings():  # PyG warns that its code may change.
         warnings.simplefilter('ignore')
         from torch_geometric.contrib.nn.models import PRBCDAttack
     on = victim.nets.on
@@ -171,7 +171,7 @@ def attack(victim: Victim, budget: int, setting: dict[str, Any]) -> Tensor:
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return accuracies before and after the attacks of all networks."""
+    """Return accuracies before and after the attacks on all networks."""
     torch.set_num_threads(1)
     warnings.filterwarnings('ignore', 'Sparse')
     graph = load(run.dataset, 0, setting['k'])
@@ -182,7 +182,7 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     rows = {}
     for name in ADAPTIVE_ROWS:
         found = [tested(nets, name, edges) for edges in changed.values()]
-        # No edge reaches an MLP: its teacher meets the attack on the refined network.
+        # An MLP has no edges: its teacher gets the attack on the refined network.
         own = graph._replace(edge_index=changed.get(name, changed['refined']))
         again = Nets(Trainer(own, split, run.seed, setting))
         rows[name] = {

@@ -1,16 +1,16 @@
-"""Classify nodes on graphs that Metattack has changed, beside controls.
+"""Classify nodes on graphs that Metattack has changed, with ours and with controls.
 
     python paper/run.py attacked
     python paper/run.py attacked --datasets CiteSeer --rates 0 20 --seeds 2
     python paper/run.py attacked --splits random --jobs 2
 
-A rate is the share of edges that the attacker may change, in %. `attacked` is the
-split whose labels it knew, with seeds of the networks; `random` are others, one a seed.
-All rows see the same graph, features and split, and validation chooses thresholds and
-epochs. The networks on graphs that are fixed are mixed by the weights that make the
-labels of the validation nodes most likely; then the mixture teaches others. Finished
-runs stand in `<results>/attacked.json`: killed and started again, it goes on with what
-is missing.
+A rate is the percentage of edges that the attacker may change. `attacked` is the split
+whose labels the attacker knew, with seeds of the networks; `random` are other splits,
+one per seed. All rows see the same graph, features and split, and validation selects
+thresholds and epochs. Networks on fixed graphs are mixed with the weights that maximise
+the likelihood of the labels of validation nodes; the predictions of the mixture then
+teach other networks. Finished runs are stored in `<results>/attacked.json`; a restarted
+run continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from torch_geometric_gsl.transforms.refine_graph import refine
 from torch_geometric_gsl.typing import SampledGraph
 
 SEEDS = 10
-#: `GSLNet` compares rows anew in each step, and runs for the first seeds alone.
+#: `GSLNet` compares rows in each step, and runs for the first seeds only.
 GSLNET_SEEDS = 3
-#: What `GSLNet` compares on the refined graph: the rows, by a cosine that it scales.
+#: Options of `GSLNet` on the refined graph: a scaled cosine of the rows.
 NET: dict[str, Any] = {'similarity': 'linear', 'tau': 1.0, 'null_score': 0.0}
 
 
 class Run(NamedTuple):
-    """All rows on a changed graph, with a seed of the networks and of the split."""
+    """All rows on a changed graph, with a seed for the networks and the split."""
 
     dataset: str
     rate: int
@@ -84,7 +84,7 @@ class Trained(NamedTuple):
 
 
 class Trainer:
-    """Trains networks on one graph and split, all from the same random state."""
+    """Trainer of networks on one graph and split, all from the same random state."""
 
     def __init__(
         self, graph: AttackedGraph, split: Split, seed: int, setting: dict[str, Any]
@@ -95,7 +95,7 @@ class Trainer:
         self.sizes = graph.x.size(1), setting['hidden_channels'], self.num_classes
 
     def net(self, along: Any, has_root: bool, taught: Any = None) -> Prediction:
-        """Train two layers that sum along a graph."""
+        """Train two layers that aggregate along a graph."""
         made = self.sizes, has_root, self.setting['dropout']
         model = seeded(lambda: GraphNet(*made), self.seed)
         return self.fit(model, (self.graph.x, along), taught)
@@ -104,14 +104,14 @@ class Trainer:
         return fit(model, args, self.graph.y, self.split, self.setting, taught)
 
     def given(self, value: Tensor | None = None, least: float = 0.0) -> SampledGraph:
-        """Return the given edges, or those of a value above the least."""
+        """Return the given edges, or those whose value is above `least`."""
         edge_index = self.graph.edge_index
         if value is not None:
             edge_index = edge_index[:, value > least]
         return SampledGraph(edge_index, torch.ones(edge_index.size(1)))
 
     def nearest(self) -> SampledGraph:
-        """Return the nearest rows, weighed by their cosine."""
+        """Return the nearest rows, weighted by their cosine."""
         edge_index, weight = self.graph.nearest
         return SampledGraph(edge_index, weight.clamp(min=0) + 1e-3)
 
@@ -127,7 +127,7 @@ class Trainer:
 
 
 def train_mixed(on: Trainer) -> Trained:
-    """Train the networks that are mixed, on graphs that are fixed, and mix them."""
+    """Train networks on fixed graphs, and mix them."""
     found = {'mlp': on.net(no_graph, False), 'knn': on.mean(on.nearest())}
     given = on.given()
     found |= {'gcn': on.gcn(given), 'mean': on.mean(given), 'both': on.both(given)}
@@ -141,7 +141,7 @@ def train_mixed(on: Trainer) -> Trained:
 
 
 def train_controls(on: Trainer) -> dict[str, Prediction]:
-    """Train more networks on graphs that are fixed."""
+    """Train further networks on fixed graphs."""
     graph, setting = on.graph, on.setting
     found = {}
     for rank in setting['ranks']:
@@ -164,7 +164,7 @@ def train_controls(on: Trainer) -> dict[str, Prediction]:
 
 
 def taught_by(on: Trainer, mixture: Prediction) -> tuple[Tensor, SampledGraph]:
-    """Return what a mixture teaches, and the graph that it refines."""
+    """Return the probabilities that a mixture teaches, and its refined graph."""
     prob = with_labels(mixture.prob, on.graph.y, on.split)
     return prob, refine(on.given(), on.graph.nearest, prob)
 
@@ -188,13 +188,13 @@ def train_taught(on: Trainer, mixture: Prediction) -> dict[str, Prediction]:
 
 
 def train_gslnet(on: Trainer, refined: SampledGraph, prob: Tensor) -> Prediction:
-    """Train a net that weighs the edges of the refined graph once more."""
+    """Train a net that weights the edges of the refined graph once more."""
     inputs, hidden, classes = on.sizes
     sizes = inputs, hidden, 2, classes
     model = seeded(
         lambda: GSLNet(*sizes, dropout=on.setting['dropout'], **NET), on.seed
     )
-    keep = refined.edge_weight > 1e-3  # What is left weighs next to nothing.
+    keep = refined.edge_weight > 1e-3  # Other edges have almost no weight.
     edges = refined.edge_index[:, keep], refined.edge_weight[keep]
     return on.fit(model, (on.graph.x, *edges), prob)
 

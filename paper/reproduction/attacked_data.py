@@ -38,13 +38,13 @@ DATASETS = {
 
 
 class AttackedGraph(NamedTuple):
-    """A graph that an attacker changed, of rows that stay as they are.
+    """A graph that an attacker has changed, with unchanged features.
 
     Args:
         x: The features as sparse CSR, unit rows.
-        compared: The unit rows that are compared, the features where there are some.
+        compared: The unit rows that are compared; the features if there are any.
         y: The classes.
-        nearest: The nearest rows of each node, weighed by their cosine.
+        nearest: The nearest rows of each node, weighted by their cosine.
         edge_index: The given edges, both ways, sorted by target.
     """
 
@@ -63,7 +63,7 @@ class AttackedGraph(NamedTuple):
 
     @property
     def jaccard(self) -> Tensor:
-        """Return what both ends have, as a share of what one of them has."""
+        """Return the Jaccard index of the features of both ends of each given edge."""
         rows = self.compared
         parts = (rows.values(), rows.col_indices(), rows.crow_indices())
         matrix = sp.csr_matrix(tuple(map(np.asarray, parts)), rows.shape) > 0
@@ -77,7 +77,7 @@ class AttackedGraph(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The nodes to train on, to choose by, and to test on."""
+    """The nodes for training, validation and test."""
 
     train: Tensor
     val: Tensor
@@ -87,8 +87,8 @@ class Split(NamedTuple):
 def load(dataset: str, rate: int, k: int) -> AttackedGraph:
     """Return a data set at a rate of attack.
 
-    Where nodes have no features, each has one of its own, and the rows of the changed
-    graph itself are compared: nodes are alike whose neighbours are.
+    Nodes without features have one-hot features, and the rows of the changed graph are
+    compared: nodes with similar neighbours are similar.
     """
     adjacency, words, y = _load_clean(dataset)
     if rate:
@@ -165,7 +165,7 @@ def _read(name: str, read: Any) -> Any:
 
 
 def _read_arrays(path: Path) -> dict[str, Any]:
-    """Return the arrays of numbers; others in the file are never unpickled."""
+    """Return the arrays of numbers; other arrays of the file are never unpickled."""
     parts = ('data', 'indices', 'indptr', 'shape')
     names = [f'{matrix}_{part}' for matrix in ('adj', 'attr') for part in parts]
     with path.open('rb') as content, np.load(content, allow_pickle=False) as file:
@@ -186,14 +186,14 @@ def _matrix(arrays: dict[str, Any], name: str) -> Any:
 
 
 def _undirected(adjacency: Any) -> Any:
-    """Return ones for edges in either direction, and no loops."""
+    """Return a matrix with ones for edges of either direction, without self-loops."""
     both = ((adjacency + adjacency.T) > 0).astype(np.float32).tolil()
     both.setdiag(0)
     return both.tocsr()
 
 
 def _unit_rows(words: Any) -> Any:
-    """Return unit rows, of words that are only there or not by TF-IDF."""
+    """Return unit rows; words that only occur or not are weighted by TF-IDF."""
     if np.all(words.data == 1):
         return TfidfTransformer().fit_transform(words).astype(np.float32)
     return normalize(words).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Networks on given graphs, and how they are trained and mixed."""
+"""Networks on given graphs, their training and their mixture."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ SETTING: dict[str, Any] = {
     'weight_decay': 5e-4,
     'epochs': 200,
     'patience': 50,
-    # The nearest rows of each node.
+    # Number of nearest rows per node.
     'k': 10,
-    # Edges of no larger cosine, or Jaccard index, are left out by a filter.
+    # Filters keep only edges with a larger cosine, or Jaccard index.
     'cosines': [0.02, 0.05, 0.1, 0.15],
     'jaccards': [0.0, 0.02, 0.05],
     # The filters of the networks that are mixed.
     'mixed_cosines': [0.05, 0.1],
-    # How many eigenvectors of the normalised adjacency a low-rank GCN keeps.
+    # Numbers of eigenvectors of the normalised adjacency in a low-rank GCN.
     'ranks': [10, 50],
     'heads': 4,
     'revision': 2,
 }
 
 
-#: What sums rows along a graph.
+#: Function that sums rows along a graph.
 Graph = Callable[[Tensor], Tensor]
 
 
 def sums(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Graph:
-    """Return weighed edges as sums, the weights of equal edges added."""
+    """Return the sum along weighted edges; weights of duplicate edges are added."""
     edge_index, weight = coalesce(edge_index, weight, sort_by_row=False)
     offsets = cumsum(degree(edge_index[1], num_nodes, torch.long))
     neighbours = Neighbours(edge_index[0].contiguous(), num_nodes, offsets)
@@ -60,13 +60,13 @@ def sums(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Graph:
 
 
 def gcn(graph: SampledGraph, num_nodes: int) -> Graph:
-    """Return a graph with loops, normalised by the degrees of both ends."""
+    """Return a graph with self-loops, normalised by the degrees of both ends."""
     edge_index, weight = gcn_norm(*graph, num_nodes=num_nodes)
     return sums(edge_index, weight, num_nodes)
 
 
 def low_rank(graph: SampledGraph, num_nodes: int, rank: int) -> Graph:
-    """Return the graph of a GCN, with the eigenvalues of largest size alone.
+    """Return the graph of a GCN with only its eigenvalues of largest magnitude.
 
     The defence of `Entezari et al. <https://doi.org/10.1145/3336191.3371789>`_
     """
@@ -94,7 +94,7 @@ def half_and_half(
 
 
 def shares(graph: SampledGraph, num_nodes: int, least: float = 1e-9) -> Tensor:
-    """Divide weights by their sum over the edges of each target, or by the least."""
+    """Divide weights by their sum per target, but at least by `least`."""
     target, weight = graph.edge_index[1], graph.edge_weight
     total = scatter(weight, target, dim=0, dim_size=num_nodes).clamp(min=least)
     return weight / total[target]
@@ -132,7 +132,7 @@ class GraphNet(torch.nn.Module):
 
 
 def no_graph(h: Tensor) -> Tensor:
-    """Return rows as they are: the graph of an MLP."""
+    """Return rows unchanged: the graph of an MLP."""
     return h
 
 
@@ -153,7 +153,7 @@ def fit(
     setting: dict[str, Any],
     taught: Tensor | None = None,
 ) -> Prediction:
-    """Train a network by known labels, and by probabilities of all other nodes."""
+    """Train a network on known labels and on probabilities of all other nodes."""
     options = {'lr': setting['lr'], 'weight_decay': setting['weight_decay']}
     optimizer = torch.optim.Adam(model.parameters(), **options)
     best, improved = None, 0
@@ -194,9 +194,9 @@ def accuracy(out: Tensor, y: Tensor, nodes: Tensor) -> float:
 
 
 def mixture_weights(found: list[Tensor], y: Tensor, nodes: Tensor) -> Tensor:
-    """Return the weights of networks whose mixture makes labels most likely.
+    """Return the mixture weights that maximise the likelihood of the labels.
 
-    Expectation maximisation, which reaches the only maximum.
+    Expectation maximisation converges to the only maximum.
     """
     likely = torch.stack([prob[nodes, y[nodes]] for prob in found], 1).double()
     likely = likely.clamp(min=1e-6)
@@ -208,7 +208,7 @@ def mixture_weights(found: list[Tensor], y: Tensor, nodes: Tensor) -> Tensor:
 
 
 def mix(found: list[Prediction], y: Tensor, split: Split) -> tuple[Prediction, Tensor]:
-    """Return the mixture that validation finds, and its weights."""
+    """Mix networks by weights fitted on validation nodes; return both."""
     weight = mixture_weights([one.prob for one in found], y, split.val)
     prob = sum(w * one.prob for w, one in zip(weight, found, strict=True))
     assert isinstance(prob, Tensor)
@@ -224,6 +224,6 @@ def with_labels(prob: Tensor, y: Tensor, split: Split) -> Tensor:
 
 
 def seeded(make: Callable[[], Any], seed: int) -> Any:
-    """Return what is made after the random state has been set."""
+    """Set the random state, and return the result of `make`."""
     seed_everything(seed)
     return make()

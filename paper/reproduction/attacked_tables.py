@@ -13,14 +13,14 @@ from reproduction.own_tables import signed
 from reproduction.summary import LEAST_RUNS, Cell
 from reproduction.tables import COUNTED, Entry, Grid
 
-#: What :mod:`reproduction.attacked` and :mod:`reproduction.adaptive` found.
+#: Results of :mod:`reproduction.attacked` and :mod:`reproduction.adaptive`.
 ATTACKED_RESULTS, ADAPTIVE_RESULTS = 'attacked.json', 'adaptive.json'
-#: In place of the method of other experiments: a run trains all of them.
+#: Replaces the method of other experiments: a run trains all methods.
 KIND = 'all'
-#: Data sets, and the share of edges that the attacker may change, in %.
+#: Data sets, and the percentages of edges that the attacker may change.
 ATTACKED_DATASETS = ('CiteSeer', 'Cora-ML', 'Polblogs', 'PubMed')
 RATES = (0, 5, 10, 15, 20, 25)
-#: Whose nodes the attacker knew: those of the split, or of another.
+#: The split whose labels the attacker knew, and random ones.
 ATTACKED, RANDOM = 'attacked', 'random'
 #: The networks that are attacked through their own gradients.
 ATTACKS = ('gcn', 'gcn, cosine > 0.1', 'both', 'mixture', 'refined')
@@ -29,7 +29,7 @@ ADAPTIVE_RATES = (5, 10, 25)
 
 
 class Kind(NamedTuple):
-    """What a run is, for the digest of its results."""
+    """Version of runs, for the digest of their results."""
 
     revision: int = 1
 
@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 KINDS = {KIND: Kind()}
 #: The row that all others are compared with.
 OURS = 'refined'
-#: The rows: titles, and what their networks are called, of which validation takes one.
+#: Rows: titles, and names of their networks, of which validation selects one.
 ROWS: dict[str, tuple[str, str]] = {
     'mlp': ('MLP', 'mlp'),
     'knn': ('10 nearest rows, mean, root weight', 'knn'),
@@ -82,7 +82,7 @@ def read_cells(root: Path) -> Found:
 
 
 def _networks(name: str, rows: dict[str, Any]) -> list[dict[str, float]]:
-    """Return a network, or those of all thresholds or ranks, and of none."""
+    """Return a network, or those of all thresholds or ranks and the one without."""
     if name in rows:
         return [rows[name]]
     filtered = [found for kind, found in rows.items() if kind.startswith(f'{name} ')]
@@ -170,7 +170,7 @@ def adaptive_grid(root: Path) -> Grid:
     return Grid(head, rows, [note], 'no finished runs yet')
 
 
-#: The rows of the figure, and how they are drawn.
+#: The rows of the figure, and their styles.
 DRAWN = {
     'gcn': ('C1', ':'),
     'mlp': ('C7', '--'),
@@ -183,12 +183,12 @@ DRAWN = {
 
 
 def attacked_figure(root: Path) -> Figure | None:
-    """Draw accuracies over the rates, on the split that was attacked."""
+    """Plot accuracies over the rates, on the split that was attacked."""
     found = read_cells(root)
     datasets = [d for d in ATTACKED_DATASETS if (d, 25, ATTACKED, OURS) in found]
     if not datasets:
         return None
-    # Two in a row: legible on a telephone.
+    # Two per row are legible on a phone.
     num_rows = (len(datasets) + 1) // 2
     figure = Figure(figsize=(7.2, 3 * num_rows + 1), layout='constrained')
     axes = figure.subplots(num_rows, 2, squeeze=False).flatten()

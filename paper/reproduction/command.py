@@ -1,4 +1,4 @@
-"""Share among the commands: arguments, data, memory, progress, and plain messages."""
+"""Helpers of all commands: arguments, data, memory, progress, and plain errors."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from reproduction.training import Metrics, Watcher
 from torch_geometric_gsl.datasets import DATASETS, load_dataset
 
 FAILED = 'runs failed: error.txt in their folders says why'
-#: Where Linux tells how many bytes the processes of a container may use.
+#: Files in which Linux reports the memory limit of a container in bytes.
 CONTAINER_LIMITS = (
     Path('/sys/fs/cgroup/memory.max'),
     Path('/sys/fs/cgroup/memory/memory.limit_in_bytes'),
 )
-#: Data sets that could not be read or downloaded, which no run tries again.
+#: Data sets that could not be read or downloaded; no run tries them again.
 _UNREADABLE: dict[tuple[str, str | None], OSError] = {}
 
 
@@ -48,7 +48,7 @@ def load(dataset: str, label: str | None) -> Data:
 
 
 def check_files(datasets: Iterable[str], label: str | None) -> None:
-    """Read files that the user brings, before any run is begun."""
+    """Read the files of the user before any run starts."""
     files = [name for name in dict.fromkeys(datasets) if name not in DATASETS]
     if label is not None and not files:
         raise ValueError(f"'label' is the column of a file (got {label!r} without one)")
@@ -60,7 +60,7 @@ def check_files(datasets: Iterable[str], label: str | None) -> None:
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """End the program with the text of what does not fit, instead of a traceback."""
+    """Exit with the message of an error instead of a traceback."""
     try:
         yield
     except (MemoryError, OSError, TypeError, ValueError) as error:
@@ -87,7 +87,7 @@ def amount(text: str, least: float = math.ulp(0.0)) -> float:
 
 def usable_device(text: str) -> str:
     try:
-        # With the number of the device, which not every function of PyTorch fills in.
+        # With the index of the device, which not every function of PyTorch adds.
         return str(torch.empty(1, device=text).device)
     except (AssertionError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
@@ -96,35 +96,35 @@ def usable_device(text: str) -> str:
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
     threads, add = torch.get_num_threads(), parser.add_argument
-    add('--threads', type=positive, default=threads, help=f'of the CPU ({threads})')
+    add('--threads', type=positive, default=threads, help=f'CPU threads ({threads})')
 
 
 def add_choice(
     parser: argparse.ArgumentParser, presets: Sequence[str] = PRESETS[:3]
 ) -> None:
-    """Add what chooses among runs, but for data sets and methods."""
+    """Add the options that select runs, except data sets and methods."""
     add = parser.add_argument
     add('--label', help='column of the labels, for files')
     add('--preset', choices=presets, default=PRESETS[0], help=f'({PRESETS[0]})')
-    add('--results', type=Path, default=RESULTS, help='folder (that of this program)')
+    add('--results', type=Path, default=RESULTS, help='folder (paper/results)')
 
 
 def choice_of(args: argparse.Namespace, seeds: Sequence[int]) -> Choice:
-    """Return the runs that are chosen; what is named twice counts once."""
+    """Return the selected runs; duplicates count once."""
     named = {data_key(name, args.label): name for name in args.datasets}
     datasets, methods = tuple(named.values()), tuple(dict.fromkeys(args.methods))
     return Choice(datasets, methods, seeds, args.preset, args.label, args.results)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every command that runs something can be told."""
+    """Add the options that all commands share."""
     add = parser.add_argument
     add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
     add_threads(parser)
-    most = 'beyond which a run counts as out of memory (90 %% of all, all of a GPU)'
+    most = 'a run beyond it is out of memory (90 %% of all, all of a GPU)'
     add('--memory-limit', type=amount, metavar='GB', help=most)
     kind = functools.partial(amount, least=0.0)
-    least = 'least time between two checkpoints of a run, in seconds (30)'
+    least = 'shortest time between two checkpoints, in seconds (30)'
     add('--checkpoint-seconds', type=kind, default=30.0, metavar='S', help=least)
     add('--tensorboard', action='store_true', help='write logs into run folders')
 
@@ -156,9 +156,9 @@ def memory_of(device: str) -> float:
 
 
 def limit_memory(gigabytes: float) -> None:
-    """Make allocations beyond a limit fail, instead of the system killing us.
+    """Make allocations beyond a limit fail, so that the system does not kill us.
 
-    An infinite one restores the state of before.
+    An infinite limit restores the previous state.
     """
     if not sys.platform.startswith('linux'):
         return
@@ -170,7 +170,7 @@ def limit_memory(gigabytes: float) -> None:
 
 
 class Progress:
-    """Bar over the epochs of all runs, which a run that ends early cuts short."""
+    """Progress bar over the epochs of all runs; runs that end early shorten it."""
 
     def __init__(self, configs: list[RunConfig]) -> None:
         self.bar = tqdm(
@@ -179,7 +179,7 @@ class Progress:
         self._writer: Any = None
 
     def watcher(self, config: RunConfig, log: Path | None) -> Watcher:
-        """Show the metrics of a run, and write them for TensorBoard if asked."""
+        """Show the metrics of a run, and write them for TensorBoard if requested."""
         name = Path(config.dataset).name
         self.bar.set_description(f'{name} {config.method} {config.seed}')
 
@@ -203,14 +203,14 @@ class Progress:
         return watch
 
     def resumed(self, config: RunConfig, epochs: int) -> None:
-        # Done already, but not in the time that tells the rate.
+        # These epochs are done, but do not count in the rate.
         self.bar.initial += epochs
         self.bar.n += epochs
         self.bar.refresh()
         self.bar.write(f'{config}: goes on after {epochs} epochs')
 
     def ended(self, config: RunConfig, text: str = '', epochs: int = 0) -> None:
-        """Take off the epochs that a run did not need, and tell how it ended."""
+        """Remove the epochs that a run did not need, and report how it ended."""
         self.bar.total -= config.total_epochs - epochs
         self.bar.refresh()
         if text:

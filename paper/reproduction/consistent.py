@@ -1,4 +1,4 @@
-"""A network over propagated features, whose random passes are to agree."""
+"""A network on propagated features, trained for consistency of random passes."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
-#: Where the weights of the neighbours come from.
+#: Types of weights of the neighbours.
 GRAPHS = ('nearest', 'uniform', 'drawn')
 
 
 class ConsistentNet(torch.nn.Module):
-    r"""Two layers over the mean of features that are passed on up to some steps.
+    r"""Two layers on the mean of features after 0 to `order` propagation steps.
 
-    A pass leaves out nodes at random (as in GRAND), and draws one graph for all its
-    steps. The loss of the labels is joined by that of the agreement of passes.
+    A pass drops nodes at random (as in GRAND), and samples one graph for all its steps.
+    A consistency loss between the passes is added to the loss of the labels.
 
     Args:
         in_channels: The number of features.
         hidden_channels: The number of hidden units.
         out_channels: The number of classes.
-        graph: `nearest` takes the mean of the nearest nodes, `uniform` draws among
-            them, `drawn` draws by their cosines with a learned scale.
+        graph: `nearest` averages the nearest nodes, `uniform` samples among them
+            uniformly, `drawn` samples by their cosines with a learned scale.
         num_candidates: The number of nearest nodes.
-        order: The number of steps.
+        order: The number of propagation steps.
         k: The number of draws.
-        initial_scale: Where the learned scale begins.
-        num_passes: The number of passes that are to agree.
-        weight: The weight of their agreement.
-        warm_up: The number of steps until it is reached.
-        temperature: Sharpens the mean of the passes.
-        dropout: Leaves out hidden units.
-        node_dropout: Leaves out nodes.
+        initial_scale: The initial value of the learned scale.
+        num_passes: The number of passes in the consistency loss.
+        weight: The weight of the consistency loss.
+        warm_up: The number of training steps until this weight is reached.
+        temperature: The temperature that sharpens the mean of the passes.
+        dropout: Dropout probability of hidden units.
+        node_dropout: Dropout probability of nodes.
     """
 
     candidates: Tensor | None
@@ -106,7 +106,7 @@ class ConsistentNet(torch.nn.Module):
         return out
 
     def _neighbours(self, x: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the mean over neighbours, of one graph that training draws."""
+        """Return the mean over neighbours; training samples one graph for it."""
         if self.candidates is None:
             self.candidates = nearest_neighbours(x, self.num_candidates).edge_index
         edge_index = self.candidates
@@ -114,7 +114,7 @@ class ConsistentNet(torch.nn.Module):
             weight = 1 / degree(edge_index[1], x.size(0), x.dtype)[edge_index[1]]
         elif self.training:
             edge_index, weight = self.sampler(x, edge_index)
-        else:  # Of all candidates, without noise.
+        else:  # All candidates, without noise.
             if self.scores is None:
                 self.scores = self.sampler.similarity(x, edge_index)
             score = self.sampler.factor * self.scores / self.sampler.tau
@@ -126,7 +126,7 @@ class ConsistentNet(torch.nn.Module):
         return neighbours
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-        """Return the loss of the labels and of the agreement of passes."""
+        """Compute the loss of the labels plus the consistency loss of the passes."""
         outs = [self(x) for _ in range(self.num_passes)]
         labels = [F.cross_entropy(out[mask], y[mask]) for out in outs]
         weight = self.weight * min(1.0, self.num_steps / self.warm_up)

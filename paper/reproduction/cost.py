@@ -2,8 +2,8 @@
 
     python paper/cost.py
 
-All methods are timed in one process, interleaved round by round. Memory is the peak of
-the tensors that live at one time, which is the same on every machine.
+All methods are timed in one process, interleaved round by round. Memory is the peak
+size of all live tensors, which is the same on every machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Step = Callable[[], None]
 def epoch(
     method: str, data: Data, watch: Callable[[float], None] = lambda loss: None
 ) -> Step:
-    """Return an epoch of training by the setting of Table 1."""
+    """Return a function that trains one epoch with the setting of Table 1."""
     config = make_config('CiteSeer', method, seed=0)
     torch.manual_seed(0)
     model = build(config, data).train()
@@ -62,8 +62,8 @@ def load() -> Data:
 def interleave(steps: dict[str, Step], repeats: int) -> dict[str, list[float]]:
     """Time each step in each round; the first round does not count.
 
-    A round starts one step later than the one before, so that a slow spell of the
-    machine meets all of them.
+    A round starts one step later than the previous one, so that a slow phase of the
+    machine affects all steps.
     """
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     names = list(steps)
@@ -79,12 +79,12 @@ def interleave(steps: dict[str, Step], repeats: int) -> dict[str, list[float]]:
 
 
 def peak(method: str, data: Data) -> float:
-    """Return the peak megabytes of tensors above the data in a later epoch.
+    """Measure the peak megabytes of tensors above the data in a later epoch.
 
     Parameters, gradients and the optimizer's state count. The first epoch does not: it
-    searches the neighbours that the others use.
+    searches the neighbours that later epochs use.
     """
-    epoch(method, data)()  # Tables that all models share are made here.
+    epoch(method, data)()  # Creates the cached tables that all models share.
     steps: list[Step] = []
 
     def start() -> None:
@@ -98,7 +98,7 @@ def peak(method: str, data: Data) -> float:
 
 
 def _allocated(run: Step) -> tuple[int, int]:
-    """Return the bytes of tensors that a function leaves, and those of its peak."""
+    """Return the bytes of tensors after a function has run, and those at its peak."""
     activities = [ProfilerActivity.CPU]
     with profile(activities=activities, profile_memory=True, acc_events=True) as found:
         run()

@@ -1,4 +1,4 @@
-"""Print the paper's tables from finished runs, the paper's figures beside ours.
+"""Print the paper's tables from finished runs, with the paper's numbers and ours.
 
 python paper/tables.py table1
 python paper/tables.py table3 --format latex
@@ -42,7 +42,7 @@ from reproduction.tables_grids import grids
 from torch_geometric_gsl.datasets import OBSERVED
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What stands in the marks before and after a table.
+#: Words of the marks before and after a table.
 WORDS = ('begin', 'end')
 DOCUMENTS = tuple(
     ROOT / name
@@ -54,12 +54,12 @@ DOCUMENTS = tuple(
         'docs/internals/tables_numbers.rst',
     )
 )
-#: The documentation, and where in it the rows of tables are.
+#: The documentation, and its folder with the rows of tables.
 DOCS = ROOT / 'docs'
 FOLDER = '_tables'
-#: Where units of tables stand.
+#: Files of the units of tables.
 UNITS = 'tables/*.json'
-#: Tables of a file of their own, and how they are made of its folder.
+#: Tables with their own results file, and functions of its folder that make them.
 OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
     'table4': (COST, cost_grid),
     'hidden': (HIDDEN, hidden_grid),
@@ -91,9 +91,9 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
     },
     **{name: (UNITS, make) for name, make in grids().items()},
 }
-#: Seeds that a table looks for; those that are missing are not counted.
+#: Seeds that a table reads; missing ones do not count.
 SEEDS = range(MAX_SEEDS)
-#: What can be chosen, and what a table then has of its own where it cannot.
+#: Options, and what is fixed in a table that does not support the option.
 CHOICES = {
     'methods': 'rows',
     'preset': 'settings',
@@ -105,19 +105,19 @@ FIXED: dict[str, tuple[str, ...]] = {
     'tuned': ('methods', 'preset'),
     **dict.fromkeys(OWN, tuple(CHOICES)),
 }
-#: Of what was not given.
+#: Defaults of options that were not given.
 DEFAULTS = {'format': 'markdown', 'datasets': (), 'methods': (), 'preset': PRESETS[0]}
 
 
 class Filled(NamedTuple):
-    """A document with its tables, and the rows that stand in files of these names."""
+    """A document with its tables, and the rows of the tables by file name."""
 
     text: str
     files: dict[str, str]
 
 
 def make_grid(name: str, store: Store, choice: Choice) -> Grid:
-    """Make a table, which says what other choice has runs if this one has none."""
+    """Make a table; if it has no runs, it names the presets that have some."""
     if name in OWN:
         return OWN[name][1](store.root)
     experiment, make = TABLES[name]
@@ -140,9 +140,9 @@ def render(name: str, kind: str, store: Store, choice: Choice) -> str:
 
 
 def fill(text: str, kind: str, store: Store) -> Filled:
-    """Renew all tables of a document, which stand between two marks.
+    """Update all tables of a document, each between two marks.
 
-    Of reStructuredText the rows stand in files, and a note stands there once.
+    In reStructuredText the rows are in files, and each note appears once.
     """
     files: dict[str, str] = {}
     known: set[str] = set()
@@ -164,7 +164,7 @@ def fill(text: str, kind: str, store: Store) -> Filled:
             new = [note for note in grid.notes if note not in known]
             known.update(new)
             table = rst_table(grid._replace(notes=new), f'/{file}').rstrip()
-            end = '\n\n' if new else '\n'  # A mark may touch a table, but no text.
+            end = '\n\n' if new else '\n'  # A mark may follow a table, not text.
             return f'{found[1]}{table}{end}{found[3]}'
         return f'{found[1]}\n{text_of(grid, kind).rstrip()}\n\n{found[3]}'
 
@@ -189,14 +189,14 @@ def table_parser() -> argparse.ArgumentParser:
     add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
-    add('--write', action='store_true', help='renew the documentation')
+    add('--write', action='store_true', help='update the documentation')
     command.add_choice(parser)
     parser.set_defaults(preset=None)
     return parser
 
 
 def refusal(args: argparse.Namespace) -> str | None:
-    """Say why words do not go together, if they do not."""
+    """Return the reason why options conflict, if they do."""
     given = [name for name in ('format', *CHOICES) if getattr(args, name) is not None]
     if args.write:
         more = [args.table] if args.table else [f'--{name}' for name in given]
@@ -213,7 +213,7 @@ def refusal(args: argparse.Namespace) -> str | None:
 
 
 def check_results(root: Path, table: str | None) -> str | None:
-    """Say why no table can be made of a folder, if none can."""
+    """Return the reason why no table can be made from a folder, if any."""
     needed = OWN[table][0] if table in OWN else f'*{ARCHIVE}'
     if root.is_dir() and any(root.glob(needed)):
         return None
@@ -232,7 +232,7 @@ def main() -> None:
     command.check_files(args.datasets, args.label)
     if reason := check_results(args.results, args.table):
         parser.error(reason)
-    # Runs of this folder that no archive has yet are in no clone.
+    # Only archives: other runs of this folder are not in a clone.
     store = Store(args.results, archives_only=True)
     if args.write:
         write_documents(store)

@@ -1,4 +1,4 @@
-"""Encoders of the nodes that learn without labels: Deep Graph Infomax on a graph."""
+"""Encoders of nodes, trained without labels by Deep Graph Infomax on a graph."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
-#: The factor of the cosines by which neighbours are drawn; none draws uniformly.
+#: Factor of the cosines that sample neighbours; `None` samples uniformly.
 Scale = float | None
-#: The share of a node itself in what its neighbours and it are summed to.
+#: The weight of a node itself; its neighbours have the rest.
 OWN_SHARE = 0.2
 #: The number of draws.
 DRAWS = 5
 
 
 def encode(data: Data, seed: int, options: dict[str, Any]) -> Tensor:
-    """Return the rows of an encoder on the nearest nodes, a layer of GCN."""
+    """Train a GCN layer on the nearest-neighbour graph, and return its embeddings."""
     seed_everything(seed)
     x, channels = data['x'], options['channels']
     edge_index = nearest_neighbours(x, options['k']).edge_index
@@ -44,9 +44,9 @@ def encode(data: Data, seed: int, options: dict[str, Any]) -> Tensor:
 def encode_drawn(
     data: Data, seed: int, options: dict[str, Any], scale: Scale
 ) -> Tensor:
-    """Return the rows of an encoder on graphs that each step draws anew.
+    """Train an encoder on graphs that each step samples, and return its embeddings.
 
-    In the end it sees all candidates, by their probabilities.
+    The embeddings use all candidates, weighted by their probabilities.
     """
     seed_everything(seed)
     x = data['x']
@@ -69,7 +69,7 @@ def _train(
     draw: Callable[[], Any],
     options: dict[str, Any],
 ) -> None:
-    """Tell nodes of the graph from those of a graph whose features are shuffled."""
+    """Train to distinguish nodes from those of a graph with shuffled features."""
 
     def summary(z: Tensor, *_: Any) -> Tensor:
         return z.mean(dim=0).sigmoid()

@@ -1,4 +1,4 @@
-"""Describe runs, and list those that each table and figure of the paper is made of."""
+"""Describe runs, and list the runs of each table and figure of the paper."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     'adam': torch.optim.Adam,
     'adamw': torch.optim.AdamW,
 }
-#: The settings that a search found, beside the results.
+#: File of the settings that a search found, in the folder of results.
 TUNED = 'tuned.json'
 FULL = ('lin_sim', 'gau_sim', 'neural_gau_sim')
 TRANSITION = ('lin_sim_t', 'gau_sim_t', 'neural_gau_sim_t')
-#: Without a learned graph: what every learned graph has to beat.
+#: Methods without a learned graph, which every learned graph has to beat.
 CONTROLS = ('mlp', 'knn_gcn_root')
-#: Tables look for the runs of seeds below it.
+#: Tables read runs with seeds below this number.
 MAX_SEEDS = 20
-#: The scales of a run that chooses among several on validation nodes.
+#: The scales of a run with `scale='auto'`, which validation nodes select.
 SCALES = (1.0, 3.0, 10.0, 30.0)
-#: Seeds of the splits that compare the settings which a search found on others.
+#: Seeds of the splits that compare the settings found on other splits.
 COMPARED = range(3, 13)
 KS = (5, 10, 15, 20)
 TAUS = (0.25, 0.5, 0.75, 1.0)
@@ -49,21 +49,21 @@ class RunConfig:
     Args:
         dataset: A name of the registry, or the path of a file.
         method: A name of :obj:`reproduction.settings.METHODS`.
-        seed: Of the split, the weights and all noise.
+        seed: The seed of the split, the weights and all noise.
         label: The column of the labels, for a file.
         options: Arguments of the model.
         optimizer: One of :obj:`OPTIMIZERS`.
         lr: The learning rate.
         weight_decay: The weight decay.
         epochs: The largest number of epochs.
-        eval_every: Epochs between two looks at the validation nodes.
+        eval_every: Epochs between two evaluations on validation nodes.
         patience: Epochs without a better validation accuracy or loss after which
             training ends.
-        pretrain_epochs: Epochs of self-supervision alone, where the model has any.
+        pretrain_epochs: Epochs of self-supervision only, if the model has it.
         time_limit: Seconds of training after which a run ends.
-        digest: Of the content of a file: a file that changed is other data.
-        revision: Counts changes of what the method does under the same setting.
-        denoising_lr: The learning rate of all that SLAPS trains but its classifier;
+        digest: Digest of the content of a file: a changed file is other data.
+        revision: Number of changes of the method under the same setting.
+        denoising_lr: The learning rate of all parts of SLAPS but its classifier;
             `lr` if there is none.
     """
 
@@ -103,7 +103,7 @@ class RunConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON holds them."""
+        """Return plain values for JSON."""
         values = vars(self) | {
             'dataset': self.data_name,
             'options': dict(self.options),
@@ -115,18 +115,18 @@ class RunConfig:
         return plain
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Options that cannot be changed cannot be pickled either.
+        # A `MappingProxyType` cannot be pickled.
         values = vars(self) | {'options': dict(self.options)}
         return functools.partial(RunConfig, **values), ()
 
     @property
     def data_name(self) -> str:
-        """Return the name of the data: a file's is the same wherever it lies."""
+        """Return the name of the data; for a file the name without its folder."""
         return self.dataset if self.digest is None else Path(self.dataset).name
 
     @property
     def total_epochs(self) -> int:
-        """Return the epochs of all trainings: of each scale that it chooses among."""
+        """Return the epochs of all trainings, one per scale if there are several."""
         return self.epochs * (len(SCALES) if self.options.get('scale') == 'auto' else 1)
 
     @property
@@ -148,7 +148,7 @@ TRAINING = {item.name for item in dataclasses.fields(RunConfig)} - {
 
 
 def data_key(dataset: str, label: str | None) -> str:
-    """Return a name as it is, a file by its content and the column of its labels."""
+    """Return the name of data, with label column and digest if it is a file."""
     if dataset in DATASETS:
         return dataset
     path = Path(dataset)
@@ -158,7 +158,7 @@ def data_key(dataset: str, label: str | None) -> str:
 def found_settings(
     results: Path, dataset: str, label: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return what a search found for each method, with the preset that it changes."""
+    """Return the setting that a search found for each method, with its preset."""
     content = read_kept(results / TUNED) or {}
     found: dict[str, dict[str, Any]] = content.get(data_key(dataset, label), {})
     return found
@@ -167,7 +167,7 @@ def found_settings(
 def keep_setting(
     results: Path, dataset: str, label: str | None, method: str, found: dict[str, Any]
 ) -> None:
-    """Write down the best setting of a method."""
+    """Store the best setting of a method."""
     with FileLock(results / f'.{TUNED}.lock'):
         content = read_kept(results / TUNED) or {}
         content.setdefault(data_key(dataset, label), {})[method] = found
@@ -186,8 +186,8 @@ def make_config(
 ) -> RunConfig:
     """Return the run of a method on a data set under a preset.
 
-    A named data set has no column of labels. Changes are what differs from the preset,
-    such as `k=10`.
+    `label` applies to files only. Changes, such as `k=10`, replace values of the
+    preset.
     """
     if preset not in PRESETS:
         raise ValueError(f"'preset' must be one of {PRESETS} (got {preset!r})")
@@ -208,7 +208,7 @@ def make_config(
 
 
 class Choice(NamedTuple):
-    """A selection of runs that a user asks for.
+    """A user's selection of runs.
 
     Args:
         datasets: Names or paths; those of the experiment if empty.
@@ -216,7 +216,7 @@ class Choice(NamedTuple):
         seeds: The seeds.
         preset: A preset of :mod:`reproduction.settings`.
         label: The column of the labels, for files.
-        results: The folder of what a search found.
+        results: The folder with the settings that a search found.
     """
 
     datasets: tuple[str, ...]
@@ -232,19 +232,19 @@ class Choice(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """A table or figure: default data sets and methods, and what is varied."""
+    """A table or figure: default data sets and methods, and varied settings."""
 
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     variations: tuple[dict[str, Any], ...] = ({},)
 
     def configs(self, choice: Choice) -> list[RunConfig]:
-        """List all runs; every cell gets its first seed before any gets its second.
+        """List all runs: the first seed of every cell, then the second, and so on.
 
         Tuned settings run on splits that did not select them.
 
         Raises:
-            ValueError: If a method lacks what is varied, or has no setting of the
+            ValueError: If a method lacks a varied setting, or has no setting of the
                 preset.
         """
         first = COMPARED.start if choice.preset == 'tuned' else 0

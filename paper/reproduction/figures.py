@@ -5,8 +5,8 @@
     python paper/figures.py removal --datasets CS Chameleon --out drawn
 
 `parameters`, `removal` and `graphs` show trained models of the first seed, which
-`run.py` keeps in `<results>/runs/`. A clone has the results without the models: they
-are then trained again, and kept; no result changes.
+`run.py` stores in `<results>/runs/`. A clone has the results without the models: they
+are trained again and stored; no result changes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def curves(store: Store, choice: Choice) -> Figures:
 
 
 def temperature(store: Store, choice: Choice) -> Figures:
-    """Draw test accuracy over the temperature, on the splits that all of it has."""
+    """Plot test accuracy over temperature, on the splits that all temperatures have."""
     experiment = EXPERIMENTS['temperature']
     (method,) = experiment.methods
     found: dict[str, tuple[set[int], list[Cell]]] = {}
@@ -110,13 +110,13 @@ def temperature(store: Store, choice: Choice) -> Figures:
 
 
 def common_seeds(row: list[Cell]) -> set[int]:
-    """Return the seeds that all cells with runs share; none of fewer than two."""
+    """Return the seeds that all cells with runs share; none for fewer than two."""
     known = [set(cell.test) for cell in row if cell.test]
     return set.intersection(*known) if len(known) > 1 else set()
 
 
 def removal(store: Store, choice: Choice) -> Figures:
-    """Draw test accuracy after transition nodes or anchors of a model are gone."""
+    """Plot test accuracy after removing transition nodes or anchors of a model."""
     configs = with_models('removal', store, choice)
     if not configs:
         return {}
@@ -134,7 +134,7 @@ def removal(store: Store, choice: Choice) -> Figures:
 
 
 def parameters(store: Store, choice: Choice) -> Figures:
-    """Draw centres and widths of both layers as boxes; widths are ten times c."""
+    """Draw box plots of centres and widths of both layers; widths are ten times c."""
     configs = with_models('parameters', store, choice)
     if not configs:
         return {}
@@ -176,7 +176,7 @@ def graphs(store: Store, choice: Choice) -> Figures:
 
 
 def draw_graph(graph: SampledGraph, y: Tensor) -> Figure:
-    """Draw the matrix of a graph, and its strongest edges beside it."""
+    """Draw the adjacency matrix of a graph, and its strongest edges next to it."""
     figure = Figure(figsize=(12, 4.8), layout='constrained')
     left, right = figure.subplots(1, 2)
     plot_adjacency(graph, y, ax=left)
@@ -187,7 +187,7 @@ def draw_graph(graph: SampledGraph, y: Tensor) -> Figure:
 def of_file(
     name: str, draw: Callable[[Path], Figure | None]
 ) -> Callable[[Store, Choice], Figures]:
-    """Make a figure of an experiment whose runs stand in a file of their own."""
+    """Make a figure of an experiment with its own results file."""
 
     def figures(store: Store, choice: Choice) -> Figures:
         figure = draw(store.root)
@@ -197,7 +197,7 @@ def of_file(
 
 
 def titles_of(datasets: Iterable[str]) -> dict[str, str]:
-    """Title data sets: a file has its name, unless two share it."""
+    """Return titles of data sets; a file has its name, unless two files share it."""
     names = tuple(datasets)
     return dict(zip(names, head(names)[1:], strict=True))
 
@@ -283,7 +283,7 @@ def parse_args() -> argparse.Namespace:
         parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
     others = args.datasets or args.preset != PRESETS[0]
     if args.out is None and (others or args.results.resolve() != RESULTS.resolve()):
-        # Its captions tell what the figures show.
+        # Captions of the documentation describe its own figures.
         parser.error("name a folder, --out: others are not the documentation's")
     args.out = args.out or OUT
     for name in ('results', 'out'):
@@ -321,7 +321,7 @@ def main() -> None:
     if not lines:
         return
     text = '\n  '.join(['not drawn for want of finished runs:', *lines])
-    # The documentation shows what has been run of an experiment's data sets.
+    # The documentation shows those of an experiment's data sets that have run.
     if choice.datasets or not is_all:
         raise SystemExit(text)
     print(text)

@@ -1,4 +1,4 @@
-"""Write files that are whole or absent, and read them back unless they are damaged."""
+"""Write files atomically, and read them back unless they are damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-#: What a run goes on from.
+#: File from which a run resumes.
 CHECKPOINT = 'checkpoint.pt'
 DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -40,7 +40,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def claim_folder(folder: Path) -> Iterator[bool]:
-    """Lock a folder; give :obj:`False` if another process works in it."""
+    """Lock a folder; yield :obj:`False` if another process works in it."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / '.lock')
     try:
@@ -55,13 +55,13 @@ def claim_folder(folder: Path) -> Iterator[bool]:
 
 
 def remove_drafts(folder: Path, name: str = '*') -> None:
-    """Delete what killed processes left; nobody else may write there meanwhile."""
+    """Delete drafts of killed processes; no other process may write meanwhile."""
     for draft in folder.glob(f'.{name}.*.tmp'):
         draft.unlink(missing_ok=True)
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Delete the checkpoints of a run, and of the trainings that it consists of."""
+    """Delete the checkpoints of a run and of its trainings."""
     for checkpoint in folder.rglob(CHECKPOINT):
         checkpoint.unlink(missing_ok=True)
 
@@ -94,7 +94,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read what :func:`write_json` wrote; :obj:`None` if absent or damaged."""
+    """Read a file of :func:`write_json`; :obj:`None` if absent or damaged."""
     try:
         content = json.loads(read_bytes(path))
         if not isinstance(content, dict):
@@ -106,10 +106,10 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_kept(path: Path) -> dict[str, Any] | None:
-    """Read results that took work; :obj:`None` if absent.
+    """Read results that are costly to compute again; :obj:`None` if absent.
 
     Raises:
-        ValueError: If the file is there but damaged.
+        ValueError: If the file exists but is damaged.
     """
     content = read_json(path)
     if content is None and path.exists():
@@ -120,7 +120,7 @@ def read_kept(path: Path) -> dict[str, Any] | None:
 
 
 def write_tensors(path: Path, content: dict[str, Any]) -> None:
-    """Write tensors and plain values, led by the digest of the rest of the file."""
+    """Write tensors and plain values, preceded by their digest."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     payload = buffer.getvalue()
@@ -128,7 +128,7 @@ def write_tensors(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_tensors(path: Path) -> Any:
-    """Read what :func:`write_tensors` wrote; :obj:`None` if absent or damaged."""
+    """Read a file of :func:`write_tensors`; :obj:`None` if absent or damaged."""
     content = path.read_bytes() if path.is_file() else b''
     digest, payload = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
@@ -140,9 +140,9 @@ def read_tensors(path: Path) -> Any:
 
 
 def digest_of(path: Path) -> str | None:
-    """Return the digest of a file, which is read once until it changes."""
+    """Return the digest of a file, cached until the file changes."""
     if not path.is_file():
-        return None  # Whoever loads it says so.
+        return None  # Loading it raises the error.
     status = path.stat()
     return _digest(path, status.st_mtime_ns, status.st_size)
 
@@ -153,7 +153,7 @@ def _digest(path: Path, *state: int) -> str:
 
 
 def _lines(value: Any) -> str:
-    """Return JSON with one line per entry of a list, easy to compare."""
+    """Return JSON with one line per entry of a list, for readable diffs."""
     if not isinstance(value, list) or not value:
         return json.dumps(value, ensure_ascii=False)
     entries = ',\n'.join(json.dumps(entry, ensure_ascii=False) for entry in value)

@@ -1,4 +1,4 @@
-"""Show in one small table where a learned graph pays first, from finished runs."""
+"""Make a first, small table of where a learned graph pays off, from finished runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from reproduction.tables_methods import METHODS
 
 #: The rate of Metattack that is shown, in %.
 RATE = 25
-#: Rows on attacked graphs whose graph is not refined.
+#: Rows on attacked graphs without refinement.
 FIXED = (
     *('knn', 'gcn', 'gat', 'mean', 'gcn_cosine', 'gcn_jaccard', 'mean_cosine'),
     *('both', 'both_cosine', 'mixture', 'mlp_taught', 'gcn_taught', 'both_taught'),
 )
-#: Methods that do not learn where the relation is.
+#: Methods that do not learn the angle of the relation.
 UNLEARNED = ('mlp', 'nodeformer', 'uniform', 'linear', 'difference', 'bell')
 Cells = Mapping[str, Cell]
 
@@ -54,7 +54,7 @@ def _row(
     digits: int = 2,
     largest: bool = False,
 ) -> list[tuple[str, list[Entry]]]:
-    """Make a row, or none where the learned graph has not run."""
+    """Make a row, or none if the learned graph has not run."""
     if ours not in cells:
         return []
     own = cells[ours]

@@ -11,7 +11,7 @@ from typing import Any
 
 from reproduction.tables import Entry, Grid
 
-#: What TeX would take for a command or does not know.
+#: Characters that TeX treats as commands or does not have.
 SIGNS = {
     '\\': r'\textbackslash{}',
     **{sign: rf'\{sign}' for sign in '&%#$_{}'},
@@ -44,7 +44,7 @@ def _markdown(grid: Grid) -> str:
 
 
 def csv_rows(rows: Iterable[Iterable[Any]]) -> str:
-    """Write rows as CSV, a line each."""
+    """Write rows as CSV, one line each."""
     file = io.StringIO()
     csv.writer(file, lineterminator='\n').writerows(rows)
     return file.getvalue()
@@ -56,7 +56,7 @@ def _csv(grid: Grid) -> str:
 
 
 def rst_table(grid: Grid, file: str | None = None) -> str:
-    """Write a table for Sphinx, whose rows stand in a file if one is named."""
+    """Write a table for Sphinx; the rows are in a file if one is given."""
     lines = ['.. csv-table::', '   :header-rows: 1', '   :class: results']
     if file is None:
         lines += ['', textwrap.indent(_csv(grid), '   ').rstrip()]
@@ -77,7 +77,7 @@ def _latex(grid: Grid) -> str:
         r'% Needs \usepackage{booktabs,makecell}.',
         rf'\begin{{tabular}}{{l{"c" * (len(grid.head) - 1)}}}',
         *(r'\toprule', top, r'\midrule', *body, r'\bottomrule', r'\end{tabular}'),
-        # Below the table, where lines are broken.
+        # Below the table, where TeX breaks lines.
         *(rf'\par\smallskip {_tex(note)}' for note in grid.notes if note),
     ]
     return '\n'.join(lines) + '\n'
@@ -98,7 +98,7 @@ FORMATS: dict[str, Callable[[Grid], str]] = {
 
 
 def text_of(grid: Grid, kind: str) -> str:
-    """Write a table in a format, or say that there is nothing to show."""
+    """Write a table in a format, or a message that there is nothing to show."""
     if kind not in FORMATS:
         raise ValueError(f"'format' must be one of {(*FORMATS,)} (got {kind!r})")
     if grid.is_empty:

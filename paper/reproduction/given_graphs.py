@@ -1,4 +1,4 @@
-"""Add edges to given graphs, or remove some, at random."""
+"""Add random edges to given graphs, or remove some."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
 
 def sort_pairs(edge_index: Tensor) -> Tensor:
-    """Return undirected edges once each, the smaller node first, without loops."""
+    """Return undirected edges once each, smaller node first, without self-loops."""
     edges, _ = remove_self_loops(edge_index)
     pairs: Tensor = coalesce(torch.stack([edges.amin(dim=0), edges.amax(dim=0)]))
     return pairs
 
 
 def changed(pairs: Tensor, num_nodes: int, percent: int, seed: int) -> Tensor:
-    """Return the pairs with some more of them, or without some, at random.
+    """Add random pairs, or remove some at random.
 
     Args:
         pairs: Pairs as :func:`sort_pairs` returns them.
         num_nodes: The number of nodes.
-        percent: How many are added, or removed if negative, in percent of the pairs.
-        seed: That of the choice, which draws on no global random state.
+        percent: Added pairs, or removed ones if negative, in percent of all pairs.
+        seed: Seed of the choice, which does not use the global random state.
     """
     number = round(pairs.size(1) * abs(percent) / 100)
     generator = torch.Generator().manual_seed(seed)

@@ -1,13 +1,13 @@
-"""Classify nodes without a graph, half of them labelled, by the cosine and its scale.
+"""Classify nodes without a graph, half of them labelled, with scaled cosines.
 
     python paper/run.py half
     python paper/run.py half --datasets CS --methods mlp ours --seeds 3
 
-The graph of the nearest nodes stands where `noise` has a given one; the methods and the
-rules are the same. The four trainings of each, ours as well, differ in dropout and in
-weight decay, one of them without any. The splits are those of the paper: half of the
-nodes for training, a fourth each for validation and test. Finished runs stand in
-`<results>/half.json`: killed and started again, it goes on with what is missing.
+The nearest-neighbour graph replaces the given graph of `noise`; the methods and the
+rules are the same. The four trainings of each method, ours included, differ in dropout
+and in weight decay, which is zero in half of them. The splits are those of the paper:
+half of the nodes for training, a fourth each for validation and test. Finished runs are
+stored in `<results>/half.json`; a restarted run continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def load(dataset: str, num_nearest: int) -> tuple[Data, Tensor]:
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the result of a run: of its trainings the one that validation chose."""
+    """Execute a run; return the result of the training that validation selects."""
     torch.set_num_threads(1)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     whole, edge_index = load(run.dataset, setting['num_nearest'])

@@ -1,4 +1,4 @@
-"""Make the table of half of the nodes labelled from finished runs."""
+"""Make the table for half of the nodes labelled from finished runs."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from reproduction.own_tables import (
 from reproduction.summary import Cell
 from reproduction.tables import Grid
 
-#: What :mod:`reproduction.half` found.
+#: Results of :mod:`reproduction.half`.
 HALF = 'half.json'
 #: The row that all others are tested against.
 OURS = 'ours'
-#: More rows of ours, which are compared with that one, but not tested.
+#: Further rows of ours, which are compared with it but not tested.
 STRONG, EITHER = 'ours_null', 'either'
 #: The data sets of the paper's Tables 1 and 3.
 DATASETS = ('CiteSeer', 'PubMed', '20News', 'Chameleon', 'Squirrel', 'CS', 'Physics')
-#: IDGL learns a graph of its own, the nearest nodes are the graph already, and scales
-#: are no axis of tuning here.
+#: IDGL learns its own graph, the nearest nodes are already the graph, and fixed scales
+#: are not tuned here.
 LEFT_OUT = 'idgl', 'mean_near', 'ours_near', 'ours_fixed'
-#: Those of the methods for a given graph that are layers on it.
+#: The methods for a given graph that are layers on it.
 HALF_METHODS = {name: m for name, m in METHODS.items() if name not in LEFT_OUT}
-# It is tuned as all others are; the null neighbour begins as one of cosine 0.15.
+# It is tuned like all others; the initial cosine of the null neighbour is 0.15.
 HALF_METHODS[OURS] = METHODS[OURS]._replace(
     options=METHODS[OURS].options | {'initial_scale': 5.0, 'initial_null': 0.75},
     axis='weight_decay',
 )
-# The scale stays, and the null neighbour begins with nearly all of the weight.
+# A fixed scale, and a null neighbour that initially has almost all of the weight.
 HALF_METHODS[STRONG] = HALF_METHODS[OURS]._replace(
     title='cosine of scale 5, strong null neighbour',
     options=METHODS[OURS].options | {'scale': 5.0, 'initial_null': 9.0},
 )
-#: Titles where the graph is that of the nearest nodes.
+#: Titles on the nearest-neighbour graph.
 TITLES = {
     **{name: method.title for name, method in HALF_METHODS.items()},
     'gcn': 'kNN-GCN',
@@ -53,7 +53,7 @@ Found = dict[Key, Cell]
 
 
 def read_either(root: Path) -> Found:
-    """Return the accuracies of whichever row of ours validation prefers, by split."""
+    """Return accuracies of the row of ours that is better in validation, by split."""
     runs = own_runs.read_runs(root / HALF, HALF_METHODS)
     runs = {name: run for name, run in runs.items() if run['test'] is not None}
     tests: dict[Key, dict[int, float]] = defaultdict(dict)

@@ -3,11 +3,11 @@
     python paper/run.py hidden
     python paper/run.py hidden --seeds 2 --deltas 40 80 --jobs 2
 
-Each node of a circle sees a noisy value, and is to tell the mean of a function at an
-angle of delta to both sides. Every method has four trainings, which differ in where
-they begin or how fast they learn; the validation graphs choose one of them, and the
-test graphs are read for it alone. Finished runs stand in `<results>/hidden.json`:
-killed and started again, it goes on with what is missing.
+Each node of a circle has a noisy value, and predicts the mean of a function at an angle
+of delta to both sides. Every method has four trainings, which differ in the initial
+centre or the learning rate; the validation graphs select one of them, and only this one
+is tested. Finished runs are stored in `<results>/hidden.json`; a restarted run
+continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the result of a run: of its trainings the one that validation chose."""
+    """Execute a run; return the result of the training that validation selects."""
     torch.set_num_threads(1)
     graphs = Graphs.draw(run.delta, run.seed, setting)
     if run.method == 'true':

@@ -1,15 +1,15 @@
-"""Classify nodes that come without a graph from few labels.
+"""Classify nodes without a graph from few labels.
 
     python paper/run.py labels
     python paper/run.py labels --datasets wine digits --labels 5 --jobs 2
     python paper/run.py labels --datasets CiteSeer --labels public
 
-So many nodes of each class are for training, drawn at random, and twice as many as in
-training for validation: at most 500, and at most a third of the others. The rest are
-test nodes. `public` is the split of Planetoid, whose graph is withheld. Each method has
-four trainings; the validation nodes choose one of them, by their loss where accuracies
-tie, and the test nodes are read for it alone. Finished runs stand in
-`<results>/labels.json`: killed and started again, it goes on with what is missing.
+`--labels` nodes of each class are sampled for training, and twice the number of
+training nodes for validation: at most 500, and at most a third of the others. The rest
+are test nodes. `public` is the split of Planetoid, whose graph is withheld. Each method
+has four trainings; the validation nodes select one of them, their loss breaks ties of
+accuracy, and only this one is tested. Finished runs are stored in
+`<results>/labels.json`; a restarted run continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from reproduction.own_runs import Results, parse_args
 from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.datasets.registry import raw_folder
 
-# The settings were chosen with seeds 0 and 1, whose test nodes were seen.
+# The settings were chosen on seeds 0 and 1, with knowledge of their test nodes.
 FIRST_SEED, SEEDS = 2, 10
-#: The graphs of encoders other than that of the nearest nodes.
+#: The graphs of encoders that do not use the nearest-neighbour graph.
 ENCODED = {'uniform_encoder': 'uniform', 'ours_encoder': 'drawn'}
-# Their words count once, for all methods. On validation nodes that was better than
-# their weights (seed 2: 74.8 to 73.2 % of an MLP, 76.2 to 73.0 % of `nearest`).
+# Their words are binary for all methods. On validation nodes this was better than word
+# weights (seed 2: 74.8 to 73.2 % for an MLP, 76.2 to 73.0 % for `nearest`).
 BINARY = ('PubMed',)
-# Of the public split: nodes of a class for training, and nodes for validation.
+# The public split: training nodes per class, and validation nodes.
 PUBLIC_TRAIN, PUBLIC_VAL = 20, 500
 
 
@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def load(dataset: str) -> Data:
-    """Return a data set, with rows of unit norm where they count words."""
+    """Return a data set, with rows of unit norm if they count words."""
     data = load_dataset(dataset)
     if dataset in BINARY:
         data.x = (data['x'] > 0).to(data['x'].dtype)
@@ -80,7 +80,7 @@ def unit_words(x: Tensor) -> Tensor:
 def load_encoded(
     dataset: str, seed: int, graph: str, options: tuple[tuple[str, Any], ...]
 ) -> Tensor:
-    """Return what an encoder of some options makes of a data set."""
+    """Return the embeddings of a data set by an encoder with some options."""
     if graph == 'nearest':
         return encode(load(dataset), seed, dict(options))
     scale = METHODS['ours_encoder'].choices['scale'][0] if graph == 'drawn' else None
@@ -88,7 +88,7 @@ def load_encoded(
 
 
 def split(data: Data, labels: int, seed: int) -> Data:
-    """Return the data with random masks of so many labels a class."""
+    """Return the data with random masks and this many labels per class."""
     generator = torch.Generator().manual_seed(seed)
     y = data['y']
     order = torch.randperm(y.numel(), generator=generator)
@@ -124,7 +124,7 @@ def masked(data: Data, *parts: Tensor) -> Data:
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the result of a run: of its trainings the one that validation chose."""
+    """Execute a run; return the result of the training that validation selects."""
     torch.set_num_threads(1)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     data = load(run.dataset)

@@ -1,4 +1,4 @@
-"""Methods for few labels, and how one of them is trained."""
+"""Methods for few labels, and their training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTING: dict[str, Any] = {
     'patience': 100,
     'eval_every': 4,
     'breaks_ties': True,
-    # Of the encoders: the information of a graph of nearest nodes, without a label.
+    # Encoders are trained on the nearest-neighbour graph, without labels.
     'encoder': {'k': 20, 'channels': 256, 'epochs': 100, 'lr': 0.001},
     'trees': 300,
     'consistent': {'num_candidates': 20, 'node_dropout': 0.5, 'weight_decay': 5e-3},
@@ -43,11 +43,11 @@ class Method(NamedTuple):
     """A row of the tables.
 
     Args:
-        title: Its name there.
-        kind: What trains it: `table` (scikit-learn) or `network`.
-        choices: What its four trainings differ in: two values of two options, or four
-            of one.
-        is_encoded: Whether it sees an encoder's output instead of the features.
+        title: Its name in the tables.
+        kind: The way it is trained: `table` (scikit-learn) or `network`.
+        choices: Options in which its four trainings differ: two values of two options,
+            or four of one.
+        is_encoded: If `True`, uses an encoder's output instead of the features.
     """
 
     title: str
@@ -124,15 +124,15 @@ NETWORKS: dict[str, Callable[..., Any]] = {
 
 
 class DropsFeatures(NoGraphNet):
-    """A model on the nearest nodes that learns from half of the features."""
+    """A model on the nearest-neighbour graph that trains on half of the features."""
 
     def loss(self, x: Tensor, y: Tensor, mask: Tensor, **_: Any) -> Tensor:
-        self.model.graphs(x)  # It keeps the nearest nodes by all features.
+        self.model.graphs(x)  # Caches the nearest nodes by all features.
         return super().loss(drop_features(x), y, mask)
 
 
 def drop_features(x: Tensor) -> Tensor:
-    """Return rows of which a random half is zero, and the rest twice as large."""
+    """Set a random half of the entries to zero, and double the rest."""
     if x.layout == torch.strided:
         return F.dropout(x, 0.5)
     parts = x.crow_indices(), x.col_indices(), F.dropout(x.values(), 0.5)
@@ -140,7 +140,7 @@ def drop_features(x: Tensor) -> Tensor:
 
 
 def choices(name: str) -> list[dict[str, Any]]:
-    """List what the four trainings of a method differ in."""
+    """List the options of the four trainings of a method."""
     options = METHODS[name].choices
     return [
         dict(zip(options, values, strict=True))
@@ -167,7 +167,7 @@ def network(name: str, data: Data, choice: dict[str, Any], setting: Any) -> Any:
 
 
 def are_words(x: Tensor) -> bool:
-    """Return whether features may be read as words: no number is negative."""
+    """Return whether features can count words: no number is negative."""
     return float((x if x.layout == torch.strided else x.values()).min()) >= 0
 
 

@@ -20,19 +20,19 @@ from reproduction.own_tables import (
 from reproduction.summary import LEAST_RUNS, Cell, Comparison
 from reproduction.tables import Entry, Grid
 
-#: What :mod:`reproduction.labels` found.
+#: Results of :mod:`reproduction.labels`.
 LABELS_FILE = 'labels.json'
 #: The split of Planetoid.
 PUBLIC = 'public'
-#: Labels of each class.
+#: Labels per class.
 LABELS = ('1', '5', '10', '20', PUBLIC)
 #: The data sets.
 DATASETS = ('CiteSeer', 'PubMed', '20News', 'digits', 'wine', 'breast_cancer')
 #: The row that all others are tested against, and one more of a learned graph.
 OURS, ENCODED = 'ours', 'ours_encoder'
-#: Points below ours at which the figure ends.
+#: Points below ours at which the figure is cut off.
 MARGIN = 12.0
-#: The methods that the figure tells apart, by their colours.
+#: The methods that the figure distinguishes, and their colours.
 SHOWN = {
     'logreg': '#7f7f7f',
     'mlp': '#d62728',
@@ -58,8 +58,8 @@ def read_cells(root: Path) -> Found:
 def compare_controls(found: Found) -> dict[Key, Comparison]:
     """Compare ours with each control.
 
-    The test is about other draws of labels from the same table: it takes the splits
-    for independent, though their test nodes are mostly the same.
+    The test generalises to other draws of labels from the same table: it treats splits
+    as independent, although their test nodes are mostly the same.
     """
     pairs = compare_ours(found, OURS, overlap=0.0)
     return {key: pair for key, pair in pairs.items() if key[-1] != ENCODED}
@@ -109,9 +109,9 @@ def labels_paired(root: Path) -> Grid:
 
 
 def labels_figure(root: Path) -> Figure | None:
-    """Draw the accuracies, of enough runs, of all methods over the number of labels.
+    """Plot accuracies of all methods with enough runs over the number of labels.
 
-    Data sets of a single number of labels have no line. What lies far below ours is cut
+    Data sets with a single number of labels are left out. Values far below ours are cut
     off.
     """
     found = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
@@ -128,7 +128,7 @@ def labels_figure(root: Path) -> Figure | None:
     for ax in axes.flat[len(datasets) :]:
         ax.remove()
     for ax, dataset in zip(axes.flat, datasets, strict=False):
-        # Those of the legend lie above the others.
+        # Methods of the legend are drawn above the others.
         for name in sorted(METHODS, key=lambda name: (name in SHOWN, name == OURS)):
             _draw_line(ax, name, {n: found.get((dataset, n, name)) for n in LABELS})
         ticks = [int(n) for n in LABELS[:-1]]
@@ -147,7 +147,7 @@ def labels_figure(root: Path) -> Figure | None:
 
 
 def _draw_line(ax: Axes, name: str, cells: dict[str, Cell | None]) -> None:
-    """Draw the means of a method, in grey if it is none of the legend."""
+    """Plot the means of a method, in grey if it is not in the legend."""
     known = {int(n): c.mean for n, c in cells.items() if n != PUBLIC and c is not None}
     is_ours, is_shown = name == OURS, name in SHOWN
     ax.plot(

@@ -1,15 +1,15 @@
-"""Classify nodes on a given graph with wrong edges, or without some of its own.
+"""Classify nodes on a given graph with wrong or missing edges.
 
     python paper/run.py noise
     python paper/run.py noise --datasets CiteSeer --changes 0 300 --seeds 2
     python paper/run.py noise --changes -50 --methods ours mean --jobs 2
 
-A change is how many edges are added at random, in percent of those of the data set, or
-removed if it is negative. All methods see the same graphs and splits; two of them add
-the nearest nodes. Each has four trainings, which differ in two of dropout, weight
-decay, a scale that stays, and where one that is learned begins; the validation nodes
-choose one of them, and the test nodes are read for it alone. Finished runs stand in
-`<results>/noise.json`: killed and started again, it goes on with what is missing.
+A change is the number of edges that are added at random, or removed if it is negative,
+in percent of the edges of the data set. All methods see the same graphs and splits; two
+of them add the nearest nodes. Each method has four trainings, which differ in two of
+dropout, weight decay, a fixed scale, and the initial value of a learned scale; the
+validation nodes select one of them, and only this one is tested. Finished runs are
+stored in `<results>/noise.json`; a restarted run continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from torch_geometric_gsl.datasets import (
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 DATASETS = tuple(OBSERVED)
-# The settings were chosen with splits 0 and 1, whose test nodes were seen.
+# The settings were chosen on splits 0 and 1, with knowledge of their test nodes.
 FIRST_SEED, SEEDS = 2, 10
 
 
@@ -61,14 +61,14 @@ class Run(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def load(dataset: str) -> tuple[Data, Tensor]:
-    """Return a data set, and the pairs of nodes that its own graph joins."""
+    """Return a data set, and the pairs of nodes that its graph connects."""
     data = load_dataset(dataset)
     edges = load_observed_edges(dataset, int(data['y'].numel()))
     return data, sort_pairs(edges)
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the result of a run: of its trainings the one that validation chose."""
+    """Execute a run; return the result of the training that validation selects."""
     torch.set_num_threads(1)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     whole, pairs = load(run.dataset)
@@ -85,7 +85,7 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def chosen(
     method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the result of the training that validation chose of a method."""
+    """Return the result of the training of a method that validation selects."""
     hidden = hide_test(data)
     return score_best(trainings(method, hidden, edge_index, seed, setting), data)
 

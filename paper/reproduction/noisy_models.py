@@ -1,4 +1,4 @@
-"""Models on a noisy given graph, and how one of them is trained."""
+"""Models on a noisy given graph, and their training."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SETTING: dict[str, Any] = {
     'dropouts': [0.5, 0.8],
     'weight_decays': [1e-4, 5e-4],
     'initial_scales': [2.0, 5.0],
-    # The null neighbour begins as one of this cosine.
+    # Initial cosine of the null neighbour.
     'null_similarity': 0.15,
-    # Where the beginning of a learned scale is tuned instead.
+    # For methods that tune the initial value of a learned scale instead.
     'weight_decay': 5e-4,
     'revision': 1,
 }
@@ -65,7 +65,7 @@ class MeanConv(torch.nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        # SAGEConv projects what it has averaged: the same sums, of wider rows.
+        # SAGEConv projects after averaging: the same sums, but of wider rows.
         self.lin = sparse_linear(in_channels, out_channels)
         self.mean = SimpleConv(aggr='mean')  # type: ignore[abstract]
 
@@ -82,7 +82,7 @@ def gcn(in_channels: int, out_channels: int, heads: int) -> Any:
 
 
 def gat(in_channels: int, out_channels: int, heads: int) -> Any:
-    """Return a layer whose heads lie side by side where they fit, else their mean."""
+    """Build a layer that concatenates its heads if they fit, else averages them."""
     concat = out_channels % heads == 0
     width = out_channels // heads if concat else out_channels
     options: dict[str, Any] = {'heads': heads, 'concat': concat}
@@ -97,7 +97,7 @@ def mean(in_channels: int, out_channels: int, heads: int) -> Any:
 
 
 class GivenGraphNet(torch.nn.Module):
-    """Layers on the graph that is given, with or without a root weight."""
+    """Layers on the given graph, with or without a root weight."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class GivenGraphNet(torch.nn.Module):
 
 
 class NoGraphNet(torch.nn.Module):
-    """A model that is given no graph, called as those that are given one."""
+    """Wrapper that calls a model without a graph like those on a given graph."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -146,11 +146,11 @@ class Method(NamedTuple):
     """A row of the table.
 
     Args:
-        title: Its name there.
-        kind: What builds it: `given`, `learned`, `idgl` or `mlp`.
-        options: Arguments that make it this method.
-        axis: What its trainings differ in beside dropout, and beside weight decay if
-            the options list some.
+        title: Its name in the table.
+        kind: The type of its model: `given`, `learned`, `idgl` or `mlp`.
+        options: Arguments that define the method.
+        axis: The setting in which its trainings differ, besides dropout and, if the
+            options list some, weight decay.
     """
 
     title: str
@@ -165,8 +165,8 @@ OURS: dict[str, Any] = {
     'scale': 'learned',
     'null': True,
 }
-#: Scales that stay: one that leaves neighbours nearly alike, one that tells them apart.
-# With both, validation decides whether edges are weighed at all.
+#: Fixed scales: the first weights neighbours almost equally, the second does not.
+# With both, validation decides whether edges are weighted at all.
 FIXED: dict[str, Any] = {
     'scales': [1.0, 20.0],
     'weight_decays': [1e-4, 5e-4],
@@ -174,7 +174,7 @@ FIXED: dict[str, Any] = {
     'null_similarity': 0.25,
 }
 ROOT: dict[str, Any] = {'has_root': True}
-#: So many of the nearest nodes of each are added to the given graph.
+#: Number of nearest nodes per node that are added to the given graph.
 NEAR: dict[str, Any] = {'num_nearest': 5}
 METHODS = {
     'mlp': Method('MLP', 'mlp'),
@@ -202,7 +202,7 @@ CONVS = {'gcn': gcn, 'gat': gat, 'mean': mean}
 
 
 def choices(method: Method, setting: dict[str, Any]) -> list[dict[str, float]]:
-    """List what the trainings of a method differ in: as many for each."""
+    """List the settings of the trainings of a method, the same number for each."""
     names = dict.fromkeys(['dropout', method.axis])
     if 'weight_decays' in method.options:
         names['weight_decay'] = None
@@ -242,7 +242,7 @@ def build(
 
 
 def sampler_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options by their present names; finished runs keep the former ones."""
+    """Convert options to their current names; finished runs keep the old ones."""
     now = dict(options)
     if now.pop('compare', None) == 'input':
         now['z_channels'] = -1
@@ -264,7 +264,7 @@ class Training(NamedTuple):
     loss: float = math.inf
 
     def beats(self, other: Training, *, breaks_ties: bool = False) -> bool:
-        """Return whether it is better, in the loss as well where accuracies tie."""
+        """Return whether it is better; if `breaks_ties`, the loss breaks ties."""
         is_tie = breaks_ties and self.val == other.val
         return self.val > other.val or (is_tie and self.loss < other.loss)
 
@@ -272,12 +272,12 @@ class Training(NamedTuple):
 def score_best(
     found: Iterable[Training], data: Data, *, breaks_ties: bool = False
 ) -> dict[str, Any]:
-    """Return the result of the best training, for which test labels are read once."""
+    """Return the result of the best training, the only one to read test labels."""
     best: Training | None = None
     for training in found:
         if best is None or training.beats(best, breaks_ties=breaks_ties):
             best = training
-    if best is None or best.epoch < 0:  # Nothing was ever predicted.
+    if best is None or best.epoch < 0:  # No epoch was evaluated.
         return {'val': None, 'test': None}
     hit = (best.prediction == data['y'])[data['test_mask']]
     scores = {'val': best.val, 'test': float(hit.double().mean())}
@@ -304,7 +304,7 @@ def trainings(
 
 
 def as_layers_take(method: Method, edge_index: Tensor, num_nodes: int) -> Any:
-    """Return the graph as a matrix where the layers multiply by it, else its edges."""
+    """Return the graph as a matrix for layers that multiply by it, else its edges."""
     if method.options.get('conv') not in ('gcn', 'mean'):
         return edge_index
     return to_torch_csr_tensor(edge_index.flip(0), size=(num_nodes, num_nodes))
@@ -318,10 +318,10 @@ def train(
     weight_decay: float,
     setting: dict[str, Any],
 ) -> Training:
-    """Train a model until validation has not improved for some time."""
+    """Train a model with early stopping on the validation nodes."""
     groups: list[dict[str, Any]] = [
         {'params': [p for p in model.parameters() if p.dim()]},
-        # The scale and the null neighbour's score: zero is no better a value of them.
+        # No decay of the scale and the null score: zero is not a better value.
         {'params': [p for p in model.parameters() if not p.dim()], 'weight_decay': 0},
     ]
     optimizer = torch.optim.Adam(groups, setting['lr'], weight_decay=weight_decay)
@@ -331,7 +331,7 @@ def train(
         model.train()
         optimizer.zero_grad()
         objective = loss_of(model, data, edge_index)
-        if not objective.isfinite():  # It has diverged: what was best remains.
+        if not objective.isfinite():  # Diverged: the best epoch remains.
             break
         objective.backward()
         optimizer.step()
@@ -342,7 +342,7 @@ def train(
             improved = epoch
         least = min(least, loss)
         found = Training(val, choice, epoch, prediction, loss)
-        # Few validation nodes are often all right: their loss says more.
+        # With few validation nodes accuracies often tie: the loss breaks ties.
         if found.beats(best, breaks_ties=setting.get('breaks_ties', False)):
             best = found
         if epoch - improved >= setting['patience']:

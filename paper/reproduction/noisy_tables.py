@@ -18,9 +18,9 @@ from reproduction.summary import LEAST_RUNS, Cell
 from reproduction.tables import Grid
 from torch_geometric_gsl.datasets import OBSERVED
 
-#: What :mod:`reproduction.noisy` found.
+#: Results of :mod:`reproduction.noisy`.
 NOISE = 'noise.json'
-#: Edges that are added, or removed, in percent of those of the data set.
+#: Edges that are added or removed, in percent of the edges of the data set.
 CHANGES = (-75, -50, -25, 0, 50, 100, 300)
 #: The row that all others are tested against.
 OURS = 'ours_fixed'
@@ -49,7 +49,7 @@ def noise_grid(dataset: str, root: Path) -> Grid:
 
 
 def noise_figure(root: Path) -> Figure | None:
-    """Draw accuracies of enough runs over the changes of each graph."""
+    """Plot accuracies over the changes of each graph, if there are enough runs."""
     found = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
     colours = {OURS: 'C0'}
     others = (name for name in METHODS if name != OURS)

@@ -1,4 +1,4 @@
-"""Keep finished runs of an experiment in one file, and run what is missing."""
+"""Store finished runs of an experiment in one file, and execute the missing ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parse_args(
     lists: Mapping[str, Sequence[Any]],
     seeds: int,
 ) -> argparse.Namespace:
-    """Parse the arguments of an experiment: its lists, of which all are the default."""
+    """Parse the arguments of an experiment; lists have all values by default."""
     parser = make_parser(description)
     parser.prog = f'run.py {name}'
     add = parser.add_argument
@@ -51,17 +51,17 @@ def parse_args(
         }
         add(f'--{option}', nargs='+', metavar=option[0].upper(), **known)
     add('--seeds', type=positive, default=seeds)
-    add('--jobs', type=positive, default=1, help='processes')
+    add('--jobs', type=positive, default=1, help='number of processes')
     add('--results', type=Path, default=RESULTS)
     return parser.parse_args(arguments)
 
 
 class Results:
-    """The finished runs of a setting, in a file that is replaced as a whole.
+    """The finished runs of a setting, in a file that is replaced atomically.
 
-    Results of another setting, or of a method that was another, are left out. Those of
-    methods that this program does not know stay in the file. Commands that run at the
-    same time add theirs to one file.
+    Results of another setting, or of an earlier version of a method, are left out.
+    Results of methods that this program does not know stay in the file. Commands that
+    run at the same time can add to one file.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Results:
         self._read()
 
     def _read(self) -> dict[str, Any]:
-        """Add the runs of the file to those at hand; return what others have there."""
+        """Add the runs of the file to those in memory; return runs of other methods."""
         content = read_kept(self.path) or {}
         self._note(content)
         digests, runs = content.get('digests', {}), content.get('runs', {})
@@ -98,10 +98,10 @@ class Results:
             write_json(self.path, content | self._environments(runs))
 
     def _note(self, content: dict[str, Any]) -> None:
-        """Look at what else the file holds."""
+        """Read other entries of the file."""
 
     def _environments(self, runs: Mapping[str, Result]) -> dict[str, Any]:
-        """Return what the runs ran in."""
+        """Return the environment of the runs."""
         return {'environment': environment(device='cpu')}
 
     def complete(
@@ -111,7 +111,7 @@ class Results:
         execute: Callable[..., tuple[str, Result]],
         jobs: int,
     ) -> None:
-        """Run what is missing, and keep each result as soon as it is there."""
+        """Execute the missing runs, and store each result immediately."""
         task = functools.partial(execute, setting=self.setting)
         missing = [run for run in runs if str(run) not in self.runs]
         print(f'{title}: {len(runs)} runs, {len(runs) - len(missing)} finished')
@@ -121,7 +121,7 @@ class Results:
 
 
 def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
-    """Return the runs in a file of the methods that are still what they were."""
+    """Return the runs of a file whose methods have not changed."""
     content = read_kept(path) or {}
     setting, digests = content.get('setting', {}), content.get('digests', {})
     found = {name: _digest(setting, method) for name, method in methods.items()}
@@ -132,7 +132,7 @@ def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
 def read_cells(
     path: Path, methods: Mapping[str, Any], part: str = 'test', scale: float = 100.0
 ) -> dict[tuple[str, ...], Cell]:
-    """Return test accuracies in %, or other scores, by what stands before the seed."""
+    """Return test accuracies in %, or other scores, by the name without the seed."""
     tests: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
     for name, result in read_runs(path, methods).items():
         *key, seed = name.split('/')
@@ -155,7 +155,7 @@ def _digest(setting: dict[str, Any], method: Any) -> str:
 def _results_of(
     runs: list[Run], task: Callable[[Run], tuple[str, Result]], jobs: int
 ) -> Iterator[Iterator[tuple[str, Result]]]:
-    """Yield the results of runs, in any order, from some processes or from this one."""
+    """Yield the results of runs, in any order, from other processes or this one."""
     if jobs == 1:
         yield map(task, runs)
         return

@@ -15,12 +15,12 @@ from reproduction.summary import (
 )
 from reproduction.tables import COUNTED, Entry, Grid
 
-#: Level of the tests.
+#: Significance level of the tests.
 LEVEL = 0.05
-#: How splits are tested that share nodes.
+#: Description of tests on splits that share nodes.
 OVERLAPPING = 'with a correction for splits that overlap'
 
-#: What a column is of; at the end of full keys, a method.
+#: Key of a column; full keys end with a method.
 Key = tuple[Any, ...]
 
 
@@ -51,14 +51,14 @@ def compared_grid(
     corner: str = '',
     untested: Container[str] = (),
 ) -> Grid:
-    """Make a table of the methods that have run, and of how much ours is better.
+    """Make a table of the methods that have run, with their differences to ours.
 
     Args:
         found: The accuracies by column and method.
-        columns: What comes before the method in the keys of each column, and its title.
+        columns: The key of each column, without the method, and its title.
         titles: The titles of the methods.
         pairs: The comparisons of ours with the other methods, by the same keys.
-        note: Makes the line below the table of the number of tests.
+        note: Function from the number of tests to the note below the table.
         corner: The title above those of the methods.
         untested: Methods that are compared, but not tested.
     """
@@ -80,7 +80,7 @@ def compared_grid(
 
 
 def compared_note(ours: str, how: str, tests: int) -> str:
-    """Say what a table holds, and how its differences were tested."""
+    """Return a note on the content of a table and the tests of its differences."""
     return (
         f'{COUNTED}. Below it: {ours} (ours) minus this row, the mean over the same '
         f'splits. A star: p < {LEVEL} in two-sided paired t-tests {how}, corrected for '
@@ -89,12 +89,12 @@ def compared_note(ours: str, how: str, tests: int) -> str:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """Write a difference; zero has no minus."""
+    """Format a difference with its sign; zero has no minus."""
     return f'{round(value, digits) + 0.0:+.{digits}f}'
 
 
 def _best(cells: Mapping[str, Cell]) -> set[str]:
-    """Return the methods of the highest mean, as printed, of those of most runs."""
+    """Return the methods with the highest printed mean, among those with most runs."""
     most = max([LEAST_RUNS, *(len(cell.test) for cell in cells.values())])
     means = {n: round(c.mean, 1) for n, c in cells.items() if len(c.test) == most}
     return {name for name, mean in means.items() if mean == max(means.values())}

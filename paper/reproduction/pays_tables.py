@@ -1,4 +1,4 @@
-"""Summarize in one table where a learned graph pays, from finished runs."""
+"""Summarize in one table where a learned graph pays off, from finished runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from reproduction.own_tables import signed
 from reproduction.summary import LEAST_RUNS, TEST_TO_TRAIN, Cell, compare, holm
 from reproduction.tables import Entry, Grid
 
-#: The angle, the change, and the labels of a class that the table shows.
+#: The angle, the change, and the labels per class that the table shows.
 DELTA, CHANGE, LABELS = 120, 300, '5'
-#: What comes before the method in a key, and the cells of a row.
+#: A key without the method, and the cells of a row.
 Key = tuple[Any, ...]
 Cells = tuple[Cell | None, ...]
 COLUMNS = ('no graph', 'nearest or given nodes', 'uniform draws', 'learned graph')
-#: Methods on a graph that is not learned, of which the best is shown.
+#: Methods on a fixed graph, of which the best is shown.
 FIXED = {
     'noise': ('gcn', 'gcn_root', 'mean', 'mean_near'),
     'labels': ('knn_gcn', 'knn_gcn_drop', 'encoder', 'knn_encoder', 'nearest'),
@@ -35,13 +35,13 @@ FIXED = {
 
 
 class Setting(NamedTuple):
-    """A row: what each column got, seed by seed, and how the last one is tested.
+    """A row: the results of each column by seed, and the test of the last column.
 
     Args:
-        title: What the row says of the data.
-        cells: The results of the columns; errors are given as their negatives.
+        title: Description of the data.
+        cells: The results of the columns; errors are negated.
         kind: `error`, or accuracies of `overlapping` splits, of `draws` of labels that
-            are taken for independent, or of one `split` that all seeds share.
+            count as independent, or of one `split` that all seeds share.
     """
 
     title: str
@@ -74,14 +74,14 @@ class Setting(NamedTuple):
 
 
 def settings(root: Path) -> list[Setting]:
-    """List the rows of enough runs, each cut to the seeds that all its methods have."""
+    """List the rows with enough runs, each with the seeds that its methods share."""
     found = [_hidden(root), *_noisy(root), *_labels(root), *_half(root)]
     rows = [_common(row) for row in found if row.cells[-1] is not None]
     return [row for row in rows if row.num_runs >= LEAST_RUNS]
 
 
 def _common(row: Setting) -> Setting:
-    """Cut all cells to the seeds that they share."""
+    """Restrict all cells to the seeds that they share."""
     tests = [cell.test for cell in row.cells if cell is not None]
     seeds = sorted(set.intersection(*(set(test) for test in tests)))
     cells = tuple(
@@ -105,7 +105,7 @@ def _hidden(root: Path) -> Setting:
 
 
 def _columns(found: Mapping[Any, Cell], key: Key, ours: str, kind: str) -> Cells:
-    """Return the cells of a row, by what comes before the method in their keys."""
+    """Return the cells of a row, given their key without the method."""
     mlp, uniform, own, *fixed = (
         found.get((*key, name)) for name in ('mlp', 'uniform', ours, *FIXED[kind])
     )

@@ -1,4 +1,4 @@
-"""Tell what a run ran on: the experiments and the benchmarks write it down alike."""
+"""Describe the environment of a run, for the experiments and the benchmarks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import torch_geometric
 import torch_geometric_gsl
 
 HERE = Path(__file__).resolve().parent
-#: Results are written while their code stays as it is.
+#: Files whose changes count: all files except results.
 CODE = (':/', ':(top,exclude)*/results/*')
-#: Variables that change how memory is allocated.
+#: Variables that change the allocation of memory.
 ALLOCATOR = re.compile(r'^(MALLOC_|GLIBC_TUNABLES$|THP_|LD_PRELOAD$)')
 
 
@@ -32,7 +32,7 @@ def positive(text: str) -> int:
 
 
 def environment(**options: Any) -> dict[str, Any]:
-    """Return what a reader needs to repeat a run: command, machine, versions."""
+    """Return the command, machine and versions, which are needed to repeat a run."""
     return {
         'command': shlex.join([Path(sys.executable).name, *sys.argv]),
         **options,
@@ -55,7 +55,7 @@ def _cpu_name() -> str:
 
 
 def _git(*words: str) -> str | None:
-    """Return the answer of git, or :obj:`None` without git or a repository."""
+    """Return the output of git, or :obj:`None` without git or a repository."""
     try:
         done = subprocess.run(
             ['git', *words], cwd=HERE, capture_output=True, text=True, check=False
@@ -65,6 +65,6 @@ def _git(*words: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-# As the code was loaded, whatever is committed or edited while it runs.
+# When the code was loaded: commits and edits while it runs do not count.
 COMMIT = _git('rev-parse', 'HEAD')
 HAS_CHANGES = bool(_git('status', '--porcelain', '--', *CODE))

@@ -13,18 +13,18 @@ from reproduction.relations import METHODS
 from reproduction.summary import Cell
 from reproduction.tables import Entry, Grid
 
-#: What :mod:`reproduction.hidden` found.
+#: Results of :mod:`reproduction.hidden`.
 HIDDEN = 'hidden.json'
 #: The rows that all others are tested against.
 OURS, CEILING = 'tanh', 'true'
 
 
-#: By the angle and the method.
+#: Cells by angle and method.
 Found = dict[tuple[int, str], Cell]
 
 
 def read_errors(root: Path, part: str = 'test') -> Found:
-    """Return the test errors of each method at each angle, or what else was told."""
+    """Return test errors, or another measure, of each method at each angle."""
     cells = read_cells(root / HIDDEN, METHODS, part, scale=1.0)
     return {(int(delta), name): cell for (delta, name), cell in cells.items()}
 
@@ -63,7 +63,7 @@ def _entry(error: Cell | None, precision: Cell | None) -> Entry:
 
 
 def hidden_paired(root: Path) -> Grid:
-    """Test all methods against the bell that can move, over the same graphs."""
+    """Test all methods against the bell with a free centre, on the same graphs."""
     found = read_errors(root)
     logarithms = {
         key: Cell({seed: math.log(error) for seed, error in cell.test.items()})
@@ -95,7 +95,7 @@ def hidden_paired(root: Path) -> Grid:
 
 
 def hidden_figure(root: Path) -> Figure | None:
-    """Draw the errors of all methods over the angle."""
+    """Plot the errors of all methods over the angle."""
     found = read_errors(root)
     deltas = _deltas(found)
     if not deltas:

@@ -30,9 +30,9 @@ SETTING: dict[str, Any] = {
     'widths': [2.5, 5.0, 10.0, 15.0],
     'revision': 2,
 }
-#: Where centres begin, in degrees.
+#: Initial centres, in degrees.
 NARROW, WIDE = (25, 45, 60, 75), (30, 65, 105, 140)
-#: Rates of learning, where there is no centre to begin with.
+#: Learning rates of methods without an initial centre.
 RATES = (0.003, 0.01, 0.03, 0.1)
 
 
@@ -40,7 +40,7 @@ class Method(NamedTuple):
     """A row of the table.
 
     Args:
-        title: Its name there.
+        title: Its name in the table.
         similarity: The similarity of a learned graph; :obj:`None` for others.
         options: Arguments of the similarity.
         starts: The initial centres of its trainings, in degrees.
@@ -53,7 +53,7 @@ class Method(NamedTuple):
 
 
 BIASED: dict[str, Any] = {'bias': True}
-# Narrow bells, whose start matters; bells with a bias begin wide by default.
+# Narrow bells, whose initial centre matters; the default bell with a bias is wide.
 WIDTH: dict[str, Any] = {'c_scale': 0.1}
 METHODS = {
     'mlp': Method('MLP'),
@@ -72,7 +72,7 @@ METHODS = {
 
 
 class Graphs(NamedTuple):
-    """The graphs of a seed: some to train on, each once, and a batch of others each."""
+    """The graphs of a seed: training graphs, used once, and batches for evaluation."""
 
     train: HiddenRelation
     val: Any
@@ -104,7 +104,7 @@ def relative_error(out: Tensor, y: Tensor) -> float:
 
 
 class LearnedGraph(torch.nn.Module):
-    """One layer that compares positions, and sums the values that nodes see."""
+    """One layer that compares positions, and aggregates the values of nodes."""
 
     def __init__(self, method: Method, setting: dict[str, Any]) -> None:
         super().__init__()
@@ -122,11 +122,11 @@ class LearnedGraph(torch.nn.Module):
             root_weight=False,
             method='dense',
         )
-        # With a negative one the bell first moves away from the relation.
+        # With a negative weight the bell first moves away from the relation.
         torch.nn.init.ones_(self.conv.lin.weight)
 
     def start(self, degrees: int) -> None:
-        """Let all centres begin at the cosine of an angle."""
+        """Initialise all centres at the cosine of an angle."""
         similarity: Any = self.conv.sampler.similarity
         centre = torch.tensor(math.cos(math.radians(degrees)))
         inverse = centre.atanh() if similarity.centre == 'tanh' else centre.logit()
@@ -139,9 +139,9 @@ class LearnedGraph(torch.nn.Module):
 
     @torch.no_grad()
     def recovery(self, data: Any) -> dict[str, float]:
-        """Return how much of the noise-free graph are true edges.
+        """Return the fraction of true edges in the noise-free graph.
 
-        That is the share of its weight over all pairs, and of the k nearest of each.
+        It is that of the weight of all pairs, and that of the k nearest of each node.
         """
         hit, share = [], []
         for graph in data.to_data_list():
@@ -197,7 +197,7 @@ def train(model: Any, lr: float, graphs: Graphs, setting: dict[str, Any]) -> Non
 def trainings(
     name: str, seed: int, graphs: Graphs, setting: dict[str, Any]
 ) -> Iterator[tuple[Any, float]]:
-    """Yield the trained models of a method, and where each began or how it learned."""
+    """Yield the trained models of a method, with initial centre or learning rate."""
     method = METHODS[name]
     for choice in method.starts or RATES:
         seed_everything(seed)
@@ -212,7 +212,7 @@ def trainings(
 
 
 def mean_of_edges(data: Any, width: float, delta: float) -> Tensor:
-    """Return the mean value of the nodes at an angle of delta, up to a width."""
+    """Return the mean value of the nodes at an angle of delta, within a width."""
     size = (data.num_graphs, -1, 1)
     angle = torch.atan2(data.pos[:, 1], data.pos[:, 0]).rad2deg().view(size)
     gap = (angle - angle.mT).remainder(360)
@@ -227,7 +227,7 @@ def mean_of_edges(data: Any, width: float, delta: float) -> Tensor:
 def true_graph(
     delta: float, graphs: Graphs, setting: dict[str, Any]
 ) -> dict[str, float]:
-    """Return the errors of the mean over true edges, whose width validation chooses.
+    """Return errors of the mean over true edges, whose width validation selects.
 
     A line from the mean to the target is fitted to some of the training graphs.
     """

@@ -1,4 +1,4 @@
-"""Run what a table or figure of the paper is made of, and only what is missing.
+"""Execute the missing runs of a table or figure of the paper.
 
     python paper/run.py table1
     python paper/run.py table1 --datasets CiteSeer --seeds 3
@@ -13,10 +13,10 @@
     python paper/run.py adaptive --help
     python paper/run.py sensors --help
 
-Killed at any moment and started again, it goes on from the last whole checkpoint. Start
-it twice, and the two processes share the work; give each half of the memory then, by
-`--memory-limit`. Finished runs stand in `<results>/<data set>.runs.json.gz`, everything
-else about them in `<results>/runs/`.
+A killed command can be started again and continues from the last complete checkpoint.
+Two commands at the same time share the work; give each half of the memory with
+`--memory-limit`. Finished runs are stored in `<results>/<data set>.runs.json.gz`, all
+other files of runs in `<results>/runs/`.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from reproduction.settings import METHODS, PRESETS
 from reproduction.store import AGAIN, Store
 from reproduction.training import Outcome, Run, Watcher
 
-#: The seed whose trained model is kept: figures show it.
+#: The seed whose trained model is stored for figures.
 KEPT_SEED = 0
-#: What PyTorch says when the operating system gives no memory.
+#: Errors of PyTorch when the operating system has no memory left.
 NO_MEMORY = (
     *("can't allocate memory", 'not enough memory', 'Cannot allocate memory'),
     *('bad_alloc', "can't start new thread"),
 )
-#: Seconds before looking again at runs that other processes work on.
+#: Seconds between two checks of runs that other processes work on.
 PAUSE = 2.0
 CROWDED = 'too little memory, again in a process of its own'
 #: The message of a run whose process was killed.
@@ -93,11 +93,11 @@ def execute(
 ) -> Outcome:
     """Execute a claimed run from its start or checkpoint to its result.
 
-    `resumed` receives the epochs of the checkpoint, if there is one. Lack of memory is
-    the result of a run that is the only one of its process.
+    `resumed` receives the epochs of the checkpoint, if there is one. If the run is the
+    only one of its process, lack of memory is its result.
 
     Raises:
-        MemoryError: If there is too little memory, and other runs may have used some.
+        MemoryError: If there is too little memory, and other runs may hold some.
     """
     folder = store.folder(config)
     remove_drafts(folder)
@@ -152,13 +152,13 @@ def work(
     *,
     is_alone: bool = False,
 ) -> int:
-    """Take run after run until all are finished, by this process or by another.
+    """Execute runs until all are finished, by this process or by another.
 
-    A run that raises an error is told, left unfinished, and the next one taken. One
-    that lacks memory is run again in a process of its own, unless this is that one.
+    A run that raises an error is reported and left unfinished; the next run follows.
+    A run that lacks memory is repeated in its own process, unless it has one already.
 
     Returns:
-        int: How many runs raised an error.
+        int: The number of runs that raised an error.
     """
     pending = store.missing(configs, args.memory_limit)
     done = len(configs) - len(pending)
@@ -183,7 +183,7 @@ def work(
             time.sleep(PAUSE)
         pending = busy
     progress.bar.close()
-    # Also what was finished, but not collected, when a process was killed.
+    # Also runs that a killed process has finished but not collected.
     with _unlimited(args):
         store.collect(configs)
     store.remove_leftovers(configs)
@@ -192,7 +192,7 @@ def work(
 
 @contextmanager
 def _unlimited(args: argparse.Namespace) -> Iterator[None]:
-    """Lift the limit of memory, which is that of runs."""
+    """Lift the memory limit, which applies to runs only."""
     command.limit_memory(math.inf)
     try:
         yield
@@ -207,7 +207,7 @@ def _one(
     progress: command.Progress,
     is_alone: bool,
 ) -> bool:
-    """Execute a run and tell how it ended; return whether it finished."""
+    """Execute a run, report how it ended, and return whether it finished."""
     folder = store.folder(config)
     log = folder / 'tensorboard' if args.tensorboard else None
     try:
@@ -240,15 +240,15 @@ def _one(
 
 
 def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
-    """Run where no earlier run has left memory in use; tell if it finished."""
+    """Execute a run in a fresh process; return whether it finished."""
     command.load.cache_clear()
     gc.collect()
-    # Forked, it would begin with the memory of this process.
+    # A forked process would start with the memory of this one.
     context = multiprocessing.get_context('spawn')
     process = context.Process(target=_only, args=(config, args))
     if torch.device(args.device).type == 'cuda':
         torch.cuda.empty_cache()
-    with _unlimited(args):  # It inherits none for what it loads before it begins.
+    with _unlimited(args):  # It must not inherit a limit while it imports.
         process.start()
     process.join()
     code = process.exitcode or 0
@@ -273,7 +273,7 @@ def parse_args() -> argparse.Namespace:
     add('--methods', nargs='+', default=[], choices=METHODS, metavar='M', help=names)
     add('--seeds', type=positive, help='number of seeds (5, quick: 2)')
     add('--quick', action='store_true', help='--preset quick, on wine')
-    add('--again', choices=AGAIN, help='redo the runs that ended so')
+    add('--again', choices=AGAIN, help='repeat runs that ended so')
     command.add_choice(parser, PRESETS)
     command.add_arguments(parser)
     args = parser.parse_args()
@@ -288,7 +288,7 @@ def parse_args() -> argparse.Namespace:
 
 @command.told_plainly()
 def main() -> None:
-    # They have graphs of their own, and a file of results each.
+    # Experiments with their own graphs and results file.
     own = {
         'hidden': hidden.main,
         'noise': noisy.main,

@@ -1,4 +1,4 @@
-"""Train a run with each of several scales; the best on validation nodes stays."""
+"""Train a run with each of several scales; keep the best on validation nodes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ AUTO = 'auto'
 
 
 class ScaleRun:
-    """Trainings of one run, which differ in the scale alone, as if they were one.
+    """Trainings of one run that differ only in the scale, with the interface of a run.
 
-    Each has an equal part of the time and checkpoints of its own, begins with the seed
-    of the run, and is taken up where it was left. The labels of test nodes are read for
-    the chosen one alone.
+    Each has an equal part of the time limit and its own checkpoints, starts from the
+    seed of the run, and can be resumed. Labels of test nodes are read only for the
+    selected one.
 
     Args:
         config: The run.
         data: Features and labels of all nodes.
         folder: Where checkpoints and metrics go, in a folder for each scale.
         device: Where the model runs.
-        checkpoint_seconds: Least time between two checkpoints; 0 for one an epoch.
+        checkpoint_seconds: Shortest time between two checkpoints; 0 for every epoch.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ScaleRun:
         self.chosen = self._begin(self.scale)[0]
 
     def resume(self) -> bool:
-        """Count what checkpoints of any scale hold; training takes them up."""
+        """Count the epochs in checkpoints of all scales; training resumes from them."""
         found = [self._begin(scale) for scale in SCALES]
         self.epoch = sum(run.epoch for run, _ in found)
         return any(is_begun for _, is_begun in found)
@@ -68,10 +68,10 @@ class ScaleRun:
         return str(self.chosen.status)
 
     def save(self) -> None:
-        """Leave it to the trainings, which are saved as they end."""
+        """Do nothing: each training is saved when it ends."""
 
     def score(self, data: Data) -> Outcome:
-        """Read the test labels, once, for what validation selected."""
+        """Score the test nodes by the selected training; their labels are read once."""
         return {**self.chosen.score(data), 'epochs': self.epoch, 'scale': self.scale}
 
     @property
@@ -104,6 +104,6 @@ class ScaleRun:
 
 
 def make_run(config: RunConfig, *args: Any) -> Run | ScaleRun:
-    """Return the training of a run, or one for each scale if it chooses among them."""
+    """Return the training of a run, or one per scale if the scale is `auto`."""
     is_auto = config.options.get('scale') == AUTO
     return (ScaleRun if is_auto else Run)(config, *args)

@@ -3,17 +3,17 @@
     python paper/search.py --dataset CiteSeer --trials 40
     python paper/search.py --dataset CiteSeer --compare
 
-Each method gets the same number of trials, the controls as well. A trial is the mean
-validation accuracy over three splits. One that has stayed below the median of the
-others is not run on the next split: it counts, but cannot be the best. The same holds
-for one without a score on a split, such as a run out of memory. Its runs stand in the
-store of `run.py`, the study in `<results>/search.journal`: killed and started again,
-the search goes on, but for the trial that it was at. Start it twice, and the two
-processes share the trials. A clone has the journal compressed, and goes on from there.
+Each method gets the same number of trials, controls included. The score of a trial is
+the mean validation accuracy over three splits. A trial below the median of the others
+is not run on the next split: it counts, but cannot be the best. The same holds for a
+trial without a score on a split, such as a run out of memory. Runs are stored as those
+of `run.py`, the study in `<results>/search.journal`: a restarted search continues after
+the last finished trial. Two commands at the same time share the trials. A clone has the
+journal compressed, and continues from it.
 
 The best of the first `--trials` is written to `<results>/tuned.json`. `--compare` then
-runs the best settings on ten other splits. All splits are of the same nodes: test nodes
-of one may have been validation nodes of those that selected the setting.
+runs the best settings on ten other splits. All splits have the same nodes: test nodes
+of one may be validation nodes of those that selected the setting.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from reproduction.record import positive
 from reproduction.run import work
 from reproduction.store import Store
 
-#: The trials of all searches, one entry a line.
+#: The trials of all searches, one entry per line.
 JOURNAL = 'search.journal'
 SEARCHED = ('neural_gau_sim', 'mlp', 'knn_gcn_root')
-#: Seeds of the splits that a trial is judged on.
+#: Seeds of the splits that score a trial.
 SPLITS = (0, 1, 2)
-#: Seconds, after which a run of a trial counts as it stands.
+#: Time limit of a run in seconds; a run that reaches it keeps its score.
 TIME_LIMIT = 300.0
-#: Trials that have used up their share, with a score or without.
+#: States of trials that count, with a score or without.
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
-#: Trials before the first one that learns from the others, or may be cut short.
+#: Trials before the sampler learns from them, and before the first pruning.
 STARTUP = 12
 STARTUP_WHOLE = 5
 
@@ -76,16 +76,16 @@ def knn(trial: Trial) -> dict[str, Any]:
 
 
 def ours(trial: Trial) -> dict[str, Any]:
-    # From as few nearest neighbours as the control may have.
+    # From 3 nearest neighbours, as few as the control may have.
     candidates = trial.suggest_categorical('candidates', [None, 3, 5, 10, 20, 40])
     setting = common(trial) | {
         'candidates': candidates,
-        # The control has loops.
+        # The control has self-loops.
         'add_self_loops': trial.suggest_categorical('add_self_loops', [False, True]),
     }
     if candidates is None:
-        # At the paper's temperature: graphs of all nodes that are sharper or warmer
-        # look at all pairs, seconds an epoch on a CPU.
+        # At the paper's temperature: sharper or warmer graphs of all nodes compute all
+        # pairs, which takes seconds per epoch on a CPU.
         return setting | {'scale': trial.suggest_float('scale', 1.0, 2.0, log=True)}
     return setting | {
         'tau': trial.suggest_categorical('tau', [0.25, 0.5, 1.0]),
@@ -99,21 +99,21 @@ SPACES: dict[str, Callable[[Trial], dict[str, Any]]] = {
     'mlp': common,
     'knn_gcn_root': knn,
 }
-#: Raised when a space changes: the trials in another one make another study.
+#: Increased when a space changes: trials in another space are another study.
 REVISIONS = {'neural_gau_sim': 3}
 
 
 def open_journal(path: Path) -> JournalStorage:
-    """Open a journal; cut off a line that was not written to its end.
+    """Open a journal; cut off an incomplete last line.
 
-    Where there is none, it begins with what :func:`pack_journal` wrote.
+    A missing journal is restored from the file of :func:`pack_journal`.
 
     Raises:
         ValueError: If the file is damaged elsewhere.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The lock is a link to the path, whose age tells that its holder was killed: a
-    # relative one would lead nowhere.
+    # The lock is a link to the path; its age shows that its holder was killed. A
+    # relative link would be broken.
     path = path.resolve()
     lock = JournalFileSymlinkLock(str(path))
     packed = _packed(path)
@@ -167,7 +167,7 @@ def study_of(
 
 
 def search(store: Store, dataset: str, method: str, args: argparse.Namespace) -> None:
-    """Add trials until there are enough, and write down the best."""
+    """Add trials until there are enough, and store the best."""
     study = study_of(store.root, dataset, args.label, method, args.preset)
     chosen = Choice((dataset,), (method,), SPLITS, args.preset, args.label, store.root)
     before = len(study.trials)
@@ -197,7 +197,7 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
 def judge(
     trial: Trial, configs: list[RunConfig], store: Store, args: argparse.Namespace
 ) -> float | None:
-    """Score a trial split by split, unless it is cut short."""
+    """Score a trial split by split; return :obj:`None` if it is pruned."""
     value = None
     for count, config in enumerate(configs, start=1):
         if work('search', [config], store, args):
@@ -213,11 +213,11 @@ def judge(
 
 
 def next_trial(study: optuna.Study, root: Path, trials: int) -> Trial | None:
-    """Ask for one more trial, unless enough have finished, here or elsewhere."""
+    """Return one more trial, unless enough have finished, here or elsewhere."""
     with FileLock(root / '.search.lock'):
         if len(study.get_trials(states=FINISHED)) >= trials:
             return None
-        # No two trials have the same seed, however often the search is started.
+        # Each trial has its own seed, also after a restart.
         study.sampler = optuna.samplers.TPESampler(
             seed=len(study.trials), n_startup_trials=STARTUP
         )
@@ -225,16 +225,16 @@ def next_trial(study: optuna.Study, root: Path, trials: int) -> Trial | None:
 
 
 def validation(store: Store, configs: list[RunConfig]) -> float | None:
-    """Return the mean validation accuracy; a setting that fails somewhere has none."""
+    """Return the mean validation accuracy; :obj:`None` if a run has none."""
     outcomes = [(store.record(c) or {'outcome': {}})['outcome'] for c in configs]
     found = [outcome.get('val') for outcome in outcomes]
     return None if None in found else statistics.mean(found)
 
 
 def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
-    """Return the best of the first trials: shared searches may make some more."""
+    """Return the best of the first trials: shared searches may run some more."""
     finished = study.get_trials(states=FINISHED)[:trials]
-    # The value of one that was cut short is of the splits before that.
+    # The value of a pruned trial is that of its first splits.
     scored = [trial for trial in finished if trial.state == TrialState.COMPLETE]
     return max(scored, key=lambda trial: trial.value or 0.0, default=None)
 

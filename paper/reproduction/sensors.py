@@ -1,14 +1,14 @@
-"""Forecast traffic sensors on graphs that are fixed or learned.
+"""Forecast traffic sensors on fixed or learned graphs.
 
     python paper/run.py sensors
     python paper/run.py sensors --tasks forecast --kinds none 'lagged series'
 
-`forecast`: speeds 15, 30 and 60 minutes after an hour of readings of 207 sensors, one
-small network for all graphs; `ridge` rows are regressions of each sensor. `new`: ten
-sensors that the network has not seen, another ten for each seed, from the readings of
-the others alone. 70 % of the week is for training, 10 % for validation, which chooses
-the epoch. Finished runs stand in `<results>/sensors.json`: killed and started again, it
-goes on with what is missing.
+`forecast` predicts speeds 15, 30 and 60 minutes after an hour of readings of 207
+sensors, with one small network for all graphs; `ridge` rows are regressions per sensor.
+`new` predicts ten sensors that the network has not seen, another ten for each seed,
+only from the readings of the others. 70 % of the week is for training, 10 % for
+validation, which selects the epoch. Finished runs are stored in
+`<results>/sensors.json`; a restarted run continues with the missing ones.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from torch_geometric_gsl.typing import SampledGraph
 SEEDS = 5
 #: Forecasts without a seed.
 UNTRAINED = (*PLAIN, *RIDGES)
-#: The heaviest edges of each sensor that are kept.
+#: Number of heaviest edges per sensor that are stored.
 KEPT = 9
 
 
 class Run(NamedTuple):
-    """A graph of a task, with a seed of the network, and of the sensors held out."""
+    """A graph of a task, with a seed of the network and of the held-out sensors."""
 
     task: str
     kind: str
@@ -90,7 +90,7 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def forecast_new(run: Run, traffic: Traffic, setting: dict[str, Any]) -> dict[str, Any]:
-    """Return the errors of forecasts of ten sensors, another ten for each seed."""
+    """Return the errors of forecasts of ten sensors, which depend on the seed."""
     seed_everything(run.seed)
     n = len(traffic.mean)
     order = torch.randperm(n)

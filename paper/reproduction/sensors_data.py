@@ -1,4 +1,4 @@
-"""Windows of traffic sensors, graphs that are fixed, and ridge regressions."""
+"""Windows of traffic sensors, fixed graphs, and ridge regressions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from reproduction.tables_data import data_folder
 from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.typing import SampledGraph
 
-#: The steps of a window, and how many steps ahead of its end forecasts are.
+#: Steps of a window, and the steps from its end to the forecasts.
 WINDOW, HORIZONS = 12, (3, 6, 12)
-#: The shares of time that are for training, and for training and validation.
+#: Fractions of time for training, and for training and validation together.
 SHARES = 0.7, 0.8
 #: Steps of five minutes in a day.
 DAY = 288
-#: The neighbours of fixed graphs, and what validation chooses from for a ridge.
+#: Neighbours in fixed graphs, and ridge penalties from which validation selects.
 NEAREST, PENALTIES = 9, (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
 
 
@@ -31,12 +31,12 @@ class Traffic(NamedTuple):
         speed: Miles an hour, [steps, sensors].
         scaled: The same, of zero mean and unit variance over the training steps.
         mean: The mean of each sensor.
-        std: Its deviation.
+        std: Its standard deviation.
         train: The last steps of windows whose forecasts end before validation.
-        val: Those whose first forecast begins in the steps for validation.
-        test: Those whose first forecast begins in the steps for the test.
+        val: Those whose forecasts are in the steps for validation.
+        test: Those whose forecasts are in the steps for the test.
         cut: The number of training steps.
-        data: What the folder holds.
+        data: The content of the folder.
     """
 
     speed: Tensor
@@ -61,7 +61,7 @@ class Traffic(NamedTuple):
         return self.speed[step.unsqueeze(1) + torch.tensor(HORIZONS)].transpose(1, 2)
 
     def lagged(self, lag: int) -> tuple[Tensor, Tensor]:
-        """Return training series of sources, and those of targets some steps later."""
+        """Return training series of sources, and those of targets `lag` steps later."""
         rows = self.scaled[: self.cut].t().contiguous()
         return rows[:, :-lag], rows[:, lag:]
 
@@ -76,7 +76,7 @@ def load() -> Traffic:
 
 
 def prepare(data: Data) -> Traffic:
-    """Divide series by time."""
+    """Split series by time."""
     speed = data['x'].t().contiguous()
     cut, end = (int(len(speed) * share) for share in SHARES)
     std, mean = torch.std_mean(speed[:cut], dim=0)
@@ -89,7 +89,7 @@ def prepare(data: Data) -> Traffic:
 
 
 def lagged_correlation(traffic: Traffic, lag: int) -> Tensor:
-    """Return correlations, targets by sources some steps before them."""
+    """Return correlations [targets, sources]; sources are `lag` steps earlier."""
     source, target = (unit_rows(rows) for rows in traffic.lagged(lag))
     score: Tensor = target @ source.t()
     return score
@@ -103,7 +103,7 @@ def unit_rows(rows: Tensor) -> Tensor:
 
 
 def largest(score: Tensor, k: int) -> SampledGraph:
-    """Join each target to the sources of the largest scores, equally weighed."""
+    """Connect each target to its k sources of largest score, with equal weights."""
     score = score.clone().fill_diagonal_(-torch.inf)
     source = score.topk(k, dim=1).indices.sort(dim=1).values
     target = torch.arange(len(score)).repeat_interleave(k)
@@ -121,7 +121,7 @@ def road(traffic: Traffic) -> SampledGraph:
 
 
 def plain_forecast(kind: str, traffic: Traffic, step: Tensor) -> Tensor:
-    """Repeat the last reading, or what the time of day was in training on average."""
+    """Forecast the last reading, or the training mean of the time of day."""
     if kind == 'last reading':
         speed = traffic.speed[step].unsqueeze(2)
         return speed.expand(-1, -1, len(HORIZONS))
@@ -135,11 +135,11 @@ def plain_forecast(kind: str, traffic: Traffic, step: Tensor) -> Tensor:
 
 
 def ridge(traffic: Traffic, graph: SampledGraph | None) -> tuple[Tensor, Tensor]:
-    """Forecast each sensor by a ridge on windows, its own and those of its neighbours,
-    and on the time of day.
+    """Forecast each sensor by ridge regression on its window, those of its neighbours,
+    and the time of day.
 
-    Returns validation and test forecasts, of each horizon with the penalty for all
-    sensors of the least validation error.
+    Returns validation and test forecasts; each horizon has the penalty of the least
+    validation error over all sensors.
     """
     steps = traffic.train, traffic.val, traffic.test
     windows = [traffic.windows(step) for step in steps]

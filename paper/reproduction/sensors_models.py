@@ -1,4 +1,4 @@
-"""A small forecaster of sensors, on graphs that are fixed or learned."""
+"""A small forecaster of sensors, on fixed or learned graphs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SETTING: dict[str, Any] = {
     'batch_size': 64,
     'epochs': 60,
     'patience': 12,
-    # Below this error, in miles an hour, the loss is a square.
+    # Below this error, in miles an hour, the loss is quadratic.
     'beta': 3.0,
-    # The candidates of new sensors, and the lag at which series are compared.
+    # Candidates per new sensor, and the lag at which series are compared.
     'candidates': 32,
     'lag': 12,
     'scale': 10.0,
@@ -51,7 +51,7 @@ SEVERAL = {
 
 
 class LaggedGraph(torch.nn.Module):
-    """A graph by the cosine of lagged series, of which a scale is learned."""
+    """A graph by the cosine of lagged series, with a learned scale."""
 
     def __init__(
         self, traffic: Traffic, setting: dict[str, Any], is_drawn: bool = False
@@ -77,7 +77,7 @@ class LaggedGraph(torch.nn.Module):
 
 
 class Forecaster(torch.nn.Module):
-    """Forecast from the window of a sensor, and from those of its neighbours."""
+    """Network that forecasts from the windows of a sensor and of its neighbours."""
 
     def __init__(self, kind: str, traffic: Traffic, setting: dict[str, Any]) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Forecaster(torch.nn.Module):
         self.skip = torch.nn.Linear(WINDOW, len(HORIZONS))
 
     def graphs(self) -> list[SampledGraph]:
-        """Return the graph of each convolution, drawn in training."""
+        """Return the graph of each convolution, sampled in training."""
         found = []
         for kind, conv in zip(self.fixed, self.convs, strict=True):
             if kind == 'free vectors':
@@ -116,7 +116,7 @@ class Forecaster(torch.nn.Module):
         return found
 
     def forward(self, step: Tensor, targets: Tensor) -> Tensor:
-        """Return forecasts; the targets are all sensors."""
+        """Forecast all sensors, which are the targets."""
         window, time = self.traffic.windows(step)
         size = *window.shape[:2], -1
         told = self.embedding.expand(size), time.unsqueeze(1).expand(size)
@@ -132,7 +132,7 @@ class Forecaster(torch.nn.Module):
         return speed
 
     def _attend(self, conv: Any, h: Tensor) -> Tensor:
-        """Sum over all sensors, weighed anew for each window."""
+        """Sum over all sensors, with attention weights for each window."""
         query, key = self.attention(h).chunk(2, dim=2)
         score = query @ key.transpose(1, 2) / h.size(2) ** 0.5
         near: Tensor = score.softmax(dim=2) @ conv.lin(h)
@@ -141,7 +141,7 @@ class Forecaster(torch.nn.Module):
 
 
 def fixed_graph(kind: str, traffic: Traffic) -> SampledGraph:
-    """Return a graph that is not learned, or one without edges."""
+    """Return a fixed graph; one without edges if the kind is another."""
     n = len(traffic.mean)
     if kind == 'road':
         return road(traffic)

@@ -22,20 +22,20 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.typing import SampledGraph
 
-#: How many sensors are held out.
+#: Number of held-out sensors.
 HELD_OUT = 10
-#: Neighbours and powers of the distance of which validation chooses.
+#: Neighbours and powers of the distance from which validation selects.
 INVERSE = tuple((k, power) for k in (1, 3, 9, 32) for power in (1.0, 2.0))
-#: Miles to the north of a degree, and to the east at the latitude of Los Angeles.
+#: Miles per degree to the north, and to the east at the latitude of Los Angeles.
 MILES = 69.0, 57.3
 
 
 class NewSensors(torch.nn.Module):
-    """Forecast targets from the windows of sources alone.
+    """Network that forecasts targets only from the windows of sources.
 
-    Of a target its series until the end of training is known, as a context: its level,
-    its deviation, and what it has in common with the sources. Its later readings are
-    not, and no weight of the network is its own.
+    The training series of a target is known as context: its mean, its deviation, and
+    its similarity to the sources. Its later readings are not known, and no weight of
+    the network belongs to one sensor.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NewSensors(torch.nn.Module):
             )
 
     def graph(self, targets: Tensor) -> SampledGraph:
-        """Return the edges from sources to targets, of which none is a loop."""
+        """Return the edges from sources to targets, without self-loops."""
         if self.sampler is None:
             return inverse_distance(self.traffic, self.sources, targets, *self.inverse)
         score = -torch.cdist(self.miles[targets], self.miles[self.sources])
@@ -74,7 +74,7 @@ class NewSensors(torch.nn.Module):
         edge_index = nearest_others(score, self.sources, targets, self.candidates)
         rows = self.rows if self.kind == 'lagged series' else [self.miles] * 2
         pair = rows[0][self.sources], rows[1][targets]
-        self.sampler.eval()  # Noise-free weights: few sensors are all there is.
+        self.sampler.eval()  # Noise-free weights: there are only few sensors.
         graph: SampledGraph = self.sampler(pair, edge_index=edge_index)
         return graph
 
@@ -93,7 +93,7 @@ class NewSensors(torch.nn.Module):
 
 
 def nearest_others(score: Tensor, sources: Tensor, targets: Tensor, k: int) -> Tensor:
-    """Join each target to the sources of the largest scores, none to itself."""
+    """Connect each target to its k sources of largest score, without self-loops."""
     is_same = targets.unsqueeze(1) == sources
     k = min(k, len(sources) - 1)
     source = score.masked_fill(is_same, -torch.inf).topk(k, dim=1).indices
@@ -105,7 +105,7 @@ def nearest_others(score: Tensor, sources: Tensor, targets: Tensor, k: int) -> T
 def inverse_distance(
     traffic: Traffic, sources: Tensor, targets: Tensor, k: int, power: float
 ) -> SampledGraph:
-    """Weigh the nearest sources of each target by a power of their distance."""
+    """Weight the nearest sources of each target by a power of inverse distance."""
     miles = (traffic.data['pos'] * torch.tensor(MILES)).float()
     distance = torch.cdist(miles[targets], miles[sources])
     edge_index = nearest_others(-distance, sources, targets, k)
@@ -123,7 +123,7 @@ def last_values(
     k: int,
     power: float,
 ) -> Tensor:
-    """Return the last speeds of the nearest sources, by inverse distance."""
+    """Average the last speeds of the nearest sources, by inverse distance."""
     (source, target), weight = inverse_distance(traffic, sources, targets, k, power)
     speed = traffic.speed[step][:, sources[source]] * weight
     mixed = torch.zeros(len(step), len(targets)).index_add_(1, target, speed)
@@ -131,8 +131,8 @@ def last_values(
 
 
 def choose_inverse(traffic: Traffic, sources: Tensor) -> tuple[int, float]:
-    """Return how many neighbours and which power tell the sources best in validation,
-    each from the others.
+    """Return the number of neighbours and the power that predict each source best from
+    the others in validation.
     """
     target = traffic.targets(traffic.val)[:, sources]
 

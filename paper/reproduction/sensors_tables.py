@@ -14,17 +14,17 @@ from reproduction.sensors_data import load
 from reproduction.summary import Cell
 from reproduction.tables import Entry, Grid
 
-#: What :mod:`reproduction.sensors` found.
+#: Results of :mod:`reproduction.sensors`.
 SENSORS = 'sensors.json'
-#: All sensors from their own windows, or new ones from those of others.
+#: Tasks: all sensors from their own windows, or new ones from those of others.
 FORECAST, NEW = 'forecast', 'new'
 MINUTES = (15, 30, 60)
-#: Edges of each sensor on the map.
+#: Edges per sensor on the map.
 DRAWN = 3
 
 
 class Kind(NamedTuple):
-    """A graph: its title."""
+    """A graph, with its title."""
 
     title: str
 
@@ -50,7 +50,7 @@ KINDS = {
     'inverse distance': Kind('network, the same inverse distance'),
     'place': Kind('network, learned kernel of places'),
 }
-#: Forecasts that nothing is trained for, and the graphs of regressions.
+#: Forecasts without training, and the graphs of regressions.
 PLAIN = ('last reading', 'time of day')
 RIDGES = {
     'ridge, own': 'none',
@@ -62,7 +62,7 @@ NEW_KINDS = ('lagged series', 'last values', 'inverse distance', 'place')
 
 
 def read_cells(root: Path) -> dict[tuple[str, str, str, int], Cell]:
-    """Return test errors by task, graph, measure, and number of the horizon."""
+    """Return test errors by task, graph, measure, and index of the horizon."""
     found: dict[Any, dict[int, float]] = defaultdict(dict)
     for name, result in own_runs.read_runs(root / SENSORS, KINDS).items():
         task, kind, seed = name.split('/')
@@ -134,7 +134,7 @@ def agreement(root: Path) -> dict[str, float]:
 
 
 def sensors_figure(root: Path) -> Figure | None:
-    """Draw the heaviest learned edges of each sensor on the map, beside the roads."""
+    """Draw the heaviest learned edges of each sensor on a map, next to the roads."""
     runs = own_runs.read_runs(root / SENSORS, KINDS)
     run = runs.get(f'{FORECAST}/lagged series/0')
     if run is None:

@@ -1,6 +1,6 @@
-"""Name the methods of the tables, their models, and the settings of each preset.
+"""Methods of the tables, their models, and the settings of each preset.
 
-A setting is looked up in the order below; what comes later replaces what came before:
+Settings are merged in the order below, and later ones replace earlier ones:
 everything, the data set, the method, the method on the data set, the preset.
 """
 
@@ -23,12 +23,12 @@ RESULTS = Path(__file__).resolve().parents[1] / 'results'
 PRESETS = ('standard', 'paper', 'quick', 'tuned')
 WORDS = ('CiteSeer', 'PubMed', 'Chameleon', 'Squirrel', 'CS', 'Physics')
 PAPER = (*WORDS, '20News')
-BROUGHT = 'MiniImageNet'  # The user brings its file.
+BROUGHT = 'MiniImageNet'  # The user provides its file.
 
-# Widths, dropout, K and tau are the paper's; the epoch of the best validation accuracy
-# and their number are its released code's; it does not tell weight decay. Its rate of
-# learning is 0.001 but for CiteSeer: with features whose rows sum to 1, training has
-# then not converged after 500 epochs.
+# Widths, dropout, K and tau are those of the paper; the number of epochs and the choice
+# of the best validation epoch are those of its released code; weight decay is not
+# reported. Its learning rate is 0.001 except for CiteSeer: with features whose rows sum
+# to 1, training at this rate has not converged after 500 epochs.
 EVERYTHING: dict[str, Any] = {
     'lr': 0.01,
     'weight_decay': 0.0,
@@ -40,7 +40,7 @@ EVERYTHING: dict[str, Any] = {
     'dropout': 0.5,
     'time_limit': 1200.0,
 }
-# An exact evaluation of the full graph looks at all pairs of nodes.
+# An exact evaluation of the full graph computes all pairs of nodes.
 LARGE: dict[str, Any] = {'eval_every': 10}
 DATASET: dict[str, dict[str, Any]] = {
     'PubMed': LARGE,
@@ -50,7 +50,7 @@ DATASET: dict[str, dict[str, Any]] = {
 }
 OURS: dict[str, Any] = {'k': 5, 'tau': 0.25}
 TRANSITION: dict[str, Any] = OURS | {'num_transition_nodes': 500}
-# Its recipe for data without a graph.
+# IDGL's recipe for data without a graph.
 IDGL: dict[str, Any] = {
     'lr': 0.01,
     'hidden_channels': 16,
@@ -61,7 +61,7 @@ IDGL: dict[str, Any] = {
 }
 SLAPS: dict[str, Any] = {
     'lr': 0.01,
-    # Without weight decay, which is that of the classifier.
+    # Without weight decay, which applies to the classifier.
     'denoising_lr': 0.001,
     'weight_decay': 5e-4,
     # Of 500 epochs; its recipe: 400 of 2,000.
@@ -76,14 +76,14 @@ class Method(NamedTuple):
     """A row of a table.
 
     Args:
-        title: The name that the paper gives it.
-        group: `ours`, `baseline`, or `control`, which the paper does not print.
+        title: Its name in the paper.
+        group: `ours`, `baseline`, or `control` (not in the paper).
         build: The class of the model, or a function of the same arguments.
-        recipe: Settings of its own, which presets and searches change.
-        options: Arguments that make it this method; settings do not change them.
-        is_sized: Whether the model depends on the number of nodes.
-        revision: Raised when the method or a default of its model changes: runs of
-            before are then those of another setting.
+        recipe: Its own settings, which presets and searches change.
+        options: Arguments that define the method; settings do not change them.
+        is_sized: If `True`, the model depends on the number of nodes.
+        revision: Increased when the method or a default of its model changes:
+            earlier runs then belong to another setting.
     """
 
     title: str
@@ -96,11 +96,11 @@ class Method(NamedTuple):
 
 
 class CandidateNet(NodeClassifier):
-    """A :class:`~torch_geometric_gsl.GSLNet` that draws among nearest neighbours.
+    """A :class:`~torch_geometric_gsl.GSLNet` that samples among nearest neighbours.
 
     Args:
         candidates: The number of nearest neighbours (cosine) of each node.
-        *args: Arguments of the net, as are all others.
+        *args: Arguments of the net, like all keyword arguments.
     """
 
     def __init__(self, candidates: int, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +139,7 @@ def gsl_net(
     **kwargs: Any,
 ) -> NodeClassifier:
     """Build the net of the paper: full graph, transition graph, or candidates."""
-    if kwargs.get('scale') == 'auto':  # Each training sets one of several.
+    if kwargs.get('scale') == 'auto':  # Each training sets its scale.
         del kwargs['scale']
     if candidates is not None:
         return CandidateNet(candidates, *args, **kwargs)
@@ -156,7 +156,7 @@ def idgl_anchor(
     sparsity: float = 0.2,
     **kwargs: Any,
 ) -> NodeClassifier:
-    """Scale IDGL's factors of the loss to a graph whose weights grow like n / s."""
+    """Build IDGL with loss factors scaled to a graph whose weights grow like n / s."""
     share = min(1.0, num_anchors / num_nodes)
     return baselines.IDGLAnchor(
         *args,
@@ -174,7 +174,7 @@ def ours(title: str, similarity: str, recipe: dict[str, Any] = OURS) -> Method:
 
 KNN = {'cached': True}
 HEAT, ROOT = KNN | {'similarity': 'heat_kernel'}, KNN | {'root_weight': True}
-# From the recipes of the methods' papers and public code, K of kNN from the paper.
+# Recipes are from the methods' papers and code, K of kNN from the paper.
 METHODS = {
     'gcn_knn': Method('GCN_knn', 'baseline', gsl.KNNGCN, {'k': 5}, KNN),
     'heat_gcn_knn': Method('HeatGCN_knn', 'baseline', gsl.KNNGCN, {'k': 5}, HEAT),
@@ -209,8 +209,8 @@ METHODS = {
     ),
     'uniform': ours('Uniform random graph', 'uniform')._replace(group='control'),
 }
-# Their features are words that a document has or has not. They are thousands but for
-# PubMed: of the two generators of SLAPS only the diagonal one trains in time on a CPU.
+# Features are words that occur or not, thousands of them except for PubMed: of the two
+# generators of SLAPS only the diagonal one then trains in reasonable time on a CPU.
 SLAPS_WORDS: dict[str, Any] = {
     'binary': True,
     'graph_generator': 'mlp_d',
@@ -234,7 +234,7 @@ METHOD_ON_DATASET: dict[tuple[str, str], dict[str, Any]] = {
     },
     ('nodeformer', BROUGHT): {'hidden_channels': 64, 'heads': 6, 'lr': 0.01},
 }
-# With a patience for the slower rate; a recipe that names a rate of its own keeps it.
+# With a patience for the slower rate; a recipe with its own rate keeps it.
 AS_PRINTED: dict[str, Any] = {'lr': 0.001, 'patience': 100}
 QUICK: dict[str, Any] = {
     'epochs': 20,
@@ -245,7 +245,7 @@ QUICK: dict[str, Any] = {
 
 
 def preset_values(dataset: str, method: str, preset: str) -> dict[str, Any]:
-    """Look up what a preset, but that of a search, gives a method on a data set."""
+    """Return the settings of a method on a data set, for any preset but `tuned`."""
     recipe = METHODS[method].recipe | METHOD_ON_DATASET.get((method, dataset), {})
     values = EVERYTHING | DATASET.get(dataset, {}) | recipe
     if preset == 'paper':

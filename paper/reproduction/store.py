@@ -1,12 +1,12 @@
-"""Keep finished runs, and tell which are finished and who works on which.
+"""Store finished runs, and lock the runs that a process works on.
 
-A run is finished when its `result.json` is whole. While a process works on it, the
-process holds a lock of the operating system, which falls when the process ends, by
-whatever means. So several processes can share a folder, and a killed one leaves
-nothing behind that must be cleared away.
+A run is finished when its `result.json` is complete. A process that works on a run
+holds a lock of the operating system, which is released when the process ends for any
+reason. So several processes can share a folder, and a killed process leaves no lock
+behind.
 
-Finished runs also stand in one small file for each data set, which is committed and
-shared: runs of one setting together, the machines and versions that they ran on once.
+Finished runs are also stored in one small file per data set, which is committed and
+shared: it groups runs by setting and holds each environment (machine, versions) once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from reproduction.files import (
     write_json,
 )
 
-#: How the names of archives end.
+#: Suffix of archives.
 ARCHIVE = '.runs.json.gz'
-#: What differs from start to start of a run: archives do not hold it.
+#: Entries that differ between starts of a run; archives leave them out.
 UNSTABLE = ('command', 'time')
-#: Ends that another machine or setting of it may spare a run.
+#: Ways to end that another machine or other limits may avoid.
 AGAIN = ('timeout', 'oom', 'diverged')
 
 #: Config, outcome, cost and environment of a finished run.
@@ -48,33 +48,33 @@ class Store:
 
     Args:
         root: The folder. Its `runs/` can be deleted: archives keep the results.
-        archives_only: Whether to look at nothing but the archives, as a clone does.
+        archives_only: If `True`, reads only the archives, as in a clone.
     """
 
     def __init__(self, root: Path, archives_only: bool = False) -> None:
         self.root, self.archives_only = root, archives_only
-        for path in root.glob('*.runs.json'):  # Of before: its runs would run again.
+        for path in root.glob('*.runs.json'):  # Old format: its runs would run again.
             raise ValueError(f"'{path}' must be compressed: gzip -n '{path}'")
         for path in sorted(root.glob(f'*{ARCHIVE}')) if root.is_dir() else []:
-            read_archive(path)  # If one is damaged, it is told before a run is begun.
+            read_archive(path)  # Raises before any run if it is damaged.
 
     def folder(self, config: RunConfig) -> Path:
         run = f'{config.method}-{config.setting}'
         return self.root / 'runs' / _file_name(config) / run / str(config.seed)
 
     def archive(self, config: RunConfig) -> Path:
-        # One for each data set: no run can stand in two.
+        # One per data set: no run can be in two.
         return self.root / f'{_file_name(config)}{ARCHIVE}'
 
     def record(self, config: RunConfig) -> Record | None:
         """Return the finished run, or :obj:`None`."""
         archived = read_archive(self.archive(config)).get(str(config))
         own = None if self.archives_only else self._own_record(config)
-        # A machine with more memory may have put its result into the archive since.
+        # A machine with more memory may have added its result to the archive since.
         return max(filter(None, (own, archived)), key=memory_of, default=None)
 
     def _own_record(self, config: RunConfig) -> Record | None:
-        """Read the folder of the run; an archive need not have it yet."""
+        """Read the run from its folder; it may not be in an archive yet."""
         folder = self.folder(config)
         found = read_json(folder / 'result.json')
         about = read_json(folder / 'about.json')
@@ -91,16 +91,16 @@ class Store:
     def finish(
         self, config: RunConfig, outcome: dict[str, Any], about: dict[str, Any]
     ) -> None:
-        """Write down how a run ended, the environments of its starts and its cost.
+        """Write the outcome of a run, the environments of its starts and its cost.
 
-        The result comes last: without it the run is not finished.
+        The result is written last: without it the run is not finished.
         """
         folder = self.folder(config)
         write_json(folder / 'about.json', about)
         write_json(folder / 'result.json', {'config': config.to_dict(), **outcome})
 
     def is_finished(self, config: RunConfig, memory_limit: float = 0.0) -> bool:
-        """Return whether this much memory (GB) would not change the result."""
+        """Return whether a run is finished, also with this much memory (GB)."""
         record = self.record(config)
         return record is not None and memory_of(record) >= memory_limit
 
@@ -110,32 +110,32 @@ class Store:
         return [c for c in configs if not self.is_finished(c, memory_limit)]
 
     def claim(self, config: RunConfig) -> AbstractContextManager[bool]:
-        """Lock a run; give :obj:`False` if another process works on it."""
+        """Lock a run; yield :obj:`False` if another process works on it."""
         return claim_folder(self.folder(config))
 
     def collect(self, configs: Iterable[RunConfig]) -> None:
-        """Add the finished among the runs to the archives of their data sets."""
+        """Add the finished runs to the archives of their data sets."""
         finished: dict[Path, list[RunConfig]] = {}
         for config in configs:
             if self._own_record(config) is not None:
                 finished.setdefault(self.archive(config), []).append(config)
         for path, found in finished.items():
-            # Looked up once more: another process may have forgotten them meanwhile.
+            # Read again: another process may have removed them meanwhile.
             add_to_archive(path, filter(None, map(self._own_record, found)))
 
     def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
-        """Delete checkpoints of processes killed between result and clearing up."""
+        """Delete checkpoints of processes killed between result and cleanup."""
         for config in configs:
             folder = self.folder(config)
             if not any(folder.rglob(CHECKPOINT)):
                 continue
             with self.claim(config) as is_ours:
-                # That of a run which failed, or which another process has, is needed.
+                # Checkpoints of failed runs and of other processes are needed.
                 if is_ours and self.is_finished(config):
                     remove_checkpoints(folder)
 
     def forget(self, configs: Iterable[RunConfig], status: str) -> None:
-        """Remove the results of runs that ended so: they are then to be done."""
+        """Remove the results of runs with a status, so that they run again."""
         for config in configs:
             with self.claim(config) as is_ours:
                 record = self.record(config) if is_ours else None
@@ -144,7 +144,7 @@ class Store:
                 for name in ('result.json', 'about.json'):
                     (self.folder(config) / name).unlink(missing_ok=True)
                 remove_checkpoints(self.folder(config))
-                # Last, when no other process finds it in the folder any more.
+                # Last, when no other process can find it in the folder.
                 remove_from_archive(self.archive(config), str(config))
 
 
@@ -152,13 +152,13 @@ def read_archive(path: Path) -> dict[str, Record]:
     """Return the records of an archive by the names of their runs.
 
     Raises:
-        ValueError: If the file is there but damaged.
+        ValueError: If the file exists but is damaged.
     """
     try:
         status = path.stat()
     except FileNotFoundError:
         return {}
-    # A file that is replaced has another number.
+    # A replaced file has another inode.
     return dict(_read(path, status.st_ino, status.st_mtime_ns, status.st_size))
 
 
@@ -176,7 +176,7 @@ def _read(path: Path, *state: int) -> dict[str, Record]:
 
 
 def add_to_archive(path: Path, records: Iterable[Record]) -> None:
-    """Add finished runs, looked up while nobody else can change the archive."""
+    """Add finished runs, which are read while the archive is locked."""
     with _opened(path) as found:
         for record in records:
             name = str(RunConfig(**record['config']))
@@ -191,13 +191,13 @@ def remove_from_archive(path: Path, name: str) -> None:
 
 
 def memory_of(record: Record) -> float:
-    """Return the gigabytes that a run ran out of: less would not change its result."""
+    """Return the gigabytes that a run exceeded; infinity if it did not."""
     return float(record['outcome'].get('memory_limit', math.inf))
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[dict[str, Record]]:
-    """Give the records of an archive, and write them when the caller changed them."""
+    """Yield the records of a locked archive, and write the changes of the caller."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f'.{path.name}.lock')):
         remove_drafts(path.parent, path.name)
@@ -225,12 +225,12 @@ def _grouped(records: dict[str, Record]) -> dict[str, Any]:
 
 
 def _file_name(config: RunConfig) -> str:
-    # A path of a user's file must not lead out of the store.
+    # The path of a user's file must not lead out of the store.
     return re.sub(r'[^\w.-]', '_', config.data_name).lstrip('.') or '_'
 
 
 def _last_environment(starts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return that of the last start, with what earlier starts ran on besides."""
+    """Return the environment of the last start, with commits of earlier starts."""
     *before, start = starts
     found = {key: value for key, value in start.items() if key not in UNSTABLE}
     commits = {s.get('git_commit') for s in before} - {start.get('git_commit')}

@@ -1,4 +1,4 @@
-"""Summarize runs to the numbers of a table, and read those that the paper prints."""
+"""Summarize runs for a table, and read the numbers of the paper."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from reproduction.experiments import RunConfig
 from reproduction.store import Record, Store
 from reproduction.training import GIVEN
 
-#: What the paper prints.
+#: The numbers of the paper.
 PUBLISHED = Path(__file__).with_name('published.csv')
 
-#: How a run that does not end by itself is marked.
+#: Marks of runs that early stopping did not end.
 MARKS = {'timeout': '†', 'diverged': '‡', 'epochs': '§'}
-#: Fewer runs are neither the best of a table, nor tested, nor compared with the paper.
+#: With fewer runs a cell is not bold, not tested, and not compared with the paper.
 LEAST_RUNS = 3
-#: In %: no differences of accuracies, but of how they were rounded.
+#: In %; smaller differences of accuracies are due to rounding.
 ROUNDING = 1e-9
-#: Of the paper's split, 25 and 50 %.
+#: Ratio of test to training nodes in the paper's split, 25 and 50 %.
 TEST_TO_TRAIN = 0.5
 #: Table 4: seconds and MB of one epoch on CiteSeer, on an RTX 3090.
 COSTS = {
@@ -55,9 +55,9 @@ class Cell(NamedTuple):
 
     Args:
         test: Test accuracy in % of each seed.
-        note: Why there is none, such as `OOM at 24 GB`.
-        marks: Of runs that were ended early.
-        is_one_split: Whether all seeds share the split that a file brings.
+        note: Why there is no accuracy, such as `OOM at 24 GB`.
+        marks: Marks of runs that early stopping did not end.
+        is_one_split: If `True`, all seeds share the split of a file.
     """
 
     test: Mapping[int, float]
@@ -99,7 +99,7 @@ class Comparison(NamedTuple):
 
 
 def make_cell(store: Store, configs: Iterable[RunConfig]) -> Cell:
-    """Summarize the finished among runs that differ in nothing but the seed."""
+    """Summarize the finished ones of runs that differ only in the seed."""
     records = [record for c in configs if (record := store.record(c)) is not None]
     outcomes = [record['outcome'] for record in records]
     test = {
@@ -114,7 +114,7 @@ def make_cell(store: Store, configs: Iterable[RunConfig]) -> Cell:
 
 
 def _end(record: Record) -> str:
-    """Return how a run ended; `epochs` if its patience did not end it before."""
+    """Return how a run ended; `epochs` if early stopping did not end it."""
     outcome = record['outcome']
     is_last = outcome.get('epochs') == record['config']['epochs']
     is_done = outcome['status'] == 'done'
@@ -126,9 +126,9 @@ def compare(
 ) -> Comparison | None:
     """Test the paired differences, two-sided, over the seeds that both have.
 
-    The t-test of Nadeau and Bengio (2003) for random splits: they overlap, so that the
-    variance of the mean is larger than that of independent differences by the ratio of
-    test to training nodes. Without overlap it is the paired t-test.
+    This is the t-test of Nadeau and Bengio (2003): random splits overlap, so the
+    variance of the mean is 1 / n plus the ratio of test to training nodes, times the
+    variance of a difference. Without overlap it is the paired t-test.
     """
     seeds = sorted(first.test.keys() & second.test.keys())
     if not seeds:
@@ -138,8 +138,8 @@ def compare(
     if len(seeds) < 2:
         return Comparison(mean, math.nan, math.nan, 1)
     std = statistics.stdev(differences)
-    # Without any spread the test has no answer; of two splits it says too little, and
-    # of one nothing about others.
+    # There is no test without any spread, for fewer than three splits, or if all seeds
+    # share one split.
     is_one_split = first.is_one_split or second.is_one_split
     if std < ROUNDING or len(seeds) < LEAST_RUNS or is_one_split:
         return Comparison(mean, std, math.nan, len(seeds))
@@ -149,7 +149,7 @@ def compare(
 
 
 def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:
-    """Correct p-values for their number (Holm, 1979); without those that are NaN."""
+    """Correct p-values for multiple tests (Holm, 1979), without NaN."""
     known = {key: p for key, p in p_values.items() if not math.isnan(p)}
     corrected, last = {}, 0.0
     for place, key in enumerate(sorted(known, key=known.__getitem__)):
@@ -159,7 +159,7 @@ def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:
 
 
 def verdict(cell: Cell, paper: Accuracy | None) -> str:
-    """Place a mean by the paper's standard deviation, of one run of its five."""
+    """Compare a mean with the paper's, by its standard deviation over five runs."""
     if len(cell.test) < LEAST_RUNS:
         return ''
     if paper is None:
@@ -170,7 +170,7 @@ def verdict(cell: Cell, paper: Accuracy | None) -> str:
 
 
 def accuracies(table: str) -> dict[tuple[int, str, str], Accuracy | None]:
-    """Read a printed table by K, method and data set; :obj:`None`: out of 24 GB."""
+    """Read a published table by K, method and data set; :obj:`None`: OOM at 24 GB."""
     found: dict[tuple[int, str, str], Accuracy | None] = {}
     with open(PUBLISHED, encoding='utf-8', newline='') as file:
         for row in csv.DictReader(file):

@@ -1,4 +1,4 @@
-"""Make the paper's tables from finished runs, the paper's figures beside ours."""
+"""Make the paper's tables from finished runs, with the paper's numbers and ours."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ PAIRED = (
     'differences: mean ± sample standard deviation over the same splits, two-sided '
     'paired t-test, corrected for splits that overlap (number of splits)'
 )
-#: What the graph of nearest neighbours adds, with and without a root weight.
+#: Nearest-neighbour graphs, with and without a root weight.
 NEIGHBOURS = ('knn_gcn_root', 'gcn_knn')
-#: What :mod:`reproduction.cost` measured.
+#: Results of :mod:`reproduction.cost`.
 COST = 'cost.json'
 
 
 class Entry(NamedTuple):
-    """Cell with our figure, the paper's below it, and whether ours is the best."""
+    """Cell with our number, the paper's below it, and whether ours is the best."""
 
     ours: str
     paper: str = ''
@@ -59,10 +59,10 @@ class Grid(NamedTuple):
     """Table of column titles, and rows of a title and entries.
 
     Args:
-        head: The titles; the first stands above the titles of the rows.
+        head: The titles; the first is above the titles of the rows.
         rows: Title and entries of each row.
         notes: Lines below the table.
-        empty: Why there may be nothing to show.
+        empty: The reason if there is nothing to show.
     """
 
     head: list[str]
@@ -79,7 +79,7 @@ Make = Callable[[Store, Choice], Grid]
 
 
 def head(datasets: tuple[str, ...]) -> list[str]:
-    """Title the columns of a table: a file has its name, unless two share it."""
+    """Return column titles; a file has its name, unless two files share it."""
     names = [d if d in DATASETS else Path(d).name for d in datasets]
     pairs = zip(datasets, names, strict=True)
     return ['', *(name if names.count(name) == 1 else d for d, name in pairs)]
@@ -138,7 +138,7 @@ def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
 def of_accuracies(
     name: str, methods: tuple[str, ...] = (), ks: tuple[int, ...] = ()
 ) -> Make:
-    """Compare methods, or all that are chosen, beside a table of the paper."""
+    """Compare the given or all selected methods with a table of the paper."""
 
     def table(store: Store, choice: Choice) -> Grid:
         paper = accuracies(name)
@@ -161,7 +161,7 @@ def differences(
     pairs: Iterable[tuple[str, str]],
     datasets: tuple[str, ...],
 ) -> list[tuple[str, list[Entry]]]:
-    """Make a row for each pair of methods: the first one less the second."""
+    """Make a row for each pair of methods: the first one minus the second."""
     rows = []
     for first, second in pairs:
         row = [compare(found[first, d], found[second, d]) for d in datasets]
@@ -171,7 +171,7 @@ def differences(
 
 
 def paired(store: Store, choice: Choice) -> Grid:
-    """Compare our rows with the controls on the same splits, and nearest neighbours."""
+    """Compare our methods with controls, and kNN with an MLP, on the same splits."""
     ours = tuple(name for name in choice.methods if METHODS[name].group == 'ours')
     shown = dict.fromkeys((*ours, *CONTROLS, 'uniform', *NEIGHBOURS))
     found = cells(store, choice._replace(methods=tuple(shown)))
@@ -186,7 +186,7 @@ def paired(store: Store, choice: Choice) -> Grid:
 
 
 def verdicts(store: Store, choice: Choice) -> Grid:
-    """Place rows beside the paper's: within its standard deviation, above, below."""
+    """Compare rows with the paper: within its standard deviation, above or below."""
     printed = tuple(m for m in choice.methods if METHODS[m].group != 'control')
     paper = accuracies('table1')
     known = {dataset for _, _, dataset in paper}
@@ -211,7 +211,7 @@ def verdicts(store: Store, choice: Choice) -> Grid:
 
 
 def _judged(cell: Cell, printed: Accuracy | None) -> Cell:
-    """Drop the marks, of runs that were ended early, of figures without a verdict."""
+    """Drop the marks of a cell without a verdict."""
     is_judged = printed is not None and len(cell.test) >= LEAST_RUNS
     return cell if is_judged or not cell.test else cell._replace(marks='')
 
@@ -249,7 +249,7 @@ def _setting(found: Mapping[str, Any]) -> str:
 
 
 def cost_grid(root: Path) -> Grid:
-    """Make Table 4 from what was measured last."""
+    """Make Table 4 from the last measurements."""
     found = read_kept(root / COST) or {'rows': {}}
     rows = []
     for method, row in found['rows'].items():
@@ -273,7 +273,7 @@ def cost_grid(root: Path) -> Grid:
 SHOWN = ('neural_gau_sim', 'neural_gau_sim_t', 'uniform', *CONTROLS)
 TABLES: dict[str, tuple[str, Make]] = {
     'table1': ('table1', of_accuracies('table1')),
-    # The paper's best method beside what it has to beat.
+    # The paper's best method, and the controls that it has to beat.
     'controls': ('table1', of_accuracies('controls', SHOWN)),
     'paired': ('table1', paired),
     'verdicts': ('table1', verdicts),

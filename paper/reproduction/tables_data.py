@@ -1,4 +1,4 @@
-"""Read the tables of columns, and split their rows at random, by place or by time."""
+"""Read tables, and split their rows at random, by place or by time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Array = np.ndarray[Any, Any]
 
 #: Where the files are, unless `GSL_DATA` names another folder.
 BESIDE = Path(__file__).resolve().parents[3] / 'shared' / 'data'
-#: Shares of the rows for training, and for training and validation.
+#: Fractions of the rows for training, and for training and validation together.
 TRAIN, TRAIN_AND_VAL = 0.64, 0.80
-#: Places are so many clusters, of which so many are for test.
+#: Number of clusters that define places, and of those for the test.
 PLACES, TEST_PLACES = 10, 2
 PLACE, TIME = 'place', 'time'
 RANDOM_SPLITS = tuple(map(str, range(10)))
@@ -40,11 +40,11 @@ GRADES = (
 
 
 class Table(NamedTuple):
-    """Rows, and what is to be predicted of each.
+    """Rows and their targets.
 
     Args:
         x: The columns; a sparse matrix if they are to be reduced.
-        y: Numbers, or the numbers of classes.
+        y: Numbers, or indices of classes.
         num_classes: The number of classes; 0 for a regression.
     """
 
@@ -57,15 +57,15 @@ class Source(NamedTuple):
     """A table that can be read.
 
     Args:
-        read: Reads it.
-        is_regression: Whether a number is to be predicted.
+        read: Function that reads it.
+        is_regression: If `True`, the target is a number.
         unit: The unit of the target, for titles.
         place: The columns of latitude and longitude.
         time: The columns of the calendar, the coarsest first.
         scaling: How columns are scaled before rows are compared: `quantile` (each to
-            a normal law) or `unit` (each row to unit norm).
-        reduce: The number of singular vectors, of the training rows, that replace the
-            columns; 0 keeps these.
+            a normal distribution) or `unit` (each row to unit norm).
+        reduce: The number of singular vectors of the training rows that replace the
+            columns; 0 keeps the columns.
     """
 
     read: Callable[[], Table]
@@ -83,7 +83,7 @@ class Source(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What a method sees of a split: no labels of test rows.
+    """The data of a split that a method sees: no labels of test rows.
 
     Args:
         x: The columns of rows for training, validation and test.
@@ -106,7 +106,7 @@ def data_folder() -> Path:
 
 
 def _text(name: str) -> list[list[str]]:
-    """Read the lines of a compressed file of numbers or words with commas."""
+    """Read the rows of a compressed CSV file."""
     path = data_folder() / 'tables' / name
     if not path.is_file():
         raise OSError(f"'{path}' was not found: let 'GSL_DATA' name its folder")
@@ -115,7 +115,7 @@ def _text(name: str) -> list[list[str]]:
 
 
 def california() -> Table:
-    """Read the districts of California, their values in 100,000 dollars."""
+    """Read the districts of California, with values in 100,000 dollars."""
     rows = np.array(_text('cal_housing.data.gz')[1:], dtype=float)
     longitude, latitude, age, rooms, bedrooms, people, households, income, value = (
         rows.T
@@ -142,7 +142,7 @@ def diamonds() -> Table:
 
 
 def _numbers(name: str, dropped: int = 0) -> Table:
-    """Read a file whose last column is the target, and leave out inputs before it."""
+    """Read a file whose last column is the target; drop some columns before it."""
     rows = np.array(_text(f'{name}.csv.gz'), dtype=float)
     return Table(rows[:, : -1 - dropped], rows[:, -1])
 
@@ -174,7 +174,7 @@ def _words(name: str) -> Table:
 SOURCES = {
     'california': Source(california, unit='100,000 dollars', place=(6, 7)),
     'diamonds': Source(diamonds, unit='dollars'),
-    # The last two inputs sum to the target. Of the calendar: year, month, day, hour.
+    # The last two inputs sum to the target. Times are year, month, day, hour.
     'bike': Source(partial(_numbers, 'bike', 2), time=(0, 1, 2, 6)),
     'pol': Source(partial(_numbers, 'pol')),
     'kin40k': Source(partial(_numbers, 'kin40k')),
@@ -207,7 +207,7 @@ def split(table: Table, source: Source, name: str) -> tuple[Array, Array, Array]
         num_rows
     )
     if name == TIME:
-        # The files are shuffled, but their columns tell the time.
+        # The files are shuffled, but have columns of time.
         order = np.lexsort([table.x[:, column] for column in source.time[::-1]])
     first, second = int(TRAIN * num_rows), int(TRAIN_AND_VAL * num_rows)
     return order[:first], order[first:second], order[second:]
@@ -226,7 +226,7 @@ def _by_place(x: Array) -> tuple[Array, Array, Array]:
 def problem(
     table: Table, source: Source, rows: tuple[Array, Array, Array]
 ) -> tuple[Problem, Array]:
-    """Return what a method sees of a split, and the targets of the test rows."""
+    """Return the data of a split that a method sees, and the targets of test rows."""
     train, val, test = (table.x[part] for part in rows)
     if source.reduce:
         svd = TruncatedSVD(source.reduce, random_state=0).fit(train)

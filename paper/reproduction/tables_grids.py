@@ -68,7 +68,7 @@ def table_grid(table: str, root: Path) -> Grid:
 
 
 def grids() -> dict[str, Callable[[Path], Grid]]:
-    """Return how all tables are made of a folder of results, by their names."""
+    """Return the functions that make all tables from a folder of results, by name."""
     return {
         'tables_panel': panel_grid,
         'tables_paired': paired_grid,
@@ -79,7 +79,7 @@ def grids() -> dict[str, Callable[[Path], Grid]]:
 
 
 def scale_of(measure: str) -> float:
-    """Return the factor of a measure in tables: shares are in %."""
+    """Return the factor of a measure in tables: error rates are in %."""
     return 100.0 if measure == 'error' else 1.0
 
 
@@ -99,7 +99,7 @@ def panel_grid(root: Path) -> Grid:
 
 
 def ablation_grid(root: Path) -> Grid:
-    """Compare ours with itself after a part was taken away or changed."""
+    """Compare ours with variants in which one part was removed or changed."""
     names = (OURS[0], *ABLATIONS)
     found = {key: c for key, c in relative_cells(root).items() if key[1] in names}
     pairs = compare_with(found, OURS[:1], ABLATIONS)
@@ -175,7 +175,7 @@ def _counted(count: Mapping[str, int] | None) -> Entry:
 
 
 def times_grid(root: Path) -> Grid:
-    """Tell the time and the memory of all methods."""
+    """Report the time and the memory of all methods."""
     costs: dict[Key, list[Result]] = defaultdict(list)
     for table in SOURCES:
         for (method, split), result in read_units(root, table).items():

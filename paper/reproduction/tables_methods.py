@@ -1,4 +1,4 @@
-"""Name the methods for tables, and search the settings of those that are tuned."""
+"""Methods for tables, and the search for settings of those that are tuned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reproduction.tables_ours import fit_net
 from reproduction.tables_scores import better, score
 from reproduction.tables_trees import draw_choice, fit_trees
 
-#: Every number that results depend on, but for the number of trials.
+#: Every number that results depend on, except the number of trials.
 SETTING: dict[str, Any] = {
     'trees': 2000,
     'patience': 50,
@@ -23,7 +23,7 @@ SETTING: dict[str, Any] = {
     'neighbours': [1, 2, 3, 5, 7, 10, 15, 20, 30, 50],
     'revision': 1,
 }
-#: Trials of a search, besides the settings of the library.
+#: Trials of a search, besides the default settings of the library.
 TRIALS = 20
 
 
@@ -31,14 +31,14 @@ class Method(NamedTuple):
     """A row of the tables.
 
     Args:
-        title: Its name there.
+        title: Its name in the tables.
         group: `control`, `ours`, `ablation`, or `other` for an optional library.
-        kind: What fits it: `knn`, `trees`, `net` or `pytabkit`.
-        options: Arguments that make it this method.
-        near: What rows are compared by whose targets are added as columns.
-        is_tuned: Whether its settings are searched.
-        library: The libraries that it needs and the package does not, in one text.
-        revision: Raised when the method changes: runs of before are then of another.
+        kind: The function that fits it: `knn`, `trees`, `net` or `pytabkit`.
+        options: Arguments that define the method.
+        near: Ways to compare rows (`NEAR`); targets of near rows become columns.
+        is_tuned: If `True`, its settings are searched.
+        library: Libraries that only this method needs, separated by spaces.
+        revision: Increased when the method changes: earlier runs then do not count.
     """
 
     title: str
@@ -92,7 +92,7 @@ def _net(title: str, group: str, graph: str, members: int = 1, **more: Any) -> M
 
 
 LEARNED = 'learned'
-#: Cheap ones first: so are they run.
+#: Cheap ones first: they run in this order.
 METHODS = {
     'knn': Method('nearest rows, tuned', 'control', 'knn'),
     **{name: _trees(name, False) for name in ('lightgbm', 'hist_boosting', 'xgboost')},
@@ -142,7 +142,7 @@ FITS: dict[str, Fit] = {
 
 
 def obstacle(table: str, method: str) -> str | None:
-    """Say why a method does not run on a table, if it does not."""
+    """Return the reason why a method does not run on a table, if any."""
     found = METHODS[method]
     if found.near == (PLACE,) and not SOURCES[table].place:
         return 'the table has no places'
@@ -159,11 +159,11 @@ def fit(
 def search(
     problem: Problem, method: Method, options: Options, trials: int, path: Path
 ) -> dict[str, Any]:
-    """Return the settings that predict the validation rows best.
+    """Search the settings that predict the validation rows best.
 
-    Finished trials stand in the file: killed, it goes on after them.
+    Finished trials are stored in the file; a restarted search continues after them.
     """
-    # A search of other rows, numbers or spaces is another one.
+    # Trials of other settings, methods or seeds do not count.
     about = json.loads(json.dumps([options.setting, method._asdict(), options.seed]))
     kept = read_json(path) or {}
     done = kept['trials'] if kept.get('about') == about else []
@@ -172,7 +172,7 @@ def search(
         if number == len(done):
             choice = draw_choice(problem, method, options.seed, number)
             val = fit(problem, method, choice, options).val
-            assert val is not None  # It has seen no target of these rows.
+            assert val is not None  # Their targets were not used.
             scores = score(problem.y[1], val, problem.num_classes)
             done.append({'choice': choice, 'val': scores})
             write_json(path, {'about': about, 'trials': done})

@@ -13,12 +13,12 @@ from sklearn.preprocessing import Normalizer, QuantileTransformer, StandardScale
 from reproduction.tables_data import Array, Problem
 from reproduction.tables_scores import Scores, better, score
 
-#: What rows are compared by: all columns, or latitude and longitude.
+#: Ways to compare rows: by all columns, or by latitude and longitude.
 COLUMNS, PLACE = 'columns', 'place'
 
 
 class Options(NamedTuple):
-    """What fits of all methods are given: a seed, threads, and all numbers."""
+    """Arguments of the fits of all methods: seed, threads, and all settings."""
 
     seed: int
     threads: int
@@ -29,10 +29,10 @@ class Fitted(NamedTuple):
     """A method that has been fitted.
 
     Args:
-        predict: Returns numbers, or shares of classes, of new rows.
-        val: The same of the validation rows, whose targets it was not told; absent if
-            it was.
-        choice: What was chosen on the validation rows.
+        predict: Predicts numbers, or class probabilities, of new rows.
+        val: Predictions of validation rows; absent if the fit has used their
+            targets.
+        choice: The settings that the validation rows selected.
     """
 
     predict: Callable[[Array], Array]
@@ -41,7 +41,7 @@ class Fitted(NamedTuple):
 
 
 def scaler(kind: str, x: Array) -> Any:
-    """Fit what scales columns before rows are compared."""
+    """Fit the scaler of columns before rows are compared."""
     if kind == 'unit':
         return Normalizer().fit(x)
     if kind == 'standard':
@@ -57,7 +57,7 @@ def scaler(kind: str, x: Array) -> Any:
 def nearest(
     known: Array, rows: Array, k: int, threads: int, is_same: bool = False
 ) -> tuple[Array, Array]:
-    """Return distances and numbers of the nearest known rows.
+    """Return distances and indices of the nearest known rows.
 
     If the rows are the known ones, none is its own neighbour.
     """
@@ -67,7 +67,7 @@ def nearest(
     if not is_same:
         return distance, index
     is_own = index == np.arange(len(rows))[:, None]
-    # Of many equal rows it may not be among its own neighbours: the last one goes.
+    # With many duplicates a row may not find itself: the last neighbour is dropped.
     is_own[~is_own.any(axis=1), -1] = True
     return distance[~is_own].reshape(-1, k), index[~is_own].reshape(-1, k)
 
@@ -85,7 +85,7 @@ def neighbour_columns(y: Array, num_classes: int, counts: Sequence[int]) -> Arra
         counts: The numbers of neighbours that are described.
 
     Returns:
-        Array: The mean and the median for each count, or the shares of classes.
+        Array: The mean and the median for each count, or the class frequencies.
     """
     columns = []
     for count in counts:
@@ -98,14 +98,14 @@ def neighbour_columns(y: Array, num_classes: int, counts: Sequence[int]) -> Arra
 
 
 class Described:
-    """Add columns that tell the targets of the nearest rows.
+    """Tables with added columns that describe the targets of the nearest rows.
 
-    Training rows are told about all others, validation rows about training rows, and
-    new rows about both, which are what a learned graph of the package sums over.
+    Neighbours of training rows are the other training rows, those of validation rows
+    are training rows, and those of new rows are both, as in our learned graphs.
 
     Args:
         problem: The rows.
-        by: What rows are compared by: `columns`, `place`, both or neither.
+        by: Ways to compare rows: `columns`, `place`, both or neither.
         options: The counts of neighbours, and the number of threads.
     """
 
@@ -188,7 +188,7 @@ def average(
 ) -> Array:
     """Average the targets of the nearest rows.
 
-    One row more has the shares of all known classes: none is impossible.
+    An additional row with the frequencies of all classes keeps them positive.
     """
     distance, index = distance[:, : choice['k']], index[:, : choice['k']]
     weight = np.ones_like(distance)

@@ -1,4 +1,4 @@
-"""Fit other networks for tables, where their library is installed."""
+"""Fit other networks for tables, if their library is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reproduction.tables_neighbours import Fitted, Options
 
 
 def absence(libraries: str) -> str | None:
-    """Say which of some libraries cannot be used, if one cannot."""
+    """Return the reason why one of some libraries cannot be used, if any."""
     for name in libraries.split():
         if importlib.util.find_spec(name) is None:
             return f'{name} is not installed'
@@ -28,7 +28,7 @@ def fit_pytabkit(
 
     kind = 'Classifier' if problem.num_classes else 'Regressor'
     (train, val, _), (y, y_val) = problem.x, problem.y
-    with tempfile.TemporaryDirectory() as folder:  # Of its checkpoints.
+    with tempfile.TemporaryDirectory() as folder:  # For its checkpoints.
         model = getattr(pytabkit, f'{method.options["name"]}_{kind}')(
             device='cpu',
             random_state=options.seed,

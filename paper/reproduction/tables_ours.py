@@ -1,4 +1,4 @@
-"""Fit the package's estimators to tables, and parts of them taken away one by one."""
+"""Fit the package's estimators to tables, and variants with one part removed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 
 
 class WithoutLabels(TableNet):
-    """Neighbours tell their columns, and not their labels."""
+    """Network whose neighbours send their columns, but not their labels."""
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
         return super()._message(h, None)
 
 
 class Frozen(TableNet):
-    """Rows are compared by a random projection of their columns, which stays."""
+    """Network that compares rows by a fixed random projection of their columns."""
 
     projection: Tensor
 
@@ -37,13 +37,13 @@ class Frozen(TableNet):
 
 
 class WithoutPeriodic(TableNet):
-    """Columns have no periodic embeddings."""
+    """Network without periodic embeddings of columns."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs | {'num_frequencies': 0})
 
 
-#: Networks in place of that of the estimators.
+#: Networks that replace that of the estimators.
 NETWORKS: dict[str, type[TableNet]] = {
     'no_labels': WithoutLabels,
     'frozen': Frozen,
@@ -63,7 +63,7 @@ def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
 
 
 def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fitted:
-    """Fit an estimator, whose predictions use the rows of validation as neighbours."""
+    """Fit an estimator; validation rows are also neighbours in its predictions."""
     torch.set_num_threads(options.threads)
     rows = Described(problem, method.near, options)
     model = make_estimator(problem, method, options)
@@ -71,7 +71,7 @@ def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fit
     is_held = np.arange(len(y)) >= len(rows.train)
     model.fit(x, y, validation_mask=is_held)
     predict = model.predict_proba if problem.num_classes else model.predict
-    # What validation says of each graph, in units of the scaled target.
+    # The validation loss of each graph, in units of the scaled target.
     losses = getattr(model, 'graph_losses_', {})
     chosen = {'graph': next(iter(losses), None), 'losses': losses}
     return Fitted(lambda x: predict(rows.new(x)), choice=chosen)

@@ -16,13 +16,13 @@ from reproduction.tables_data import PLACE, SOURCES, TIME, TRAIN, TRAIN_AND_VAL
 from reproduction.tables_methods import METHODS
 from reproduction.tables_store import Result, results_path
 
-#: Of random splits.
+#: Ratio of test to training rows in random splits.
 OVERLAP = (1 - TRAIN_AND_VAL) / TRAIN
 #: The rows that all controls are compared with.
 OURS = ('ours', 'ours_4', 'auto')
-#: The rows of which `auto` is one: with one seed it trains the same networks.
+#: The rows from which `auto` selects: with the same seed it trains these networks.
 CHOICES = ('ours', 'nearest', 'mlp')
-#: What a cell is of: a table, a method.
+#: Key of a cell: a table and a method.
 Key = tuple[str, str]
 CONTROLS = tuple(
     m for m, found in METHODS.items() if found.group in ('control', 'other')
@@ -45,7 +45,7 @@ def read_units(root: Path, table: str) -> dict[Key, Result]:
 
 
 def _chosen(found: Mapping[Key, Result]) -> dict[Key, Result]:
-    """Return what `auto` gives where it has not been run but all that it tries."""
+    """Derive units of `auto` on splits where it has not run but its choices have."""
     added = {}
     for split in {split for _, split in found}:
         tried = [found.get((method, split)) for method in CHOICES]
@@ -64,7 +64,7 @@ def _chosen(found: Mapping[Key, Result]) -> dict[Key, Result]:
 
 
 def measures(table: str) -> dict[str, str]:
-    """Return the measures of a table, the first one decides, and their titles."""
+    """Return the measures of a table, of which the first decides, and their titles."""
     source = SOURCES[table]
     if source.is_regression:
         return {'rmse': f'RMSE, {source.unit}' if source.unit else 'RMSE'}
@@ -74,7 +74,7 @@ def measures(table: str) -> dict[str, str]:
 def cells(
     units: Mapping[Key, Result], measure: str, scale: float = 1.0
 ) -> dict[str, Cell]:
-    """Return what methods reach on random splits."""
+    """Return the results of methods on random splits."""
     tests: dict[str, dict[int, float]] = defaultdict(dict)
     for (method, split), result in units.items():
         if split.isdigit():
@@ -83,7 +83,7 @@ def cells(
 
 
 def relative_cells(root: Path) -> dict[Key, Cell]:
-    """Return errors in %: of the target's deviation, or of the rows."""
+    """Return errors in % of the target's deviation, or of the number of rows."""
     found = {}
     for table in SOURCES:
         units = read_units(root, table)
@@ -99,7 +99,7 @@ def relative_cells(root: Path) -> dict[Key, Cell]:
 def compare_with(
     found: Mapping[Key, Cell], ours: Iterable[str], others: Iterable[str]
 ) -> dict[tuple[str, str, str], Comparison]:
-    """Compare errors, those of ours less those of others, on the same splits."""
+    """Compare errors, those of ours minus those of others, on the same splits."""
     pairs = {}
     others = [*others]
     for own in ours:
@@ -112,7 +112,7 @@ def compare_with(
 
 
 def digits_of(cell: Cell) -> int:
-    """Return the digits that tell the first two of the deviation."""
+    """Return the decimals that show the first two digits of the deviation."""
     spread = cell.mean / 100 if math.isnan(cell.std) else cell.std
     return 3 if spread <= 0 else min(4, max(0, 1 - math.floor(math.log10(spread))))
 
@@ -154,7 +154,7 @@ def single_column(found: Mapping[str, Cell]) -> dict[str, Entry]:
 
 
 def below(entry: Entry, pair: Comparison | None, p_value: float | None) -> Entry:
-    """Add how much the error of ours is higher, if it was compared."""
+    """Add the difference of errors, ours minus this one, if it was compared."""
     if pair is None:
         return entry
     star = '*' if p_value is not None and p_value < LEVEL else ''

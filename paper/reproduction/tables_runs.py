@@ -1,4 +1,4 @@
-"""Predict numbers and classes of tables: a learned graph beside what is usual there.
+"""Predict numbers and classes of tables, by learned graphs and by usual methods.
 
     python paper/run.py tables
     python paper/run.py tables --tables california pol --methods ours lightgbm
@@ -6,11 +6,11 @@
     python paper/run.py tables --report runs/tables
 
 All methods see the same splits: ten at random (64 % of the rows for training, 16 % for
-validation, 20 % for test), for places whole regions that are held out, for times the
-last fifth. Validation rows end the training and choose settings, and the test rows are
-read for the chosen one alone. Each unit runs in a process of its own, which tells its
-memory. Finished ones stand in `<results>/tables/`: killed and started again, or started
-twice, it goes on with what is missing.
+validation, 20 % for test), by place with whole regions held out, by time with the last
+fifth for test. Validation rows stop the training and select settings, and only the
+selected one is tested. Each unit runs in its own process, which measures its memory.
+Finished units are stored in `<results>/tables/`; a restarted run continues with the
+missing ones, and two commands share them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from reproduction.tables_store import Result, Run, TableResults, complete, unit_
 def execute(
     run: Run, setting: dict[str, Any], trials: int, threads: int, root: Path
 ) -> Result:
-    """Return the result of a unit."""
+    """Execute a unit, and return its result."""
     from threadpoolctl import threadpool_limits
 
     source, method = SOURCES[run.table], METHODS[run.method]
@@ -70,12 +70,12 @@ def execute(
 
 
 def _megabytes() -> float:
-    """Return the most memory that the process has had."""
+    """Return the peak memory of the process."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
 def units(args: argparse.Namespace) -> list[Run]:
-    """List what is chosen: all methods of a split before the next split."""
+    """List the selected units: all methods of a split before the next split."""
     return [
         Run(table, method, name)
         for name in args.splits
@@ -93,11 +93,11 @@ def parse_args(arguments: list[str] | None) -> argparse.Namespace:
     for option, names in lists.items():
         known: dict[str, Any] = {'choices': names, 'default': names}
         add(f'--{option}', nargs='+', metavar=option[0].upper(), **known)
-    add('--trials', type=positive, default=TRIALS, help=f'of a search ({TRIALS})')
+    add('--trials', type=positive, default=TRIALS, help=f'per search ({TRIALS})')
     add('--jobs', type=positive, default=1, help='units at the same time (1)')
     add_threads(parser)
     add('--results', type=Path, default=RESULTS)
-    add('--report', type=Path, metavar='FOLDER', help='write tables, and run nothing')
+    add('--report', type=Path, metavar='FOLDER', help='only write tables to it')
     args = parser.parse_args(arguments)
     for option in lists:
         setattr(args, option, [*dict.fromkeys(getattr(args, option))])
@@ -107,7 +107,7 @@ def parse_args(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     args = parse_args(arguments)
     if args.report:
-        # It knows how all tables of the documentation are made.
+        # It imports the code of all tables of the documentation.
         from reproduction.tables_write import write_report
 
         write_report(args.results, args.report)

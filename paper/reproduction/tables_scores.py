@@ -8,18 +8,18 @@ import numpy as np
 
 from reproduction.tables_data import Array
 
-#: Shares of classes are at least so large.
+#: Class probabilities are at least this large.
 LEAST = 1e-15
 
 Scores = dict[str, float]
 
 
 def score(y: Array, prediction: Array, num_classes: int) -> Scores:
-    """Return the root mean squared error, or the share of errors and the log loss.
+    """Return the root mean squared error, or the error rate and the log loss.
 
     Args:
         y: The targets.
-        prediction: Numbers, or shares of classes :math:`(n, C)`.
+        prediction: Numbers, or class probabilities :math:`(n, C)`.
         num_classes: The number of classes; 0 for numbers.
     """
     if not num_classes:
@@ -34,7 +34,7 @@ def score(y: Array, prediction: Array, num_classes: int) -> Scores:
 
 
 def better(scores: Scores, than: Scores) -> bool:
-    """Return whether scores are lower; the log loss decides between equal errors."""
+    """Return whether scores are lower; the log loss breaks ties of errors."""
     known = list(scores.values())
     if not all(map(math.isfinite, known)):
         return False

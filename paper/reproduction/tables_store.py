@@ -1,4 +1,4 @@
-"""Keep finished units of tables, and run what is missing in processes of their own."""
+"""Store finished units of tables, and execute missing ones in separate processes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from reproduction import own_runs
 from reproduction.files import claim_folder, write_text
 from reproduction.record import environment
 
-#: Below the folder of results.
+#: Subfolder of the folder of results.
 FOLDER = 'tables'
-#: What tables are predicted with, whose versions are told.
+#: Libraries whose versions are recorded.
 LIBRARIES = (
     *('numpy', 'scikit-learn', 'lightgbm', 'xgboost', 'xgboost-cpu', 'catboost'),
     *('rtdl_num_embeddings', 'pytabkit'),
 )
-#: Numbers of threads that libraries read when they are loaded.
+#: Variables of the number of threads, which libraries read when they are loaded.
 THREADS = ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')
-#: What a unit found.
+#: The result of a unit.
 Result = dict[str, Any]
 
 
@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """Return the seed of the method; splits by place and time have none."""
+        """Return the seed of the method; 0 for splits by place and by time."""
         return int(self.split) if self.split.isdigit() else 0
 
 
@@ -58,7 +58,7 @@ Task = Callable[[Run], Result]
 
 
 def unit_folder(root: Path, run: Run) -> Path:
-    """Return where a unit keeps what it goes on from."""
+    """Return the folder of the trials and errors of a unit."""
     return root / 'runs' / FOLDER / str(run)
 
 
@@ -96,7 +96,7 @@ class TableResults(own_runs.Results):
         self.add(str(run), result | {'environment': self.key})
 
     def is_finished(self, run: Run) -> bool:
-        """Look into the file: another command may have finished the unit."""
+        """Return whether a unit is finished, also by another command."""
         if str(run) not in self.runs:
             self._read()
         return str(run) in self.runs
@@ -116,7 +116,7 @@ class TableResults(own_runs.Results):
                 )
 
     def claim(self, run: Run) -> contextlib.AbstractContextManager[bool]:
-        """Lock a unit; give :obj:`False` if another process works on it."""
+        """Lock a unit; yield :obj:`False` if another process works on it."""
         return claim_folder(unit_folder(self.root, run))
 
 
@@ -135,12 +135,12 @@ def complete(
     jobs: int,
     threads: int,
 ) -> int:
-    """Run what is missing, and keep each result as soon as it is there.
+    """Execute the missing units, and store each result immediately.
 
-    A unit that fails is told, and the next one taken.
+    A unit that fails is reported, and the next one follows.
 
     Returns:
-        int: How many units failed.
+        int: The number of units that failed.
     """
     missing = [run for run in wanted if str(run) not in results[run.table].runs]
     print(f'tables: {len(wanted)} units, {len(wanted) - len(missing)} finished')
@@ -157,7 +157,7 @@ def complete(
 
 
 def _one(results: Mapping[str, TableResults], task: Task, run: Run) -> tuple[str, bool]:
-    """Run a unit, unless another command has it; say how it ended."""
+    """Execute a unit, unless another command has it; return a message."""
     kept = results[run.table]
     with kept.claim(run) as is_ours:
         if not is_ours:
@@ -177,7 +177,7 @@ def _one(results: Mapping[str, TableResults], task: Task, run: Run) -> tuple[str
 
 
 def in_own_process(task: Task, run: Run) -> tuple[Result | None, str]:
-    """Return the result of a unit, or why there is none, from a process of its own."""
+    """Execute a unit in its own process; return its result, or an error."""
     context = multiprocessing.get_context('forkserver')
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(sender, task, run), daemon=True)
@@ -203,16 +203,16 @@ def _send(sender: Connection, task: Task, run: Run) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the command is killed that waits for it."""
+    """End this process when the command that waits for it is killed."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)
 
 
 def start_server(threads: int) -> None:
-    """Start what forks the processes of units, and has imported all that they share.
+    """Start the server that forks the processes of units, with all shared imports.
 
-    It has computed nothing: no fork survives the threads of a computation.
+    It must not compute anything: a fork fails after a computation with threads.
     """
     changed = dict.fromkeys(THREADS, str(threads))
     changed['PYTHONPATH'] = os.pathsep.join(sys.path)

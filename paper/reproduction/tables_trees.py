@@ -1,8 +1,8 @@
-"""Fit boosted trees to tables, with settings of their own or searched ones.
+"""Fit boosted trees to tables, with default or searched settings.
 
 The spaces of LightGBM, XGBoost and CatBoost are those of the authors of TabR (Gorishniy
-et al., 2024), with trees of a depth of at most 10, as in their work of 2021; the one of
-scikit-learn's trees is that of auto-sklearn (Feurer et al., 2022).
+et al., 2024), with trees of a depth of at most 10, as in their work of 2021; the space
+of scikit-learn's trees is that of auto-sklearn (Feurer et al., 2022).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Fit = Callable[[Problem, Described, Choice, Options], Callable[[Array], Array]]
 
 
 class Draws:
-    """Draws of settings, the same for the same seed and number."""
+    """Sampler of settings, reproducible by seed and number."""
 
     def __init__(self, seed: int, number: int) -> None:
         self.rng = np.random.default_rng([seed, number])
@@ -101,7 +101,7 @@ SPACES = {
 
 
 def draw_choice(problem: Problem, method: Any, seed: int, number: int) -> Choice:
-    """Draw the settings of a trial; the first one has those of the library."""
+    """Sample the settings of a trial; the first one has the defaults of the library."""
     if number == 0:
         return {}
     draws = Draws(seed, number)
@@ -114,7 +114,7 @@ def draw_choice(problem: Problem, method: Any, seed: int, number: int) -> Choice
 def fit_trees(
     problem: Problem, method: Any, choice: Choice, options: Options
 ) -> Fitted:
-    """Fit boosted trees, and stop where the validation rows are predicted best."""
+    """Fit boosted trees with early stopping on the validation rows."""
     own = {key: value for key, value in choice.items() if key != 'near'}
     rows = Described(problem, choice.get('near', method.near), options)
     library = method.options['library']
@@ -123,7 +123,7 @@ def fit_trees(
 
 
 def _predictor(model: Any, num_classes: int) -> Callable[[Array], Array]:
-    """Return the function of a model that gives numbers or shares of classes."""
+    """Return the function of a model that predicts numbers or class probabilities."""
     predict = model.predict_proba if num_classes else model.predict
 
     def answer(x: Array) -> Array:
@@ -210,7 +210,7 @@ def _hist_boosting(
     )
     model.fit(rows.train, problem.y[0], X_val=rows.val, y_val=problem.y[1])
     staged = model.staged_predict_proba if problem.num_classes else model.staged_predict
-    # It keeps the trees after the best one, which the other libraries leave out.
+    # It keeps the trees after the best one, which other libraries drop.
     losses = [
         [*score(problem.y[1], found, problem.num_classes).values()][-1]
         for found in staged(rows.val)

@@ -1,4 +1,4 @@
-"""Write the report of tables: fragments of documentation, and numbers with commas."""
+"""Write the report of tables: fragments of documentation, and CSV files."""
 
 from __future__ import annotations
 

@@ -30,11 +30,11 @@ from torch_geometric_gsl import NodeClassifier
 #: The parameters of a transition graph: one row per transition node.
 THETAS = ('theta_t', 'theta_e')
 REMOVED = (0, 100, 200, 300, 400)
-#: Random choices of the nodes that are removed, of each number.
+#: Random choices of the removed nodes, for each number of them.
 REMOVALS = 5
 #: Figures that show the controls, too.
 WITH_CONTROLS = ('temperature', 'removal')
-#: That of the runs whose trained models are shown.
+#: The seed of the runs whose trained models are shown.
 FIRST_SEED = (0,)
 
 
@@ -47,7 +47,7 @@ def has_model(store: Store, config: RunConfig) -> bool:
 def load_trained(store: Store, config: RunConfig, data: Data) -> NodeClassifier:
     """Load the model of the epoch that validation selected.
 
-    Archives hold no models: a run whose model is not there is trained again.
+    Archives hold no models: a run without its model is trained again.
     """
     kept = read_tensors(store.folder(config) / 'model.pt')
     state = kept or train_again(store, config, data)
@@ -57,7 +57,7 @@ def load_trained(store: Store, config: RunConfig, data: Data) -> NodeClassifier:
 
 
 def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor]:
-    """Train the model of a finished run, whose result stays what it is."""
+    """Train the model of a finished run again; its result does not change."""
     folder = store.folder(config)
     with store.claim(config) as is_ours:
         if not is_ours:
@@ -81,7 +81,7 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
 
 
 def _check_score(store: Store, run: Run | ScaleRun, data: Data) -> None:
-    """Warn of another accuracy: another machine may round differently."""
+    """Warn if the accuracy differs: another machine may round differently."""
     record = store.record(run.config)
     known = None if record is None else record['outcome'].get('test')
     found = run.score(data)['test']
@@ -122,7 +122,7 @@ def without_nodes(
 
 
 def after_removal(store: Store, config: RunConfig, data: Data) -> dict[int, Cell]:
-    """Score a model without that many random nodes, over several choices of them."""
+    """Score a model after removing random nodes, over several choices of them."""
     # One model, which searches its nearest neighbours once.
     trained = load_trained(store, config, data)
     total, cells = count_removable(trained, data), {}
@@ -138,7 +138,7 @@ def after_removal(store: Store, config: RunConfig, data: Data) -> dict[int, Cell
 
 
 def absent_runs(name: str, store: Store, choice: Choice) -> list[str]:
-    """List what a figure lacks: commands for its runs, and runs without a model."""
+    """List commands for missing runs of a figure, and runs without a model."""
     if name not in EXPERIMENTS:
         return []
     experiment = EXPERIMENTS[name]
@@ -165,12 +165,12 @@ def absent_runs(name: str, store: Store, choice: Choice) -> list[str]:
 def _command(
     experiment: str, configs: list[RunConfig], choice: Choice, *, one_seed: bool
 ) -> str:
-    """Write the command that makes runs: those of Table 1 are of the controls."""
+    """Return the command for missing runs; those of Table 1 are the controls."""
     words = ['python', 'paper/run.py', experiment, '--datasets']
     words += dict.fromkeys(config.dataset for config in configs)
     words += ['--methods', *CONTROLS] if experiment == 'table1' else []
     words += ['--seeds', '1'] if one_seed else []
-    # Only files have one.
+    # Only files have a label.
     labels = dict.fromkeys(config.label for config in configs if config.label)
     words += ['--label', *labels] if labels else []
     words += ['--preset', choice.preset] if choice.preset != PRESETS[0] else []

@@ -1,7 +1,7 @@
-"""Train one run, from its last whole checkpoint if there is one.
+"""Train one run, from its last complete checkpoint if there is one.
 
-The training loop sees the labels of training and validation nodes only: those of the
-test nodes are overwritten before it starts, and read once, for the final score.
+The training loop sees the labels of training and validation nodes only: labels of test
+nodes are masked before it starts, and read once, for the final score.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ Metrics = dict[str, float]
 Outcome = dict[str, Any]
 Watcher = Callable[[Metrics], None]
 
-#: Stands for a label that must not be read: no class has it.
+#: Replaces labels that must not be read: no class has this number.
 HIDDEN_LABEL = -100
-#: What a checkpoint restores as it is.
+#: Attributes that a checkpoint restores directly.
 RESTORED = (
     *('epoch', 'seconds', 'best', 'least_loss', 'improved', 'best_state'),
     *('history', 'status'),
 )
-#: What else stands in a checkpoint.
+#: Other entries of a checkpoint.
 STATES = ('model', 'optimizer', 'prediction', 'random')
-#: The share of the time that checkpoints may take.
+#: The fraction of the time that checkpoints may take.
 CHECKPOINT_SHARE = 0.05
-#: How layers refuse numbers that training has driven out of range.
+#: Error of layers whose input has diverged in training.
 NOT_FINITE = 'contains NaN or infinite values'
 MASKS = ('train_mask', 'val_mask', 'test_mask')
-#: Before the first evaluation, and after divergence.
+#: The score before the first evaluation and after divergence.
 UNSCORED: Metrics = {'val': -1.0, 'epoch': -1}
-#: The split of a run whose data brings one.
+#: The split of a run whose data provides one.
 GIVEN = 'given'
 
 
 def build(config: RunConfig, data: Data) -> NodeClassifier:
-    """Build the model of a run; warn where the data has fewer neighbours than asked."""
+    """Build the model of a run; warn if the data has fewer neighbours than `k`."""
     method = METHODS[config.method]
     options, num_nodes = dict(config.options), int(data['x'].size(0))
     most = num_nodes - 1
@@ -75,7 +75,7 @@ def build(config: RunConfig, data: Data) -> NodeClassifier:
 def parameter_groups(
     model: NodeClassifier, config: RunConfig
 ) -> list[dict[str, Any]] | list[torch.nn.Parameter]:
-    """Group parameters: SLAPS trains graph and autoencoder at a rate of their own."""
+    """Group parameters: graph and autoencoder of SLAPS have their own learning rate."""
     if not isinstance(model, SLAPS):
         return list(model.parameters())
     rest = [*model.denoiser.parameters(), *model.graph_generator.parameters()]
@@ -85,7 +85,7 @@ def parameter_groups(
 
 
 def split_of(config: RunConfig, data: Data) -> Data:
-    """Return the split that a file brings, for every seed, or the paper's."""
+    """Return the split of a file, the same for all seeds, or the paper's split."""
     return data if brings_split(config, data) else paper_split(data, seed=config.seed)
 
 
@@ -98,22 +98,22 @@ def optimizer_of(model: NodeClassifier, config: RunConfig) -> torch.optim.Optimi
         parameter_groups(model, config),
         lr=config.lr,
         weight_decay=config.weight_decay,
-        # A sixth of the time for parameters with one entry for each pair of a node and
+        # Takes a sixth of the time for parameters with one entry per pair of a node and
         # a transition node.
         fused=True,
     )
 
 
 class Run:
-    """Training that can be saved and taken up again after any epoch.
+    """Training that can be saved and resumed after any epoch.
 
     Args:
         config: The run.
         data: Features and labels of all nodes.
         folder: Where checkpoints and metrics go.
         device: Where the model runs.
-        checkpoint_seconds: Least time between two checkpoints; 0 for one an epoch.
-        scale: Of a model whose scale is chosen among several.
+        checkpoint_seconds: Shortest time between two checkpoints; 0 for every epoch.
+        scale: The scale of a model, if it is chosen among several.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Run:
         self._saved_at, self._save_seconds = time.monotonic(), 0.0
 
     def train(self, watch: Watcher = lambda metrics: None) -> str:
-        """Train to the end, unless the checkpoint is that of the end."""
+        """Train to the end, unless the checkpoint is already that of the end."""
         if self.status is None:
             self.status = self._train(watch)
         return self.status
@@ -163,14 +163,14 @@ class Run:
             metrics = self._train_epoch()
             seconds = time.monotonic() - start
             if not self.x.is_cuda:
-                # A process that was stopped, or waited for a core, has not used it.
+                # Time in which the process was stopped or waited does not count.
                 seconds = min(seconds, time.process_time() - cpu)
             self.seconds += seconds
             self.history.append(metrics)
             self.epoch += 1
             watch(metrics)
             if not math.isfinite(metrics['loss']):
-                # Some models score what others refuse: a diverged run has no score.
+                # Not all models raise an error for NaN: a diverged run has no score.
                 self.best, self.best_state = UNSCORED, {}
                 return 'diverged'
             if self.seconds > self.config.time_limit:
@@ -194,7 +194,7 @@ class Run:
         except ValueError as error:
             if not self._is_divergence(error):
                 raise
-            # Of an evaluation after the last finite step, the next step tells.
+            # After a failed evaluation, the loss of the next step ends the run.
             metrics['val_loss' if 'loss' in metrics else 'loss'] = math.nan
         return metrics
 
@@ -210,7 +210,7 @@ class Run:
         return float(loss.item())
 
     def _is_divergence(self, error: ValueError) -> bool:
-        """Return whether a layer refused numbers of the model, not of the data."""
+        """Return whether a layer rejected numbers of the model, not of the data."""
         x = self.x.values() if self.x.layout == torch.sparse_csr else self.x
         return NOT_FINITE in str(error) and bool(x.isfinite().all())
 
@@ -234,7 +234,7 @@ class Run:
         return {'val': val, 'val_loss': loss}
 
     def score(self, data: Data) -> Outcome:
-        """Read the test labels, once, for the epoch that validation selected."""
+        """Score the test nodes at the selected epoch; their labels are read once."""
         test_mask = split_of(self.config, data).test_mask
         hit = (self.prediction.cpu() == data['y'])[test_mask]
         found = self.best['epoch'] >= 0
@@ -253,10 +253,10 @@ class Run:
         return time.monotonic() - self._saved_at >= wait
 
     def save(self) -> None:
-        """Write metrics and a checkpoint, each in one piece."""
+        """Write metrics and a checkpoint, each atomically."""
         start = time.monotonic()
         names = ('epoch', 'loss', 'val', 'val_loss')
-        # One line per epoch; `val` is empty where it was not looked at.
+        # One line per epoch; `val` is empty without an evaluation.
         lines = [','.join(str(m.get(n, '')) for n in names) for m in self.history]
         text = '\n'.join([','.join(names), *lines, ''])
         write_text(self.folder / 'metrics.csv', text)
@@ -274,14 +274,14 @@ class Run:
         self._save_seconds = self._saved_at - start
 
     def resume(self) -> bool:
-        """Take up the last checkpoint; a damaged one counts as none."""
+        """Resume from the last checkpoint; a damaged one is ignored."""
         found = read_tensors(self.folder / CHECKPOINT)
         if found is None or not found.keys() >= {'config', *RESTORED, *STATES}:
             return False
         if found['config'] != self.config.to_dict():
             return False
         if _shapes(found['model']) != _shapes(self.model.state_dict()):
-            return False  # Of code that built another model.
+            return False  # The code built another model.
         self.model.load_state_dict(found['model'])
         self.optimizer.load_state_dict(found['optimizer'])
         for name in RESTORED:

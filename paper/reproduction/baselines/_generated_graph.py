@@ -1,4 +1,4 @@
-"""A generator of a graph, losses of the graph, and a classifier on it."""
+"""Base class of models with a graph generator, graph losses and a classifier."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Probabilities = float | tuple[float, float]
 
 
 class GeneratedGraphModel(NodeClassifier):
-    r"""Base class of the models whose generator makes the graph of nearest neighbours
-    on which a classifier is trained, beside the weighted losses of that graph.
+    r"""Base class of models that generate a nearest-neighbour graph, and train a
+    classifier on it together with weighted losses of the graph.
     """
 
     shown: tuple[str, ...] = ('k',)
@@ -87,7 +87,7 @@ class GeneratedGraphModel(NodeClassifier):
     def loss(
         self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the loss of the classifier plus the weighted losses of the graph, all
+        r"""Compute the loss of the classifier plus weighted losses of the graph, all
         on one graph; the arguments are those of
         :meth:`~torch_geometric_gsl.nn.NodeClassifier.loss`.
         """
@@ -102,8 +102,8 @@ class GeneratedGraphModel(NodeClassifier):
         batch: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> list[SampledGraph]:
-        r"""Return the one graph :math:`\mathbf{A}` of all layers, sorted by target,
-        before edges are dropped. Nothing about it is random, and the weights of a
+        r"""Return the graph :math:`\mathbf{A}` that all layers share, sorted by target,
+        before edges are dropped. It is deterministic, and the weights of a
         target do not sum to 1. The arguments are those of :meth:`forward`.
         """
         check_input(x, self.classifier[0].lin)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ class GeneratedGraphModel(NodeClassifier):
     def _graph_loss(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None, *labels: Any
     ) -> Tensor:
-        """Return the sum of the weighted losses of the graph."""
+        """Compute the sum of the weighted losses of the graph."""
 
     def _edges(self, x: Tensor, **kwargs: Any) -> Edges:
         ((edge_index, weight),) = self.graphs(x, **kwargs)

@@ -30,7 +30,7 @@ ACTIVATIONS = {'tanh': torch.tanh, 'relu': torch.relu}
 
 
 class FullGenerator(torch.nn.Module):
-    """Two square layers that begin as the identity."""
+    """Two square layers, initialised as the identity."""
 
     def __init__(self, channels: int, act: str) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class FullGenerator(torch.nn.Module):
 
 
 class DiagonalGenerator(torch.nn.Module):
-    """Two layers that weight each feature; what is zero remains zero."""
+    """Two layers that weight each feature; zeros remain zero."""
 
     def __init__(self, channels: int, act: str) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph
 
 
 def _nearest_rows(z: Any, k: int, batch: Tensor | None) -> Tensor:
-    """Join each row to those of its graph of the largest product with it."""
+    """Connect each row to the rows of its graph with the largest inner products."""
     edges = [torch.empty(2, 0, dtype=torch.long, device=z.device)]
     start = 0
     for part in z.split(graph_sizes(z, batch)):
@@ -105,10 +105,10 @@ def symmetric_graph(similarities: SampledGraph, num_nodes: int) -> SampledGraph:
     edge_index, weight = to_undirected(
         similarities.edge_index, weight, num_nodes=num_nodes, reduce='add'
     )
-    # Of a symmetric graph sources are as well sorted as targets. Halves cancel.
+    # A symmetric graph is sorted by sources and by targets. Halves cancel.
     edge_index = edge_index.flip(0)
     degree = weight.new_zeros(num_nodes).index_add(0, edge_index[1], weight)
-    # A node without similar ones has edges of no weight, and no degree to divide by.
+    # A node without similar ones has edges of weight 0 and degree 0.
     scale = degree.where(degree > 0, 1).rsqrt()
     source, target = edge_index
     return SampledGraph(edge_index, scale[source] * weight * scale[target])
@@ -122,11 +122,11 @@ def sparse_pair_dots(
     *,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Tensor:
-    r"""Return the inner products of sparse rows with those that they list.
+    r"""Compute the inner products of sparse rows with the rows that they list.
 
     Equal to :func:`~torch_geometric_gsl.ops.neighbours.pair_dots` of a dense matrix
-    with itself, of which one block of rows is dense at a time, also in the backward
-    pass. The gradient reaches the entries :obj:`value` at the columns :obj:`places`.
+    with itself, but only one block of rows is dense at a time, also in the backward
+    pass. Gradients flow to the entries :obj:`value` at the columns :obj:`places`.
     """
     sizes, source = places.offsets.diff(), neighbours.source.flatten()
     num_rows = sizes.numel()
@@ -143,7 +143,7 @@ def sparse_pair_dots(
 def _block_dots(
     value: Tensor, places: Neighbours, neighbours: Neighbours, rows: slice
 ) -> Tensor:
-    """Return the products of some rows, which are dense for a while."""
+    """Compute the products of some rows, which are temporarily dense."""
     width, offsets = places.num_sources, places.offsets.long()
     ends = [rows.start, rows.stop]
     own, pairs = (slice(*o.offsets[ends].tolist()) for o in (places, neighbours))
@@ -151,7 +151,7 @@ def _block_dots(
     dense = value.new_zeros((rows.stop - rows.start) * width)
     dense = dense.index_add(0, cell, value[own])
     listed = neighbours.source.flatten()[pairs].long()
-    # An entry of a listed row meets that of its column in the row that lists it.
+    # Entries of a listed row are multiplied by the row that lists it.
     pair, entry = expand_ranges(offsets[listed], offsets.diff()[listed])
     target = neighbours.target[pairs].long() - rows.start
     cell = target[pair] * width + places.source[entry]

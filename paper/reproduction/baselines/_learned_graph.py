@@ -63,10 +63,10 @@ def source_features(x: Tensor, anchors: Tensor | None) -> Features:
 
 
 class LearnedGraph:
-    """A learned graph, whose rows are targets and whose columns are sources.
+    """A learned graph; its rows are targets, its columns are sources.
 
-    Its weights are a dense matrix, or without :obj:`epsilon` the product of two thin
-    factors: for dense rows whose similarities are not negative.
+    Its weights are a dense matrix, or, without :obj:`epsilon`, the product of two thin
+    factors, for dense rows with non-negative similarities.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LearnedGraph:
         return _inner(self.factors, self.factors).to(self.total.dtype)
 
     def propagate(self, h: Tensor) -> Tensor:
-        """Return weighted means of messages from the sources; of none, zero."""
+        """Return weighted means of messages from the sources; zero without sources."""
         with torch.autocast(h.device.type, enabled=False):
             sent = h.to(self.total.dtype)
             if self.anchors is not None:
@@ -121,7 +121,7 @@ class LearnedGraph:
     def penalty(
         self, features: Features | None, factors: tuple[float, float, float]
     ) -> Tensor:
-        """Return the regularizer, given the features of the sources if it is smooth."""
+        """Compute the regularizer; smoothness requires the features of the sources."""
         smoothness, degree, sparsity = factors
         total, size, steps = self.total, self.size, None
         if self.anchors is not None:  # The graph of the anchors.
@@ -143,14 +143,14 @@ class LearnedGraph:
 
     @torch.no_grad()
     def change(self, last: LearnedGraph) -> Tensor:
-        """Return the squared distance from the graph before."""
+        """Return the squared distance from the previous graph."""
         if len(self.factors) != len(last.factors) or len(self.factors) == 1:
             return (self.weights - last.weights).square().sum()
         one, two = self.factors, last.factors
         return _inner(one, one) - 2 * _inner(one, two) + _inner(two, two)
 
     def edges(self, dtype: torch.dtype) -> SampledGraph:
-        """Return the positive weights, divided by the sum of their target."""
+        """Return the positive weights, divided by their sum per target."""
         weights = self.weights
         target, source = (weights.detach() > 0).nonzero(as_tuple=True)
         shares = weights[target, source] / self.total[target]
@@ -183,7 +183,7 @@ def divided(value: Tensor, total: Tensor) -> Tensor:
 
 
 def normalized_prior(graph: SampledGraph, num_nodes: int) -> Edges:
-    """Add self-loops to the graph to start from, and normalize it as in GCN."""
+    """Add self-loops to the initial graph, and normalize it as in GCN."""
     edges, weight = gcn_norm(*graph, num_nodes)
     edges, weight = sort_edge_index(edges, weight, num_nodes, sort_by_row=False)
     return Edges(list_sources(edges, num_nodes), weight)

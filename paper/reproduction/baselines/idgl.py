@@ -23,14 +23,14 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
-#: The messages of nodes along the first learned graph, and along the one before it.
+#: Messages of nodes along the first learned graph, and along the initial graph.
 Fixed = tuple[Tensor, Tensor | None]
 
 
 class IDGL(NeighbourModel):
     r"""The network of the `"Iterative Deep Graph Learning for Graph Neural Networks:
     Better and Robust Node Embeddings" <https://arxiv.org/abs/2006.13009>`_ paper,
-    which learns a graph from embeddings and embeddings from the graph in turn.
+    which alternately learns a graph from embeddings and embeddings from the graph.
 
     .. math::
         a_{ij}^{(t)} &= \begin{cases} s_{ij} & \textrm{if } s_{ij} > \epsilon \\ 0 &
@@ -61,19 +61,19 @@ class IDGL(NeighbourModel):
 
     with the Laplacian :math:`\mathbf{L}^{(t)}` of :math:`\mathbf{A}^{(t)}`;
     :meth:`loss` adds the first one and the mean of the others. A graph takes time
-    and memory :math:`n^2`; with :math:`\epsilon = 0` and without :obj:`batch` the first
-    graph takes them alone, and all others are products of thin matrices.
+    and memory :math:`n^2`; with :math:`\epsilon = 0` and without :obj:`batch` only the
+    first graph takes them, and all others are products of thin matrices.
 
     Args:
         in_channels (int): Size of each input sample.
         hidden_channels (int): Size of each hidden sample.
-        num_layers (int): The number of layers, at least 2; the last input is compared.
+        num_layers (int): Number of layers, at least 2; input of the last is compared.
         out_channels (int): Size of each output sample.
         k (int, optional): The number of nearest neighbours. (default: :obj:`20`)
         num_heads (int, optional): The number of heads :math:`P`. (default: :obj:`1`)
-        skip_weight (float, optional): The share :math:`\lambda` of the graph of nearest
-            neighbours, which is not needed for :obj:`0`. (default: :obj:`0.6`)
-        update_weight (float, optional): The share :math:`\eta` of the present graph
+        skip_weight (float, optional): The weight :math:`\lambda` of the graph of
+            nearest neighbours, not needed for :obj:`0`. (default: :obj:`0.6`)
+        update_weight (float, optional): The weight :math:`\eta` of the current graph
             among the learned ones. (default: :obj:`0.5`)
         epsilon (float, optional): The threshold :math:`\epsilon`, in :math:`[0, 1)`.
             (default: :obj:`0.0`)
@@ -86,7 +86,7 @@ class IDGL(NeighbourModel):
         dropout (float, optional): Dropout probability of the first iteration; later
             ones have none. (default: :obj:`0.5`)
         cached (bool, optional): If :obj:`True`, the nearest neighbours of the first
-            input serve all later ones. (default: :obj:`False`)
+            input are used for all later ones. (default: :obj:`False`)
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
@@ -167,8 +167,8 @@ class IDGL(NeighbourModel):
         arguments are those of
         :meth:`~torch_geometric_gsl.baselines.KNNGCN.forward` of one tensor.
 
-        A given graph takes the place of the nearest neighbours and does not limit the
-        graphs that are learned; all graphs of a :obj:`batch` end together.
+        A given graph replaces the nearest neighbours and does not limit the learned
+        graphs; the iteration ends for all graphs of a :obj:`batch` together.
         """
         *_, (out, _) = self._iterate(
             x, edge_index, edge_weight, batch, generator=generator
@@ -178,7 +178,7 @@ class IDGL(NeighbourModel):
     def loss(
         self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the loss of the first iteration plus the mean of the later ones; the
+        r"""Compute the loss of the first iteration plus the mean of later ones; the
         arguments are those of :meth:`~torch_geometric_gsl.nn.NodeClassifier.loss`.
         """
         losses, features = [], None
@@ -210,7 +210,7 @@ class IDGL(NeighbourModel):
         *,
         generator: torch.Generator | None = None,
     ) -> Iterator[tuple[Tensor, LearnedGraph]]:
-        """Yield the logits and the graph until the graph stays as it is."""
+        """Yield logits and graph of each iteration until the graph has converged."""
         lins: Any = self.lins
         self._check_input(x, lins[0], generator)
         if batch is not None:
@@ -244,7 +244,7 @@ class IDGL(NeighbourModel):
     def _learn(
         self, h: Tensor, number: int, anchors: Tensor | None, batch: Tensor | None
     ) -> LearnedGraph:
-        """Return the graph of the similarities of features, or of hidden samples."""
+        """Learn the graph from similarities of features, or of hidden samples."""
         metric: Any = self.metrics[number]
         # Hidden samples are not negative, and neither are their similarities.
         is_exact = number == 1 and self.epsilon == 0 and batch is None
@@ -271,7 +271,7 @@ class IDGL(NeighbourModel):
 class IDGLAnchor(IDGL):
     r"""The network of the `"Iterative Deep Graph Learning for Graph Neural Networks:
     Better and Robust Node Embeddings" <https://arxiv.org/abs/2006.13009>`_ paper with
-    anchors: some of the nodes pass on the messages of all.
+    anchors: all messages pass through a subset of the nodes.
 
     .. math::
         f(\mathbf{A}^{(t)}) \, \mathbf{H} \; \to \; \mathbf{D}_r^{-1} \mathbf{R}^{(t)}
@@ -285,10 +285,10 @@ class IDGLAnchor(IDGL):
     features in the loss. Time and memory are linear in :math:`n`, apart from the
     search for the nearest neighbours.
 
-    Anchors are drawn anew in each forward pass in training mode. In evaluation mode
-    they are the same for the same number of nodes, by a seed that
-    :meth:`reset_parameters` draws and the :obj:`state_dict` holds. In a batch, nodes of
-    a graph without anchors receive messages along the graph of neighbours only.
+    In training mode, each forward pass samples new anchors. In evaluation mode, anchors
+    are fixed for each number of nodes, by a seed that :meth:`reset_parameters` draws
+    and the :obj:`state_dict` holds. In a batch, nodes of a graph without anchors
+    receive messages along the graph of neighbours only.
 
     .. note::
         The weights of the graph of the anchors grow like :math:`n / s`, so that the
@@ -349,13 +349,13 @@ class IDGLAnchor(IDGL):
             self.anchor_seed.random_(2**31)
 
     def keep_anchors(self, num_kept: int, seed: int | None = None) -> None:
-        r"""Remove anchors in evaluation mode: only some of the model's are kept.
+        r"""Keep only some of the anchors in evaluation mode.
 
         Args:
             num_kept (int): The number of anchors that are kept, at most
                 :obj:`num_anchors`.
-            seed (int, optional): If given, the kept anchors are chosen at random with
-                this seed, the fewer among the more; if :obj:`None`, they are the first
+            seed (int, optional): If given, the kept anchors are sampled with this
+                seed, fewer ones as a subset of more; if :obj:`None`, they are the first
                 ones. (default: :obj:`None`)
         """
         check_count(num_kept, 'num_kept')
@@ -379,5 +379,5 @@ class IDGLAnchor(IDGL):
 
 
 def _order(size: int, seed: int) -> Tensor:
-    """Return one random order for one size and seed."""
+    """Return the random order of a size and a seed."""
     return torch.randperm(size, generator=torch.Generator().manual_seed(seed))

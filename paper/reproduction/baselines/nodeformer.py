@@ -44,7 +44,7 @@ def orthogonal_directions(
     def normal(*size: int) -> Tensor:
         return torch.randn(*size, dtype=dtype, device=device, generator=generator)
 
-    # In one piece, so that the signs make each of them uniform on the sphere.
+    # In full blocks, so that the signs make each of them uniform on the sphere.
     num_blocks = math.ceil(num_features / channels)
     basis, upper = torch.linalg.qr(normal(num_blocks, channels, channels))
     basis = basis * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
@@ -72,7 +72,7 @@ def kernel_attention(
     directions: Tensor,
     noise: Tensor | None = None,
 ) -> Tensor:
-    r"""Return attention through sums over the keys, averaged over draws of noise.
+    r"""Compute attention by sums over the keys, averaged over draws of noise.
 
     .. math::
         y_i = \frac{1}{K} \sum_{k=1}^K \frac{\sum_j \kappa(q_i, k_j) \, e^{g_{jk}}
@@ -90,7 +90,7 @@ def kernel_attention(
     value = value.transpose(0, 1)
     out = torch.zeros((), dtype=value.dtype, device=value.device)
     # Each feature keeps a mean of the values and its mass, and a query mixes the means:
-    # the same sums, of numbers that neither overflow nor vanish all at once.
+    # the same sums, but of numbers that neither overflow nor all underflow.
     for gumbel in noise.permute(2, 1, 0).unsqueeze(2):
         exponent = right + gumbel
         shift = exponent.detach().amax(dim=-1, keepdim=True)
@@ -102,7 +102,7 @@ def kernel_attention(
 
 
 class NodeFormerLayer(torch.nn.Module):
-    """Attention of all pairs of nodes, in which each head is as wide as the layer."""
+    """Attention over all pairs of nodes; each head is as wide as the layer."""
 
     def __init__(
         self, channels: int, heads: int, k: int, tau: float, num_features: int
@@ -130,7 +130,7 @@ class NodeFormerLayer(torch.nn.Module):
         sizes: list[tuple[int, int]],
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Attend from rows to sources, whose numbers in each graph are :obj:`sizes`."""
+        """Attend from rows to sources; :obj:`sizes` are their numbers in each graph."""
         given = (self.query, x), (self.key, source), (self.value, source)
         parts = [lin(h).view(h.size(0), self.heads, h.size(1)) for lin, h in given]
         dtype = parts[0].dtype
@@ -150,7 +150,7 @@ class NodeFormerLayer(torch.nn.Module):
                 strict=False,
             )
             heads = [kernel_attention(q, k, v, directions, g) for q, k, v, g in graphs]
-            # Of no nodes there is no graph.
+            # Without nodes there is no graph.
             out = torch.cat(heads) if heads else query
         hidden: Tensor = self.out(out.to(dtype).flatten(1))
         return hidden
@@ -174,7 +174,7 @@ class NodeFormerLayer(torch.nn.Module):
 def context_sizes(
     x: Tensor, context: Tensor, batch: Batch | None
 ) -> list[tuple[int, int]]:
-    """Count the rows, and those of their context, in each graph of a batch."""
+    """Count the rows and the context rows in each graph of a batch."""
     if batch is None:
         sizes = [(x.size(0), context.size(0))]
     else:
@@ -196,7 +196,7 @@ def context_sizes(
 class NodeFormer(IndexesRows, NodeClassifier):
     r"""The network of the `"NodeFormer: A Scalable Graph Structure Learning
     Transformer for Node Classification" <https://arxiv.org/abs/2306.08385>`_ paper,
-    where no graph is given.
+    without a given graph.
 
     .. math::
         \mathbf{h}^{\prime}_i = \mathrm{Dropout} \left( \mathrm{LayerNorm} \left(
@@ -216,9 +216,9 @@ class NodeFormer(IndexesRows, NodeClassifier):
 
     .. note::
         The relational bias and the edge loss of the paper, which need a given graph,
-        are left out. Random features are drawn anew in each step of training; those of
+        are left out. Each training step draws new random features; those of
         evaluation are part of the state. The graph is never formed: there is no method
-        :obj:`graphs`. Of a pair :obj:`(x_src, x_dst)` :math:`j` runs over the sources.
+        :obj:`graphs`. For a pair :obj:`(x_src, x_dst)` :math:`j` runs over the sources.
 
     Args:
         in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
@@ -310,8 +310,8 @@ class NodeFormer(IndexesRows, NodeClassifier):
     ) -> Tensor:
         r"""Run the forward pass; the arguments are those of
         :class:`~torch_geometric_gsl.nn.NodeClassifier`. The targets of a pair
-        :obj:`(x_src, x_dst)` attend to the sources, those of its graph in a
-        :obj:`batch`.
+        :obj:`(x_src, x_dst)` attend to the sources, in a :obj:`batch` to those of
+        their graph.
         """
         src, dst = (
             check_pair(x)

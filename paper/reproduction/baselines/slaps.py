@@ -37,35 +37,35 @@ class SLAPS(GeneratedGraphModel):
         \right)
 
     where :math:`\mathbf{S}` keeps the :math:`k + 1` largest entries of each row, the
-    node itself among them, :math:`\mathbf{W}_1` and :math:`\mathbf{W}_2` begin as the
+    node itself among them, :math:`\mathbf{W}_1` and :math:`\mathbf{W}_2` start as the
     identity, and :math:`\mathcal{L}_{\mathrm{DAE}}` is that of
     :class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`.
 
     The paper trains 2,000 epochs with Adam, at :obj:`1e-2` with weight decay of
     :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for :obj:`denoiser` and
-    :obj:`graph_generator`. The first 400 epochs minimise the weighted
-    :meth:`denoising_loss` alone, the others :meth:`loss`.
+    :obj:`graph_generator`. The first 400 epochs minimise only the weighted
+    :meth:`denoising_loss`, the others :meth:`loss`.
 
     Args:
         in_channels (int): Size of each input sample.
         hidden_channels (int): Size of each hidden sample of the classifier.
         num_layers (int): The number of layers of the classifier.
         out_channels (int): Size of each output sample.
-        k (int, optional): The number of neighbours beside the node itself.
+        k (int, optional): The number of neighbours besides the node itself.
             (default: :obj:`30`)
         graph_generator (str, optional): The embedding: :obj:`"mlp"`, with square
             weights and a bias, or :obj:`"mlp_d"`, with one weight for each feature,
             which leaves sparse features sparse. (default: :obj:`"mlp"`)
         graph_act (str, optional): Its activation :math:`\sigma`, :obj:`"tanh"` or
             :obj:`"relu"`. (default: :obj:`"tanh"`)
-        binary (bool, optional): Whether features are words that occur (:math:`x > 0`)
-            or do not. (default: :obj:`True`)
+        binary (bool, optional): If :obj:`True`, features are words that occur
+            (:math:`x > 0`) or not. (default: :obj:`True`)
         denoising_weight (float, optional): The weight :math:`\lambda`.
             (default: :obj:`10.0`)
         mask_ratio (float, optional): The ratio :math:`r`: a feature (a word that
-            occurs) is hidden with probability :math:`1/r`. (default: :obj:`10.0`)
-        negative_ratio (float, optional): The ratio :math:`\eta` of hidden zeros to
-            hidden ones. (default: :obj:`5.0`)
+            occurs) is masked with probability :math:`1/r`. (default: :obj:`10.0`)
+        negative_ratio (float, optional): The ratio :math:`\eta` of masked zeros to
+            masked ones. (default: :obj:`5.0`)
         denoising_channels (int, optional): Hidden size of the autoencoder.
             (default: :obj:`1024`)
         dropout (float or tuple, optional): Dropout probability of hidden samples, or
@@ -136,9 +136,9 @@ class SLAPS(GeneratedGraphModel):
         self.denoiser.reset_parameters()
 
     def denoising_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
-        r"""Return the unweighted loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the
-        autoencoder alone; the arguments are those of :meth:`forward`. Features are
-        hidden in evaluation mode, too.
+        r"""Compute only the unweighted loss :math:`\mathcal{L}_{\mathrm{DAE}}` of the
+        autoencoder; the arguments are those of :meth:`forward`. Features are
+        masked in evaluation mode, too.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         loss: Tensor = self.denoiser(x, edges, generator)
@@ -154,8 +154,8 @@ class SLAPS(GeneratedGraphModel):
 class HESGSL(SLAPS):
     r"""The model of the `"Homophily-Enhanced Self-supervision for Graph Structure
     Learning: Insights and Directions" <https://doi.org/10.1109/TNNLS.2023.3257325>`_
-    paper: :class:`SLAPS`, whose graph learns from its homophily as well. Labels and
-    predictions, propagated along the graph, should remain what they are.
+    paper: :class:`SLAPS` with a homophily loss of the graph. Labels and predictions
+    should not change when they are propagated along the graph.
 
     .. math::
         \hat{y}_i &= \begin{cases} y_i & \text{where } i \text{ is labelled} \\
@@ -170,11 +170,11 @@ class HESGSL(SLAPS):
         \mathcal{L}_{\mathrm{DAE}} + \beta \, \mathcal{L}_{\mathrm{HES}}
 
     where :math:`C` is the number of classes, and :math:`\hat{\mathbf{Y}}` has a one in
-    each row, in the column :math:`\hat{y}_i`. Pseudo-labels are constants, and nothing
-    is dropped where they are predicted or propagated, so that
-    :math:`\mathcal{L}_{\mathrm{HES}}` trains the graph generator alone.
+    each row, in the column :math:`\hat{y}_i`. Pseudo-labels are constants, predicted
+    and propagated without dropout, so that
+    :math:`\mathcal{L}_{\mathrm{HES}}` trains only the graph generator.
 
-    The authors train as those of SLAPS, with :obj:`model.homophily_weight = 0` in the
+    The authors train like those of SLAPS, with :obj:`model.homophily_weight = 0` in the
     first 500 epochs, and stop after 200 epochs without a better validation accuracy.
     The defaults are their settings for CiteSeer, with 32 hidden channels. For Cora they
     set :obj:`negative_ratio=15`, :obj:`num_hops=10`, :obj:`dropout=0.6` and
@@ -184,9 +184,9 @@ class HESGSL(SLAPS):
     :obj:`1e-2` as every learning rate.
 
     .. note::
-        As in the released code, words that are :obj:`binary` are not hidden from the
-        autoencoder, which only answers at the places that SLAPS would hide; other
-        features are hidden.
+        As in the released code, words that are :obj:`binary` are not masked in the
+        autoencoder, which only predicts the entries that SLAPS would mask; other
+        features are masked.
 
     Args:
         in_channels (int): Size of each input sample.
@@ -254,8 +254,8 @@ class HESGSL(SLAPS):
     def homophily_loss(
         self, x: Tensor, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        r"""Return the unweighted loss :math:`\mathcal{L}_{\mathrm{HES}}` of the graph
-        alone, which has no randomness; the arguments are those of :meth:`loss`.
+        r"""Compute only the unweighted loss :math:`\mathcal{L}_{\mathrm{HES}}` of the
+        graph, which is deterministic; the arguments are those of :meth:`loss`.
         """
         return self._propagate(x, self._edges(x, **kwargs), y, mask)
 

@@ -14,8 +14,8 @@ from torch_geometric_gsl.ops.edges import Edges
 
 class SUBLIME(GeneratedGraphModel):
     r"""The model of the `"Towards Unsupervised Deep Graph Structure Learning"
-    <https://arxiv.org/abs/2201.06367>`_ paper: the graph of the nearest neighbours of
-    learned embeddings, which is learned without labels, by contrast with an anchor
+    <https://arxiv.org/abs/2201.06367>`_ paper: a nearest-neighbour graph of
+    learned embeddings, which is trained without labels, by contrast with an anchor
     graph that slowly follows it.
 
     .. math::
@@ -28,11 +28,11 @@ class SUBLIME(GeneratedGraphModel):
     where :math:`\mathbf{A}` is the graph of :class:`SLAPS` and
     :math:`\mathcal{L}_{\mathrm{con}}` the contrast of
     :class:`~torch_geometric_gsl.nn.self_supervision.GraphContrast`. The anchor graph
-    begins as the identity, moves after each contrast in training mode, and is part of
-    the state; it belongs to one set of nodes.
+    starts as the identity, is updated after each contrast in training mode, and is part
+    of the state; it belongs to one set of nodes.
 
-    Labels train the classifier alone, a GCN on the learned graph that sends no gradient
-    to it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at
+    Labels train the classifier only, a GCN on the learned graph without gradients to
+    it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at
     :obj:`1e-2` for :obj:`graph_generator` and :obj:`encoder`, and at :obj:`1e-3` with
     weight decay of :obj:`5e-2` for the :obj:`classifier`.
 
@@ -48,26 +48,26 @@ class SUBLIME(GeneratedGraphModel):
         hidden_channels (int): Size of each hidden sample of the classifier.
         num_layers (int): The number of layers of the classifier.
         out_channels (int): Size of each output sample.
-        k (int, optional): The number of neighbours beside the node itself.
+        k (int, optional): The number of neighbours besides the node itself.
             (default: :obj:`20`)
         graph_generator (str, optional): The embedding, :obj:`"mlp_d"` (the paper's
             attentive learner) or :obj:`"mlp"`, as in SLAPS. (default: :obj:`"mlp_d"`)
         encoder_channels (int, optional): Hidden size of the encoder.
             (default: :obj:`512`)
         embedding_channels (int, optional): Size of its output. (default: :obj:`256`)
-        projected_channels (int, optional): Size of what is contrasted.
+        projected_channels (int, optional): Size of the contrasted rows.
             (default: :obj:`256`)
         contrastive_weight (float, optional): Weight :math:`\lambda`.
             (default: :obj:`1.0`)
         temperature (float, optional): Temperature. (default: :obj:`0.2`)
-        contrast_batch_size (int, optional): The number of nodes of a group, in their
+        contrast_batch_size (int, optional): The number of nodes of a group, in
             order, that are contrasted with each other; all nodes if :obj:`None`.
             (default: :obj:`None`)
-        mask_rate (float or tuple, optional): The share of the features that a view
-            hides, or those of the anchor and of the learned view.
+        mask_rate (float or tuple, optional): The fraction of the features that a view
+            masks, or those of the anchor and of the learned view.
             (default: :obj:`(0.7, 0.8)`)
-        tau (float, optional): The share :math:`\tau` of the anchor graph that a step
-            keeps. (default: :obj:`0.9999`)
+        tau (float, optional): The weight :math:`\tau` of the old anchor graph in an
+            update. (default: :obj:`0.9999`)
         **kwargs (optional): The :obj:`graph_act`, :obj:`dropout`,
             :obj:`adjacency_dropout` and :obj:`task` of :class:`SLAPS`, with an encoder
             in place of the autoencoder.
@@ -129,9 +129,9 @@ class SUBLIME(GeneratedGraphModel):
         self.encoder.reset_parameters()
 
     def contrastive_loss(self, x: Tensor, **kwargs: Any) -> Tensor:
-        r"""Return the unweighted loss :math:`\mathcal{L}_{\mathrm{con}}` of both views
-        alone; the arguments are those of :meth:`forward`. Features are hidden in
-        evaluation mode, too. In training mode the anchor graph moves afterwards.
+        r"""Compute only the unweighted loss :math:`\mathcal{L}_{\mathrm{con}}` of both
+        views; the arguments are those of :meth:`forward`. Features are masked in
+        evaluation mode, too. In training mode the anchor graph is updated afterwards.
         """
         edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
         loss: Tensor = self.encoder(x, edges, generator)
@@ -140,7 +140,7 @@ class SUBLIME(GeneratedGraphModel):
     def _classify(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None, **kwargs: bool
     ) -> Tensor:
-        # Labels send no gradient to the graph.
+        # No gradients flow from labels to the graph.
         edges = edges._replace(weight=edges.weight.detach())
         return super()._classify(x, edges, generator, **kwargs)
 
