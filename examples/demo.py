@@ -3,11 +3,11 @@
     python examples/demo.py
 
 The first table is a photograph that comes with scikit-learn. A row is a pixel; its
-columns are its place and its grey level, and its target is how much redder than blue it
-is. The colour of 5,000 of 16,960 pixels is known. Pixels of one object have similar
-colours, so other rows help to predict a row. The second table has patients with
-diabetes, and other rows help little. Settings, and the epoch that ends the training,
-are chosen on validation rows; the test rows are used once.
+columns are its position and its grey level, and its target is red minus blue. The
+colours of 5,000 of 16,960 pixels are known. Pixels of one object have similar colours,
+so other rows help to predict a row. The second table has patients with diabetes, and
+other rows help little. Validation rows select the settings and the epoch at which
+training stops; the test rows are used once.
 """
 
 import argparse
@@ -27,18 +27,18 @@ from sklearn.preprocessing import StandardScaler
 from torch_geometric_gsl.sklearn import GSLRegressor
 
 HEIGHT, WIDTH, LEARNED = 106, 160, 'learned graph'
-# Of the picture: a wall, the lake and a tree, in pixels from the left and the top.
+# Pixels on a wall, the lake and a tree: positions from the left and the top.
 PLACES = (60, 46), (110, 62), (152, 60)
 
 
 def read_photo() -> Any:
-    """Return a photograph of a palace, each pixel the mean of 4 x 4."""
+    """Return a photograph of a palace, downsampled by means of 4 x 4 pixels."""
     photo = load_sample_image('china.jpg')[: 4 * HEIGHT].astype(float)
     return photo.reshape(HEIGHT, 4, WIDTH, 4, 3).mean(axis=(1, 3))
 
 
 def make_table(photo: Any) -> tuple[Any, Any]:
-    """Return the columns of each pixel, and how much redder than blue it is."""
+    """Return the columns and the target, red minus blue, of each pixel."""
     down, right = np.indices((HEIGHT, WIDTH))
     grey = photo @ [0.299, 0.587, 0.114]
     x = np.stack([right, down, grey], axis=-1).reshape(-1, 3)
@@ -46,7 +46,7 @@ def make_table(photo: Any) -> tuple[Any, Any]:
 
 
 def make_models(is_held_out: Any, seed: int) -> dict[str, Any]:
-    """Return a learned graph and its controls, which validation rows tune."""
+    """Return a learned graph and its controls, which are tuned on validation rows."""
     fold = PredefinedSplit(np.where(is_held_out, 0, -1))
     knn = make_pipeline(StandardScaler(), KNeighborsRegressor(weights='distance'))
     return {
@@ -74,7 +74,7 @@ def compare(x: Any, y: Any, is_test: Any, seed: int = 0) -> GSLRegressor:
     errors = {}
     for name, model in models.items():
         began = time.perf_counter()
-        is_tuned = isinstance(model, GridSearchCV)  # It knows the validation rows.
+        is_tuned = isinstance(model, GridSearchCV)  # On the validation rows.
         options = {} if is_tuned else {'validation_mask': is_held_out}
         model.fit(x[~is_test], y[~is_test], **options)
         seconds = time.perf_counter() - began
@@ -87,7 +87,7 @@ def compare(x: Any, y: Any, is_test: Any, seed: int = 0) -> GSLRegressor:
 
 
 def conclude(errors: dict[str, float]) -> None:
-    """Say whether the learned graph wins, and by how much."""
+    """Print whether the learned graph wins, and by how much."""
     own = errors.pop(LEARNED)
     best = min(errors, key=errors.__getitem__)
     share = own / errors[best] - 1
@@ -100,7 +100,7 @@ def conclude(errors: dict[str, float]) -> None:
 
 
 def draw(model: GSLRegressor, photo: Any, x: Any, is_test: Any, path: Path) -> None:
-    """Draw the predictions, and the rows that three of them lean on."""
+    """Draw the predictions, and the training rows with most weight in three of them."""
     rows, known = x[is_test], x[~is_test]
     nearest = [abs(rows[:, :2] - place).sum(axis=1).argmin() for place in PLACES]
     weights, neighbours = model.kneighbors(rows[nearest], n_neighbors=40)
@@ -127,7 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--known', type=int, default=5000, help='pixels with a colour')
+    parser.add_argument('--known', type=int, default=5000, help='known pixels')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--out', type=Path, default=Path('runs/demo/photo.png'))
     args = parser.parse_args()

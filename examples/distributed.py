@@ -1,12 +1,12 @@
-"""Train on several processes, each of which owns a block of the rows.
+"""Train in several processes, each of which holds a block of the rows.
 
     torchrun --nproc-per-node=2 examples/distributed.py --check
     torchrun --nproc-per-node=2 --max-restarts=1 examples/distributed.py \
         --checkpoint runs/distributed --die-at 12
 
-Without torchrun it is one process. `--check` compares loss, gradients, graphs and
-evaluation with those of one process that holds all rows, and fails where they differ.
-`--die-at` kills a process once: torchrun restarts all of them, and they go on from
+Without torchrun there is one process. `--check` compares loss, gradients, graphs and
+evaluation with those of one process that holds all rows, and fails if they differ.
+`--die-at` kills a process once: torchrun restarts all processes, and they resume from
 their last checkpoint.
 """
 
@@ -32,11 +32,11 @@ from torch_geometric_gsl.distributed import (
 )
 
 CLASSES, HIDDEN, EVERY = 5, 32, 5
-TOLERANCE = 1e-9  # In double precision, relative to the largest number.
+TOLERANCE = 1e-9  # In double precision, relative to the largest value.
 
 
 def make_table(nodes: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the rows of all ranks, their classes, and which are labelled."""
+    """Generate the rows of all ranks, their classes, and a mask of labelled rows."""
     generator = torch.Generator().manual_seed(0)
     centre = torch.randn(CLASSES, features, generator=generator)
     y = torch.randint(CLASSES, (nodes,), generator=generator)
@@ -45,12 +45,12 @@ def make_table(nodes: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def on_ranks(model: GSLNet, shard: RowShard | None) -> Any:
-    """Return the model that runs on the rows of all ranks, or of one process."""
+    """Wrap the model to run on the rows of all ranks, if a shard is given."""
     return model if shard is None else ShardedModel(model, shard)
 
 
 def train_step(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Tensor:
-    """Return the loss; the gradients are those of all rows."""
+    """Compute the loss, and the gradients over all rows."""
     model.train().zero_grad()
     loss: Tensor = on_ranks(model, shard).loss(*rows)
     loss.backward()
@@ -60,7 +60,7 @@ def train_step(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Ten
 
 
 def all_results(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Any:
-    """Return the loss, gradients, graphs and outputs of all rows."""
+    """Compute the loss, gradients, graphs and outputs of all rows."""
     torch.manual_seed(1)
     loss = train_step(model, rows, shard)
     ranks = on_ranks(model, shard)
@@ -73,7 +73,7 @@ def all_results(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> An
 
 
 def difference(a: Tensor, b: Tensor) -> float:
-    """Return the largest difference, relative to the largest number."""
+    """Compute the largest difference, relative to the largest value."""
     largest = b.abs().max().clamp(min=torch.finfo(b.dtype).tiny)
     return float(((a - b).abs().max() / largest).detach())
 
@@ -110,8 +110,8 @@ parser = argparse.ArgumentParser()
 for option, default in {'nodes': 2000, 'features': 16, 'epochs': 20}.items():
     parser.add_argument(f'--{option}', type=int, default=default)
 parser.add_argument('--backend', choices=['gloo', 'nccl'])
-parser.add_argument('--checkpoint', type=Path, help='the folder of the checkpoint')
-parser.add_argument('--die-at', type=int, help='the step at which the last rank dies')
+parser.add_argument('--checkpoint', type=Path, help='folder of the checkpoint')
+parser.add_argument('--die-at', type=int, help='step at which the last rank dies')
 parser.add_argument('--check', action='store_true')
 args = parser.parse_args()
 
@@ -120,7 +120,7 @@ if args.check:
 device = start(args.backend)
 shard = RowShard.even(args.nodes)
 rank, world = shard.rank, shard.world_size
-# A program with a large table would read its own rows alone.
+# With a large table each process would read its own rows only.
 whole = [part.to(device) for part in make_table(args.nodes, args.features)]
 rows = [shard.split(part) for part in whole]
 torch.manual_seed(0)  # The same parameters and the same noise on all ranks.
@@ -135,7 +135,7 @@ if args.checkpoint is not None:
 is_first_life = os.environ.get('TORCHELASTIC_RESTART_COUNT', '0') == '0'
 seconds, loss = [], None
 steps = range(done, args.epochs)
-hidden = None if rank == 0 else True  # None: where nobody looks on.
+hidden = None if rank == 0 else True  # None: without a terminal.
 for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
     if step == args.die_at and is_first_life and rank == world - 1:
         os._exit(1)
@@ -151,7 +151,7 @@ if rank == 0:
         f'steps {done}..{args.epochs}, loss {loss:.4f}' if steps else 'nothing to do'
     )
     print(f'{world} processes, {args.nodes} nodes, {found}, accuracy {accuracy:.1%}')
-    if len(seconds) > 1:  # The first one compiles, and finds bounds of the scores.
+    if len(seconds) > 1:  # The first step compiles and computes score bounds.
         mean = sum(seconds[1:]) / len(seconds[1:])
         print(f'first step {seconds[0]:.3f} s, then {mean:.3f} s a step')
 if dist.is_initialized():

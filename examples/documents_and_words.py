@@ -1,9 +1,9 @@
-"""Documents and their words, two types of nodes: the graphs between them are learned.
+"""Learn the graphs between two types of nodes, documents and their words.
 
 Data: posts of ten newsgroups (20News), without a graph. The features of a document are
 the weights of its words, those of a word come from a singular value decomposition of
 the same table. Prints the test accuracy of four models, mean and standard deviation
-over the splits; --picture FILE draws the words that some documents have learned.
+over the splits; --picture FILE draws the learned neighbours of some documents.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 IN, HAS = ('word', 'in', 'document'), ('document', 'has', 'word')
 NEAR = ('document', 'near', 'document')
-# Documents are compared by their features, in both models that learn a graph of them;
-# documents and words, whose features differ in kind, by projections that are learned.
+# Both models with learned graphs compare documents by their features. Documents and
+# words have different features, and are compared by learned projections.
 FIXED = {'similarity': 'linear', 'tau': 0.25, 'train_scale': False}
 COSINE = {**FIXED, 'scale': 40.0, 'z_channels': -1}
 PROJECTED = {**FIXED, 'scale': 10.0}
@@ -33,7 +33,7 @@ HIDDEN, WORD_CHANNELS, EVERY, WORDS = 64, 64, 5, 4
 
 
 def add_words(table: Data) -> HeteroData:
-    """Return documents and words, whose features are made of the documents' alone."""
+    """Return documents and words; compute the features of words from the documents."""
     assert table.x is not None
     x = table.x.to_dense()
     _, strength, direction = torch.svd_lowrank(x, q=min(WORD_CHANNELS, *x.shape))
@@ -58,7 +58,7 @@ def make(name: str, data: HeteroData, num_classes: int) -> Any:
 
 
 def train(model: Any, x: Any, table: Data, epochs: int, name: str) -> float:
-    """Train a model, and return its test accuracy where validation was best."""
+    """Train a model, and return its test accuracy at the best validation epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     best, state = -1.0, {}
     for epoch in trange(1, epochs + 1, desc=name, leave=False, disable=None):
@@ -75,7 +75,7 @@ def train(model: Any, x: Any, table: Data, epochs: int, name: str) -> float:
 
 
 def draw(model: Any, data: HeteroData, table: Data, words: list[str]) -> Any:
-    """Draw the words of largest weight of some documents, one of each class."""
+    """Draw the words with the largest weights of some documents, one per class."""
     from matplotlib import pyplot as plt
 
     labels, x = table.y, table.x
@@ -104,14 +104,14 @@ def draw(model: Any, data: HeteroData, table: Data, words: list[str]) -> Any:
 
 
 def main() -> None:
-    """Train all models on each split, and print what they reach."""
+    """Train all models on each split, and print their accuracies."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--dataset', default='20News', help='a name, or a file')
-    parser.add_argument('--documents', type=int, default=2000, help='how many')
+    parser.add_argument('--dataset', default='20News', help='name or file')
+    parser.add_argument('--documents', type=int, default=2000, help='documents to use')
     parser.add_argument('--epochs', type=int, default=100)
-    parser.add_argument('--seeds', type=int, default=3, help='how many splits')
-    parser.add_argument('--quick', action='store_true', help='a trial of seconds')
-    parser.add_argument('--picture', type=Path, help='a file to draw into')
+    parser.add_argument('--seeds', type=int, default=3, help='number of splits')
+    parser.add_argument('--quick', action='store_true', help='a short trial')
+    parser.add_argument('--picture', type=Path, help='file of the drawing')
     args = parser.parse_args()
     if args.quick:
         args.documents, args.epochs, args.seeds = 120, 4, 2

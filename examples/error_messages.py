@@ -1,6 +1,6 @@
-"""Bad inputs and what the package says of them.
+"""Print the error messages of bad inputs.
 
-Each error names the argument and what arrived, before anything is computed or written.
+Errors name the argument and its value, before anything is computed or written.
 """
 
 import tempfile

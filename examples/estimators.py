@@ -3,10 +3,10 @@
     python examples/estimators.py
     python examples/estimators.py --tables wine --folds 10
 
-Each model is fitted with its defaults, on columns that are standardised, and sees the
-same folds. The table shows accuracies, or the coefficient of determination of
-`diabetes`. `auto` trains all three graphs and takes what validation prefers, and
-takes the time of all three.
+Each model is fitted with its defaults (networks with more epochs) to standardised
+columns, on the same folds. The table shows accuracies, or the coefficient of
+determination for `diabetes`. `auto` trains the networks of all three graphs, in the
+time of all three, and keeps the best on validation rows.
 """
 
 import argparse
@@ -61,7 +61,7 @@ REGRESSORS = {
 
 
 def measure(table: str, model: str, folds: int) -> tuple[float, float, float]:
-    """Return mean and deviation of the scores, and the seconds of a fold."""
+    """Return the mean and standard deviation of scores, and the seconds per fold."""
     x, y = TABLES[table](return_X_y=True)
     is_regression = table == 'diabetes'
     kind = KFold if is_regression else StratifiedKFold

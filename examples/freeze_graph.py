@@ -1,4 +1,4 @@
-"""A learned graph, frozen into the data and reused by GAT and GraphSAGE.
+"""Freeze a learned graph into the data, and train GAT and GraphSAGE on it.
 
 Data: handwritten digits, no graph. Expected output: about 97 % test accuracy each.
 """

@@ -1,8 +1,8 @@
 """Learn a graph for data whose graph is withheld, and train a GNN on it.
 
-Beside the model stand its controls on the same splits: an MLP, which sees no graph,
-and a GCN with a root weight on a graph of nearest neighbours (cosine). A learned
-graph is worth its price where it beats both.
+Controls on the same splits: an MLP, which sees no graph, and a GCN with a root weight
+on a graph of nearest neighbours (cosine). A learned graph is worth its cost where it
+beats both.
 
     python examples/gausim.py
     python examples/gausim.py --dataset CiteSeer --seeds 5 --similarity gaussian
@@ -72,7 +72,7 @@ def build(name: str, data: Data, args: argparse.Namespace) -> gsl.NodeClassifier
 def train(
     model: gsl.NodeClassifier, data: Data, epochs: int, title: str
 ) -> dict[str, float]:
-    """Train a model; the validation nodes alone select the epoch."""
+    """Train a model; only the validation nodes select the epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     best, best_state = {'val': -1.0}, {}
     start = time.perf_counter()
@@ -93,7 +93,7 @@ def train(
 
 
 def print_table(results: dict[str, list[dict[str, float]]]) -> None:
-    """Print the accuracies of all models: mean and deviation over the splits."""
+    """Print the mean and standard deviation over splits of all accuracies."""
     print(f'\n{"accuracy in %":<16}{"validation":>14}{"test":>14}{"seconds":>10}')
     for name, runs in results.items():
         line = f'{MODELS[name]:<16}'
@@ -105,7 +105,7 @@ def print_table(results: dict[str, list[dict[str, float]]]) -> None:
 
 
 def conclude(results: dict[str, list[dict[str, float]]], num_splits: int) -> None:
-    """Say whether the learned graph is better than its controls on all splits."""
+    """Print whether the learned graph is better than its controls on all splits."""
     print(f'mean ± sample standard deviation over {num_splits} splits, 50 / 25 / 25 %')
     test = {
         name: 100 * statistics.mean(run['test'] for run in runs)

@@ -1,7 +1,7 @@
-"""A batch of many graphs: each gets its own learned edges.
+"""Classify graphs in batches, with learned edges inside each graph.
 
-Data: handwritten digits as sets of lit pixels (position and brightness), one graph an
-image, no edges. Expected output: about 90 % test accuracy.
+Data: handwritten digits as sets of lit pixels (position and brightness), one graph
+per image, no edges. Expected output: about 90 % test accuracy.
 """
 
 from typing import Any

@@ -1,12 +1,12 @@
-"""Learn which nodes matter to which, where the target cannot be told without them.
+"""Learn a hidden relation between nodes, without which no target can be predicted.
 
-Nodes on a circle see the noisy value of a function, which is a new one in each graph,
-and are to tell its mean at an angle of delta to both sides. Which nodes these are is
-never said: a learned graph has to find out. Beside it stand an MLP, which sees each
-node alone, a GCN with a root weight on the graph of nearest neighbours, and neighbours
-drawn at random. Each has one training. `--seeds` trains the learned graph alone, from
-several seeds at eight angles: its similarity, a bell, begins wide at 90 degrees and
-narrows where the relation is. With `--c-scale 0.1` it begins narrow.
+Nodes on a circle observe the noisy value of a function, a new one in each graph, and
+predict its mean at an angle of delta to both sides. The angle is not given: a learned
+graph has to find these nodes. Controls: an MLP, which sees each node alone, a GCN with
+a root weight on the graph of nearest neighbours, and neighbours drawn at random. Each
+model is trained once. `--seeds` trains only the learned graph, from several seeds at
+eight angles: its similarity, a bell, starts wide at 90 degrees and narrows at the angle
+of the relation. With `--c-scale 0.1` it starts narrow.
 
     python examples/hidden_relation.py
     python examples/hidden_relation.py --delta 60
@@ -36,14 +36,14 @@ import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import HiddenRelation
 
 GRAPHS_PER_STEP = 4
-# A layer that compares places, and a bell that may move to any angle.
+# Options of a layer that compares positions by a bell, which can move to any angle.
 LAYER: dict[str, Any] = {
     'z_channels': 2,
     'tau': 1.0,
     'scale': 5.0,
     'root_weight': False,
 }
-# The angles of `--seeds`, and the error below which a relation is found.
+# The angles of `--seeds`, and the error below which a relation counts as found.
 DELTAS, FOUND = (20, 40, 60, 80, 100, 120, 140, 160), 0.2
 # The nodes of the picture, in degrees, and their colours.
 SHOWN = (0, 30, 60)
@@ -51,7 +51,7 @@ COLORS = ('#0072B2', '#D55E00', '#009E73')
 
 
 class Network(torch.nn.Module):
-    """A model that takes the value and the place of each node as features."""
+    """A model that takes the value and the position of each node as features."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -64,13 +64,13 @@ class Network(torch.nn.Module):
 
 
 class GraphLayer(torch.nn.Module):
-    """One layer that compares places, and sums the values at the nodes it draws."""
+    """One layer that compares positions, and sums the values of sampled nodes."""
 
     def __init__(self, conv: torch.nn.Module) -> None:
         super().__init__()
         self.conv = conv
         for name, parameter in conv.named_parameters():
-            # With a negative one the bell first moves away from the relation.
+            # With a negative weight the bell first moves away from the relation.
             if name.endswith('lin.weight'):
                 torch.nn.init.ones_(parameter)
 
@@ -86,7 +86,7 @@ class GraphLayer(torch.nn.Module):
 
 @torch.no_grad()
 def nearest(sampler: gsl.GumbelKNNSampler, pos: Tensor) -> Tensor:
-    """Return the weights of the k nearest sources of each target, a row for each."""
+    """Return the weights of the k nearest sources of each target, one row each."""
     graph = sampler.eval()(pos)
     weight = pos.new_zeros(pos.size(0), pos.size(0))
     weight[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight
@@ -118,7 +118,7 @@ def draw_batch(args: argparse.Namespace, num_graphs: int, seed: int) -> Any:
 
 
 def fit(name: str, make: Make, args: argparse.Namespace) -> torch.nn.Module:
-    """Return a model that was trained on graphs that it sees once."""
+    """Train a model on graphs that it sees once."""
     seed_everything(args.seed)
     model = make()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
@@ -134,12 +134,12 @@ def fit(name: str, make: Make, args: argparse.Namespace) -> torch.nn.Module:
 
 @torch.no_grad()
 def relative_error(model: Callable[[Any], Tensor], data: Any) -> float:
-    """Return the mean squared error over the variance of the targets."""
+    """Compute the mean squared error over the variance of the targets."""
     return float((model(data) - data.y).square().mean() / data.y.var(correction=0))
 
 
 def true_matrix(data: Any, kind: int = 0) -> Tensor:
-    """Return which sources matter to which targets, a row for each target."""
+    """Return the true relation as a 0/1 matrix, one row per target."""
     true = torch.zeros(data.num_nodes, data.num_nodes)
     source, target = data.true_edge_index[:, data.true_edge_type == kind]
     true[target, source] = 1
@@ -147,7 +147,7 @@ def true_matrix(data: Any, kind: int = 0) -> Tensor:
 
 
 def draw_relations(data: Any, weight: Tensor, path: Path) -> None:
-    """Draw some nodes of a graph, what they need, and what they found."""
+    """Draw some nodes of a graph, their true and their learned neighbours."""
     pictures = {
         'What three of the nodes need': true_matrix(data),
         'What the learned graph joins them to': weight,
@@ -175,7 +175,7 @@ def draw_relations(data: Any, weight: Tensor, path: Path) -> None:
 
 
 def conclude(errors: dict[str, float], data: Any, weight: Tensor) -> None:
-    """Print what the errors say, and how true the learned graph is."""
+    """Print the explained variances, and the precision of the learned graph."""
     own = errors.pop('learned graph')
     other = min(errors, key=errors.__getitem__)
     if own > errors[other]:
@@ -213,12 +213,12 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--delta', type=float, default=120.0, help='degrees')
-    parser.add_argument('--waves', type=int, default=4, help='of the functions')
+    parser.add_argument('--delta', type=float, default=120.0, help='in degrees')
+    parser.add_argument('--waves', type=int, default=4, help='largest frequency')
     parser.add_argument('--steps', type=int, default=300)
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--seeds', type=int, help='train from so many, at all angles')
-    parser.add_argument('--c-scale', type=float, help='the largest width of the bell')
+    parser.add_argument('--seeds', type=int, help='number of seeds, at all angles')
+    parser.add_argument('--c-scale', type=float, help='largest width of the bell')
     parser.add_argument('--out', type=Path, default=Path('runs/hidden_relation'))
     return parser.parse_args()
 

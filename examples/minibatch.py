@@ -1,12 +1,12 @@
-"""Train in mini-batches on a table that need not fit into memory, beside an MLP.
+"""Train in mini-batches on a table that may exceed memory; the control is an MLP.
 
     python examples/minibatch.py
     (ulimit -d 1500000; python examples/minibatch.py --rows 4_000_000)  # 4.1 GB
 
 The class of a row is that of the nearest of 100 points in six hidden dimensions. Blocks
-of consecutive rows are batches: shuffle a table of your own once. `ulimit -d` limits
-what a process allocates, in KiB, of which pages of a file that it maps to read are no
-part (`ulimit -v` would count them). The same command resumes from the last checkpoint.
+of consecutive rows are batches: shuffle your own table once. `ulimit -d` limits the
+memory that a process allocates, in KiB, without the pages of files mapped for reading
+(`ulimit -v` counts them). The same command resumes from the last checkpoint.
 """
 
 import argparse
@@ -45,13 +45,13 @@ def write_table(path: Path, num_blocks: int, seed: int) -> None:
 
 
 def read_blocks(path: Path, first: int, count: int = 1) -> list[torch.Tensor]:
-    """Read rows from a table, which is mapped anew, so that no page stays."""
+    """Read rows of a table; map it anew, so that no page stays in memory."""
     rows = np.load(path, mmap_mode='r')[first * BATCH : (first + count) * BATCH]
     return [torch.from_numpy(rows[name].copy()) for name in ('x', 'y')]
 
 
 def train(model: Any, order: Any, table: Path, checkpoint: Path) -> None:
-    """Train on blocks in that order, from the last checkpoint on if there is one."""
+    """Train on blocks in this order, from the last checkpoint if there is one."""
     optimizer, done = torch.optim.Adam(model.parameters(), lr=0.005), 0
     if checkpoint.exists():
         kept = torch.load(checkpoint, weights_only=True)
@@ -60,7 +60,7 @@ def train(model: Any, order: Any, table: Path, checkpoint: Path) -> None:
         done = kept['done']
     loader = DataLoader(order[done:], None, collate_fn=partial(read_blocks, table))
     for x, y in tqdm(loader, checkpoint.stem, len(order), initial=done, disable=None):
-        torch.manual_seed(done)  # The same noise in a run that is resumed.
+        torch.manual_seed(done)  # The same noise in a resumed run.
         optimizer.zero_grad()
         model.train().loss(x, y).backward()
         optimizer.step()

@@ -1,4 +1,4 @@
-"""The sampler inside a two-layer GCN: the graph is learned with the model.
+"""Put a sampler into a two-layer GCN, and learn the graph with the model.
 
 Data: handwritten digits, no graph. Expected output: about 95 % test accuracy.
 """
@@ -20,7 +20,7 @@ num_classes = int(data.y.max()) + 1
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        # 'out_channels' gives the similarity its own projection to learn.
+        # 'out_channels' gives the similarity its own learned projection.
         similarity = NeuralGaussianSimilarity(data.num_features, out_channels=16)
         self.sampler = GumbelKNNSampler(similarity, scale=10.0, eval_k=5)
         self.conv1 = GCNConv(data.num_features, 32, add_self_loops=False)

@@ -1,7 +1,7 @@
-"""Forecast sensors, and find who acts on whom: `--data '{"coupling": "sine"}'`.
+"""Forecast sensors, and learn their couplings: `--data '{"coupling": "sine"}'`.
 
-The network foretells the next value of each sensor from three past ones. Precision is
-that of as many pairs as there are couplings: recall, too. "Either way" is undirected.
+The network predicts the next value of each sensor from three past ones. Precision is
+that of the top k pairs for k couplings, so recall is equal. "Either way" is undirected.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from torch_geometric_gsl.datasets import CoupledSensors
 class Forecaster(torch.nn.Module):
     def __init__(self, num_sensors: int, graph: SampledGraph | None) -> None:
         super().__init__()
-        self.graph = graph  # None: it is learned.
+        self.graph = graph  # None: the graph is learned.
         self.first = torch.nn.Linear(3, 16)
         self.conv: Any = SensorGraphConv(16, 16, num_sensors, **args.layer)
         self.last = torch.nn.Linear(16, 1)
@@ -45,15 +45,15 @@ parser = argparse.ArgumentParser(description=__doc__)
 for name in ('--data', '--layer'):
     parser.add_argument(name, type=json.loads, default={}, help='options, as JSON')
 parser.add_argument('--seeds', type=int, default=1)
-parser.add_argument('--picture', help='where to draw the graphs of the last seed')
-parser.add_argument('--quick', action='store_true', help='to see that it runs')
+parser.add_argument('--picture', help='file for the graphs of the last seed')
+parser.add_argument('--quick', action='store_true', help='only test that it runs')
 args = parser.parse_args()
 rows: dict[str, list[list[float]]] = defaultdict(list)
 for seed in range(args.seeds):
     seed_everything(seed)
     dataset = CoupledSensors(**args.data, seed=seed)
     data: Any = dataset[0]
-    cut = int(0.8 * dataset.num_steps)  # What comes later is the test.
+    cut = int(0.8 * dataset.num_steps)  # Later steps are the test set.
     std, mean = torch.std_mean(data.x[:, :cut], dim=1, keepdim=True)
     x, y = ((part - mean) / std for part in dataset.windows(3))
     graph = SampledGraph(data.true_edge_index, data.true_edge_weight)

@@ -1,11 +1,11 @@
-"""Fit a table, explain three predictions, and draw them on a map.
+"""Fit a model to a table, explain three predictions, and draw them on a map.
 
     python examples/table_explained.py
     python examples/table_explained.py --csv houses.csv --target price --map east north
 
-Without a file it makes houses: the price is the exponential of a field of the place, a
-sum of 200 waves, and of the effects of area, year and kind, with noise; some years and
-kinds are missing. A map needs two columns of numbers; all others may be texts.
+Without a file it generates houses. A price is the exponential of a sum: 200 waves over
+the position, effects of area, year and kind, and noise; some years and kinds are
+missing. A map needs two columns of numbers; all others may be texts.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from torch_geometric_gsl.sklearn import GSLRegressor
 
 
 def make_houses(num_rows: int, seed: int = 0) -> pd.DataFrame:
-    """Return houses with their prices."""
+    """Generate houses with their prices."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(rng.random((num_rows, 2)), columns=['east', 'north'])
     table['area'] = rng.uniform(40, 200, num_rows).round()
@@ -44,7 +44,7 @@ def draw(
     asked: pd.DataFrame,
     place: list[str],
 ) -> Figure:
-    """Draw rows of training, and lines from those that predictions lean on."""
+    """Draw training rows, and lines to those with most weight in predictions."""
     figure = Figure(figsize=(7, 6), layout='constrained')
     ax = figure.subplots()
     dots = ax.scatter(rows[place[0]], rows[place[1]], c=y, s=12)
@@ -63,10 +63,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--csv', type=Path, help='a table (default: made houses)')
+    parser.add_argument('--csv', type=Path, help='a table (default: houses)')
     parser.add_argument('--target', default='price')
     parser.add_argument('--map', nargs=2, default=['east', 'north'])
-    parser.add_argument('--rows', type=int, default=1000, help='of made houses')
+    parser.add_argument('--rows', type=int, default=1000, help='number of houses')
     parser.add_argument('--graph', default='learned', choices=('learned', 'nearest'))
     parser.add_argument('--out', type=Path, default=Path('table_explained.png'))
     args = parser.parse_args()

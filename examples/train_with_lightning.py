@@ -1,4 +1,4 @@
-"""The model as a module of Lightning, which trains it on PyG's data.
+"""Train a model as a Lightning module on data of PyG.
 
     pip install lightning
     python examples/train_with_lightning.py
@@ -25,7 +25,7 @@ except ImportError:
 
 
 class LitGSLNet(L.LightningModule):  # type: ignore[misc, unused-ignore]
-    """A model of the package, its loss and its score."""
+    """A model of the package, with its loss and metric."""
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def main() -> None:
     logging.getLogger('lightning.pytorch').setLevel(logging.ERROR)
     L.seed_everything(0, verbose=False)
     data = paper_split(load_dataset('digits'), seed=0)
-    # All nodes make one batch: each may be the neighbour of any other.
+    # All nodes are one batch, as each can be a neighbour of any other.
     nodes = LightningNodeData(data, loader='full')
     trainer = L.Trainer(
         max_epochs=60,

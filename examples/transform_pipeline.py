@@ -1,4 +1,4 @@
-"""A graph from features by T.Compose, for a GCN script that stays as it is.
+"""Build a graph from features with T.Compose, for an unchanged GCN script.
 
 Data: handwritten digits, no graph. Expected output: about 96 % test accuracy.
 """

@@ -1,10 +1,10 @@
-"""Learn two relations at once, where one learned graph is not enough.
+"""Learn two relations at once, for which one learned graph is not enough.
 
-Nodes on a circle see the noisy value of a function, and are to tell the mean of what it
-is at two angles to both sides (`examples/hidden_relation.py` has one). A layer with one
-bell, and one with two, have to find out which nodes these are. Two bells begin wide and
-have one training. A single wide bell stays between the relations, so that it begins
-narrow, at four angles; validation chooses one.
+Nodes on a circle observe the noisy value of a function, and predict its mean at two
+angles to both sides (`examples/hidden_relation.py` has one angle). A layer with one
+bell, and one with two, have to find these nodes. Two bells start wide and are trained
+once. A single wide bell would stay between the relations, so it is trained from narrow
+starts at four angles; validation selects one.
 
     python examples/two_relations.py
     python examples/two_relations.py --seeds 1 --picture runs/two_relations.png
@@ -25,7 +25,7 @@ from torch import Tensor
 
 import torch_geometric_gsl as gsl
 
-# Where a single narrow bell begins, in degrees.
+# Initial angles of a single narrow bell, in degrees.
 STARTS = (30, 65, 105, 140)
 COLORS = ('#0072B2', '#D55E00')
 
@@ -51,21 +51,21 @@ ROWS: dict[str, tuple[hidden.Make, ...]] = {
 
 
 def edge_means(data: Any) -> Tensor:
-    """Return the mean value over the true edges of each kind, and ones."""
+    """Return mean values over the true edges of each kind, and a column of ones."""
     edges = [hidden.true_matrix(data, kind) for kind in range(2)]
     means = [true @ data.x / true.sum(1, keepdim=True).clamp(min=1) for true in edges]
     return torch.cat([*means, torch.ones_like(data.x)], dim=1)
 
 
 def true_error(test: Any, args: argparse.Namespace) -> float:
-    """Return the error of a line fitted to the means over the true edges."""
+    """Compute the error of a linear fit to the means over the true edges."""
     data = hidden.draw_batch(args, 10, args.seed * 1_000 + 3)
     line = torch.linalg.lstsq(edge_means(data), data.y).solution
     return hidden.relative_error(lambda data: edge_means(data) @ line, test)
 
 
 def print_precision(name: str, model: hidden.GraphLayer, data: Any) -> None:
-    """Print which share of the nearest sources are true edges of each kind."""
+    """Print the share of true edges of each kind among the nearest sources."""
     for number, sampler in enumerate(model.samplers(), start=1):
         near = hidden.nearest(sampler, data.pos).topk(sampler.k, dim=1).indices
         edges = (hidden.true_matrix(data, kind) for kind in range(2))
@@ -75,7 +75,7 @@ def print_precision(name: str, model: hidden.GraphLayer, data: Any) -> None:
 
 @torch.no_grad()
 def response(sampler: gsl.GumbelKNNSampler, angle: Tensor) -> Tensor:
-    """Return the density of draws over angles in steps of a degree, of 12 targets."""
+    """Compute sampling probabilities over angles, averaged over 12 targets."""
     target = torch.arange(0.0, 360.0, 30.0).unsqueeze(1)
     place = (torch.cat([target, target + angle], dim=1)).deg2rad()
     score = [
@@ -107,10 +107,10 @@ def main(arguments: list[str] | None = None) -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument('--delta', type=float, nargs=2, default=[40.0, 110.0])
-    parser.add_argument('--waves', type=int, default=6, help='of the functions')
+    parser.add_argument('--waves', type=int, default=6, help='largest frequency')
     parser.add_argument('--steps', type=int, default=200)
     parser.add_argument('--seeds', type=int, default=3)
-    parser.add_argument('--picture', type=Path, help='file of the last seed')
+    parser.add_argument('--picture', type=Path, help='file for the last seed')
     parser.add_argument('--quick', action='store_true', help='two steps, one seed')
     args = parser.parse_args(arguments)
     if args.quick:

@@ -1,4 +1,4 @@
-"""Draw clouds of points and what a metric learns, into ``docs/_static/clouds/``."""
+"""Draw clouds of points and a learned metric into ``docs/_static/clouds/``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import Tensor
 from torch_geometric_gsl import KNNEdgeConv, knn_graph
 
 FOLDER = Path(__file__).resolve().parents[1] / '_static' / 'clouds'
-# The palette of Okabe and Ito, which colour-blind readers can tell apart.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ('#0072B2', '#E69F00')
 GREY, WRONG = '#9A9A9A', '#C3006B'
 K = 8
 
 
 def spirals(num: int, seed: int, noise: float) -> tuple[Tensor, Tensor]:
-    """Return two spirals in the first two columns, noise in two more; and classes."""
+    """Generate two spirals in two columns, noise in two more, and the classes."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(num) % 2
     turn = 0.5 + 2.5 * torch.rand(num, generator=generator).sqrt()
@@ -33,7 +33,7 @@ def spirals(num: int, seed: int, noise: float) -> tuple[Tensor, Tensor]:
 
 
 def train(x: Tensor, y: Tensor, steps: int = 300) -> Tensor:
-    """Learn a linear map after which the neighbours' mean class is one's own."""
+    """Learn a linear map after which neighbours predict the class of a point."""
     torch.manual_seed(0)
     space = torch.nn.Linear(4, 4, bias=False)
     torch.nn.init.eye_(space.weight)
@@ -51,12 +51,12 @@ def train(x: Tensor, y: Tensor, steps: int = 300) -> Tensor:
 
 
 def share_within(edges: Tensor, y: Tensor) -> float:
-    """Return the share of edges that join points of one class."""
+    """Compute the share of edges that join points of one class."""
     return float((y[edges[0]] == y[edges[1]]).float().mean())
 
 
 def draw(axes: Axes, place: Tensor, y: Tensor, edges: Tensor, title: str) -> None:
-    """Draw points by class, and their edges; those between classes stand out."""
+    """Draw points by class, and their edges; highlight those between classes."""
     is_wrong = y[edges[0]] != y[edges[1]]
     for some, colour, width in ((~is_wrong, GREY, 0.5), (is_wrong, WRONG, 0.6)):
         lines = place[edges[:, some].T].numpy()
@@ -70,7 +70,7 @@ def draw(axes: Axes, place: Tensor, y: Tensor, edges: Tensor, title: str) -> Non
 
 
 def two_clouds() -> tuple[Tensor, Tensor, Tensor]:
-    """Return points of a ring and a bow that cross, their clouds, and their edges."""
+    """Generate points of a ring and a crossing bow, their cloud numbers, and edges."""
     generator = torch.Generator().manual_seed(0)
     angle = 2 * math.pi * torch.rand(2, 60, generator=generator)
     ring = torch.stack([angle[0].cos(), angle[0].sin()], dim=1)
@@ -82,7 +82,7 @@ def two_clouds() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def learn(seed: int, noise: float = 3.0) -> tuple[dict[str, float], tuple[Tensor, ...]]:
-    """Learn from some points; join others, and return how well, and their edges."""
+    """Learn from some points; return graphs of others, and shares within a class."""
     weight = train(*spirals(400, 2 * seed, noise))
     x, y = spirals(400, 2 * seed + 1, noise)
     plain, learned, shape = (knn_graph(z, K) for z in (x, x @ weight.T, x[:, :2]))

@@ -3,7 +3,7 @@
     python docs/_figures/explorer.py
 
 It needs Chromium, its driver and selenium. Pictures go to `docs/_static/explorer/`.
-Then it tells the sizes of pages, and how long a frame of 50,000 edges takes.
+Then it prints the sizes of pages, and the time of a frame with 50,000 edges.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from torch_geometric_gsl.visualization import explore
 
 STATIC = Path(__file__).resolve().parents[1] / '_static' / 'explorer'
 SIZES = {'wide': (1400, 900), 'narrow': (420, 800)}
-#: Of the graph that is timed.
+#: Sizes of the timed graph, and the number of timed frames.
 NODES, EDGES, FRAMES = 5_000, 50_000, 15
-#: Do something once a frame; tell the milliseconds of all frames. Reading a pixel waits
+#: Act once per frame, and return the milliseconds of all frames. Reading a pixel waits
 #: until the frame is drawn.
 TIMED = """
 const [kind, done] = arguments;
@@ -57,14 +57,14 @@ function step() {
 step();
 """.replace('FRAMES', str(FRAMES))
 KINDS = ('moving the camera', 'pointing at a node', 'moving the threshold')
-#: Choose a node and look at it closely.
+#: Select a node and zoom in on it.
 CLOSE = """
 explorer.choose(17);
 const { sigma } = explorer.views[0];
 const { x, y } = sigma.getNodeDisplayData('17');
 sigma.getCamera().setState({ x, y, ratio: 0.12 });
 """
-#: Leave all work of a graphics processor out.
+#: Disable all drawing by a graphics processor.
 UNDRAWN = """
 const type = WebGL2RenderingContext.prototype;
 for (const name of ['drawArrays', 'drawElements']) {
@@ -75,7 +75,7 @@ for (const name of ['drawArrays', 'drawElements']) {
 
 
 def digits_page(path: Path) -> Path:
-    """Explore what a classifier of digits learned beside their nearest neighbours."""
+    """Write a page of two graphs of digits: learned, and of the nearest neighbours."""
     x, y = load_digits(return_X_y=True)
     some = y.copy()
     some[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))[:-100]] = -1
@@ -109,22 +109,22 @@ def open_browser() -> Any:
 
 
 def save_picture(browser: Any, name: str) -> None:
-    """Save what the browser shows in 256 colours, a third of the size."""
+    """Save a screenshot in 256 colours, a third of its size."""
     picture = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert('RGB')
-    # Of the whole range of colours, not only of those that cover much.
+    # Colours of the whole range, not only the most frequent ones.
     method = Image.Quantize.MAXCOVERAGE
     few = picture.quantize(256, method=method, dither=Image.Dither.NONE)
     few.save(STATIC / f'{name}.png', optimize=True)
 
 
 def take_pictures(browser: Any, page: Path) -> None:
-    """Show a digit and its neighbours, and the graphs side by side."""
+    """Save pictures of a digit and its neighbours, and of both graphs side by side."""
     for name, (width, height) in SIZES.items():
         size = {'width': width, 'height': height}
         device = size | {'deviceScaleFactor': 1, 'mobile': name == 'narrow'}
         browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', device)
         browser.get(page.as_uri())
-        time.sleep(10)  # Nodes are being arranged.
+        time.sleep(10)  # Wait for the layout of nodes.
         if name == 'wide':
             save_picture(browser, name)
         browser.execute_script(CLOSE)
@@ -140,7 +140,7 @@ def take_pictures(browser: Any, page: Path) -> None:
 
 
 def time_frames(browser: Any, folder: Path) -> dict[str, dict[str, list[float]]]:
-    """Return the sorted milliseconds of frames, with and without drawing."""
+    """Measure the milliseconds of frames, sorted, with and without drawing."""
     generator = torch.Generator().manual_seed(0)
     edge_index = torch.randint(NODES, (2, EDGES), generator=generator)
     weight = torch.rand(EDGES, generator=generator)

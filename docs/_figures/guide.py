@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 DOCS = Path(__file__).resolve().parents[1]
 STATIC = DOCS / '_static' / 'guide'
-# The palette of Okabe and Ito, which colour-blind readers can tell apart.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 BLUE, ORANGE, GREY, INK = '#0072B2', '#D55E00', '#8A8A8A', '#222222'
-#: Rows of training, new rows, and the edges from the former to the latter.
+#: Training rows, new rows, edges among training rows, and edges to new rows.
 TRAINED = [(0.4, 2.6), (1.1, 1.5), (0.5, 0.5), (1.9, 2.4), (2.1, 0.7), (1.5, 3.3)]
 NEW = [(4.0, 2.9), (4.3, 1.8), (4.0, 0.7)]
 AMONG = [(0, 1), (1, 2), (3, 0), (4, 1), (5, 3), (2, 4), (3, 1), (0, 5)]
@@ -34,7 +34,7 @@ def draw_edge(
 
 
 def new_rows() -> Figure:
-    """Draw which rows send messages to new ones."""
+    """Draw the training rows that send messages to new rows."""
     figure = Figure(figsize=(7.2, 3.0))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(-0.3, 9.3), ylim=(-0.1, 4.3), aspect='equal')
@@ -60,7 +60,7 @@ def new_rows() -> Figure:
 
 
 def read(name: str) -> list[list[str]]:
-    """Return the rows of a table, without its head."""
+    """Return the rows of a table, without its header."""
     path = DOCS / '_tables' / f'{name}.csv'
     with path.open(newline='', encoding='utf-8') as file:
         return list(csv.reader(file))[1:]

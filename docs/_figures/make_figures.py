@@ -17,10 +17,10 @@ from torch import Tensor
 
 from torch_geometric_gsl import GaussianSimilarity, GumbelKNNSampler, SampledGraph
 
-# The palette of Okabe and Ito, which colour-blind readers can tell apart.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 BLUE, ORANGE, GREY, INK = '#0072B2', '#D55E00', '#8A8A8A', '#222222'
 NUM_NODES, NUM_FEATURES, NUM_OUT = 12, 8, 5
-# Edges of less weight are not drawn.
+# Edges with smaller weights are not drawn.
 VISIBLE = 0.02
 
 Point: TypeAlias = tuple[float, float]
@@ -40,7 +40,7 @@ STYLE = {
     'text.color': INK,
 }
 FORWARD = {'arrowstyle': '-|>,head_width=0.28,head_length=0.5', 'lw': 1.8}
-# The title, the formula and the code of each panel, and its width over its height.
+# The title, formula and code of each panel, and its ratio of width to height.
 PANELS = [
     ('Features', '$X$, a row per node', 'x', 0.75),
     ('1  Similarity', r'$\phi_{ij}$, any two nodes', 'sim(x)', 1.0),
@@ -60,7 +60,7 @@ class Numbers(NamedTuple):
 
 
 def compute() -> Numbers:
-    """Learn nothing, but pass twelve random nodes through all parts."""
+    """Pass twelve random nodes through all parts, without training."""
     torch.manual_seed(3)
     centres = torch.randn(3, NUM_FEATURES)
     x = centres.repeat_interleave(4, dim=0) + 0.7 * torch.randn(NUM_NODES, NUM_FEATURES)
@@ -168,7 +168,7 @@ def draw_sum(ax: Axes, graph: SampledGraph) -> None:
 
 
 def draw_edge(ax: Axes, start: Point, end: Point, weight: float, color: str) -> None:
-    """Draw an arrow as thick as its weight."""
+    """Draw an arrow whose width grows with its weight."""
     arrow = {
         'arrowstyle': '-|>,head_width=0.18,head_length=0.32',
         'lw': 0.5 + 3 * weight,
@@ -191,7 +191,7 @@ def frame(ax: Axes) -> None:
 
 
 def cover(figure: Figure) -> Axes:
-    """Return axes behind all panels, in parts of the figure."""
+    """Return axes behind all panels, in coordinates of the figure."""
     canvas = figure.add_axes((0, 0, 1, 1), zorder=-1)
     canvas.set(xlim=(0, 1), ylim=(0, 1))
     canvas.axis('off')

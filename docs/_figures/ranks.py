@@ -1,4 +1,4 @@
-"""Draw what several processes hold of one layer, and what they send."""
+"""Draw the parts of one layer that several processes hold, and their messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-# The palette of Okabe and Ito, which colour-blind readers can tell apart.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ('#0072B2', '#E69F00', '#009E73')
 GREY, INK, ORANGE = '#E4E4E4', '#222222', '#D55E00'
 SIZES = (4, 3, 5)
-# The left edges of what a rank holds, in the order of the layer.
+# The left edges of the matrices of a rank, in the order of the layer.
 COLUMNS = {
     'own rows': 0.0,
     'projected': 2.2,
@@ -27,7 +27,7 @@ Point: TypeAlias = tuple[float, float]
 
 
 def draw_block(axes: Axes, place: Point, width: int, rows: range, colour: str) -> None:
-    """Draw some rows of a table whose upper left corner is given."""
+    """Draw some rows of a table, given its upper left corner."""
     left, top = place
     size = width * CELL, len(rows) * CELL
     corner = left, top - rows.stop * CELL
@@ -36,12 +36,12 @@ def draw_block(axes: Axes, place: Point, width: int, rows: range, colour: str) -
 
 
 def middle_of(rank: int) -> float:
-    """Return how far below the top of a table the rows of a rank lie."""
+    """Compute the distance from the top of a table to the middle of a rank's rows."""
     return (sum(SIZES[:rank]) + SIZES[rank] / 2) * CELL
 
 
 def draw_rank(axes: Axes, rank: int, top: float) -> None:
-    """Draw what one rank holds."""
+    """Draw the matrices of one rank."""
     first = sum(SIZES[:rank])
     own = range(first, first + SIZES[rank])
     total = sum(SIZES)

@@ -1,7 +1,7 @@
 """Draw the README's picture, from a real fit, into `docs/_static/readme.png`.
 
-One district around San Francisco is predicted; lines lead to the training rows with the
-largest weights. `GSL_DATA` names the folder of the data (the California housing table).
+It shows the prediction for one district near San Francisco, with lines to the training
+rows of largest weight. `GSL_DATA` is the folder with the California housing table.
 
     python docs/_figures/readme.py
 """
@@ -20,7 +20,7 @@ from torch_geometric_gsl.sklearn import GSLRegressor
 OUT = Path(__file__).resolve().parents[1] / '_static' / 'readme.png'
 #: Longitude and latitude.
 WEST, EAST, SOUTH, NORTH = -122.62, -121.6, 37.2, 38.15
-#: The test row that is shown, and how far the right map reaches around it.
+#: The test row that is shown, and the degrees that the right map covers around it.
 ROW, REACH = 471, 0.088
 LINES, LISTED = 10, 3
 CITIES = {
@@ -63,7 +63,7 @@ def draw_points(ax, x, y, size):
 
 
 def cells(x):
-    """Return the columns of a row that are listed."""
+    """Format the listed columns of a row."""
     return [f'{1e4 * x[0]:,.0f}', f'{x[1]:.0f}', f'{x[2]:.1f}', f'{x[5]:.1f}']
 
 
@@ -124,7 +124,7 @@ def draw_lines(ax, lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--model', type=Path, help='a file that keeps the fit')
+    parser.add_argument('--model', type=Path, help='file of the fitted model')
     file = parser.parse_args().model
     rows, (x, y) = districts()
     model = fit(rows, file)

@@ -1,4 +1,4 @@
-"""Measure what stands for the later arrivals of a race; `measure.py` runs it."""
+"""Measure the tail that represents later arrivals of a race; `measure.py` runs it."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def tail(n: int = 1000, runs: int = 4000) -> None:
 def truncated_draw(
     score: Tensor, log_time: Tensor, h: Tensor, options: DrawOptions
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights of the first arrivals of each run, and the sum of all."""
+    """Compute weights of the first arrivals of each run, and the sum with the tail."""
     (runs, n), size = log_time.shape, options.num_tail
     time, source = log_time.topk(options.num_arrivals, largest=False)
     own = score[source].unsqueeze(1)
     arrivals = Arrivals(source.unsqueeze(1), -time.unsqueeze(1) - own, time[:, -1:])
     place, share = torch.zeros(runs, 0, dtype=torch.long), torch.tensor(0.0)
-    if size:  # Another tail in each run, as in each call.
+    if size:  # A new tail in each run, as in each call.
         place = spread_sources(torch.rand(runs, size, dtype=torch.double), n)
         share = torch.tensor(n / size).log()
-    # What has arrived does not arrive again.
+    # Sources that have arrived do not arrive again.
     late = score[place].masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)
     first, later = relax(own, arrivals, options, late.unsqueeze(1), share)
     out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
@@ -60,12 +60,12 @@ def truncated_draw(
 
 
 def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
-    """Return the mean largest weight and the variance of the weighted sums."""
+    """Compute the mean largest weight and the variance of the weighted sums."""
     return float(weight.amax(dim=1).mean()), float(out.var(dim=0).mean())
 
 
 def groups(n: int = 2000) -> None:
-    """Compare the variance of the mean over all nodes: rows are independent."""
+    """Compare the variance of the mean over all nodes with that of independent rows."""
     torch.manual_seed(0)
     x, h = torch.randn(n, 16), torch.randn(n, 8)
     similarity = NeuralGaussianSimilarity(16)
@@ -80,7 +80,7 @@ def groups(n: int = 2000) -> None:
 
 
 def rounds(n: int = 2000, runs: int = 4000) -> None:
-    """Compare what all M arrivals and those of the first round lack of the variance."""
+    """Compare the variance lost with all M arrivals and with the first round only."""
     torch.manual_seed(0)
     log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log()
     log_time = log_time.sort(dim=1).values
@@ -90,7 +90,7 @@ def rounds(n: int = 2000, runs: int = 4000) -> None:
         variance = weight.square().sum(dim=1).mean() - 1 / n
         length = ceil(FIRST_ROUND * num_proposals(most, 1.0))
         losses = [lost(weight, torch.full((runs,), most)) / variance]
-        for rate in (exp(-1), 0.42, 0.6):  # The first is the lowest that there may be.
+        for rate in (exp(-1), 0.42, 0.6):  # exp(-1) is the lowest possible rate.
             found = torch.binomial(torch.full((runs,), float(length)), tensor(rate))
             while bool((none := found == 0).any()):
                 more = torch.full_like(found[none], 2.0 * length)
@@ -101,7 +101,7 @@ def rounds(n: int = 2000, runs: int = 4000) -> None:
 
 
 def lost(weight: Tensor, found: Tensor) -> Tensor:
-    """Return the variance among the weights after the first few of each run."""
+    """Compute the variance of the weights after the first few of each run."""
     later = torch.arange(weight.size(1)) >= found.unsqueeze(1)
     rest = weight * later
     mean = rest.sum(dim=1).square() / later.sum(dim=1)
@@ -109,7 +109,7 @@ def lost(weight: Tensor, found: Tensor) -> Tensor:
 
 
 def sharp(n: int = 1000, runs: int = 400) -> None:
-    """Compare the variance of a sum of neighbours among sharp scores, one draw each."""
+    """Compare the variance of sums over neighbours with sharp scores, at one draw."""
     torch.manual_seed(0)
     x = torch.randn(20, 16).repeat(n // 20, 1) + 0.5 * torch.randn(n, 16)
     h = torch.randn(n, 4)
@@ -130,7 +130,7 @@ def sharp(n: int = 1000, runs: int = 400) -> None:
 
 @torch.no_grad()
 def variance(sampler: GumbelKNNSampler, x: Tensor, h: Tensor, runs: int) -> float:
-    """Return the variance of sums over draws, in the mean over targets."""
+    """Compute the variance of sums over draws, averaged over targets."""
     total, square = torch.zeros_like(h), torch.zeros_like(h)
     for _ in range(runs):
         out = sampler.propagate(x, h)

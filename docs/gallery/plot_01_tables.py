@@ -25,10 +25,10 @@ from torch_geometric_gsl.sklearn import GSLRegressor
 # The table
 # ---------
 #
-# So that this page needs no network, it makes its table. The price of a house is the
-# exponential of a sum: an irregular field of its place, which is a sum of 200 waves in
-# random directions, effects of its area, its year and its kind, and noise. One year in
-# ten and one kind in ten are lost. The file has what a seller would write down.
+# This page needs no download: it generates its table. The price of a house is the
+# exponential of a sum: an irregular field of its position, which is a sum of 200 waves
+# in random directions, effects of its area, year and kind, and noise. One year in ten
+# and one kind in ten are missing. The file has the columns that a seller would fill in.
 
 rng = np.random.default_rng(0)
 houses = pd.DataFrame(rng.random((1000, 2)).round(3), columns=['east', 'north'])
@@ -52,10 +52,10 @@ print(path.read_text()[:160])
 # From the file to an explanation
 # -------------------------------
 #
-# Six lines. :class:`~torch_geometric_gsl.sklearn.GSLRegressor` takes the DataFrame as
-# it is; the kinds are read as categories for gradient boosting below, which takes no
-# texts. ``explain`` shows one prediction, and below it the rows of training that it
-# leans on most, with their prices: the weights of all of them sum to 1.
+# It takes six lines. :class:`~torch_geometric_gsl.sklearn.GSLRegressor` accepts the
+# DataFrame as it is; the kinds are read as categories, since gradient boosting below
+# accepts no texts. ``explain`` shows one prediction, then the training rows with the
+# largest weights in it, with their prices. The weights of all neighbours sum to 1.
 
 table = pd.read_csv(path, dtype={'kind': 'category'})
 price = table.pop('price')
@@ -66,15 +66,15 @@ model.explain(new[:1]).round(2)
 
 # %%
 # The prediction is not the weighted mean of these prices. The neighbours differ from
-# the house in area, year and kind, and the network has learned what such differences
-# are worth.
+# the house in area, year and kind, and the network has learned how such differences
+# change the price.
 #
 # Three houses
 # ------------
 #
-# ``kneighbors`` returns the same for many rows: weights, and the numbers of training
-# rows. The picture shows the ten neighbours with the largest weights of three new
-# houses, with their prices, beside the house itself.
+# ``kneighbors`` returns weights and the numbers of training rows, for many rows at
+# once. The picture shows the prices of the ten neighbours with the largest weights for
+# three new houses; the titles have the predicted and the true prices of these houses.
 
 weights, neighbours = model.kneighbors(new[:3], 10)
 predicted = model.predict(new[:3])
@@ -90,9 +90,9 @@ axes[0].invert_yaxis()
 plt.show()
 
 # %%
-# The same on the map. A line joins a house to a row that its prediction leans on, and
-# is the wider the larger the weight. Nobody told the model that two of the columns are
-# a place: the distance that it has learned says so.
+# The neighbours on the map. A line joins a house to a training row; its width is
+# proportional to the weight in the prediction. The model is not told that two of the
+# columns are a position: it has learned a distance that depends on them.
 
 figure, ax = plt.subplots(figsize=(6, 5), layout='constrained')
 dots = ax.scatter(rows.east, rows.north, c=y, s=12, cmap='viridis', vmax=300)
@@ -111,8 +111,8 @@ plt.show()
 # Does it win?
 # ------------
 #
-# Two :term:`controls <control>` stand beside it, with their defaults: gradient
-# boosting, and ``graph='none'``, the same network without neighbours.
+# Two :term:`controls <control>` with default settings: gradient boosting, and
+# ``graph='none'``, the same network without neighbours.
 
 
 def compare(rows, new, y, y_new, learned=None):
@@ -133,9 +133,9 @@ def compare(rows, new, y, y_new, learned=None):
 of_houses = compare(rows, new, y, y_new, learned=model)
 
 # %%
-# The second table is made, too: the fee of a parcel goes up in steps, by weight,
-# distance, length, service and hour. No parcel knows of another's fee what the columns
-# do not say.
+# The second table is generated, too. The fee of a parcel rises in steps, by weight,
+# distance, length, service and hour. Given these columns, the fees of other parcels
+# carry no further information about it.
 
 parcels = pd.DataFrame({'weight': rng.gamma(2, 2, 1000).round(2)})
 parcels['length'] = rng.uniform(10, 120, 1000).round()
@@ -152,12 +152,12 @@ fee += 3 * (parcels.service == 'registered') + rng.normal(0, 0.5, 1000)
 of_parcels = compare(*train_test_split(parcels, fee, test_size=250, random_state=0))
 
 # %%
-# **Neighbours pay where they know something that the columns do not say.** Of the
-# houses they know the field at their place. Of the parcels every column has its own
-# rule, which trees find by cutting columns into pieces, and a graph adds nothing.
+# **Neighbours help where they carry information that the columns lack.** Prices of
+# nearby houses reveal the field at a position. Fees of parcels follow rules on their
+# own columns, which trees fit by splits, and a graph adds nothing.
 #
-# A random split flatters neighbours: each new house stands among houses whose price is
-# known. So we ask for a quarter of the town from which nothing is known.
+# A random split favours neighbours: each new house lies among houses with known prices.
+# So the third test holds out a whole quarter of the town.
 
 east = table.east > 0.75
 by_place = compare(table[~east], table[east], price[~east], price[east])
@@ -173,10 +173,10 @@ axes[0].invert_yaxis()
 plt.show()
 
 # %%
-# Choose the split by what you will ask: ``fit(..., validation_mask=...)`` holds back
-# rows of a region or of the latest months, which end the training and with
-# ``graph='auto'``, the default, choose between a learned graph, the nearest rows and
-# none. One region is a weak judge: :doc:`/guide/tables` has an example where it chose
-# the worst. :doc:`/internals/tables_numbers` compares the estimators with boosting on
-# real tables, and :doc:`/guide/tables` has all options. Next:
+# Choose validation rows that resemble your new rows: ``fit(..., validation_mask=...)``
+# holds out a region or the latest months. These rows stop the training and, with
+# ``graph='auto'``, the default, select a learned graph, the nearest rows or none. One
+# region is a weak test: :doc:`/guide/tables` has an example where it selected the
+# worst. :doc:`/internals/tables_numbers` compares the estimators with boosting on real
+# tables, and :doc:`/guide/tables` has all options. Next:
 # :doc:`/auto_gallery/plot_02_my_table`, for classes.

@@ -23,12 +23,11 @@ from sklearn.preprocessing import StandardScaler
 from torch_geometric_gsl.sklearn import GSLClassifier, make_table_transformer
 
 # %%
-# A table as tables are
-# ---------------------
+# A realistic table
+# -----------------
 #
-# The wines of scikit-learn are too tidy: 178 rows and 13 numbers without a gap. So we
-# write one column as words, as somebody might have who looked at the glass, and lose
-# one entry in ten.
+# The wine table of scikit-learn is too tidy: 178 rows and 13 numbers, none missing. So
+# we turn one column, the colour intensity, into words, and delete one entry in ten.
 
 table, cultivar = load_wine(as_frame=True, return_X_y=True)
 random = np.random.default_rng(0)
@@ -41,11 +40,11 @@ table[['alcohol', 'malic_acid', 'colour']].head()
 # Fit and predict
 # ---------------
 #
-# :func:`~torch_geometric_gsl.sklearn.make_table_transformer` turns words into columns
-# of zeros and ones and fills gaps.
-# :class:`~torch_geometric_gsl.sklearn.GSLClassifier` joins each row to others, and
-# predicts from a row and from the rows that it is joined to. Both stand in a pipeline
-# as any estimator of scikit-learn does.
+# :func:`~torch_geometric_gsl.sklearn.make_table_transformer` encodes words as columns
+# of zeros and ones and fills in missing values.
+# :class:`~torch_geometric_gsl.sklearn.GSLClassifier` connects each row to its
+# neighbours and predicts from the row and these neighbours. Both work in a pipeline,
+# like any estimator of scikit-learn.
 
 rows, new_rows, y, y_new = train_test_split(
     table, cultivar, stratify=cultivar, random_state=0
@@ -56,12 +55,11 @@ print(f'{model.score(new_rows, y_new):.1%} of {len(new_rows)} new rows are right
 print(model.predict_proba(new_rows[:2]).round(2))
 
 # %%
-# Which graph was it?
-# -------------------
+# Which graph was selected?
+# -------------------------
 #
-# With ``graph='auto'``, the default, three networks are trained: one that learns which
-# rows to join, one that joins the nearest rows, and one that joins none. Rows that
-# were held back choose among them.
+# With ``graph='auto'``, the default, three networks are trained: with a learned graph,
+# with the nearest rows, and without a graph. The loss on held-out rows selects one.
 
 print(model[-1].graph_choice_, f'after {model[-1].n_iter_} epochs')
 
@@ -69,9 +67,9 @@ print(model[-1].graph_choice_, f'after {model[-1].n_iter_} epochs')
 # Is the graph worth it?
 # ----------------------
 #
-# One split of 178 rows tells little, so here are three. The three graphs are asked for
-# by name. Beside them stand the :term:`controls <control>`, models without a learned
-# graph that it has to beat: a multilayer perceptron, the nearest neighbours, and
+# One split of 178 rows is not reliable, so here are three. The three graphs are
+# requested by name. The learned graph has to beat the :term:`controls <control>`,
+# models without a learned graph: a multilayer perceptron, nearest neighbours and
 # logistic regression.
 
 models = {
@@ -101,19 +99,19 @@ ax.invert_yaxis()
 plt.show()
 
 # %%
-# **On this table a graph buys nothing.** The columns of a wine tell its cultivar by
-# themselves, and other wines add nothing to that. ``'auto'`` kept the network without a
-# graph; logistic regression, which is quicker, is no worse. It changes where the answer
-# to a row stands in *other* rows: :doc:`/auto_gallery/plot_01_tables` and
+# **On this table a graph gains nothing.** The columns of a wine determine its cultivar,
+# and other wines add no information. ``'auto'`` selected the network without a graph;
+# logistic regression, which is faster, is no worse. A graph helps where the target of a
+# row depends on *other* rows: :doc:`/auto_gallery/plot_01_tables` and
 # :doc:`/auto_gallery/plot_04_own_gnn` have cases, and :doc:`/internals/pays` and
 # :doc:`/internals/tables_numbers` have the measurements.
 #
 # Reading the graph
 # -----------------
 #
-# A learned graph is worth a look all the same: it says which rows an answer leans on.
-# ``graph_`` is a sparse matrix; row 0 holds what the first row of training receives
-# from the others, and the weights of a row sum to 1.
+# A learned graph is still informative: it shows which rows a prediction uses.
+# ``graph_`` is a sparse matrix; row 0 holds the weights of the neighbours of the first
+# training row, and the weights of a row sum to 1.
 
 learned = make_pipeline(
     make_table_transformer(), GSLClassifier('learned', random_state=0)
@@ -129,8 +127,8 @@ neighbours.insert(1, 'cultivar', y.iloc[[0, *strongest]])
 neighbours
 
 # %%
-# The whole of it, rows sorted by cultivar. Dots are edges, and most of them lie in the
-# three blocks on the diagonal, which join wines of one cultivar.
+# The whole matrix, with rows sorted by cultivar. Dots are edges; most of them lie in
+# the three blocks on the diagonal, which connect wines of the same cultivar.
 
 order = np.argsort(y.to_numpy(), kind='stable')
 matrix = graph[order][:, order].toarray()
@@ -148,5 +146,5 @@ share = graph.data[same].sum() / graph.data.sum()
 print(f'{share:.0%} of the weight joins wines of one cultivar')
 
 # %%
-# Next: :doc:`/auto_gallery/plot_03_new_rows`, for when rows arrive one at a time, and
-# :doc:`/guide/tables` for all that these estimators can do.
+# Next: :doc:`/auto_gallery/plot_03_new_rows`, for rows that arrive one at a time, and
+# :doc:`/guide/tables`, for all options of these estimators.

@@ -22,8 +22,8 @@ from torch_geometric import seed_everything
 from torch_geometric_gsl import KNNGCN, GSLNet, MLPClassifier
 
 # %%
-# Six hundred digits are here today, the others come tomorrow. New rows are scaled as
-# those of training were.
+# Six hundred digits are known today, the others arrive later. New rows are scaled with
+# the statistics of the training rows.
 
 digits = load_digits()
 x, y = digits.data[:600], torch.from_numpy(digits.target[:600])
@@ -37,18 +37,18 @@ print(x.shape, x_new.shape)
 # -------------------------------
 #
 # Each layer of :class:`~torch_geometric_gsl.nn.GSLNet` scores pairs of rows by a
-# *similarity*, here the cosine of their pixels, and draws ``k`` neighbours for each
-# row: the larger the score, the likelier. Two numbers say how this is done.
+# *similarity*, here the cosine of their pixels, and samples ``k`` neighbours for each
+# row, with higher probability for larger scores. Two parameters control the sampling.
 #
 # * The :term:`scale` multiplies the scores before the draw: at 0 all rows are equally
-#   likely, at 20 only the nearest have a chance. Here it begins at 10 and is learned.
-# * The temperature :term:`tau` acts after that: it says how far a *single* draw is
-#   spread. A small one gives nearly all weight to one row, a large one shares it among
-#   several, so that gradients reach more of them.
+#   likely, at 20 only the nearest are likely. Here it starts at 10 and is learned.
+# * The temperature :term:`tau` sets how the weight of a *single* draw is spread. A
+#   small one puts nearly all weight on one row, a large one spreads it over several, so
+#   that gradients flow to more of them.
 #
 # Each layer also has a :term:`root weight`, a matrix for the row's own features, which
-# are added to what its neighbours send: ``loop=False`` keeps a row from being its own
-# neighbour.
+# are added to the messages of its neighbours. With ``loop=False``, the default, no row
+# is its own neighbour.
 
 train = torch.arange(480)
 held_out = torch.arange(480, 600)
@@ -70,12 +70,12 @@ print(f'scale after training: {model.convs[0].sampler.log_scale.exp():.1f}')
 print(f'rows held out: {model.score(x, y, held_out)["accuracy"]:.1%} right')
 
 # %%
-# Ask for new rows
-# ----------------
+# Apply it to new rows
+# --------------------
 #
-# A pair holds the rows that new ones may be joined to, and the new ones. A model can
-# also index the former; it is then asked as any other. In evaluation mode nothing is
-# random.
+# Pass a pair: the candidates, here the training rows, and the new rows. A model can
+# also index the candidates; it then takes new rows like any other model. Evaluation
+# mode is deterministic.
 
 with torch.no_grad():
     out = model((x, x_new))
@@ -86,8 +86,8 @@ print(predicted[:10].tolist())
 print(y_new[:10].tolist())
 
 # %%
-# The answer to a row depends on no other row of the call: alone it gets what it gets in
-# company, up to rounding.
+# The prediction of a row does not depend on other rows of the call: predicted one by
+# one, rows have the same outputs, up to rounding.
 
 with torch.no_grad():
     alone = torch.cat([model(row[None]) for row in x_new[:10]])
@@ -95,11 +95,11 @@ print(f'largest difference: {(alone - out[:10]).abs().max():.0e}')
 assert torch.allclose(alone, out[:10], atol=1e-4)
 
 # %%
-# Which rows was it joined to?
-# ----------------------------
+# Which neighbours does it use?
+# -----------------------------
 #
-# ``graphs`` returns the edges of each layer: sources are rows of training, targets the
-# new ones. Left each new digit, right of it those with the largest weights.
+# ``graphs`` returns the edges of each layer: sources are training rows, targets are new
+# rows. Left: a new digit. Right of it: its neighbours with the largest weights.
 
 with torch.no_grad():
     edge_index, edge_weight = model.graphs((x, x_new))[0]
@@ -123,9 +123,9 @@ plt.show()
 # Is it better than without a graph?
 # ----------------------------------
 #
-# The same split, the same widths, the same training: a network that sees each row alone
+# Controls with the same split, widths and training: a network that sees each row alone
 # (an MLP), the same with messages from the five nearest rows (a GCN with a root
-# weight), and the vote of the five nearest rows, which trains nothing.
+# weight), and the majority vote of the five nearest rows, which trains nothing.
 
 seed_everything(0)
 mlp = fit(MLPClassifier(64, 64, num_layers=2, out_channels=10))
@@ -143,15 +143,15 @@ for name, answer in answers.items():
     print(f'{name:<21} {(answer == y_new).float().mean():.1%} of new rows right')
 
 # %%
-# Numbers of one split and one seed: differences of a point or two mean nothing. They
-# say that new rows are answered as well as rows held out were, and that on digits a
-# learned graph is as good as the others, not better.
+# Numbers of one split and one seed: differences of a point or two are not significant.
+# New rows are predicted about as accurately as held-out rows, and on digits a learned
+# graph is as good as the others, not better.
 #
-# Take it elsewhere
-# -----------------
+# Save and load
+# -------------
 #
-# The indexed rows are a part of ``state_dict``. Whoever loads it has all that it
-# takes to answer new rows.
+# The indexed rows are part of ``state_dict``, so a loaded model needs no table to
+# predict new rows.
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, 'model.pt')
@@ -161,5 +161,5 @@ with tempfile.TemporaryDirectory() as folder:
 assert torch.equal(other.predict(x_new), predicted)
 
 # %%
-# Which models answer new rows, and which cannot, is in :doc:`/guide/new_rows`. Next:
+# :doc:`/guide/new_rows` says which models can predict new rows, and which cannot. Next:
 # :doc:`/auto_gallery/plot_04_own_gnn`.

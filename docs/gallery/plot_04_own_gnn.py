@@ -28,9 +28,9 @@ from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 # ---------
 #
 # A *similarity* scores pairs of rows. A *sampler* draws the neighbours of each row by
-# these scores, and returns an ``edge_index`` and an ``edge_weight``, whose sums are 1
-# for each target. Any layer that takes ``edge_weight`` runs on them, and its loss
-# reaches the similarity through the weights.
+# these scores, and returns an ``edge_index`` and an ``edge_weight``; the weights of
+# each target sum to 1. Any layer that takes ``edge_weight`` can use them, and gradients
+# flow through the weights to the similarity.
 
 seed_everything(0)
 x = torch.randn(1000, 16)
@@ -40,23 +40,23 @@ out = GraphConv(16, 32)(x, edge_index, edge_weight)
 print(edge_index.shape, out.shape)
 
 # %%
-# A thousand rows are a million pairs, and most of them were never looked at. The
-# draw is a :term:`race`: every candidate arrives after a random time, the earlier the
-# better it suits, and the first to arrive is the neighbour. The first arrivals can be
-# found by trying some candidates at random, without a look at the others:
+# A thousand rows have a million pairs, most of which were not scored. The draw is a
+# :term:`race`: every candidate arrives after a random time, which tends to be earlier
+# for a larger score, and the first to arrive is the neighbour. The race finds the first
+# arrivals by trying some candidates at random, without scoring all pairs:
 
 plan = sampler.plan(x)
 print(f'{plan.method}: {plan.num_proposals} of 1000 are tried for each draw')
 
 # %%
-# A task that needs its neighbours
-# --------------------------------
+# A task that needs neighbours
+# ----------------------------
 #
-# Nodes lie on a circle. Each sees the noisy value of a function at its own place, and
-# is to tell the mean of that function 110 degrees further on and 110 degrees back
-# (:class:`~torch_geometric_gsl.datasets.HiddenRelation`). Each graph has a function of
-# its own, so nothing can be learned by heart: the answer stands in the values of
-# *other* nodes, and nobody says of which.
+# Nodes lie on a circle. Each observes the noisy value of a function at its position,
+# and predicts the mean of that function 110 degrees further on and 110 degrees back
+# (:class:`~torch_geometric_gsl.datasets.HiddenRelation`). Each graph has its own
+# function, so that none can be memorised: the target depends on the values of *other*
+# nodes, and the model is not told which ones.
 
 train = HiddenRelation(150, delta=110, seed=1)
 test = HiddenRelation(20, delta=110, seed=2)
@@ -67,10 +67,10 @@ print(data.x.shape, data.pos.shape, data.y.shape)
 # My own network
 # --------------
 #
-# It is plain PyTorch Geometric but for the line that asks for edges. ``GraphConv`` adds
-# a node's own features, multiplied by a :term:`root weight`, to the sum of its
-# neighbours, as any layer on a learned graph should: where neighbours are wrong, the
-# node still has itself.
+# It is plain PyTorch Geometric except for the line that samples edges. ``GraphConv``
+# adds a node's own features, multiplied by a :term:`root weight`, to the sum of its
+# neighbours. Any layer on a learned graph should do this: if neighbours are wrong, the
+# node still has its own features.
 
 
 class MyGNN(torch.nn.Module):
@@ -86,15 +86,15 @@ class MyGNN(torch.nn.Module):
 
 
 # %%
-# Which similarity? Neighbours here neither resemble a node nor are they its opposite.
-# The *neural Gaussian* similarity is a :term:`bell`: a curve over the cosine of two
-# positions that has one peak and falls on both sides. Where the peak is, is learned; it
-# begins wide, at a cosine of 0, an angle of 90 degrees.
+# Which similarity? Related nodes here are neither similar nor opposite. The *neural
+# Gaussian* similarity is a :term:`bell`: a function of the cosine of two positions that
+# has one peak and falls on both sides. The position of the peak is learned; initially
+# it is wide, at a cosine of 0, an angle of 90 degrees.
 #
-# Two numbers decide how sharply it chooses. The :term:`scale` multiplies the scores: a
-# large one makes a small difference count; here it is learned. The temperature
-# :term:`tau` says how far each single draw is spread over several candidates: at 1 many
-# share its weight, at 0.1 one has nearly all of it.
+# Two parameters control the sampling. The :term:`scale` multiplies the scores: a large
+# one makes the sampling distribution sharper; here it is learned. The temperature
+# :term:`tau` sets how the weight of each single draw is spread over candidates: at 1
+# many have a part of it, at 0.1 one has nearly all of it.
 
 
 def learned():
@@ -129,8 +129,7 @@ print(f'squared error over variance: {error(model):.2f}')
 #
 # The same network, trained in the same way, on three other graphs: neighbours drawn at
 # random, the nearest nodes of the circle, and no neighbours at all, which leaves a
-# multilayer perceptron. An error of 1 is that of a model which tells everybody the
-# mean.
+# multilayer perceptron. An error of 1 is that of a model that predicts the mean.
 
 
 def random_nodes():
@@ -155,9 +154,9 @@ for name, value in errors.items():
     print(f'{name:<12}{value:.2f}')
 
 # %%
-# Here the learned graph pays, and nothing else does. What did it learn? The bell moved
-# from 90 degrees to where the answer stands. Left the weights of the edges to all nodes
-# of a graph that it never saw, over the angle between the two nodes; right the errors.
+# Here the learned graph helps, and no control does. What did it learn? The bell moved
+# from 90 degrees to the relation. Left: the edge weights of a graph not used in
+# training, over the angle between the two nodes. Right: the errors.
 
 with torch.no_grad():
     edge_index, edge_weight = model.edges(data.pos)
@@ -176,24 +175,23 @@ right.set(ylabel='squared error over variance', xlabel='neighbours')
 plt.show()
 
 # %%
-# Be warned: this is a task where a bell is right. The bell begins wide, so that the
-# relation pulls it from any angle; :doc:`/internals/pays` has the numbers of ten seeds
-# at eight angles. On tables whose rows tell their own label a learned graph gains
+# This task suits a bell. The bell is initially wide, so that gradients move it to the
+# relation from any angle; :doc:`/internals/pays` has the numbers of ten seeds at eight
+# angles. On tables where a row's own columns determine its label a learned graph gains
 # nothing: :doc:`/auto_gallery/plot_02_my_table`.
 #
-# Layers that take no weights
+# Layers without edge weights
 # ---------------------------
 #
 # A layer such as ``SAGEConv`` ignores ``edge_weight``. It can *use* a learned graph,
-# with ``replace=False`` for exactly ``k`` distinct neighbours each, but no gradient
-# passes through it, so that it does not *teach* one: train with a layer that takes
-# weights, then exchange it.
+# with ``replace=False`` for exactly ``k`` distinct neighbours per node, but cannot
+# *train* one, since no gradients flow through it to the similarity: train with a layer
+# that takes weights, then replace it.
 
 sampler = GumbelKNNSampler(model.edges.similarity, k=10, replace=False, loop=False)
 edge_index, _ = sampler.eval()(data.pos)
 print(SAGEConv(1, 4)(data.x, edge_index).shape, torch.bincount(edge_index[1]).unique())
 
 # %%
-# How to tell whether a graph of your own data is any good is the next page,
-# :doc:`/auto_gallery/plot_05_any_good`. All similarities and options:
-# :doc:`/internals/sampler`.
+# The next page, :doc:`/auto_gallery/plot_05_any_good`, checks whether a graph of your
+# own data helps. All similarities and options: :doc:`/internals/sampler`.

@@ -25,8 +25,8 @@ from torch_geometric_gsl.diagnostics import (
 
 # %%
 # Five hundred handwritten digits, of which fifty have a label, and two networks. The
-# first is that of the paper, as printed; the second compares the pixels
-# by their cosine, and multiplies it by 40.
+# first is the network of the paper, as printed; the second compares pixels by their
+# cosine, multiplied by 40.
 
 x, y = (torch.from_numpy(part[:500]) for part in load_digits(return_X_y=True))
 x = torch.nn.functional.normalize(x.float())
@@ -49,16 +49,15 @@ flat = fit(GSLNet.paper, loop=False)
 sharp = fit(GSLNet.paper, loop=False, **sharpened)
 
 # %%
-# Does it choose?
-# ---------------
+# Does it select neighbours?
+# --------------------------
 #
 # The neighbours of row :math:`i` are drawn with the probabilities :math:`\pi_i =
 # \mathrm{softmax}_j(\lambda \phi_{ij})`, where :math:`\phi` is the similarity and
-# :math:`\lambda` the :term:`scale`. Their entropy says how open that choice is, and its
-# exponential, the number of :term:`effective candidates`, says it in rows: among how
-# many equally likely ones would a draw be as open? ``sampler.distribution`` computes
-# it for all rows, and :func:`~torch_geometric_gsl.diagnostics.describe_model` for all
-# layers of a model.
+# :math:`\lambda` the :term:`scale`. The number of :term:`effective candidates` is the
+# exponential of their entropy: this many equally likely rows have the same entropy.
+# ``sampler.distribution`` computes it for all rows, and
+# :func:`~torch_geometric_gsl.diagnostics.describe_model` for all layers of a model.
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
@@ -68,21 +67,20 @@ print(summary.layers[0])
 print('\nWarning:', caught[0].message)
 
 # %%
-# There it is: the first network draws its neighbours nearly at random. With a scale of
-# 1 no similarity between 0 and 1 can do otherwise, as the best row is only :math:`e`
-# times as likely as the worst. The scale is what to raise, and not the temperature
-# :term:`tau`, which spreads each draw over several rows but does not change who is
-# likely.
+# The first network samples its neighbours nearly uniformly. Any similarity between 0
+# and 1 does so at a scale of 1, as the best row is at most :math:`e` times as likely
+# as the worst. Raise the scale, not the temperature :term:`tau`, which spreads each draw
+# over several rows but does not change the probabilities.
 
 spread = sharp.convs[0].sampler.distribution(x)
 print(f'sharp: {spread.effective.median():.0f} of {spread.candidates[0]} are effective')
 
 # %%
-# Whom does it choose?
-# --------------------
+# Which neighbours?
+# -----------------
 #
-# With labels at hand, ask how much of the weight joins equal ones, and compare it with
-# chance. :func:`~torch_geometric_gsl.diagnostics.describe_graph` does, for any graph.
+# With known labels, compare the share of the weight that joins equal ones with chance.
+# :func:`~torch_geometric_gsl.diagnostics.describe_graph` computes both for any graph.
 
 with torch.no_grad():
     graphs = {'flat': flat.graphs(x)[0], 'sharp': sharp.graphs(x)[0]}
@@ -96,8 +94,8 @@ for name, graph in graphs.items():
 
 # %%
 # Homophily is no proof: on other tasks neighbours *should* differ, as in
-# :doc:`/auto_gallery/plot_04_own_gnn`, and a graph of equal labels may tell a network
-# only what the row's own features say.
+# :doc:`/auto_gallery/plot_04_own_gnn`, and a graph that joins equal labels may only
+# repeat the information in a row's own features.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout='constrained')
 for ax, (name, model) in zip(axes, {'flat': flat, 'sharp': sharp}.items(), strict=True):
@@ -109,13 +107,13 @@ for ax, (name, model) in zip(axes, {'flat': flat, 'sharp': sharp}.items(), stric
 plt.show()
 
 # %%
-# Would it do as well without?
-# ----------------------------
+# Is it better than no graph?
+# ---------------------------
 #
-# The question that counts. Beside both networks stand three :term:`controls <control>`,
-# trained alike: the network with neighbours drawn uniformly at random, which has
-# everything but a choice; a GCN on the five nearest rows, with a :term:`root weight`
-# for a row's own features; and a multilayer perceptron. Three seeds each.
+# The decisive comparison. Three :term:`controls <control>` are trained in the same way:
+# the network with neighbours drawn uniformly at random, which lacks only the selection;
+# a GCN on the five nearest rows, with a :term:`root weight` for a row's own features;
+# and a multilayer perceptron. Three seeds each.
 
 models = {
     'sharp graph': (GSLNet.paper, {'loop': False, **sharpened}),
@@ -140,17 +138,17 @@ ax.invert_yaxis()
 plt.show()
 
 # %%
-# Read it from below.
+# Read it from the bottom.
 #
-# * The flat graph is no better than a random one, and neither than no graph. A
-#   diagnosis would have said so before any test score did: it chose nobody.
-# * The sharp graph is well above all three: with five labels a class, neighbours know
-#   more than a row knows of itself.
-# * And yet the plain nearest rows do as well. What pays here is *a* graph of rows that
-#   resemble each other; that it was learned adds nothing on these digits. Without this
-#   control the sharp graph would have looked like a success of learning.
+# * The flat graph is no better than a random one, and both no better than no graph. Its
+#   effective candidates showed this before any test score: it selects no neighbours.
+# * The sharp graph is well above all three: with five labels per class, neighbours
+#   carry more information than a row's own features.
+# * But the plain nearest rows are as good. A graph of similar rows helps here; learning
+#   it adds nothing on these digits. Without this control the sharp graph would have
+#   looked like a success of learning.
 #
-# If your graph fails the first question, raise ``scale`` or make it
-# ``train_scale=True``. If it fails the last one, keep the control: it is simpler.
-# :doc:`/internals/pays` says where neither is the case; a graph that you *have* is
+# If your graph fails the first check, raise ``scale`` or make it ``train_scale=True``.
+# If it fails the last one, use the control, which is simpler. :doc:`/internals/pays`
+# reports where a graph passes both; to refine a graph that you *have* see
 # :doc:`/auto_gallery/plot_06_refine`.

@@ -27,11 +27,10 @@ from torch_geometric_gsl.visualization import explore
 # A graph with wrong edges
 # ------------------------
 #
-# Five hundred handwritten digits, badly scanned: so much noise is added to the pixels
-# that they no longer tell the digit well. A hundred have a label, and a hundred more
-# are for validation. But somebody has linked images that belong together, and nine in
-# ten of these links are right. Then a careless program adds links between random pairs:
-# three times as many, or six times.
+# Five hundred handwritten digits, with so much noise on the pixels that these no longer
+# predict the digit well. A hundred have a label, and a hundred more are for validation.
+# A given graph links images, and nine in ten of its edges join images of one digit.
+# Then edges between random pairs are added: three times as many, or six times.
 
 NUM_NODES = 500
 seed_everything(0)
@@ -57,12 +56,12 @@ for name, edge_index in graphs.items():
     print(f'{name:<9} {found.num_edges} edges, {found.homophily:.0%} join one digit')
 
 # %%
-# Networks to begin with
-# ----------------------
+# First networks
+# --------------
 #
-# All are trained alike, and keep the epoch of the least validation loss. Given
-# probabilities, they learn from them as well: ``prob`` is what a teacher says of each
-# node.
+# All are trained in the same way, and keep the epoch with the lowest validation loss.
+# If class probabilities of a teacher are given as ``prob``, they are targets for nodes
+# without a training label.
 
 train, val, test = torch.randperm(NUM_NODES).split([100, 100, 300])
 
@@ -104,17 +103,17 @@ def first_networks(edge_index):
 
 
 # %%
-# Mix them
-# --------
+# Mixture
+# -------
 #
-# The mixture takes the weights that make the labels of the validation nodes most
-# likely. It finds out which graph to believe, and costs nothing more.
+# The mixture averages the predictions with the weights that maximise the likelihood of
+# the validation labels. It selects the better graphs, and costs no more training.
 
 
 def mix(probs):
     likely = torch.stack([prob[val, y[val]] for prob in probs], dim=1).clamp(min=1e-6)
     weight = torch.full((len(probs),), 1 / len(probs))
-    for _ in range(200):  # Expectation maximisation, which has one maximum.
+    for _ in range(200):  # Expectation maximisation, with one maximum.
         share = likely * weight
         weight = (share / share.sum(dim=1, keepdim=True)).mean(dim=0)
     return sum(w * prob for w, prob in zip(weight, probs, strict=True))
@@ -124,11 +123,11 @@ def mix(probs):
 # Refine
 # ------
 #
-# :class:`~torch_geometric_gsl.transforms.RefineGraph` weighs each edge, given or added,
-# by the probability that its ends are of one digit, :math:`\mathbf{p}_i^{\top}
-# \mathbf{p}_j`. Known labels are put in. Then any network that takes edge weights is
-# trained on the refined graph, here the GCN again, once by the labels alone, and once
-# taught by the mixture.
+# :class:`~torch_geometric_gsl.transforms.RefineGraph` weights each edge, given or
+# added, by the probability that both ends have the same digit,
+# :math:`\mathbf{p}_i^{\top} \mathbf{p}_j`. Known labels replace predictions. Then any
+# network that takes edge weights is trained on the refined graph, here the GCN again:
+# once on the labels only, and once also on the predictions of the mixture ("taught").
 
 
 def refined_networks(edge_index, mixture):
@@ -161,12 +160,12 @@ for kind in scores['as given']:
     print(f'{kind:<23}' + ''.join(f'{row[kind]:>10.1%}' for row in scores.values()))
 
 # %%
-# On the graph as given a GCN needs no help, and refining does no harm. With three wrong
-# edges for each given one the mean of given edges and nearest rows is far above both of
-# its parts, and the refined graph above that. The last rows show what comes from the
-# graph and what from the teacher: an MLP that the mixture teaches never sees an edge.
-# This is one split of one table; :doc:`/internals/attacked` has graphs that an attacker
-# changed, ten splits, and all controls.
+# On the graph as given a GCN needs no help, and refining does no harm. With three
+# random edges for each given one, the mean of given edges and nearest rows is far more
+# accurate than both of its parts, and the refined graph is still better. The last rows
+# separate the effects of the graph and of the teacher: the MLP taught by the mixture
+# uses no edges. This is one split of one table; :doc:`/internals/attacked` has graphs
+# changed by an attacker, ten splits, and all controls.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout='constrained')
 names = [*graphs]
@@ -195,10 +194,10 @@ plt.show()
 # The refined graph
 # -----------------
 #
-# ``data`` has it beside the given one, for any other network. To look around in both,
-# write a page: it shows a node's image and its neighbours.
-# :func:`~torch_geometric_gsl.visualization.explore` needs no network, and a browser is
-# all that its readers need.
+# ``data`` holds the refined and the given graph, for any other network. To explore
+# both, write a page that shows the images and the neighbours of nodes.
+# :func:`~torch_geometric_gsl.visualization.explore` needs no internet connection, and
+# its readers need only a browser.
 
 data = refined['+300 %']
 print(data)
@@ -217,6 +216,6 @@ explore(
 )
 
 # %%
-# `Open the page that it wrote <plot_06_refine_explorer.html>`__. To let a network weigh
-# given edges while it trains, give them to a :class:`~torch_geometric_gsl.nn.GSLNet`;
-# more on candidates, priors and freezing: :doc:`/guide/own_gnn`.
+# `Open this page <plot_06_refine_explorer.html>`__. To learn the weights of given edges
+# in training, pass the edges to a :class:`~torch_geometric_gsl.nn.GSLNet`; more on
+# candidates, priors and freezing: :doc:`/guide/own_gnn`.

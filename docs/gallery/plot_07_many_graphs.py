@@ -26,14 +26,14 @@ from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 # Rings of sensors
 # ----------------
 #
-# Each example is a ring of 40 to 80 sensors, which lie anywhere and measure some
+# Each example is a ring of 40 to 80 sensors at random positions, which measure a
 # function around the ring, with noise. Its label says whether the function repeats:
-# whether sensors agree with those 110 degrees away, on the whole. Nobody tells the
-# network about the 110 degrees; it sees places, values and one label a ring.
+# whether sensors on average agree with those 110 degrees away. The network is not given
+# this angle; it sees positions, values and one label per ring.
 
 
 def ring(graph):
-    repeats = (graph.x * graph.y).mean() > 0  # With what is measured 110 degrees away.
+    repeats = (graph.x * graph.y).mean() > 0  # With the values 110 degrees away.
     return Data(x=graph.x, pos=graph.pos, y=repeats.long().view(1))
 
 
@@ -52,16 +52,16 @@ print(f'{len(train)} rings to learn from, {len(test)} to test; {share:.0%} repea
 # A layer that takes a batch
 # --------------------------
 #
-# A batch of PyTorch Geometric is one long table with a vector that says to which graph
-# each row belongs. All of this package takes that vector as ``batch=`` and draws
-# neighbours inside each graph, whatever the sizes of the others.
+# A batch of PyTorch Geometric is one long table with a vector that holds the number of
+# each row's graph. Samplers, ``LatentGraphConv`` and ``GSLNet`` take it as ``batch=``
+# and sample neighbours inside each graph; graphs may have different sizes.
 #
-# The layer sums values over neighbours, and compares *places* to find them: that is
-# what ``z`` is for. Its similarity is a :term:`bell`, a curve over
-# the cosine of two places with one peak, which may move; it begins wide at 90 degrees.
-# The :term:`scale`, which says how much the scores decide, is learned; the temperature
-# :term:`tau` spreads a draw over several nodes. A :term:`root weight` would add a
-# sensor's own value: it is left out here, because the next line multiplies the two.
+# The layer sums values over neighbours, and finds these by comparing *positions*, which
+# are passed as ``z``. Its similarity is a :term:`bell`, a function of the cosine of two
+# positions with one movable peak, which is initially wide, at 90 degrees. The
+# :term:`scale`, which sets how sharp the sampling distribution is, is learned; the
+# temperature :term:`tau` spreads a draw over several nodes. A :term:`root weight` would
+# add a sensor's own value: there is none here, because ``Net`` multiplies the two.
 
 
 class Net(torch.nn.Module):
@@ -78,7 +78,7 @@ class Net(torch.nn.Module):
 
 
 class OnPlaces(torch.nn.Module):
-    """Sums over neighbours that are drawn by where they lie."""
+    """Sums over neighbours that are sampled by position."""
 
     def __init__(self, similarity):
         super().__init__()
@@ -104,10 +104,10 @@ def learned():
 # --------
 #
 # The same network with neighbours drawn at random, with the five nearest sensors of the
-# ring, and without neighbours: then a sensor sees its own value and place, as in a
-# multilayer perceptron. Labels of whole rings are a weak hint at who matters to whom,
-# and some trainings do not find it. So each model is trained from three beginnings, of
-# which other rings choose one.
+# ring, and without neighbours, where it sees only a sensor's own value and position, as
+# in a multilayer perceptron. Labels of whole rings are a weak signal of the relation,
+# and some trainings do not find it. So each model is trained from three seeds, and
+# validation rings select one.
 
 
 class OnNearest(torch.nn.Module):
@@ -165,9 +165,9 @@ for name, make in makers.items():
     print(f'{name:<12}{accuracy(chosen[name], test):.1%} of new rings')
 
 # %%
-# The controls guess; the learned graph found the relation by labels of whole rings
-# alone. Left all trainings; middle and right two rings of the test, with the strongest
-# learned edge of each sensor: at its ends the values agree, or they do not.
+# The controls guess; the learned graph found the relation from labels of rings only.
+# Left: all trainings. Right: two test rings with the strongest learned edge of each
+# sensor. In one ring the values at both ends agree, in the other they do not.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout='constrained')
 for number, (name, three) in enumerate(curves.items()):
@@ -182,7 +182,7 @@ for ax, label, title in zip(axes[1:], (1, 0), ('repeats', 'does not'), strict=Tr
     graph = next(graph for graph in test if graph.y == label)
     with torch.no_grad():
         edges, weight = layer.graph(graph.x, z=graph.pos)
-    # Edges are sorted by target, as many each.
+    # Edges are sorted by target, equally many each.
     best = weight.view(graph.num_nodes, -1).argmax(dim=1)
     ends = edges.view(2, graph.num_nodes, -1)[:, torch.arange(graph.num_nodes), best]
     lines = graph.pos[ends].transpose(0, 1).numpy()
@@ -196,14 +196,14 @@ peak = layer.sampler.similarity.bias_b.tanh().acos().rad2deg()
 print(f'the bell went to {peak.item():.0f} degrees')
 
 # %%
-# This task is made for a bell. Where nothing hides in pairs of nodes, the network
-# without neighbours is hard to beat: have it beside yours.
+# This task is designed for a bell. Where labels do not depend on pairs of nodes, the
+# network without neighbours is hard to beat: train it as a control.
 #
-# Without a network of your own
-# -----------------------------
+# Without your own network
+# ------------------------
 #
 # :class:`~torch_geometric_gsl.nn.GSLNet` takes ``batch`` as well, and with a
-# ``readout``, one of PyTorch Geometric's aggregations, tells one thing of each graph:
+# ``readout``, one of PyTorch Geometric's aggregations, predicts one output per graph:
 
 batch = next(iter(DataLoader(train, batch_size=16)))
 model = GSLNet(3, 16, num_layers=2, out_channels=2, readout='mean')

@@ -21,10 +21,10 @@ from torch_geometric_gsl.sklearn import GSLClassifier
 # A small corpus
 # --------------
 #
-# So that this page needs no network, it writes its own documents: short notes on six
-# topics. A note speaks of a *part* of its topic, a stretch of the list, and half of its
-# words are small talk. Two notes on one topic may have no word in common, but there are
-# others between them.
+# This page needs no download: it generates its documents, short notes on six topics. A
+# note uses *part* of its topic, ten consecutive words of the list, and half of its
+# words are small talk. Two notes on one topic may have no word in common, but other
+# notes connect them.
 
 TOPICS = {
     'kitchen': """
@@ -90,8 +90,8 @@ for label in range(2):
 # Texts as rows
 # -------------
 #
-# Scikit-learn counts words, and weighs rare ones more. The result is sparse: each row
-# has a dozen entries of almost three hundred. It stays sparse here.
+# Scikit-learn counts words, and gives rare ones larger weights. The result is sparse:
+# each row has a dozen entries of almost three hundred. It stays sparse here.
 
 x = TfidfVectorizer().fit_transform(texts)
 print(x.shape, f'{x.nnz / x.shape[0]:.0f} entries a row')
@@ -100,14 +100,14 @@ print(x.shape, f'{x.nnz / x.shape[0]:.0f} entries a row')
 # Few labels
 # ----------
 #
-# Rows without a label have -1. They are rows of the graph all the same, whose words
-# count and no label. The learned graph weighs, for each note, others by a distance that
-# it has learned; how sharply it does so, the :term:`scale`, is learned as well. A note
-# hears the labels of its neighbours, and not those of their neighbours.
+# Unlabelled rows have the label -1. They are nodes of the graph with words but without
+# a label. The learned graph weights the neighbours of each note by a learned distance;
+# the :term:`scale`, which sets how sharp these weights are, is learned as well. A note
+# sees the labels of its neighbours, but not those of their neighbours.
 #
 # The :term:`controls <control>`: the same network on the twelve nearest notes, and
 # without a graph; logistic regression; and label spreading, scikit-learn's method for
-# few labels on the graph of the five nearest, in which labels travel from note to note.
+# few labels, which propagates labels on the graph of the five nearest notes.
 # ``transduction_`` has the prediction of each note from the others.
 
 
@@ -126,11 +126,11 @@ def accuracy(name, per_topic, seed):
         [chosen.choice(np.flatnonzero(y == c), per_topic, False) for c in np.unique(y)]
     )
     is_known = np.isin(np.arange(len(y)), known)
-    # Logistic regression has no use for rows without a label.
+    # Logistic regression cannot use rows without a label.
     rows = is_known if name == 'logistic regression' else slice(None)
-    with np.errstate(invalid='ignore'):  # Label spreading, where no label arrives.
+    with np.errstate(invalid='ignore'):  # Label spreading where no label arrives.
         model = models[name](seed).fit(x[rows], np.where(is_known, y, -1)[rows])
-    # Of each note from the others, where there are others.
+    # Graphs predict each note from the others.
     is_alone = name == 'logistic regression'
     predicted = model.predict(x) if is_alone else model.transduction_
     return (predicted == y)[~is_known].mean()
@@ -151,19 +151,19 @@ ax.legend(fontsize=8)
 plt.show()
 
 # %%
-# **With few labels the graph matters more than learning it.** Label spreading, which
-# trains nothing, is ahead with two and with five labels a topic, since labels pass
-# along chains of notes. Of the networks the one on the nearest notes is best; a
-# distance has to be learned from labels, and a dozen are too few for that. With twenty
-# labels a topic nobody needs a graph. This corpus was made so that notes hang together,
-# and this is one draw of the labels; in yours it may be otherwise, and
-# :doc:`/auto_gallery/plot_05_any_good` says how to ask.
+# **With few labels having a graph matters more than learning it.** Label spreading,
+# which trains nothing, is best with two and with five labels per topic, since it
+# propagates labels along chains of notes. Of the networks the one on the nearest notes
+# is best; a distance has to be learned from labels, and a dozen are too few. With
+# twenty labels per topic no graph is needed. This corpus was generated so that notes
+# are connected, and this is one draw of the labels; your documents may differ, and
+# :doc:`/auto_gallery/plot_05_any_good` shows how to check.
 #
-# Who is near whom?
-# -----------------
+# Which notes are neighbours?
+# ---------------------------
 #
-# The graph of a fitted model answers that for single documents: what a note receives
-# from whom. Nearly half of the notes have a label here.
+# The graph of a fitted model shows the neighbours of single documents and their
+# weights. Nearly half of the notes have a label here.
 
 is_known = np.arange(len(y)) < 200
 model = GSLClassifier('learned', random_state=0).fit(x, np.where(is_known, y, -1))
@@ -173,11 +173,11 @@ for place in np.argsort(-row.data)[:3]:
     print(f'{row.data[place]:.2f}  {texts[row.col[place]]}')
 
 # %%
-# Real ones
-# ---------
+# Real documents
+# --------------
 #
-# The 20 newsgroups come with one line, from the network or from the folder that
-# ``GSL_DATA`` names, as in the paper: ten of the groups, 236 words.
+# One line loads the 20 newsgroups as in the paper, ten of the groups and 236 words,
+# from the internet or from the folder in ``GSL_DATA``.
 #
 # .. code-block:: python
 #
@@ -185,7 +185,7 @@ for place in np.argsort(-row.data)[:3]:
 #
 #    data = load_dataset('20News')
 #
-# Your own texts take the way of this page: ``TfidfVectorizer``, then a
+# For your own texts follow this page: ``TfidfVectorizer``, then a
 # :class:`~torch_geometric_gsl.sklearn.GSLClassifier`. Numbers on real documents are in
 # :doc:`/internals/pays`, under few labels; :doc:`/internals/data` says what else
 # ``load_dataset`` reads.

@@ -45,19 +45,19 @@ train = torch.arange(0, NUM_ROWS, 20)
 test = torch.arange(1, NUM_ROWS, 20)
 
 # %%
-# Draw without looking
-# --------------------
+# Sample without scoring all pairs
+# --------------------------------
 #
 # Neighbours are drawn by a :term:`race`. Every candidate arrives after a random time,
-# the earlier the better it suits the row, and the first to arrive is the neighbour.
-# To find the first arrivals, nobody has to wait for all. The race *proposes* candidates
-# at random and accepts each with a probability that grows with its score, under a
-# :term:`bound` that no score exceeds. The law of what comes out is exact, as if all
-# pairs had been scored. ``plan`` says how many proposals a draw takes.
+# which tends to be earlier for a larger score, and the first to arrive is the
+# neighbour. To find the first arrivals, the race *proposes* candidates at random,
+# instead of scoring all, and accepts each with a probability that grows with its score,
+# under a :term:`bound` that no score exceeds. The sampling distribution is exact, as if
+# all pairs had been scored. ``plan`` predicts how many proposals a draw takes.
 #
 # The score is the cosine of two rows. The :term:`scale` multiplies it: at 1 all rows
-# are nearly alike, and one bound for all serves; at 10 they are not, and bounds for the
-# rows of a :term:`cluster` keep the proposals few.
+# are almost equally likely, and one bound for all is enough; at 10 they are not, and
+# bounds for the rows of a :term:`cluster` keep the proposals few.
 
 
 def sampler(scale):
@@ -79,14 +79,14 @@ for size in sizes:
 # Train
 # -----
 #
-# Two networks that learn their graph. The first joins rows to rows. The second joins
-# them to 100 :term:`transition nodes <transition node>`: learned nodes that are no rows
-# of the table, which collect messages from all rows and hand them to all. They make
-# evaluation linear, too; but they belong to the rows of one table. Each layer has a
-# :term:`root weight` for a row's own columns, and the temperature :term:`tau`, 0.25 by
-# default, lets each draw give nearly all its weight to one row. The :term:`controls
-# <control>` are a GCN on the five nearest rows, for which all pairs are looked at, and
-# a multilayer perceptron.
+# Two networks learn their graph. The first connects rows with rows. The second connects
+# them with 100 :term:`transition nodes <transition node>`: learned nodes that are no
+# rows of the table, which collect messages from all rows and send them to all. With
+# these, evaluation is linear, too, but the network belongs to the rows of one table.
+# Each layer has a :term:`root weight` for a row's own columns; the temperature
+# :term:`tau`, 0.25 in the paper, puts nearly all weight of a draw on one row. The
+# :term:`controls <control>` are a GCN on the five nearest rows, whose search scores all
+# pairs, and a multilayer perceptron.
 
 
 def fit(model, steps):
@@ -114,21 +114,21 @@ for name, make in makers.items():
     print(f'{name:<18} {models[name].score(x, y, test)["accuracy"]:.1%}')
 
 # %%
-# Fifteen steps are no training, but they show what each network sees. Rows of a cluster
-# share a class, so neighbours tell it before the network can: on this table a graph
-# pays. Transition nodes, drawn nearly at random at a scale of 1, know little of the
-# clusters. The nearest rows are as good a graph here as the drawn one; what they cost
-# is a search that looks at all pairs, though only once.
+# Fifteen steps are too few to train a network, but show what each one can use. Rows of
+# a cluster share a class, so neighbours reveal it before the network has learned it: on
+# this table a graph pays. Transition nodes, drawn nearly uniformly at a scale of 1,
+# carry little information on clusters. The nearest rows are as good a graph here as the
+# learned one; their search scores all pairs, but only once.
 #
 # Evaluate
 # --------
 #
 # Evaluation is noise-free and sums over *all* rows, which is quadratic. Beyond
-# ``Budget.eval_pairs``, about nine billion by default, it takes a sample of the
-# sources and warns with the error that it measured on some rows. To see it, the limit
-# is lowered here to a tenth of the pairs. Clusters of a hundred rows are hard to miss;
-# where only a handful of rows matter to each, a sample lacks them, and the error that
-# is announced is large. Then ``Budget.eval_tolerance`` is the way out.
+# ``Budget.eval_pairs``, about nine billion by default, it samples the sources, and a
+# warning gives the error measured on some rows. To show it, the limit is lowered here
+# to a tenth of the pairs. A sample hardly misses clusters of a hundred rows; where only
+# a handful of rows matter to each target, a sample misses them, and the warning gives a
+# large error. Then use ``Budget.eval_tolerance``.
 
 model = models['rows to rows']
 with warnings.catch_warnings(record=True) as caught, torch.no_grad():
@@ -138,21 +138,21 @@ with warnings.catch_warnings(record=True) as caught, torch.no_grad():
 print(caught[0].message)
 
 # %%
-# What a million cost
-# -------------------
+# Cost of a million rows
+# ----------------------
 #
-# Left how many pairs a training step of this page looks at, counted by the plans. Right
-# the seconds of a step of two layers on two cores, as :doc:`/internals/benchmarks` has
-# them (``method='race'``, 32 hidden units, scale 1). From there, too:
+# Left: the pairs that a layer of this page scores in a training step, from the plans.
+# Right: the seconds of a step of two layers on two cores (:doc:`/internals/benchmarks`;
+# ``method='race'``, 32 hidden units, scale 1). From there, too:
 #
 # * A step of a million rows with 128 columns takes 34.8 s and 3.1 GB at a scale of 1;
 #   on a faster machine it took 19 to 37 s.
 # * Where scores are sharp (a bell, scale 5, clusters as narrow as these) it takes 82 s
-#   and 2.7 GB. A look at all pairs is predicted to need four hours.
+#   and 2.7 GB. Scoring all pairs is predicted to take four hours.
 # * Evaluation by 8,192 sampled sources takes 28 s at a scale of 1, with an error of
-#   0.028 where the sums have a root mean square of 0.10; to a tolerance of 0.001, at
-#   scale 5, 206 s and 1.0 GB.
-# * None of it was measured on a GPU.
+#   0.028 for sums with a root mean square of 0.10; with a tolerance of 0.001, at scale
+#   5, it takes 206 s and 1.0 GB.
+# * None of this was measured on a GPU.
 
 ROWS = [3_327, 19_717, 34_493, 100_000, 1_000_000]
 SECONDS = [0.095, 0.52, 1.1, 2.4, 34.8]
@@ -170,6 +170,6 @@ right.set(xlabel='rows', ylabel='seconds a training step')
 plt.show()
 
 # %%
-# So a hundred steps are an hour on two cores. Before you spend it, train on a tenth of
-# the rows with an MLP beside it, as in :doc:`/auto_gallery/plot_05_any_good`: where the
-# graph gains nothing there, it hardly will with all of them.
+# A hundred steps take an hour on two cores. First train on a tenth of the rows, with an
+# MLP as control, as in :doc:`/auto_gallery/plot_05_any_good`: a graph that gains
+# nothing there will hardly gain anything with all rows.

@@ -21,12 +21,12 @@ from sklearn.preprocessing import StandardScaler
 from torch_geometric_gsl.sklearn import GSLNeighborsTransformer
 
 # %%
-# Columns that tell nothing
-# -------------------------
+# Columns without information
+# ---------------------------
 #
-# Think of cells and genes: a few genes tell the kind of a cell, many only add noise.
-# Here the cells are handwritten digits of five kinds, and beside their 64 pixels stand
-# as many columns of noise.
+# Think of cells and genes: a few genes determine the kind of a cell, many only add
+# noise. Here the cells are handwritten digits of five kinds, and their 64 pixels are
+# followed by as many columns of noise.
 
 pixels, y = load_digits(n_class=5, return_X_y=True)
 pixels, y = pixels[:500], y[:500]
@@ -35,13 +35,13 @@ noise = np.random.default_rng(0).normal(size=pixels.shape)
 x = np.concatenate([pixels, noise], axis=1)
 
 # %%
-# In the place of KNeighborsTransformer
-# -------------------------------------
+# Replace KNeighborsTransformer
+# -----------------------------
 #
 # :class:`~torch_geometric_gsl.sklearn.GSLNeighborsTransformer` learns a weight for each
-# column. It has no labels here: columns are hidden, and their entries are told from
-# the neighbours; a column that helps to find such neighbours gains weight. Then it
-# lists the nearest rows by the cosine of the weighted columns, as a sparse matrix of
+# column. Without labels, as here, it hides entries and reconstructs them from the
+# neighbours; a column that helps to find such neighbours gains weight. Then it lists
+# the nearest rows by the cosine of the weighted columns, as a sparse matrix of
 # distances.
 
 ours = GSLNeighborsTransformer(15, max_iter=30, random_state=0)
@@ -52,9 +52,9 @@ print(f'mean weight of a pixel: {weights[:64].mean():.2f}')
 print(f'mean weight of a column of noise: {weights[64:].mean():.2f}')
 
 # %%
-# What these tools expect of it: a square matrix in CSR form, ``n_neighbors + 1``
-# entries in each row, the row itself among them with distance 0 and first, the others
-# by their distance, and ``n_neighbors`` among the parameters. Both keep it.
+# These tools expect a square matrix in CSR form, with ``n_neighbors + 1`` entries in
+# each row: first the row itself, with distance 0, then the others by increasing
+# distance. They also expect a parameter ``n_neighbors``. Both transformers comply.
 
 for graph in (learned, nearest):
     assert graph.format == 'csr'
@@ -68,14 +68,14 @@ for graph in (learned, nearest):
 # Is it better?
 # -------------
 #
-# Two questions: how many neighbours are of the same kind, and how well do clusters of
-# the graph agree with the kinds (the adjusted Rand index, 1 if they are the same, 0 by
-# chance). Three graphs: ours, the nearest rows on the same columns, and the nearest
-# rows on the pixels alone, which nobody would know.
+# Two measures: the share of neighbours of the same kind, and the agreement between
+# clusters of the graph and the kinds (the adjusted Rand index, 1 if they are equal, 0
+# by chance). Three graphs: ours, the nearest rows on the same columns, and the nearest
+# rows on the pixels only, which are not known in practice.
 
 
 def adjacency(graph):
-    """Return a symmetric matrix of ones."""
+    """Convert a graph to a symmetric 0/1 matrix."""
     joined = (graph > 0).astype(float)
     return joined.maximum(joined.T)
 
@@ -94,12 +94,12 @@ for name, graph in graphs.items():
     print(f'{name:<18} {same:.1%} alike, Rand {adjusted_rand_score(y, found):.2f}')
 
 # %%
-# Learning finds part of what noise had hidden, not all of it. Without noise it has
-# nothing to find, and the plain nearest rows serve as well: compare both on your data,
-# if you know some labels. With labels, ``fit(x, y)`` learns from them, -1 where they
-# are not known.
+# Learning recovers a part of what the noise had hidden, not all of it. Without noise
+# there is nothing to recover, and the plain nearest rows are as good: compare both on
+# your data, if you know some labels. With labels, ``fit(x, y)`` learns from them;
+# unknown ones are -1.
 #
-# The same graphs, drawn by spectral embedding, colours for kinds:
+# The same graphs, drawn by spectral embedding and coloured by kind:
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.3), layout='constrained')
 for ax, (name, graph) in zip(axes, graphs.items(), strict=True):
@@ -114,8 +114,8 @@ plt.show()
 # ---------
 #
 # It needs no adapter: scanpy's ``neighbors`` takes such a transformer as an object, and
-# its own ``n_neighbors`` and ``metric`` are left aside then. This was run with scanpy
-# 1.11.5, which is not needed for this page:
+# then ignores its own ``n_neighbors`` and ``metric``. This was run with scanpy 1.11.5,
+# which is not needed for this page:
 #
 # .. code-block:: python
 #
@@ -127,13 +127,13 @@ plt.show()
 #    sc.tl.umap(adata)
 #    sc.tl.leiden(adata)
 #
-# Three things to know. Rows must be dense, such as ``X_pca``; a sparse ``adata.X`` is
-# refused. scanpy notes ``'euclidean'`` in ``adata.uns['neighbors']['params']`` although
-# the distance is 1 less a cosine. And with ``standardize=True``, the default, principal
-# components count alike until the weights are learned; ``standardize=False`` keeps
-# their sizes.
+# Three things to know. Principal components, such as ``X_pca``, are faster than a sparse
+# ``adata.X``, which works too. scanpy records ``'euclidean'`` in ``adata.uns['neighbors']['params']``
+# although the distance is 1 minus a cosine. And with ``standardize=True``, the default,
+# principal components have equal variance until the weights are learned;
+# ``standardize=False`` keeps their variances.
 #
 # UMAP takes the graph as ``UMAP(metric='precomputed')``, t-SNE of scikit-learn as
-# ``TSNE(metric='precomputed', init='random')`` in a pipeline. The similarity that is
-# learned need not be the cosine: :doc:`/internals/sampler`; the estimators:
+# ``TSNE(metric='precomputed', init='random')`` in a pipeline. The learned similarity
+# need not be the cosine: :doc:`/internals/sampler`; the estimators:
 # :doc:`/guide/tables`.
