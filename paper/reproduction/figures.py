@@ -320,7 +320,7 @@ def main() -> None:
         is_all = is_all and bool(found)
     if not lines:
         return
-    text = '\n  '.join(['not drawn for want of finished runs:', *lines])
+    text = '\n  '.join(['not drawn, as runs are missing:', *lines])
     # The documentation shows those of an experiment's data sets that have run.
     if choice.datasets or not is_all:
         raise SystemExit(text)

@@ -150,7 +150,7 @@ def of_accuracies(
             start = f'K = {k}, ' if k else ''
             of_k = rows_of(found, chosen, paper, k or 5)
             rows += [(f'{start}{title}', row) for title, row in of_k]
-        end = '; below it what the paper prints.' if paper else '.'
+        end = '; below it the value in the paper.' if paper else '.'
         return Grid(head(choice.datasets), rows, [f'{COUNTED}{end}', *sorted(marks)])
 
     return table
@@ -262,8 +262,8 @@ def cost_grid(root: Path) -> Grid:
     threads = found.get('environment', {}).get('threads')
     note = (
         'One epoch of training on CiteSeer, median (quartiles), CPU threads: '
-        f'{threads}, peak MB of tensors, the data left out; below it what '
-        'the paper prints for an RTX 3090. The epochs are the first ones: without '
+        f'{threads}, peak MB of tensors, the data left out; below it the '
+        'value in the paper for an RTX 3090. The epochs are the first ones: without '
         'evaluation, and without the search of nearest neighbours, which all later '
         'ones share. IDGL iterates more or less often as training goes on.'
     )
