@@ -145,10 +145,10 @@ print(caught[0].message)
 # Right: the seconds of a step of two layers on two cores (:doc:`/internals/benchmarks`;
 # ``method='race'``, 32 hidden units, scale 1). From there, too:
 #
-# * A step of a million rows with 128 columns takes 34.8 s and 3.1 GB at a scale of 1;
-#   on a faster machine it took 19 to 37 s.
-# * Where scores are sharp (a bell, scale 5, clusters as narrow as these) it takes 82 s
-#   and 2.7 GB. Scoring all pairs is predicted to take four hours.
+# * A step of a million rows with 128 columns takes 34.8 s and 3.1 GB at a scale of 1,
+#   on an Intel Xeon before races ran in C++, and 21.5 s on an AMD EPYC.
+# * Where scores are sharp (a bell, scale 5, clusters as narrow as these) a layer takes
+#   61 s on one core. Scoring all pairs is predicted to take four hours.
 # * Evaluation by 8,192 sampled sources takes 28 s at a scale of 1, with an error of
 #   0.028 for sums with a root mean square of 0.10; with a tolerance of 0.001, at scale
 #   5, it takes 206 s and 1.0 GB.
