@@ -464,7 +464,8 @@ def check_generator(generator: Any, device: torch.device) -> None:
 
 def check_messages(h: Any, num_sources: int, device: torch.device) -> None:
     """Raise unless there is one row of messages per source."""
-    check_type(h, Tensor, 'h', 'a torch.Tensor')
+    if not isinstance(h, Tensor):
+        raise TypeError(f"'h' must be a torch.Tensor (got {type(h).__name__})")
     if h.dim() != 2 or h.size(0) != num_sources:
         raise ValueError(
             f"'h' must have shape [{num_sources}, channels] (got {list(h.shape)})"

@@ -18,7 +18,7 @@ import torch
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path that replaces the file once it is written."""
     path = Path(path)
     if not path.parent.is_dir() or path.is_dir():

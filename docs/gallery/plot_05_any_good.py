@@ -69,8 +69,8 @@ print('\nWarning:', caught[0].message)
 # %%
 # The first network samples its neighbours nearly uniformly. Any similarity between 0
 # and 1 does so at a scale of 1, as the best row is at most :math:`e` times as likely
-# as the worst. Raise the scale, not the temperature :term:`tau`, which spreads each draw
-# over several rows but does not change the probabilities.
+# as the worst. Raise the scale, not the temperature :term:`tau`, which spreads each
+# draw over several rows but does not change the probabilities.
 
 spread = sharp.convs[0].sampler.distribution(x)
 print(f'sharp: {spread.effective.median():.0f} of {spread.candidates[0]} are effective')

@@ -127,11 +127,11 @@ plt.show()
 #    sc.tl.umap(adata)
 #    sc.tl.leiden(adata)
 #
-# Three things to know. Principal components, such as ``X_pca``, are faster than a sparse
-# ``adata.X``, which works too. scanpy records ``'euclidean'`` in ``adata.uns['neighbors']['params']``
-# although the distance is 1 minus a cosine. And with ``standardize=True``, the default,
-# principal components have equal variance until the weights are learned;
-# ``standardize=False`` keeps their variances.
+# Three things to know. Principal components, such as ``X_pca``, are faster than a
+# sparse ``adata.X``, which works too. scanpy records ``'euclidean'`` in
+# ``adata.uns['neighbors']['params']`` although the distance is 1 minus a cosine. And
+# with ``standardize=True``, the default, principal components have equal variance
+# until the weights are learned; ``standardize=False`` keeps their variances.
 #
 # UMAP takes the graph as ``UMAP(metric='precomputed')``, t-SNE of scikit-learn as
 # ``TSNE(metric='precomputed', init='random')`` in a pipeline. The learned similarity

@@ -7,22 +7,22 @@ import pytest
 # race step, and 18,500 lines in 115 files with 12 refusals.
 MOST_CALLS = {'race': 147, 'stream': 127, 'dense': 74, 'evaluation': 77}
 MOST_FILES_OF_A_STEP = 25
-MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_002, 133, 17
+ADVICE = 'shorten something, or raise the limit and say why in the commit'
+MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_044, 133, 17
 
 
 @pytest.mark.parametrize('name', MOST_CALLS)
 def test_a_step_takes_no_more_calls(name):
     found = calls.measure(name)
-    assert 50 < len(found) <= MOST_CALLS[name]
+    assert 50 < len(found) <= MOST_CALLS[name], ADVICE
     assert len({call.file for call in found}) <= MOST_FILES_OF_A_STEP
     assert not any(call.is_up for call in found)
 
 
 def test_the_package_does_not_grow():
     lines, _, _ = calls.sizes(calls.PACKAGE)
-    advice = 'shorten something, or raise the limit and say why in the commit'
-    assert 10_000 < lines <= MOST_LINES, advice
-    assert len(list(calls.PACKAGE.rglob('*.py'))) <= MOST_FILES, advice
+    assert 10_000 < lines <= MOST_LINES, ADVICE
+    assert len(list(calls.PACKAGE.rglob('*.py'))) <= MOST_FILES, ADVICE
 
 
 def test_refusals_of_combinations_do_not_grow():

@@ -12,7 +12,13 @@ from torch_geometric_gsl.sklearn import (
     GSLRegressor,
 )
 from torch_geometric_gsl.sklearn._rows import Nearest, Scaling
-from torch_geometric_gsl.sklearn._training import Split, _batches, _sampled
+from torch_geometric_gsl.sklearn._training import (
+    Split,
+    Table,
+    _batches,
+    _sampled,
+    loss_of_constant,
+)
 
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 
@@ -133,3 +139,16 @@ def test_without_a_state_the_seed_is_that_of_numpy(wine):
         assert torch.equal(torch.get_rng_state(), state)
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
+
+
+def test_a_network_that_has_learned_nothing_is_told(few, recwarn):
+    random = np.random.RandomState(0)
+    x, y = random.randn(80, 3), random.randint(0, 2, 80)  # No relation.
+    options = few | {'max_iter': 200, 'n_iter_no_change': 1, 'learning_rate': 1e-9}
+    GSLClassifier('none', **options).fit(x, y)
+    texts = [str(warning.message) for warning in recwarn]
+    assert any('hardly better than a constant' in text for text in texts)
+    table = Table(None, torch.tensor([0, 0, 1, 1]), None, torch.ones(4))
+    assert loss_of_constant(table, torch.arange(4)) == pytest.approx(np.log(2))
+    table = table._replace(y=torch.tensor([[1.0], [3.0], [9.0]]), weight=torch.ones(3))
+    assert loss_of_constant(table, torch.arange(2)) == 1

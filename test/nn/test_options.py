@@ -283,6 +283,7 @@ def test_where_to_set_options_is_told():
         ('scale', 3.0, AttributeError, "'scale' cannot be changed .*'log_scale'"),
         ('train_scale', False, AttributeError, "'train_scale' cannot be changed"),
         ('null_score', 2.0, TypeError, "parameter 'null_score'"),
+        ('budget', 5, TypeError, "'budget' must be a Budget"),
     ],
 )
 def test_options_that_are_set_later_are_checked(name, value, error, text):

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data, HeteroData, TemporalData
 from torch_geometric.data.datapipes import DatasetAdapter
 
-from torch_geometric_gsl.nn.conv import TransitionGraphConv
+from torch_geometric_gsl.nn.conv import LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
@@ -148,6 +148,11 @@ BAD = {
             {'model': torch.nn.Sequential(SAMPLER)},
             TypeError,
             "(got Sequential): pass 'model[0]'",
+        ),
+        (
+            {'model': torch.nn.Sequential(torch.nn.ReLU(), LatentGraphConv(4, 4))},
+            TypeError,
+            "(got Sequential): pass 'model[1]'",
         ),
         ({'model': 3}, TypeError, "'model' must be a torch.nn.Module (got int"),
         ({'model': torch.nn.Tanh()}, TypeError, 'or be a GumbelKNNSampler (got Tanh)'),

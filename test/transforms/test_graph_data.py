@@ -103,8 +103,8 @@ def test_batches_and_data_sets_equal_single_graphs(
     ('cls', 'kwargs'),
     [
         (SimilarityKNNGraph, {'force_undirected': True}),
-        (SampledLatentGraph, {'seed': 2}),
-        (SampledLatentGraph, {'seed': 2, 'replace': False}),
+        (SampledLatentGraph, {'seed': 2, 'scale': 1.0}),
+        (SampledLatentGraph, {'seed': 2, 'scale': 1.0, 'replace': False}),
     ],
 )
 def test_graphs_of_few_nodes(cls, kwargs, loop, graph_of):

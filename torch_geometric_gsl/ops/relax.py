@@ -178,11 +178,11 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
     place = (log_rate - _FIRST) / _STEP
-    # NaN has no position; the line below restores it.
     index = place.nan_to_num(0.0).clamp(0, table.size(1) - 1).int()
-    start, slope = (row.index_select(0, index.flatten()) for row in table)
-    # Extrapolate linearly beyond the table, but no late arrival outweighs one at the
-    # horizon.
+    start, slope = table[0].index_select(0, index.flatten()), table[1]
+    slope = slope.index_select(0, index.flatten())
+    # NaN has no index, but stays NaN. Extrapolate linearly beyond the table, but no
+    # late arrival outweighs one at the horizon.
     rest = place - index
     inner = torch.addcmul(start.view_as(rest), slope.view_as(rest), rest)
     return inner.add_(log_rate).clamp_(max=0)
@@ -190,7 +190,9 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _table(tau: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the logarithm at each step, and its difference from the next, [2, T]."""
+    """Return the logarithm without the factor :math:`r` at each step, and its
+    difference from the next :math:`[2, T]`.
+    """
     log_rate = np.arange(_FIRST, _LAST + _STEP, _STEP)[:, None]
     rate = np.exp(log_rate)
     node, share = np.polynomial.legendre.leggauss(400)

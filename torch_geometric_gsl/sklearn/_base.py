@@ -24,7 +24,11 @@ from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.sklearn._answers import FIXED_NEIGHBORS, Answers, columns_of
+from torch_geometric_gsl.sklearn._predictions import (
+    FIXED_NEIGHBORS,
+    Predictions,
+    columns_of,
+)
 from torch_geometric_gsl.sklearn._rows import (
     SCALINGS,
     Nearest,
@@ -39,6 +43,7 @@ from torch_geometric_gsl.sklearn._training import (
     Result,
     Split,
     Table,
+    loss_of_constant,
     options_of,
     train,
 )
@@ -48,11 +53,13 @@ from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 _LEAST_VALIDATION = 12
 # With more rows, a fixed graph is tried only if requested.
 _MOST_NEAREST = 200_000
+# A network with a larger share of the loss of a constant has learned nothing.
+_CONSTANT = 0.98
 # With more columns, there are no periodic embeddings.
 _MOST_EMBEDDED = 32
 
 
-class GSLEstimator(Answers, Saves):
+class GSLEstimator(Predictions, Saves):
     """Base class of estimators on a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
@@ -280,6 +287,15 @@ class GSLEstimator(Answers, Saves):
                 f"'max_iter' = {self.max_iter} epochs",
                 ConvergenceWarning,
             )
+        elif len(split.val) > 0:
+            least = loss_of_constant(table, split.val)
+            if result.loss > _CONSTANT * least > 0:
+                warn_caller(
+                    f"the network with graph='{graph}' predicts held-back rows hardly "
+                    f'better than a constant (loss {result.loss:.3g}, of a constant '
+                    f"{least:.3g}): try another 'random_state', or n_members=4",
+                    ConvergenceWarning,
+                )
         return result
 
     def _network(self, graph: str, hidden_channels: int, dropout: float) -> TableNet:

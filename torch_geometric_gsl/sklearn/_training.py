@@ -106,6 +106,15 @@ def losses_of(out: Tensor, y: Tensor) -> Tensor:
     return (out - y).square().mean(dim=1)
 
 
+def loss_of_constant(table: Table, rows: Tensor) -> float:
+    """Compute the least loss of the same prediction for all rows."""
+    y, weight = table.y[rows], table.weight[rows] / table.weight[rows].sum()
+    if y.is_floating_point():
+        return float((y - weight @ y).square().mean(dim=1) @ weight)
+    share = torch.bincount(y, weight)
+    return float(-torch.xlogy(share, share).sum())
+
+
 def answer(
     model: TableNet,
     table: Table,

@@ -32,7 +32,7 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.sparse_rows import dense_rows, with_values
-from torch_geometric_gsl.sklearn._answers import Named
+from torch_geometric_gsl.sklearn._predictions import ChecksOptions
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph
@@ -51,7 +51,7 @@ SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_ker
 class GSLNeighborsTransformer(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    Named,
+    ChecksOptions,
 ):
     r"""Transformer to a sparse graph of the nearest rows under a learned similarity, a
     drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.

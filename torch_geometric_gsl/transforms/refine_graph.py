@@ -53,8 +53,8 @@ class RefineGraph(BaseTransform):
     On one or two columns, the nearest rows are ranked by distance and weighted as in
     :func:`SimilarityKNNGraph`. The edges are sorted by target, duplicates add up, and
     edges of weight zero are dropped. The original graph is kept under names with the
-    prefix :obj:`observed_`; if there is one already, it is refined again, with new
-    probabilities: delete :obj:`data.observed_edge_index` to refine another graph.
+    prefix :obj:`observed_`. If :obj:`data.observed_edge_index` exists, that graph is
+    refined instead of :obj:`data.edge_index`: place this transform first.
     Weights in :obj:`data.edge_attr` are ignored. No added edge joins two examples of a
     batch.
 

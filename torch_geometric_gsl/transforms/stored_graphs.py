@@ -298,7 +298,8 @@ def _check_model(model: Any) -> None:
     check_type(model, torch.nn.Module, 'model', 'a torch.nn.Module')
     methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
     if not isinstance(model, GumbelKNNSampler) and not any(map(callable, methods)):
-        found = parts_with(model, 'log_scale')
+        # The sampler of a layer compares projected rows.
+        found = parts_with(model, 'share_sampler') or parts_with(model, 'log_scale')
         hint = f': pass {found[0]!r}' if found else ''
         raise TypeError(
             f"'model' must have a method 'graphs' or 'graph', or be a "

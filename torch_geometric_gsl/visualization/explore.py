@@ -250,7 +250,7 @@ def _spread(x: Tensor) -> Tensor:
 
 
 def _edges(name: str, graph: SampledGraph, max_edges: int) -> Json:
-    """List the edges of a graph, only the strongest if there are too many."""
+    """List the edges of a graph, only the heaviest if there are too many."""
     edge_index, weight = graph
     order = weight.argsort(descending=True, stable=True)[:max_edges]
     source, target = edge_index[:, order].tolist()

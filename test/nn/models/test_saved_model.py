@@ -9,7 +9,7 @@ from oracles import seeded
 from torch_geometric.nn import MeanAggregation
 
 import torch_geometric_gsl as gsl
-from torch_geometric_gsl import GSLNet, NodeClassifier
+from torch_geometric_gsl import Budget, GSLNet, NodeClassifier, TableNet
 
 N, IN, OUT = 12, 6, 3
 TRANSITION = {'num_transition_nodes': 5, 'num_nodes': N}
@@ -188,3 +188,19 @@ def test_files_of_another_model(tmp_path):
         torch.save(content | {'arguments': given | changes}, path)
         with pytest.raises(ValueError, match=f'of another version: (.|\n)*{reason}'):
             GSLNet.load(path)
+
+
+def test_options_of_samplers_that_were_set_later_are_kept(tmp_path):
+    model, table = GSLNet(6, 8, 2, 4), TableNet(6, 8, 1, num_frequencies=0)
+    sampler = model.convs[0].sampler
+    sampler.eval_k, sampler.tau, sampler.budget = 3, 0.2, Budget(memory=2**20)
+    table.neighbours.eval_k = 5
+    x = torch.randn(30, 6)
+    for net in (model.eval(), table.eval()):
+        net.save(tmp_path / 'net.pt')
+        again = type(net).load(tmp_path / 'net.pt')
+        assert torch.equal(again(x), net(x))
+    model.save(tmp_path / 'net.pt')
+    found = GSLNet.load(tmp_path / 'net.pt').convs[1].sampler
+    assert (found.eval_k, found.tau) == (3, 0.2)
+    assert found.budget == Budget(memory=2**20)

@@ -41,7 +41,7 @@ def test_arguments_are_passed_on_and_modules_through():
     [
         ('', ValueError, r"must be one of \['linear', .*'bell'\] \(got ''\)"),
         ('Linear', ValueError, r"must be one of \['linear', .* \(got 'Linear'\)"),
-        (LinearSimilarity(4), ValueError, r'must have in_channels=5 \(got 4\)'),
+        (LinearSimilarity(4), ValueError, r'in_channels=5, .* \(got 4\)'),
         (None, TypeError, r'must be a name or a Similarity \(got NoneType\)'),
         (torch.nn.Linear(5, 5), TypeError, r'or a Similarity \(got Linear\)'),
         (LinearSimilarity, TypeError, r'or a Similarity \(got .*\)'),

@@ -20,6 +20,8 @@ from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
 
+#: Options of samplers, which may be set later.
+_OPTIONS = {'k', 'tau', 'loop', 'hard', 'replace', 'method', 'eval_k', 'budget'}
 #: The types that a file may hold as arguments.
 _PLAIN = str, int, float, bool, type(None)
 
@@ -53,8 +55,8 @@ class SavedModel(torch.nn.Module):
     def save(self, path: str | Path) -> None:
         r"""Write the model to a file, to be read by :meth:`load`.
 
-        The arguments of the constructor must be plain values, such as names. Attributes
-        set afterwards are not written, except the :obj:`state_dict`.
+        The arguments of the constructor must be plain values, such as names. Of what is
+        set afterwards, the options of samplers and the :obj:`state_dict` are written.
 
         Args:
             path (str or pathlib.Path): The file, replaced atomically.
@@ -67,6 +69,10 @@ class SavedModel(torch.nn.Module):
         content = {
             'class': type(self).__name__,
             'arguments': {k: _plain(k, v) for k, v in self._given.items()},
+            'options': {
+                path: {k: _plain(k, v) for k, v in vars(part).items() if k in _OPTIONS}
+                for path, part in self.named_modules()
+            },
             'state': self.state_dict(),
         }
         write_tensors(content, path)
@@ -88,6 +94,9 @@ class SavedModel(torch.nn.Module):
         kind = known[content['class']]
         try:
             model = kind(**content['arguments'])
+            for path, options in content.get('options', {}).items():
+                for name, value in options.items():
+                    setattr(model.get_submodule(path), name, value)
             # Assigned, to keep the dtypes of the saved weights.
             model.to(device).load_state_dict(content['state'], assign=True)
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:

@@ -178,7 +178,7 @@ class TableNeighbours(torch.nn.Module):
         return self._listed(source, score, message, generator, return_graph)
 
     def _exported(self, pairs: PairScores, message: Tensor, k: int) -> Tensor:
-        """Sum as defined over all pairs, in operations that can be exported."""
+        """Sum over the k best of all pairs by a dense matrix, which can be exported."""
         rows = pairs.rows()
         score, source = rows.topk(k, dim=1)
         weight = torch.zeros_like(rows).scatter(1, source, score.softmax(dim=1))

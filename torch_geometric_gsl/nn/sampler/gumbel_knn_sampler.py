@@ -193,7 +193,7 @@ class GumbelKNNSampler(OneType):
         self.replace = replace
         self.method = method
         self.eval_k = eval_k
-        self.budget = check_budget(budget)
+        self.budget = budget
         if self.num_nearest is not None and null_score is None:
             # The weight of a null neighbour is its share among all candidates.
             few = f'if evaluation takes {self.num_nearest} neighbours'
@@ -214,6 +214,8 @@ class GumbelKNNSampler(OneType):
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == 'budget':
+            value = check_budget(value)
         if name in _CHECKS:
             _CHECKS[name](value, name=name)
             is_learned = self._parameters.get('log_scale') is not None
@@ -221,7 +223,7 @@ class GumbelKNNSampler(OneType):
             if is_fixed and getattr(self, name, value) != value:
                 raise AttributeError(
                     f'{name!r} cannot be changed (got {value}): create a new sampler, '
-                    "or set 'log_scale' if it is learned"
+                    "or fill 'log_scale', the logarithm of a learned scale"
                 )
         super().__setattr__(name, value)
 

@@ -111,11 +111,11 @@ class LayerOptions(SamplerOptions, total=False):
 
 
 class HasSamplers(torch.nn.Module):
-    """Base class of modules that pass options of a draw on to their samplers."""
+    """Base class of modules that refuse options which belong to their samplers."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        is_built = name in PASSED_ON and '_modules' in vars(self)
-        if is_built and (owners := parts_with(self, name)):
+        is_option = name in PASSED_ON and '_modules' in vars(self)
+        if is_option and (owners := parts_with(self, name)):
             raise AttributeError(
                 f'{name!r} cannot be set on a {type(self).__name__}: set it on '
                 f'{" and ".join(map(repr, owners))}'
@@ -124,9 +124,9 @@ class HasSamplers(torch.nn.Module):
 
 
 def parts_with(model: torch.nn.Module, name: str) -> list[str]:
-    """Return the paths of the submodules that have an attribute."""
+    """Return expressions, such as `model.sampler`, of submodules with an attribute."""
     paths = [path for path, part in model.named_modules() if hasattr(part, name)]
-    return [re.sub(r'\.(\d+)', r'[\1]', f'model.{path}') for path in paths if path]
+    return [re.sub(r'\.(\d+)\b', r'[\1]', f'model.{path}') for path in paths if path]
 
 
 #: Options of samplers, which other modules do not have as attributes.

@@ -87,7 +87,9 @@ class SamplingPlan(NamedTuple):
             lines.append(f'{self.num_arrivals} arrivals and a tail of {self.num_tail}')
         is_chosen = self.reason.startswith(('dense:', 'race:', 'stream:'))
         lines += ['not ' * is_chosen + reason for reason in self.reason.split('; ')]
-        return '\n  '.join(lines + [self.caveat] * (self.caveat is not None))
+        if self.caveat is not None:
+            lines.append(self.caveat)
+        return '\n  '.join(lines)
 
     def __repr__(self) -> str:
         shown = (

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "functions.h"
@@ -16,10 +17,11 @@ namespace {
 constexpr uint64_t GAMMA = 0x9E3779B97F4A7C15u;
 constexpr uint64_t MIX_1 = 0xBF58476D1CE4E5B9u;
 constexpr uint64_t MIX_2 = 0x94D049BB133111EBu;
-// Proposals at a time, and the bytes of a row that are fetched ahead.
+// Proposals that are drawn, and that are scored, at a time; numbers of a register.
 constexpr int BATCH = 16, HALF = 8, LANES = 16;
 // Races in turns.
 constexpr int AT_ONCE = 8;
+// The bytes of a row that are fetched ahead, and of a line of the cache.
 constexpr int64_t AHEAD = 512, LINE = 64;
 
 uint64_t random_word(uint64_t state) {
@@ -86,6 +88,7 @@ inline void sum_channels(const T *u, const T *v, int64_t channels, T *sum, F ter
   for (; i + LANES <= channels; i += LANES)
     for (int j = 0; j < LANES; ++j) part[j] += term(u[i + j], v[i + j]);
   for (int j = 0; i < channels; ++i, ++j) part[j] += term(u[i], v[i]);
+  static_assert(LANES == 16, "the sums below");
   for (int j = 0; j < 8; ++j) part[j] += part[j + 8];
   for (int j = 0; j < 4; ++j) sum[j] = part[j] + part[j + 4];
 }
@@ -225,7 +228,8 @@ template <typename T> class Runner {
     for (int i = 0; i < BATCH && race_.listed; ++i) source_[i] = race_.listed[source_[i]];
   }
 
-  // Propose candidates of clusters and of a head. Void ones take time alone.
+  // Propose candidates of clusters and of a head. A void one advances the clock, but is
+  // never accepted.
   void propose_kinds() {
     const int32_t kinds = int32_t(race_.num_kinds), clusters = int32_t(race_.num_clusters);
     int32_t kind[BATCH], near[BATCH];

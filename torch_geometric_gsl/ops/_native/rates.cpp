@@ -1,6 +1,7 @@
 // The rates at which a block of targets proposes: `proposal_rates` of `ops/envelope.py`
 // is the definition, of clusters in balls or cones, without a head.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -57,6 +58,7 @@ template <typename T, int response> inline T best(T low, T high, T b, T c) {
   if (response == DIFFERENCE) return 1 - low;
   if (response == HEAT_KERNEL) return exponential(-low / c);
   if (response == IDENTITY) return high;
+  static_assert(response <= GAUSSIAN, "a formula without its largest response");
   const T offset = lesser(larger(b, low), high) - b;
   return exponential(-(offset * offset) / c);
 }
@@ -92,7 +94,9 @@ template <typename T, bool is_dot> void choose(const Rates<T> &rates, int64_t ro
   case DIFFERENCE: return write_bounds<T, DIFFERENCE, is_dot>(rates, row);
   case HEAT_KERNEL: return write_bounds<T, HEAT_KERNEL, is_dot>(rates, row);
   case GAUSSIAN: return write_bounds<T, GAUSSIAN, is_dot>(rates, row);
-  default: return write_bounds<T, IDENTITY, is_dot>(rates, row);
+  case IDENTITY: return write_bounds<T, IDENTITY, is_dot>(rates, row);
+  default:  // The bound of all scores holds for any formula.
+    std::fill_n(rates.bound + row * rates.num_clusters, rates.num_clusters, T(rates.upper));
   }
 }
 

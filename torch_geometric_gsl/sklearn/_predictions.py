@@ -31,7 +31,7 @@ _MOST_IN_DOUBLE = 2**17
 _BLOCK = 2048
 
 
-class Named(BaseEstimator):  # type: ignore[misc]
+class ChecksOptions(BaseEstimator):  # type: ignore[misc]
     """Base class of estimators whose unknown options raise an error with a hint."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -51,7 +51,7 @@ class Named(BaseEstimator):  # type: ignore[misc]
         return super().set_params(**params)
 
 
-class Answers(Named):
+class Predictions(ChecksOptions):
     """Predict new rows, and training rows from each other."""
 
     def _prepare(self) -> None:
