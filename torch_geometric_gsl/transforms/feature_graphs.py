@@ -219,7 +219,7 @@ class SampledLatentGraph(FeatureGraph):
     Example:
         >>> from torch_geometric.data import Data
         >>> data = Data(x=torch.randn(10, 4))
-        >>> SampledLatentGraph(k=3, seed=12)(data)  # Relaxed: all pairs.
+        >>> SampledLatentGraph(k=3, scale=1.0, seed=12)(data)  # Relaxed: all pairs.
         Data(x=[10, 4], edge_index=[2, 100], edge_weight=[100])
         >>> SampledLatentGraph(k=3, replace=False, seed=12)(data)
         Data(x=[10, 4], edge_index=[2, 30], edge_weight=[30])
