@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Proxy
+from torch_geometric.data import HeteroData
 
 from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
 
@@ -169,8 +170,8 @@ def check_finite(x: Tensor, name: str) -> None:
 def check_one_type(x: object) -> None:
     """Raise for a dict of features by node type, also where PyG traces a module."""
     is_traced = isinstance(x, Proxy) and type(x.tracer).__module__ == _HETERO_TRACER
-    if is_traced or isinstance(x, dict):
-        what = "'to_hetero'" if is_traced else 'a dict'
+    if is_traced or isinstance(x, dict | HeteroData):
+        what = "'to_hetero'" if is_traced else f'a {type(x).__name__}'
         raise TypeError(
             f"'x' must be a torch.Tensor (got {what}): this module learns a graph on "
             f"nodes of one type. Use 'HeteroLatentGraphConv' or 'HeteroGSLNet' for "
@@ -184,7 +185,9 @@ def check_features(
     """Raise unless :obj:`x` is a finite floating-point matrix of the given width."""
     if not isinstance(x, Tensor):
         check_one_type(x)
-        check_type(x, Tensor, name, 'a torch.Tensor')
+        is_data = hasattr(x, 'num_nodes')
+        what = 'a torch.Tensor' + ', such as data.x' * is_data
+        check_type(x, Tensor, name, what)
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
     if x.layout != torch.strided and getattr(torch.compiler, 'is_exporting', bool)():

@@ -476,6 +476,14 @@ def test_dicts_are_no_table(rows, few):
         GSLRegressor(**few).fit(rows, [1, 2])
 
 
+def test_names_are_neither_table_nor_target(places, few):
+    x, y = places(60)
+    with pytest.raises(TypeError, match=r"\(got 'a.csv'\): use 'pandas.read_csv'"):
+        GSLRegressor(**few).fit('a.csv', y)
+    with pytest.raises(TypeError, match=r"\(got 'price'\): pass the column, X\['price"):
+        GSLRegressor(**few).fit(x, 'price')
+
+
 def test_missing_names_are_told_once(places, few, recwarn):
     x, y = places(60)
     model = GSLRegressor('none', **few).fit(pandas.DataFrame(x, columns=[*'abc']), y)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from oracles import seeded
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import to_hetero, to_hetero_with_bases
 
 import torch_geometric_gsl as gsl
@@ -46,6 +47,14 @@ def test_to_hetero(name):
     x = {'a': torch.randn(3, IN), 'b': torch.randn(4, IN)}
     with pytest.raises(TypeError, match=rf'got a dict\): {REASON}'):
         module(x)
+    with pytest.raises(TypeError, match=rf'got a HeteroData\): {REASON}'):
+        module(HeteroData(a={'x': x['a']}))
+
+
+def test_data_is_no_tensor():
+    data = Data(x=torch.randn(3, IN))
+    with pytest.raises(TypeError, match=r'such as data.x \(got Data\)'):
+        gsl.LatentGraphConv(IN, OUT)(data)
 
 
 def test_other_tracers_are_left_alone():

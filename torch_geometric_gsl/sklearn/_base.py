@@ -198,6 +198,10 @@ class GSLEstimator(Predictions, Saves):
 
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return copies of the rows as numbers, and of the targets as an array."""
+        if isinstance(y, str):
+            raise TypeError(
+                f"'y' must hold a value per row (got {y!r}): pass the column, X[{y!r}]"
+            )
         is_number = not is_classifier(self)
         gaps = np.vectorize(is_missing, otypes=[bool])(np.array(y, dtype=object))
         if gaps.size > 1 and (gone := gaps.reshape(len(gaps), -1).any(axis=1)).any():

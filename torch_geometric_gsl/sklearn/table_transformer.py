@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from os import PathLike
 from textwrap import shorten
 from typing import Any, NamedTuple
 
@@ -226,6 +227,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         raise TypeError(
             f"'X' must be a table (got a {type(X).__name__}): use 'pandas.DataFrame(X)'"
         )
+    if isinstance(X, str | PathLike):
+        raise TypeError(f"'X' must be a table (got {X!r}): use 'pandas.read_csv'")
     if reset:
         estimator._table = TableTransformer().fit(X) if is_frame(X) else None
     if estimator._table is None:

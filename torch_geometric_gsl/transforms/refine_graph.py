@@ -159,8 +159,9 @@ def _given_graph(data: Data, x: Tensor) -> SampledGraph:
     prefix = OBSERVED if f'{OBSERVED}edge_index' in store else ''
     name = f'{prefix}edge_index'
     if store.get(name) is None:
+        hint = ", not 'adj_t'" if 'adj_t' in store else ''
         raise ValueError(
-            f"'data.{name}' must hold the edges to refine, not 'adj_t' (got None)"
+            f"'data.{name}' must hold the edges to refine{hint} (got None)"
         )
     weight = store.get(f'{prefix}edge_weight')
     return check_weighted_edges(store[name], weight, x, x, f'data.{name}')

@@ -71,8 +71,8 @@ def explore(
             :obj:`y`, also strings, features :obj:`x`, shown in the units of
             :obj:`raw_x` if it is given (seconds since 1970 in the columns of dates,
             :obj:`date_columns`), positions :obj:`pos` :math:`[n, 2]`. A label of -1
-            means unlabelled, unless it is one of only two labels or others are
-            negative, too. (default: :obj:`None`)
+            means unlabelled, except if the labels are -1 and another one, or others
+            are negative. (default: :obj:`None`)
         path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
         prediction (torch.Tensor or Sequence, optional): A predicted class or number of
             each node :math:`[n]`. Strings are classes, and must be in
