@@ -201,3 +201,11 @@ def test_indexed_rows_are_not_the_nodes():
     with pytest.raises(ValueError, match=re.escape(text)):
         FreezeLatentGraph(model)(Data(x=torch.randn(30, 4)))
     assert FreezeLatentGraph(model.clear_index())(Data(x=torch.randn(30, 4))).num_edges
+
+
+def test_a_prior_that_is_left_out_is_told():
+    conv = LatentGraphConv(4, 4, observed='prior', eval_k=2)
+    data = Data(x=torch.randn(6, 4), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    with pytest.warns(UserWarning, match="set 'use_edge_index=True'"):
+        FreezeLatentGraph(conv)(data.clone())
+    assert FreezeLatentGraph(conv, use_edge_index=True)(data).num_edges >= 12

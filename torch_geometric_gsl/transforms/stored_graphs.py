@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
     check_number,
     check_type,
 )
-from torch_geometric_gsl._warnings import silence_csr_warning
+from torch_geometric_gsl._warnings import silence_csr_warning, warn_caller
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
@@ -155,6 +155,14 @@ class FreezeLatentGraph(BaseTransform):
                     'use_edge_index=True (got None)'
                 )
             args |= {'edge_index': data.edge_index, 'edge_weight': data.edge_weight}
+        elif 'edge_index' in data and any(
+            getattr(part, 'prior', None) is not None for part in self.model.modules()
+        ):
+            warn_caller(
+                "the observed graph of 'data' is not stored, although the model mixes "
+                "it with its own: set 'use_edge_index=True'",
+                UserWarning,
+            )
         args = {name: value for name, value in args.items() if value is not None}
         if isinstance(self.model, GumbelKNNSampler):
             graphs = [self.model(x, **args)]
