@@ -22,7 +22,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path that replaces the file once it is written."""
     path = Path(path)
     if not path.parent.is_dir() or path.is_dir():
-        raise OSError(f"'path' must be a file in a folder that exists (got '{path}')")
+        raise FileNotFoundError(
+            f"'path' must be a file in a folder that exists (got '{path}')"
+        )
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
     os.close(handle)
     draft = Path(name)

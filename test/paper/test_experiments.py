@@ -88,15 +88,15 @@ KNOWN = {
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): 'e0b1592d59',
-    ('lin_sim_t', 0): '6be149c336',
-    ('gau_sim', 0): '1435015561',
-    ('gau_sim_t', 0): 'c25386ec1d',
-    ('neural_gau_sim', 0): '48b8acf340',
-    ('neural_gau_sim_t', 0): 'df1054a13b',
+    ('lin_sim', 0): 'a3f3edb81b',
+    ('lin_sim_t', 0): '7de7804793',
+    ('gau_sim', 0): 'a20972b1f3',
+    ('gau_sim_t', 0): '1ff2a5168e',
+    ('neural_gau_sim', 0): 'cc0f5b0153',
+    ('neural_gau_sim_t', 0): '5558a8fb8f',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): 'eeb2d3da27',
+    ('uniform', 0): '58a9ad534a',
 }
 
 

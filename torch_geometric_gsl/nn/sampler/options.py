@@ -125,7 +125,12 @@ class HasSamplers(torch.nn.Module):
 
 def parts_with(model: torch.nn.Module, name: str) -> list[str]:
     """Return expressions, such as `model.sampler`, of submodules with an attribute."""
-    paths = [path for path, part in model.named_modules() if hasattr(part, name)]
+    # Parts without a sampler may have options of the same name.
+    paths = [
+        path
+        for path, part in model.named_modules()
+        if hasattr(part, name) and (hasattr(part, 'plan') or hasattr(part, 'sampler'))
+    ]
     return [re.sub(r'\.(\d+)\b', r'[\1]', f'model.{path}') for path in paths if path]
 
 
