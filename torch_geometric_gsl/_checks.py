@@ -185,9 +185,8 @@ def check_features(
     """Raise unless :obj:`x` is a finite floating-point matrix of the given width."""
     if not isinstance(x, Tensor):
         check_one_type(x)
-        is_data = hasattr(x, 'num_nodes')
-        what = 'a torch.Tensor' + ', such as data.x' * is_data
-        check_type(x, Tensor, name, what)
+        data = ', such as data.x' if hasattr(x, 'num_nodes') else ''
+        check_type(x, Tensor, name, f'a torch.Tensor{data}')
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"'{name}' must be dense or sparse CSR (got {x.layout})")
     if x.layout != torch.strided and getattr(torch.compiler, 'is_exporting', bool)():

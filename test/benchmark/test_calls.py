@@ -5,10 +5,10 @@ import pytest
 
 # Each number may fall, and is lowered then. The aims are 95 calls in 14 files for a
 # race step, and 18,500 lines in 115 files with 12 refusals.
-MOST_CALLS = {'race': 147, 'stream': 127, 'dense': 74, 'evaluation': 77}
+MOST_CALLS = {'race': 147, 'stream': 127, 'dense': 75, 'evaluation': 77}
 MOST_FILES_OF_A_STEP = 25
 ADVICE = 'shorten something, or raise the limit and say why in the commit'
-MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_070, 133, 17
+MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_053, 133, 17
 
 
 @pytest.mark.parametrize('name', MOST_CALLS)

@@ -224,8 +224,7 @@ def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]
     loss = float(losses_of(out, y) @ weight / weight.sum())
     if not y.is_floating_point():
         return loss, float((out.argmax(dim=1) == y).float() @ weight / weight.sum())
-    centred = y - weight @ y / weight.sum()
-    spread = float(centred.square().mean(dim=1) @ weight / weight.sum())
+    spread = loss_of_constant(table, rows)
     return loss, 1 - loss / spread if spread > 0 else 0.0
 
 

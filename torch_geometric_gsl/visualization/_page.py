@@ -23,8 +23,8 @@ from torch_geometric_gsl.visualization._drawing import palette
 #: Classes as integers or strings (None if unlabelled), or numbers.
 Values = Tensor | list[str | None]
 Json = dict[str, Any]
-#: The significant digits of numbers.
-DIGITS = 4
+# The significant digits of numbers, and of dates.
+_DIGITS, _DATE_DIGITS = 4, 17
 #: Placeholders of the page and the files that replace them.
 _ASSETS = {
     'style': 'page.css',
@@ -221,20 +221,22 @@ def _coded(
     return coded, names if has_texts else None
 
 
-def number_colour(name: str, value: Tensor, digits: int = DIGITS) -> Json:
+def number_colour(name: str, value: Tensor, is_date: bool = False) -> Json:
     """Colour nodes by numbers, from the smallest to the largest."""
     finite = value.double()[value.isfinite()]
     size = float(finite.abs().amax()) if len(finite) else 0.0
     spread = float(finite.amax() - finite.amin()) if len(finite) else 0.0
     # Numbers far from zero need more digits to differ.
     more = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
+    digits = _DATE_DIGITS if is_date else _DIGITS
     listed = rounded(value, min(17, digits + more))
     known = [number for number in listed if number is not None]
     ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}
-    return {'name': name, 'kind': 'number', 'values': listed, **ends}
+    about = {'name': name, 'kind': 'number', 'isDate': is_date}
+    return {**about, 'values': listed, **ends}
 
 
-def rounded(value: Tensor, digits: int = DIGITS) -> list[float | None]:
+def rounded(value: Tensor, digits: int = _DIGITS) -> list[float | None]:
     """Round numbers to a few digits; replace those that are not finite by None."""
     return [
         float(f'{number:.{digits}g}') if math.isfinite(number) else None

@@ -20,7 +20,6 @@ from torch_geometric_gsl.visualization._drawing import (
     principal_components,
 )
 from torch_geometric_gsl.visualization._page import (
-    DIGITS,
     Json,
     as_names,
     class_colours,
@@ -229,11 +228,10 @@ def _feature_colours(
     chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values
     rows = shown if shown.layout == torch.strided else shown.to_sparse_coo()
     columns = rows.index_select(1, chosen).to_dense()
-    found = []
-    for i, column in zip(chosen.tolist(), columns.t(), strict=True):
-        entry = number_colour(names[i], column, 17 if i in dates else DIGITS)
-        found.append(entry | {'isFeature': True, 'isDate': i in dates})
-    return found
+    return [
+        number_colour(names[i], column, i in dates) | {'isFeature': True}
+        for i, column in zip(chosen.tolist(), columns.t(), strict=True)
+    ]
 
 
 def _spread(x: Tensor) -> Tensor:

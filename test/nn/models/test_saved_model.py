@@ -194,7 +194,7 @@ def test_options_of_samplers_that_were_set_later_are_kept(tmp_path):
     model, table = GSLNet(6, 8, 2, 4), TableNet(6, 8, 1, num_frequencies=0)
     sampler = model.convs[0].sampler
     sampler.eval_k, sampler.tau, sampler.budget = 3, 0.2, Budget(memory=2**20)
-    table.neighbours.eval_k = 5
+    table.neighbours.sampler.eval_k = 5
     x = torch.randn(30, 6)
     for net in (model.eval(), table.eval()):
         net.save(tmp_path / 'net.pt')

@@ -19,9 +19,8 @@ from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
+from torch_geometric_gsl.nn.sampler.options import PASSED_ON
 
-#: Options of samplers, which may be set later.
-_OPTIONS = {'k', 'tau', 'loop', 'hard', 'replace', 'method', 'eval_k', 'budget'}
 #: The types that a file may hold as arguments.
 _PLAIN = str, int, float, bool, type(None)
 
@@ -70,7 +69,7 @@ class SavedModel(torch.nn.Module):
             'class': type(self).__name__,
             'arguments': {k: _plain(k, v) for k, v in self._given.items()},
             'options': {
-                path: {k: _plain(k, v) for k, v in vars(part).items() if k in _OPTIONS}
+                path: {k: _plain(k, v) for k, v in vars(part).items() if k in PASSED_ON}
                 for path, part in self.named_modules()
             },
             'state': self.state_dict(),

@@ -43,7 +43,7 @@ class WatchesRows(HasSamplers):
             return
         trained, count = self._num_trained, x.size(0)
         if self.training:
-            if trained != count:
+            if trained != count:  # Assignments to a module are slow.
                 self._num_trained = count
             return
         if trained is not None and count < trained:

@@ -119,9 +119,8 @@ class TableNeighbours(torch.nn.Module):
         super().__init__()
         if draws is not None:
             check_count(draws, 'draws')
-        check_count(eval_k, 'eval_k')
         check_probability(dropout, 'dropout')
-        self.draws, self.dropout, self.eval_k = draws, dropout, eval_k
+        self.draws, self.dropout = draws, dropout
         self.sampler = GumbelKNNSampler(
             resolve_similarity(similarity, in_channels),
             draws or 1,
@@ -129,6 +128,7 @@ class TableNeighbours(torch.nn.Module):
             scale=initial_scale,
             train_scale=True,
             loop=False,
+            eval_k=eval_k,
         )
         # The compared keys, their embeddings, and their ranking.
         self._prepared: tuple[Tensor, Tensor, Sources] | None = None
@@ -154,17 +154,14 @@ class TableNeighbours(torch.nn.Module):
         if given is not None:
             source, score = given[0], -self.sampler.factor * given[1]
             return self._listed(source, score, message, generator, return_graph)
+        if is_exporting():
+            total = self.sampler.propagate(z, message, return_graph=return_graph)
+            return total, None
         pairs = self._pairs(z)
         k = max(0, pairs.available)
-        if is_exporting():
-            if self.training or return_graph:
-                raise ValueError(
-                    "'torch.export' supports evaluation without 'return_graph' only: "
-                    "call 'model.eval()' first"
-                )
-            return self._exported(pairs, message, min(k, self.eval_k)), None
         p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
-        if self.training or self.eval_k >= k:
+        num_nearest = self.sampler.num_nearest or k
+        if self.training or num_nearest >= k:
             if is_distance(pairs):
                 pairs = distances_as_dots(pairs)
             if not return_graph or k == 0:
@@ -174,15 +171,8 @@ class TableNeighbours(torch.nn.Module):
             total = neighbour_sum(message, weight.to(message.dtype), neighbours)
             edges = torch.stack([neighbours.source, neighbours.target]).long()
             return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
-        source, score = self._nearest(z, pairs)
+        source, score = self._nearest(z, pairs, num_nearest)
         return self._listed(source, score, message, generator, return_graph)
-
-    def _exported(self, pairs: PairScores, message: Tensor, k: int) -> Tensor:
-        """Sum over the k best of all pairs by a dense matrix, which can be exported."""
-        rows = pairs.rows()
-        score, source = rows.topk(k, dim=1)
-        weight = torch.zeros_like(rows).scatter(1, source, score.softmax(dim=1))
-        return weight.to(message.dtype) @ message
 
     def prepare(self, z: Tensor | None) -> None:
         """Prepare sources for many targets; drop the previous ones."""
@@ -217,13 +207,13 @@ class TableNeighbours(torch.nn.Module):
             return pairs
         return pairs._replace(excluded=torch.arange(z.size(0), device=z.device))
 
-    def _nearest(self, z: Features, pairs: PairScores) -> tuple[Tensor, Tensor]:
+    def _nearest(self, z: Features, pairs: PairScores, k: int) -> tuple[Tensor, Tensor]:
         """Return the best sources of each target, and their scores.
 
         Many rows are searched by clusters; otherwise products in single precision find
         a few extra candidates, which are ranked by their scores.
         """
-        k, ranks = self.eval_k, pairs.detach()
+        ranks = pairs.detach()
         if pays_clusters(ranks):
             source = best_sources(ranks, k)
             score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))

@@ -50,8 +50,6 @@ class BoundsCache:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
-        #: The number of draws so far.
-        self.num_draws = 0
 
     def __reduce__(self) -> tuple[type[BoundsCache], tuple[()]]:
         return BoundsCache, ()

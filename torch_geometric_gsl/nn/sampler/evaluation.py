@@ -197,7 +197,8 @@ def exclude_loops(scores: PairScores) -> PairScores:
 
 def _nearest_weights(scores: PairScores, weight: Tensor, k: int) -> Tensor:
     """Keep the weights of the nearest sources, rescaled to the sum of all."""
-    nearest = scores.ranking.rows().topk(k, dim=1).indices
+    ranks = scores.ranking.rows()
+    nearest = ranks.topk(min(k, ranks.size(1)), dim=1).indices
     kept = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
     # A null neighbour may take all the weight.
     total = kept.sum(dim=1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)

@@ -211,6 +211,7 @@ class GumbelKNNSampler(OneType):
             self.register_parameter(name, empty)
         self._reset_scores()
         self._bounds = BoundsCache()
+        self._num_draws = 0
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -411,8 +412,8 @@ class GumbelKNNSampler(OneType):
             check_generator(generator, pairs.src.device)
         edge_index, _, batch, _ = given
         if self.training and edge_index is None and batch is None:
-            self._bounds.num_draws += 1
-            if self._bounds.num_draws == _LOOK_AFTER:
+            self._num_draws += 1
+            if self._num_draws == _LOOK_AFTER:
                 self._look(x, pairs.dst.size(0))
         return assign(pairs, settings, self._bounds, *given)
 

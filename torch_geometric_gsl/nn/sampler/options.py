@@ -115,7 +115,8 @@ class HasSamplers(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_option = name in PASSED_ON and '_modules' in vars(self)
-        if is_option and (owners := parts_with(self, name)):
+        # Other parts may have options of the same name.
+        if is_option and (owners := parts_with(self, 'log_scale')):
             raise AttributeError(
                 f'{name!r} cannot be set on a {type(self).__name__}: set it on '
                 f'{" and ".join(map(repr, owners))}'
@@ -125,12 +126,7 @@ class HasSamplers(torch.nn.Module):
 
 def parts_with(model: torch.nn.Module, name: str) -> list[str]:
     """Return expressions, such as `model.sampler`, of submodules with an attribute."""
-    # Parts without a sampler may have options of the same name.
-    paths = [
-        path
-        for path, part in model.named_modules()
-        if hasattr(part, name) and (hasattr(part, 'plan') or hasattr(part, 'sampler'))
-    ]
+    paths = [path for path, part in model.named_modules() if hasattr(part, name)]
     return [re.sub(r'\.(\d+)\b', r'[\1]', f'model.{path}') for path in paths if path]
 
 
