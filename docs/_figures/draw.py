@@ -20,14 +20,13 @@ if __name__ == '__main__':
     paths = [str(HERE.parents[1]), os.environ.get('PYTHONPATH', '')]
     settings['PYTHONPATH'] = os.pathsep.join(filter(None, paths))
     for name in ('make_figures', 'digits', 'ranks'):
-        with (DRAWN / f'{name}.txt').open('w') as stream:
-            subprocess.run(
-                [sys.executable, str(HERE / f'{name}.py')],
-                cwd=DRAWN,
-                env=os.environ | settings,
-                stdout=stream,
-                check=True,
-            )
-    for empty in DRAWN.glob('*.txt'):
-        if not empty.stat().st_size:
-            empty.unlink()
+        printed = subprocess.run(
+            [sys.executable, str(HERE / f'{name}.py')],
+            cwd=DRAWN,
+            env=os.environ | settings,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        if printed:
+            (DRAWN / f'{name}.txt').write_text(printed)
