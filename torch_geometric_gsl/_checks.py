@@ -271,7 +271,8 @@ def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') 
     is_double = torch.float64 in (x.dtype, parameter.dtype)
     if is_double or not torch.is_autocast_enabled(x.device.type):
         raise TypeError(
-            f"'{name}' has {x.dtype} but the parameters have {parameter.dtype}"
+            f"'{name}' has {x.dtype} but the parameters have {parameter.dtype}: "
+            f"pass '{name}.to({parameter.dtype})'"
         )
 
 

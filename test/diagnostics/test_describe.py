@@ -333,7 +333,7 @@ def test_layer_summary():
     assert text.startswith('conv: S()\n')
     assert numbers(text, 'effective candidates') == [1, 1.5, 2, 2.5, 3, 2]
     assert numbers(text, 'share') == [0.25]
-    assert text.endswith('gradient norms: no parameters')
+    assert text.endswith('gradient norms: the similarity has no parameters')
     assert str(ModelSummary((layer, layer))).count(text) == 2
     norms, mixture = {'w_b': 2.0, 'w_c': None}, torch.tensor(0.5)
     args = 'conv', 'S()', values, values, values, 0.25, values / 4, values, norms

@@ -209,39 +209,50 @@ def test_distinct_draws_of_the_printed_model_are_as_many_in_evaluation():
 
 
 BELL = "NeuralGaussianSimilarity(32, c_scale=8, bias=True, centre='tanh')"
-LINEAR = 'similarity=LinearSimilarity({}), k={}, tau={}'.format
+LINEAR = 'similarity=LinearSimilarity({}), k={}, tau={}, scale={}'.format
+SHORT = 'similarity=NeuralGaussianSimilarity, k=5, tau=0.5, scale=10.0'
 SHOWN = [
-    (LatentGraphConv(16, 32), f'16, 32, similarity={BELL}, k=5, tau=0.5'),
-    (LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0), f'-1, 8, {LINEAR(8, 2, 1.0)}'),
+    (LatentGraphConv(16, 32), f'16, 32, similarity={BELL}, k=5, tau=0.5, scale=10.0'),
+    (
+        LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0, eval_k=3, method='race'),
+        f"-1, 8, {LINEAR(8, 2, 1.0, 10.0)}, method='race', eval_k=3",
+    ),
     (
         LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior'),
-        f"8, 8, {LINEAR(8, 5, 0.5)}, null_score=0.0, observed='prior'",
+        f"8, 8, {LINEAR(8, 5, 0.5, 10.0)}, null_score=0.0, observed='prior'",
     ),
     (
         MultiplexLatentGraphConv(
             6, 4, 2, ['linear', 'difference'], k=2, shares='node', same_messages=False
         ),
         '6, 4, num_relations=2, similarity=[LinearSimilarity(4), '
-        "DifferenceSimilarity(4)], k=2, tau=0.5, shares='node', same_messages=False",
+        "DifferenceSimilarity(4)], k=2, tau=0.5, scale=10.0, shares='node', "
+        'same_messages=False',
     ),
     (
         SensorGraphConv(-1, 8, None, 4, k=2, z_channels=2, directed=False),
-        f'-1, 8, z_channels=2, {LINEAR(4, 2, 1.0)}',
+        f"-1, 8, z_channels=2, {LINEAR(4, 2, 1.0, 5.0)}, method='dense'",
     ),
     (
         TransitionGraphConv(16, 8, similarity='linear', **FREE),
-        f"16, 8, num_transition_nodes=3, transition='free', {LINEAR(8, 5, 0.5)}",
+        f"16, 8, num_transition_nodes=3, transition='free', {LINEAR(8, 5, 0.5, 10.0)}",
     ),
     (
         HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, [IN_DOC], aggr=None),
         "{'word': 8, 'doc': 16}, 32, relations=[('word', 'in', 'doc')], aggr=None",
     ),
-    (GSLNet(16, 32, 2, 7), '16, 32, num_layers=2, out_channels=7, z_channels=16'),
-    (GSLNet(16, 32, 2, 7, z_channels=None), '16, 32, num_layers=2, out_channels=7'),
+    (
+        GSLNet(16, 32, 2, 7, eval_k=9),
+        f'16, 32, num_layers=2, out_channels=7, z_channels=16, {SHORT}, eval_k=9',
+    ),
+    (
+        GSLNet(16, 32, 2, 7, z_channels=None),
+        f'16, 32, num_layers=2, out_channels=7, {SHORT}',
+    ),
     (
         GSLNet(16, 32, 2, 7, **FREE),
         '16, 32, num_layers=2, out_channels=7, num_transition_nodes=3, '
-        "transition='free'",
+        f"transition='free', {SHORT}",
     ),
     (
         HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary'),
@@ -271,6 +282,18 @@ def test_where_to_set_options_is_told():
     where = r"set it on 'model.convs\[0\]\.sampler' and 'model.convs\[1\]\.sampler'$"
     with pytest.raises(AttributeError, match=where):
         model.tau = 1.0
+
+
+@pytest.mark.parametrize(
+    ('name', 'value'),
+    [('observed', 'prior'), ('root_weight', False), ('z_channels', 4)],
+)
+def test_options_that_choose_parts_are_fixed(name, value):
+    conv, text = LatentGraphConv(6, 8), 'on a LatentGraphConv: create a new one'
+    with pytest.raises(AttributeError, match=f"'{name}' cannot be set {text}"):
+        setattr(conv, name, value)
+    with pytest.raises(AttributeError, match=r"'similarity' cannot be set .*sampler'$"):
+        GSLNet(6, 8, 2, 4).similarity = 'linear'
 
 
 @pytest.mark.parametrize(

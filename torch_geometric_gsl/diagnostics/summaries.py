@@ -111,7 +111,7 @@ class LayerSummary:
             for name, norm in self.grad_norms.items()
         )
         table = _table(rows, {'share': self.share})
-        last = f'  gradient norms: {norms or "no parameters"}'
+        last = f'  gradient norms: {norms or "the similarity has no parameters"}'
         return '\n'.join([f'{self.name}: {self.sampler}', *table, last])
 
 

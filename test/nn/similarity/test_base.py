@@ -150,11 +150,12 @@ def test_parameters_start_as_those_of_glorot(case):
     for name, parameter in module.named_parameters():
         is_moving = getattr(module, 'bias_b', None) is not None
         if name.startswith('bias') or (name == 'w_b' and is_moving):
-            assert not parameter.any()
+            assert not parameter.any(), f'{name} must start at zero'
             continue
         # Glorot: uniform within sqrt(6 / (fan_in + fan_out)).
         bound = (6 / sum(parameter.shape)) ** 0.5
-        assert 0.3 * bound < float(parameter.detach().abs().max()) <= bound
+        largest = float(parameter.detach().abs().max())
+        assert 0.3 * bound < largest <= bound, f"{name} must start as 'inits.glorot'"
 
 
 class BellResponse(Response):

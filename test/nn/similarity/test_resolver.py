@@ -1,3 +1,7 @@
+import csv
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -8,7 +12,11 @@ from torch_geometric_gsl import (
     Similarity,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.nn.similarity.resolver import (
+    NAMED,
+    SIMILARITIES,
+    resolve_similarity,
+)
 
 
 @pytest.mark.parametrize('name', SIMILARITIES)
@@ -28,6 +36,14 @@ def test_every_similarity_has_a_name():
     # One that compares by another similarity has no name of its own.
     assert {*SIMILARITIES.values(), UniformSimilarity, DirectedSimilarity} == set(own)
     assert type(resolve_similarity('uniform', 5)) is UniformSimilarity
+
+
+def test_every_name_is_in_the_table_of_similarities():
+    tables = Path(__file__).resolve().parents[3] / 'docs/_tables'
+    text = (tables / 'choosing_similarities.csv').read_text(encoding='utf-8')
+    rows = [row for row, *_ in csv.reader(text.splitlines()[1:])]
+    names = [re.search(r"``'(\w+)'``", row)[1] for row in rows]
+    assert sorted(names) == sorted(NAMED)
 
 
 def test_arguments_are_passed_on_and_modules_through():

@@ -221,8 +221,8 @@ class LatentGraphConv(LearnedGraphConv):
                 "'y' needs loop=False, or a pair (x_src, x_dst) of different rows: a "
                 f'row must not see its own label (got {what})'
             )
-        told: Tensor = self.label(y, h.size(0))
-        return h + told.to(h.dtype)
+        sent: Tensor = self.label(y, h.size(0))
+        return h + sent.to(h.dtype)
 
     def _compared(
         self, x: Features, projected: Projections, z: Features | None

@@ -255,6 +255,11 @@ class LearnedGraphConv(RootTerm):
         for module in (self.lin_dst, self.sampler, self.prior, self.label):
             reset(module)
 
+    @property
+    def observed(self) -> str:
+        r"""Return how given edges are used."""
+        return OBSERVED[self.prior is not None]
+
     def share_sampler(self, other: Any) -> None:
         r"""Use the sampler of another layer that compares rows of the same width."""
         self.sampler = other.sampler
@@ -302,10 +307,8 @@ class LearnedGraphConv(RootTerm):
         sampler = self.sampler
         text = (
             f'{self.__class__.__name__}({self._sizes()}, '
-            f'similarity={sampler.similarity}, k={sampler.k}, tau={sampler.tau}'
+            f'similarity={sampler.similarity}, {sampler.describe_options(**DEFAULTS)}'
         )
-        if sampler.initial_null is not None:
-            text += f', null_score={sampler.initial_null}'
         if self.prior is not None:
             text += ", observed='prior'"
         return f'{text})'

@@ -21,7 +21,11 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
+from torch_geometric_gsl.nn.sampler.options import (
+    DEFAULTS,
+    SamplerOptions,
+    check_options,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -257,7 +261,7 @@ class MultiplexLatentGraphConv(RootTerm):
         equal = len({*map(repr, kinds)}) == 1
         text = f'{self._sizes()}, num_relations={self.num_relations}, '
         text += f'similarity={kinds[0] if equal else kinds}'
-        text += f', k={sampler.k}, tau={sampler.tau}'
+        text += f', {sampler.describe_options(**DEFAULTS)}'
         if self.mixture.kind == 'node':
             text += ", shares='node'"
         if not self.same_messages:

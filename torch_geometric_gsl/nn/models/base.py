@@ -19,7 +19,8 @@ from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
-from torch_geometric_gsl.nn.sampler.options import PASSED_ON
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.options import DEFAULTS, PASSED_ON
 
 #: The types that a file may hold as arguments.
 _PLAIN = str, int, float, bool, type(None)
@@ -203,6 +204,11 @@ class FollowsTask(torch.nn.Module):
             value = getattr(self, name)
             if value != default:
                 text += f', {name}={value!r}'
+        samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
+        kinds = {type(sampler.similarity).__name__ for sampler in samplers}
+        options = {sampler.describe_options(**DEFAULTS) for sampler in samplers}
+        if len(kinds) == len(options) == 1:
+            text += f', similarity={kinds.pop()}, {options.pop()}'
         return f'{text})'
 
 

@@ -464,12 +464,20 @@ class GumbelKNNSampler(OneType):
             is_pair=is_pair,
         )
 
-    def __repr__(self) -> str:
-        text = f'{self.similarity}, k={self.k}, tau={self.tau}, scale={self.scale}'
+    def describe_options(self, **defaults: Any) -> str:
+        r"""Return the options as text, without those that equal the defaults, which
+        are the sampler's unless given.
+        """
+        text = f'k={self.k}, tau={self.tau}, scale={self.scale}'
         shown = vars(self) | {'null_score': self.initial_null}
         for name, option in signature(GumbelKNNSampler).parameters.items():
-            if option.kind is option.KEYWORD_ONLY and shown[name] != option.default:
+            default = defaults.get(name, option.default)
+            if option.kind is option.KEYWORD_ONLY and shown[name] != default:
                 text += f', {name}={shown[name]!r}'
+        return text
+
+    def __repr__(self) -> str:
+        text = f'{self.similarity}, {self.describe_options()}'
         return f'{self.__class__.__name__}({text})'
 
 

@@ -114,13 +114,15 @@ class HasSamplers(torch.nn.Module):
     """Base class of modules that refuse options which belong to their samplers."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        is_option = name in PASSED_ON and '_modules' in vars(self)
+        kind, way = type(self).__name__, ''
         # Other parts may have options of the same name.
-        if is_option and (owners := parts_with(self, 'log_scale')):
-            raise AttributeError(
-                f'{name!r} cannot be set on a {type(self).__name__}: set it on '
-                f'{" and ".join(map(repr, owners))}'
-            )
+        if name in PASSED_ON and '_modules' in vars(self):
+            owners = parts_with(self, 'log_scale')
+            way = f'set it on {" and ".join(map(repr, owners))}' * bool(owners)
+        elif name in FIXED and getattr(self, name, value) != value:
+            way = 'create a new one'
+        if way:
+            raise AttributeError(f'{name!r} cannot be set on a {kind}: {way}')
         super().__setattr__(name, value)
 
 
@@ -131,7 +133,9 @@ def parts_with(model: torch.nn.Module, name: str) -> list[str]:
 
 
 #: Options of samplers, which other modules do not have as attributes.
-PASSED_ON = frozenset({'k', 'tau', *SamplerOptions.__annotations__})
+PASSED_ON = frozenset({'k', 'tau', 'similarity', *SamplerOptions.__annotations__})
+#: Options that choose the parts of a layer or net at construction.
+FIXED = frozenset({'observed', 'root_weight', 'z_channels', 'num_relations'})
 #: Replacements of options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",
