@@ -498,7 +498,12 @@ def test_parameters_that_are_set_later_change_no_fitted_network(few, places):
     expected = model.fit(x[:200], y[:200]).predict(x[200:])
     model.set_params(eval_k=30, similarity='cosine')
     np.testing.assert_array_equal(model.predict(x[200:]), expected)
-    assert model.kneighbors(x[200:], 30)[0].shape == (40, 6)
+    assert model.kneighbors(x[200:], 6)[0].shape == (40, 6)
+    with pytest.raises(ValueError, match=r"'n_neighbors' must be at most 6.*got 30"):
+        model.kneighbors(x[200:], 30)
+    with pytest.raises(TypeError, match=r"'row' must be .* \(got 3\): pass X.loc\[3\]"):
+        model.explain(3)
+    assert model.n_members_ == 1
 
 
 # Values far outside of all others

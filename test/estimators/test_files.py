@@ -50,9 +50,9 @@ def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     assert not edges.diagonal().any()
     # A row's own label makes no difference to what the others tell it.
     for row in (0, 3):
-        model._told[row] = (model._told[row] + 1) % 3
+        model._known_y[row] = (model._known_y[row] + 1) % 3
         moved = model._run()[0, row]
-        model._told[row] = int(some[row])
+        model._known_y[row] = int(some[row])
         assert torch.equal(moved, model._run()[0, row])
     if graph == 'none':
         assert np.array_equal(model.predict(x), found)
@@ -115,7 +115,7 @@ def test_explore(tmp_path, few, places):
     text = page.read_text(encoding='utf-8')
     assert page == tmp_path / 'graph.html'
     assert all(name in text for name in frame)
-    # Columns have the numbers of the table, not those of the network.
+    # Columns have the values of the table, not those of the network.
     frame = (1000 * frame).round().assign(kind=['flat', None] * 30)
     model = GSLRegressor('learned', **few).fit(frame, y)
     for one in (model, pickle.loads(pickle.dumps(model))):
@@ -123,7 +123,7 @@ def test_explore(tmp_path, few, places):
         colours = json.loads(found[1])['colours']
         values = {each['name']: each['values'] for each in colours}
         assert values['bbb'] == frame['bbb'].tolist()
-        assert values['kind_flat'] == [1.0, 0.0] * 30
+        assert values['kind'] == [0, None] * 30
     model = GSLClassifier('learned', **few).fit(scipy.sparse.csr_matrix(x), y > 0)
     text = model.explore(page, names=[f'place {i}' for i in range(60)]).read_text()
     assert 'place 59' in text

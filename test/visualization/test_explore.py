@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 import torch
@@ -58,27 +59,32 @@ def test_edges(write):
     assert len(found['nodes']['names']) == 6
 
 
-def test_features_in_other_units(write):
-    x = torch.tensor([[0.0, 1, 3], [1, 1, 1], [2, 1, 2], [3, 1, 0]])
-    raw_x = torch.tensor([1.0, 1e6, 1e-3]) * x
-    given = {'max_features': 2, 'feature_names': ['a', 'b', 'c']}
-    plain = write(data=Data(x=x), **given)
-    for shown in (raw_x, raw_x.to_sparse_csr()):
-        found = write(data=Data(x=x, raw_x=shown), **given)
-        assert found['nodes'] == plain['nodes']
-        assert [each['name'] for each in found['colours']] == ['a', 'c']
-        assert found['colours'][1]['values'] == [0.003, 0.001, 0.002, 0.0]
-
-
-def test_dates_are_exact(write):
-    raw_x = torch.tensor([[0.0, 1552348861.0, 1552348800.0, 1.0]]).double().t()
-    given = Data(x=raw_x, raw_x=raw_x, date_columns=[0])
-    (found,) = write(data=given)['colours']
-    assert found['isDate']
-    assert found['values'] == raw_x[:, 0].tolist()
-    (found,) = write(data=Data(x=raw_x))['colours']
-    assert not found['isDate']
-    assert found['values'] == [0.0, 1552000000.0, 1552000000.0, 1.0]
+def test_columns_of_a_table(write):
+    day = np.datetime64('2019-03-11T23:47:41')
+    columns = {
+        'size': [2.0, None, 3.0, 1.0],
+        'rooms': np.array([1, 2, 2, 1]),
+        'city': ['Bonn', None, 'Pisa', 'Bonn'],
+        'new': np.array([True, False, True, True]),
+        'sold': np.array([day, day, 'NaT', '1970-01-01'], 'M8[s]'),
+        'wait': np.array([1, 2, 3, 'NaT'], 'm8[h]'),
+    }
+    for given in (columns, pandas.DataFrame(columns)):
+        found = {each['name']: each for each in write(columns=given)['colours']}
+        assert [*found] == [*columns]
+        assert all(each['isFeature'] for each in found.values())
+        assert found['size']['values'] == [2.0, None, 3.0, 1.0]
+        assert found['rooms']['kind'] == 'number'
+        assert found['city']['classes'] == ['Bonn', 'Pisa']
+        assert found['city']['values'] == [0, None, 1, 0]
+        assert found['new']['classes'] == ['False', 'True']
+        assert found['sold']['isDate']
+        assert found['sold']['values'] == [1552348061.0, 1552348061.0, None, 0.0]
+        assert found['wait']['values'] == [3600.0, 7200.0, 10800.0, None]
+    few = write(data=Data(x=torch.ones(4, 1)), columns=columns, max_features=2)
+    assert [each['name'] for each in few['colours']] == ['size', 'wait']
+    named = write(columns={0: [1.0] * 4}, feature_names=['size'])
+    assert [each['name'] for each in named['colours']] == ['size']
 
 
 def test_a_matrix_of_scipy(write):
@@ -431,10 +437,11 @@ LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
             r"'data.x' .*\(got \[4, 1\] of torch.c",
         ),
         (
-            {'data': Data(x=torch.ones(4, 2), raw_x=torch.ones(4, 3))},
+            {'columns': {'a': [1.0]}},
             ValueError,
-            r"'data.raw_x' must have the shape .*\[4, 2\] \(got \[4, 3\]\)",
+            r"'columns\['a'\]' .*got 1 for 4 nodes",
         ),
+        ({'columns': [1.0]}, TypeError, r"'columns' must be a mapping .*\(got list\)"),
         ({'data': Data(y=COMPLEX)}, ValueError, "'data.y' .* real numbers"),
         ({'data': Data(pos=torch.ones(4, 3))}, ValueError, "'data.pos' must be finite"),
         ({'prediction': 3}, TypeError, r"'prediction' must be a tensor.*\(got int\)"),

@@ -138,9 +138,9 @@ class GSLEstimator(Predictions, Saves):
         target = self._encode(y, is_known)
         held = _checked_mask(validation_mask, is_known)
         # A row without weight sends no label either.
-        self._told = target.clone()
+        self._known_y = target.clone()
         unknown = torch.nan if target.is_floating_point() else -1
-        self._told[torch.from_numpy(~is_known)] = unknown
+        self._known_y[torch.from_numpy(~is_known)] = unknown
         # Only their ratios matter: normalised, they fit single precision in any unit.
         weight = torch.from_numpy(weight / weight.max()).float()
         random = check_random_state(self.random_state)
@@ -154,7 +154,9 @@ class GSLEstimator(Predictions, Saves):
         self._x = rows = self._scaling.apply(x)
         if not scipy.sparse.issparse(rows):
             rows = to_tensor(rows, self.device, torch.float32)
-        table = Table(rows, *(t.to(self.device) for t in (target, self._told, weight)))
+        table = Table(
+            rows, *(t.to(self.device) for t in (target, self._known_y, weight))
+        )
         split = self._split(target.numpy(), is_known, held, random)
         results = [self._train_best(table, split, _seed(random))]
         for _ in range(1, options_of(self, len(split.train)).n_members):

@@ -54,6 +54,14 @@ class ChecksOptions(BaseEstimator):  # type: ignore[misc]
 class Predictions(ChecksOptions):
     """Predict new rows, and training rows from each other."""
 
+    # The training rows as the networks take them, and their labels, or NaN or -1.
+    _x: Any
+    _known_y: Tensor
+    # The same rows as passed to `fit`: columns, targets and names.
+    _rows: Any
+    _targets: Any
+    _labels: Any
+
     def _prepare(self) -> None:
         """Index all rows in the networks, in the precision of predictions."""
         num_rows = self._x.shape[0]
@@ -66,7 +74,7 @@ class Predictions(ChecksOptions):
             self._nearest = Nearest(self._x, every, min(FIXED_NEIGHBORS, self.eval_k))
         rows = to_tensor(self._x, self.device, self._precision)
         for model in self._members:
-            model.to(self._precision).eval().index(rows, self._told.to(self.device))
+            model.to(self._precision).eval().index(rows, self._known_y.to(self.device))
 
     def _new_rows(self, X: Any) -> Any:
         """Return checked and scaled rows, sparse if the training rows are."""
@@ -84,13 +92,13 @@ class Predictions(ChecksOptions):
         is_own, near, given = x is None, self._nearest, None
         x = self._x if is_own else x
         rows = to_tensor(x, self.device, self._precision)
-        told = self._told.to(self.device) if is_own else None
+        known_y = self._known_y.to(self.device) if is_own else None
         if near is not None:
             every = torch.arange(x.shape[0])
             source, distance = near.of_rows(every) if is_own else near.of_new(x)
             given = source, distance.to(self._precision)
         found = [
-            model(rows, told, given=given, return_graph=return_graph)
+            model(rows, known_y, given=given, return_graph=return_graph)
             for model in self._members
         ]
         if not return_graph:
@@ -125,6 +133,12 @@ class Predictions(ChecksOptions):
         """
         check_is_fitted(self)
         return self._decode(self._run())
+
+    @property
+    def n_members_(self) -> int:
+        r"""Return the number of networks."""
+        check_is_fitted(self)
+        return len(self._members)
 
     @property
     def graph_(self) -> Any:
@@ -163,14 +177,21 @@ class Predictions(ChecksOptions):
             neighbours of a row sum to 1; missing ones are padded with rows of weight 0.
 
         Raises:
-            ValueError: If the estimator has no graph.
+            ValueError: If the estimator has no graph, or not so many neighbours.
         """
         check_count(n_neighbors, 'n_neighbors')
         x = self._new_rows(X)
         self._check_graph('kneighbors')
         num_rows = self._x.shape[0]
-        most = FIXED_NEIGHBORS if self.graph_choice_ == 'nearest' else num_rows
-        k = min(n_neighbors, self._net_options['eval_k'], most, num_rows)
+        most = self._net_options['eval_k']
+        if self.graph_choice_ == 'nearest':
+            most = min(most, FIXED_NEIGHBORS)
+        if n_neighbors > most:
+            raise ValueError(
+                f"'n_neighbors' must be at most {most}, the neighbours of a prediction "
+                f'(got {n_neighbors})'
+            )
+        k = min(n_neighbors, num_rows)
         graph = self._run(x, return_graph=True)
         weights, rows = np.zeros((x.shape[0], k)), np.zeros((x.shape[0], k), int)
         for i, (start, stop) in enumerate(pairwise(graph.indptr)):
@@ -198,13 +219,17 @@ class Predictions(ChecksOptions):
 
         Raises:
             ImportError: If pandas is missing.
-            ValueError: If there are several rows, or the estimator has no graph.
+            ValueError: If there are several rows, or as in :meth:`kneighbors`.
         """
         import pandas
 
         self._check_graph('explain')
         if isinstance(row, pandas.Series):
             row = row.to_frame().T.infer_objects()
+        if np.ndim(row) == 0:
+            raise TypeError(
+                f"'row' must be a row of a table (got {row!r}): pass X.loc[{row!r}]"
+            )
         if not is_frame(row) and not scipy.sparse.issparse(row):
             row = np.atleast_2d(np.asarray(row))
         if row.shape[0] != 1:
@@ -232,8 +257,7 @@ class Predictions(ChecksOptions):
         r"""Write a page to explore the graph of the training rows.
 
         It shows the target of each row, its prediction from the other rows, and its
-        columns in their units, encoded by :func:`make_table_transformer` if needed.
-        Rows are named as by :meth:`explain`.
+        columns. Rows are named as by :meth:`explain`.
 
         Args:
             path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
@@ -246,21 +270,15 @@ class Predictions(ChecksOptions):
         self._check_graph('explore')
         what = "a file: 'explore' shows the rows of training"
         check_type(path, str | os.PathLike, 'path', what)
-        given = self._rows if self._table is None else self._table.encode(self._rows)
-        x, raw_x = (
-            torch.from_numpy(x.toarray() if scipy.sparse.issparse(x) else x)
-            for x in (self._x, given)
-        )
-        data = Data(x=x.float(), raw_x=raw_x)
+        is_sparse = scipy.sparse.issparse(self._x)
+        x = to_tensor(self._rows if is_sparse else self._x, 'cpu', torch.float32)
+        data = Data(x=x)
         shown: Any = {'data': data, 'path': path, 'names': self._labels}
         if self._targets.ndim == 1:
             data.y = self._targets
             shown['prediction'] = self.transduction_
-        if self._table is not None:
-            pairs = [(c, n) for c in self._table.columns_ for n in c.names(str(c.name))]
-            shown['feature_names'] = [name for _, name in pairs]
-            dates = [(c.kind, n) == ('dates', str(c.name)) for c, n in pairs]
-            data.date_columns = np.flatnonzero(dates).tolist()
+        if not is_sparse:
+            shown['columns'] = columns_of(self._rows)
         return explore(self.graph_, **shown | kwargs)
 
 

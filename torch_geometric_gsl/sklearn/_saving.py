@@ -57,7 +57,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
             'x': _packed(self._x),
             'rows': _packed(self._rows),
             'labels': _packed(self._labels),
-            'told': self._told,
+            'known_y': self._known_y,
             'scaling': self._scaling.state(),
             'sizes': [[m.hidden_channels, m.dropout] for m in members],
             'states': [{k: v.cpu() for k, v in state.items()} for state in states],
@@ -104,8 +104,10 @@ class Saves(BaseEstimator):  # type: ignore[misc]
             setattr(self, name, _unpacked(content['targets'][name]))
         self._scaling = Scaling.restored(content['scaling'])
         self._x, self._rows = _unpacked(content['x']), _unpacked(content['rows'])
-        self._told, self._dtype = content['told'], np.dtype(content['dtype'])
-        self._labels = _unpacked(content.get('labels', torch.arange(len(self._told))))
+        self._known_y, self._dtype = content['known_y'], np.dtype(content['dtype'])
+        self._labels = _unpacked(
+            content.get('labels', torch.arange(len(self._known_y)))
+        )
         state = content['table']
         self._table = None if state is None else TableTransformer.restored(state)
         self.n_features_in_ = len(state['columns']) if state else self._x.shape[1]

@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
     x: Any
     y: Tensor
-    told: Tensor
+    known_y: Tensor
     weight: Tensor
     nearest: Any = None
 
@@ -132,7 +132,7 @@ def answer(
         candidates, place = source.unique(return_inverse=True)
         given = place.view_as(source), distance
     pair = table.take(candidates), x
-    out = model(pair, table.told[candidates], given=given, generator=generator)
+    out = model(pair, table.known_y[candidates], given=given, generator=generator)
     return out
 
 
@@ -215,7 +215,7 @@ def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]
     rows, candidates = split.val, split.candidates
     blocks = rows.split(_BLOCK)
     if model.graph == 'learned':
-        model.index(table.take(candidates), table.told[candidates])
+        model.index(table.take(candidates), table.known_y[candidates])
         outputs = [model(table.take(block)) for block in blocks]
         model.clear_index()
     else:

@@ -21,6 +21,7 @@ from torch_geometric_gsl.visualization._drawing import (
 )
 from torch_geometric_gsl.visualization._page import (
     Json,
+    Values,
     as_names,
     class_colours,
     image_sprite,
@@ -44,6 +45,7 @@ def explore(
     names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
+    columns: Any = None,
     title: str = 'Learned graph',
     max_edges: int = 50_000,
     max_features: int = 32,
@@ -67,11 +69,9 @@ def explore(
             one set of nodes, or graphs on it by name. Rows of a matrix are targets, as
             in :obj:`graph_` of the estimators.
         data (torch_geometric.data.Data, optional): The nodes: labels or targets
-            :obj:`y`, also strings, features :obj:`x`, shown in the units of
-            :obj:`raw_x` if it is given (seconds since 1970 in the columns of dates,
-            :obj:`date_columns`), positions :obj:`pos` :math:`[n, 2]`. A label of -1
-            means unlabelled, except if the labels are -1 and another one, or others
-            are negative. (default: :obj:`None`)
+            :obj:`y`, also strings, features :obj:`x`, positions :obj:`pos`
+            :math:`[n, 2]`. A label of -1 means unlabelled, except if the labels are -1
+            and another one, or others are negative. (default: :obj:`None`)
         path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
         prediction (torch.Tensor or Sequence, optional): A predicted class or number of
             each node :math:`[n]`. Strings are classes, and must be in
@@ -82,10 +82,13 @@ def explore(
         names (Sequence, optional): Names of nodes, else numbers. (default: :obj:`None`)
         class_names (Sequence, optional): Names of the classes. (default: :obj:`None`)
         feature_names (Sequence, optional): Names of features. (default: :obj:`None`)
+        columns (Mapping or pandas.DataFrame, optional): The columns of a table to show
+            instead of features: numbers, strings, or dates as
+            :class:`numpy.datetime64`, with gaps. (default: :obj:`None`)
         title (str, optional): The title of the page. (default: :obj:`"Learned graph"`)
         max_edges (int, optional): Heaviest edges to store. (default: :obj:`50_000`)
         max_features (int, optional): The number of features to show, those of largest
-            variance. (default: :obj:`32`)
+            variance, or columns, those with the most values. (default: :obj:`32`)
         seed (int, optional): The seed of the initial layout. (default: :obj:`0`)
 
     Returns:
@@ -121,20 +124,23 @@ def explore(
         for name, value in {'data.y': data.y, 'prediction': prediction}.items()
         if value is not None
     }
-    raw_x = getattr(data, 'raw_x', data.x)
-    sizes = {'data.x': data.x, 'data.raw_x': raw_x, 'data.pos': data.pos}
-    sizes |= {'images': images, **values}
+    table = {} if columns is None else _read_columns(columns)
+    sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images, **values}
+    sizes |= {f'columns[{name!r}]': value for name, (value, _) in table.items()}
     rows = max(one.shape[0] if hasattr(one, 'tocoo') else 0 for one in given.values())
     num_nodes = _count(graphs, sizes, names, rows)
-    dates = getattr(data, 'date_columns', ())
-    x, shown = _features(data.x, 'data.x'), _features(raw_x, 'data.raw_x')
+    x = _features(data.x)
+    if columns is None:
+        features = _feature_colours(x, feature_names, max_features)
+    else:
+        features = _column_colours(table, feature_names, max_features)
     across, up = map(rounded, _places(data.pos, x, num_nodes, seed).unbind(dim=1))
     names = as_names(names, num_nodes, 'names')
     content: Json = {
         'nodes': {'names': names, 'x': across, 'y': up},
         'colours': [
             *class_colours(values, class_names),
-            *_feature_colours(x, shown, feature_names, max_features, dates),
+            *(entry | {'isFeature': True} for entry in features),
         ],
         'graphs': [_edges(name, one, max_edges) for name, one in graphs.items()],
         'arrange': data.pos is None,
@@ -177,15 +183,35 @@ def _count(
     return agreed_count(edges, sizes, rows)
 
 
-def _features(x: Tensor | None, name: str) -> Tensor | None:
+def _features(x: Tensor | None) -> Tensor | None:
     if x is None:
         return None
     if x.dim() != 2 or x.is_complex():
         raise ValueError(
-            f"'{name}' must have shape [n, d] and hold real numbers "
+            "'data.x' must have shape [n, d] and hold real numbers "
             f'(got {list(x.shape)} of {x.dtype})'
         )
     return x.detach().cpu()
+
+
+def _read_columns(columns: Any) -> dict[str, tuple[Values, bool]]:
+    """Read the columns of a table by name, each with a flag of dates, in seconds."""
+    if not hasattr(columns, 'items'):
+        raise TypeError(
+            "'columns' must be a mapping or a pandas.DataFrame "
+            f'(got {type(columns).__name__})'
+        )
+    found = {}
+    for name, given in columns.items():
+        kind = getattr(getattr(given, 'dtype', None), 'kind', '')
+        if kind in ('m', 'M'):  # NaT becomes NaN.
+            times = np.asarray(given).astype(f'{kind}8[us]')
+            seconds = (times - np.array(0, times.dtype)) / np.timedelta64(1, 's')
+            given = torch.from_numpy(seconds)
+        elif kind == 'b':
+            given = np.asarray(given).astype(str)
+        found[str(name)] = read_values(given, f'columns[{name!r}]'), kind == 'M'
+    return found
 
 
 def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> Tensor:
@@ -207,31 +233,45 @@ def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> 
 
 
 def _feature_colours(
-    x: Tensor | None,
-    shown: Tensor | None,
-    feature_names: Sequence[str] | None,
-    max_features: int,
-    dates: Sequence[int],
+    x: Tensor | None, feature_names: Sequence[str] | None, most: int
 ) -> list[Json]:
-    """List the features of largest variance, in order and in the units to show."""
-    if x is None or shown is None or not max_features:
+    """List the features of largest variance, in order."""
+    if x is None or not most:
         return []
-    if shown.shape != x.shape:
-        raise ValueError(
-            f"'data.raw_x' must have the shape of 'data.x', {list(x.shape)} "
-            f'(got {list(shown.shape)})'
-        )
     names = [f'feature {i}' for i in range(x.size(1))]
     if feature_names is not None:
         names = as_names(feature_names, x.size(1), 'feature_names')
-    spread = _spread(x)
-    chosen = spread.argsort(descending=True, stable=True)[:max_features].sort().values
-    rows = shown if shown.layout == torch.strided else shown.to_sparse_coo()
+    chosen = _largest(_spread(x), most)
+    rows = x if x.layout == torch.strided else x.to_sparse_coo()
     columns = rows.index_select(1, chosen).to_dense()
-    return [
-        number_colour(names[i], column, i in dates) | {'isFeature': True}
-        for i, column in zip(chosen.tolist(), columns.t(), strict=True)
+    pairs = zip(chosen.tolist(), columns.t(), strict=True)
+    return [number_colour(names[i], column) for i, column in pairs]
+
+
+def _column_colours(
+    columns: dict[str, tuple[Values, bool]], names: Sequence[str] | None, most: int
+) -> list[Json]:
+    """List the columns of most values, in order."""
+    titles = as_names(names or [*columns], len(columns), 'feature_names')
+    counts = [
+        len(value.unique() if isinstance(value, Tensor) else {*value})
+        for value, _ in columns.values()
     ]
+    chosen = {*_largest(torch.tensor(counts, dtype=torch.long), most).tolist()}
+    return [
+        number_colour(name, value.double(), is_date)
+        if isinstance(value, Tensor)
+        else class_colours({name: value}, None)[0]
+        for i, (name, (value, is_date)) in enumerate(
+            zip(titles, columns.values(), strict=False)
+        )
+        if i in chosen
+    ]
+
+
+def _largest(values: Tensor, most: int) -> Tensor:
+    """Return the positions of the largest values, in ascending order."""
+    return values.argsort(descending=True, stable=True)[:most].sort().values
 
 
 def _spread(x: Tensor) -> Tensor:
