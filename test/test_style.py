@@ -24,6 +24,7 @@ PHRASES = {
 FILES = [
     ROOT / 'README.md',
     ROOT / 'docs/faq.rst',
+    ROOT / 'docs/errors.rst',
     *sorted((ROOT / 'docs/guide').glob('*.rst')),
     *sorted((ROOT / 'docs/internals').glob('*.rst')),
     *sorted(PACKAGE.rglob('*.py')),

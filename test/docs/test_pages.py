@@ -180,7 +180,8 @@ def test_pages_show_the_files_there_are():
 
 
 @pytest.mark.parametrize(
-    'name', ['index', 'installation', 'faq', 'cheatsheet', 'glossary', 'guide/*']
+    'name',
+    ['index', 'installation', 'faq', 'errors', 'cheatsheet', 'glossary', 'guide/*'],
 )
 def test_pages_for_users_are_whole_on_github(name):
     """GitHub reads no files into tables, and takes `/` for the repository's root."""
