@@ -247,12 +247,12 @@ SHOWN = [
     ),
     (
         GSLNet(16, 32, 2, 7, z_channels=None),
-        f'16, 32, num_layers=2, out_channels=7, {SHORT}',
+        f'16, 32, num_layers=2, out_channels=7, z_channels=None, {SHORT}',
     ),
     (
         GSLNet(16, 32, 2, 7, **FREE),
         '16, 32, num_layers=2, out_channels=7, num_transition_nodes=3, '
-        f"transition='free', {SHORT}",
+        f"transition='free', z_channels=None, {SHORT}",
     ),
     (
         HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary'),

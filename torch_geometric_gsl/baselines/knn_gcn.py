@@ -133,9 +133,6 @@ class NeighbourModel(NodeClassifier):
             got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
         )
 
-    def __repr__(self) -> str:
-        return self._describe(task='classification')
-
 
 def given_graph(
     x: Features, edge_index: Tensor, edge_weight: Tensor | None, batch: Any
@@ -210,8 +207,6 @@ class KNNGCN(IndexesRows, NeighbourModel):
         >>> model(torch.randn(100, 16)).shape
         torch.Size([100, 7])
     """
-
-    shown = ('k', 'similarity', 'root_weight')
 
     def __init__(
         self,

@@ -85,6 +85,3 @@ class MLPClassifier(NodeClassifier):
             h = self.act(apply_linear(lin, x))
             x = dropout(h, self.dropout, self.training, generator)
         return apply_linear(lins[-1], x)
-
-    def __repr__(self) -> str:
-        return self._describe(task='classification')

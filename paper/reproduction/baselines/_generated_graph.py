@@ -35,8 +35,6 @@ class GeneratedGraphModel(NodeClassifier):
     classifier on it together with weighted losses of the graph.
     """
 
-    shown: tuple[str, ...] = ('k',)
-
     def __init__(
         self,
         *sizes: int,
@@ -67,9 +65,6 @@ class GeneratedGraphModel(NodeClassifier):
         self.graph_generator.reset_parameters()
         for layer in self.classifier:
             layer.reset_parameters()  # type: ignore[operator]
-
-    def __repr__(self) -> str:
-        return self._describe(task='classification')
 
     def forward(
         self,

@@ -101,8 +101,6 @@ class IDGL(NeighbourModel):
         torch.Size([100, 7])
     """
 
-    shown: tuple[str, ...] = ('k',)
-
     def __init__(
         self,
         in_channels: int,
@@ -319,7 +317,6 @@ class IDGLAnchor(IDGL):
         torch.Size([100, 7])
     """
 
-    shown = ('k', 'num_anchors')
     anchor_seed: Tensor
 
     def __init__(

@@ -63,8 +63,6 @@ class KNNLINKX(NeighbourModel):
         torch.Size([100, 7])
     """
 
-    shown = ('num_nodes', 'k')
-
     def __init__(
         self,
         in_channels: int,

@@ -248,8 +248,6 @@ class NodeFormer(IndexesRows, NodeClassifier):
         torch.Size([100, 7])
     """
 
-    shown = ('heads', 'k', 'tau')
-
     def __init__(
         self,
         in_channels: int,
@@ -289,9 +287,6 @@ class NodeFormer(IndexesRows, NodeClassifier):
         )
         self.lin_out = Linear(hidden_channels, out_channels)
         self.reset_parameters()
-
-    def __repr__(self) -> str:
-        return self._describe(task='classification')
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module, and draw the random

@@ -216,8 +216,6 @@ class HESGSL(SLAPS):
         (torch.Size([]), torch.Size([]))
     """
 
-    shown = ('k', 'num_hops')
-
     def __init__(
         self,
         in_channels: int,

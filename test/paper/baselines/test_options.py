@@ -32,14 +32,17 @@ def spread(cases):
 @pytest.mark.parametrize(
     ('name', 'text'),
     [
-        ('KNNGCN', ", k=2, similarity='linear', root_weight=True"),
+        ('KNNGCN', ', k=2, root_weight=True'),
         ('KNNLINKX', ', num_nodes=12, k=2'),
-        ('SLAPS', ', k=2'),
-        ('SUBLIME', ', k=2'),
-        ('HESGSL', ', k=2, num_hops=2'),
-        ('IDGL', ', k=2'),
-        ('IDGLAnchor', ', k=2, num_anchors=8'),
-        ('NodeFormer', ', heads=2, k=2, tau=0.25'),
+        ('SLAPS', ', k=2, dropout=(0.5, 0.5)'),
+        ('SUBLIME', ', k=2, dropout=(0.5, 0.5)'),
+        (
+            'HESGSL',
+            ', num_hops=2, adjacency_dropout=(0.2, 0.2), k=2, dropout=(0.5, 0.5)',
+        ),
+        ('IDGL', ', k=2, delta=0.0, max_iterations=3'),
+        ('IDGLAnchor', ', num_anchors=8, k=2, delta=0.0, max_iterations=3'),
+        ('NodeFormer', ', heads=2, k=2'),
         ('MLPClassifier', ''),
     ],
 )

@@ -114,8 +114,6 @@ class FollowsTask(torch.nn.Module):
     hidden_channels: int
     num_layers: int
     out_channels: int
-    #: The options that the representation always shows, besides the sizes.
-    shown: tuple[str, ...] = ()
 
     def _keep_sizes(self, *sizes: int, task: str) -> list[tuple[int, int]]:
         """Check and store sizes and the task; return the sizes of each layer."""
@@ -194,22 +192,26 @@ class FollowsTask(torch.nn.Module):
             out: Tensor = self(*args, **kwargs)
         return out
 
-    def _describe(self, **defaults: Any) -> str:
-        """Return the sizes, and the options that differ from their defaults."""
-        text = (
-            f'{self.__class__.__name__}({self.in_channels}, {self.hidden_channels}, '
-            f'num_layers={self.num_layers}, out_channels={self.out_channels}'
-        )
-        for name, default in (dict.fromkeys(self.shown, ...) | defaults).items():
-            value = getattr(self, name)
-            if value != default:
-                text += f', {name}={value!r}'
+    def __repr__(self) -> str:
+        shown = [f'{self.in_channels}, {self.hidden_channels}']
+        defaults: dict[str, Any] = {}
+        for kind in type(self).__mro__:  # A subclass passes options on.
+            for name, option in inspect.signature(kind).parameters.items():
+                if option.kind not in (option.VAR_POSITIONAL, option.VAR_KEYWORD):
+                    defaults.setdefault(name, option.default)
+        del defaults['in_channels'], defaults['hidden_channels']
+        for name, default in defaults.items():
+            value = getattr(self, name, default)
+            # Options that became modules, such as dropout, are left out.
+            is_part = isinstance(value, torch.nn.Module) and default is not None
+            if value != default and not is_part:
+                shown.append(f'{name}={value!r}')
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
         kinds = {type(sampler.similarity).__name__ for sampler in samplers}
-        options = {sampler.describe_options(**DEFAULTS) for sampler in samplers}
-        if len(kinds) == len(options) == 1:
-            text += f', similarity={kinds.pop()}, {options.pop()}'
-        return f'{text})'
+        texts = {sampler.describe_options(**DEFAULTS) for sampler in samplers}
+        if len(kinds) == len(texts) == 1:
+            shown += [f'similarity={kinds.pop()}', texts.pop()]
+        return f'{self.__class__.__name__}({", ".join(shown)})'
 
 
 class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):

@@ -352,16 +352,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             )
         return graphs
 
-    def __repr__(self) -> str:
-        return self._describe(
-            num_transition_nodes=None,
-            transition='projected',
-            z_channels=None,
-            task='classification',
-            readout=None,
-            num_relations=None,
-        )
-
 
 def _given(args: Arguments) -> Arguments:
     return {name: value for name, value in args.items() if value is not None}

@@ -267,9 +267,6 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         _, graphs = self(*args, **kwargs, return_graph=True)
         return list(graphs)
 
-    def __repr__(self) -> str:
-        return self._describe(relations=..., target=..., task='classification')
-
 
 def _pick(values: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
     return {key: values[key] for key in keys if key in values}
