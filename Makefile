@@ -62,7 +62,7 @@ format: $(TOOLS_STAMP)  ## Apply the style
 
 docs: $(TOOLS_STAMP)  ## Build the documentation into docs/_build/html
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} \
-	$(PY) -m sphinx -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+	$(PY) -m sphinx -W --keep-going $(SPHINXOPTS) -b html -d docs/_build/doctrees docs docs/_build/html
 
 clean:  ## Remove what tests and builds leave behind
 	rm -rf build dist *.egg-info docs/_build docs/auto_gallery docs/generated

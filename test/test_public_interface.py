@@ -386,8 +386,8 @@ def test_docstring(name):
     for part in ('Example:\n    >>>', '.. math::'):
         assert f'\n{part}' in doc, part
     link = r'<https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+)>`_\s+paper'
-    assert re.search(link, doc)
-    assert '\nwhere ' in doc
+    assert re.search(link, doc), 'a link to a paper, followed by the word paper'
+    assert '\nwhere ' in doc, 'a line that begins with where'
 
 
 CLASSES = [name for name in gsl.__all__ if isinstance(getattr(gsl, name), type)]

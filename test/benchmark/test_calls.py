@@ -8,7 +8,7 @@ import pytest
 MOST_CALLS = {'race': 147, 'stream': 127, 'dense': 75, 'evaluation': 77}
 MOST_FILES_OF_A_STEP = 25
 ADVICE = 'shorten something, or raise the limit and say why in the commit'
-MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_123, 133, 17
+MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_124, 133, 17
 
 
 @pytest.mark.parametrize('name', MOST_CALLS)
@@ -21,8 +21,11 @@ def test_a_step_takes_no_more_calls(name):
 
 def test_the_package_does_not_grow():
     lines, _, _ = calls.sizes(calls.PACKAGE)
-    assert 10_000 < lines <= MOST_LINES, ADVICE
-    assert len(list(calls.PACKAGE.rglob('*.py'))) <= MOST_FILES, ADVICE
+    files = len(list(calls.PACKAGE.rglob('*.py')))
+    assert lines > 10_000
+    assert (lines <= MOST_LINES, files <= MOST_FILES) == (True, True), (
+        f'{lines} lines, {files} files: {ADVICE}'
+    )
 
 
 def test_refusals_of_combinations_do_not_grow():

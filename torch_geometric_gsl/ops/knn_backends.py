@@ -57,8 +57,8 @@ def check_is_nearest(
     if response.monotonic != (1 if comparison == 'dot' else -1):
         raise ValueError(
             f"'{name}' must be 'exact' unless the 'similarity' decreases with the "
-            f"distance, as 'linear', 'cosine', 'heat_kernel' and 'distance' do: other "
-            f'libraries find the nearest nodes (got {what})'
+            f"distance, such as 'linear' and 'distance': other libraries find the "
+            f'nearest nodes (got {what})'
         )
 
 

@@ -144,7 +144,8 @@ class GSLEstimator(Predictions, Saves):
         # Only their ratios matter: normalised, they fit single precision in any unit.
         weight = torch.from_numpy(weight / weight.max()).float()
         random = check_random_state(self.random_state)
-        # Later changes of parameters do not affect fitted networks.
+        # Options of the networks, which later changes of parameters do not affect;
+        # `options_of` selects those of training.
         names = ('similarity', 'draws', 'eval_k')
         self._net_options = {name: getattr(self, name) for name in names}
         self._dtype = x.dtype

@@ -66,7 +66,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
 }
 
-# The number of draws before a sampler checks for uniform sampling, and of targets.
+# After this number of draws, a sampler checks this number of targets for uniform draws.
 _LOOK_AFTER, _LOOK_AT = 200, 64
 
 
@@ -183,7 +183,7 @@ class GumbelKNNSampler(OneType):
         check_options(type(self), unknown, ())
         check_type(similarity, Similarity, 'similarity', 'a Similarity')
         self.similarity = similarity
-        self.k = k
+        self.k = k  # Checked by `__setattr__`, as are the options below.
         self.tau = tau
         self.scale = scale
         self.train_scale = train_scale
@@ -202,7 +202,6 @@ class GumbelKNNSampler(OneType):
             why = "with method='dense'" if replace else 'with replace=False'
             check_absent(self.budget.arrivals, 'arrivals', why)
             check_absent(self.budget.tail, 'tail', why)
-        self.tau, self.scale = float(tau), float(scale)
         if null_score is not None:
             check_number(null_score, 'null_score')
         used = {'log_scale': train_scale, 'null_score': null_score is not None}
@@ -226,6 +225,7 @@ class GumbelKNNSampler(OneType):
                     f'{name!r} cannot be changed (got {value}): create a new sampler, '
                     "or fill 'log_scale', the logarithm of a learned scale"
                 )
+        value = float(value) if name in ('tau', 'scale') else value
         super().__setattr__(name, value)
 
     def reset_parameters(self) -> None:
