@@ -83,6 +83,8 @@ def test_an_unknown_option_is_named_with_one_alike(cls):
             cls().set_params(**{name: 0.1})
         with pytest.raises(ValueError, match=said):
             pipeline.set_params(**{f'model__{name}': 0.1})
+    with pytest.raises(TypeError, match=text.format('epochs', ": did you mean 'max_i")):
+        cls(epochs=5)
     assert clone(cls().set_params(max_iter=7)).max_iter == 7
 
 
@@ -97,6 +99,9 @@ def test_one_row_without_a_second_dimension(places, few, has_frame):
         model.predict(row)
     with pytest.raises(ValueError, match=text.format('ndarray', r'X.reshape\(1, -1\)')):
         model.predict(x[0])
+    for given, way in ((row.to_dict(), '[X]'), (rows.to_dict('list'), 'X')):
+        with pytest.raises(TypeError, match=re.escape(f'pandas.DataFrame({way})')):
+            model.predict(given)
     with pytest.raises(ValueError, match=r'a Series of 60 values'):
         GSLRegressor('none', **few).fit(rows['a'], y)
     expected = model.predict(rows[:1] if has_frame else x[:1])
@@ -228,10 +233,22 @@ def test_few_rows(few, recwarn):
     assert model.predict(x).shape == (12,)
     assert GSLRegressor('learned', **few).fit(x[:2], [1.0, 2.0]).graph_.shape == (2, 2)
     GSLRegressor('none', **few).fit(x[:1], [1.0])
-    # Too few to hold some back: there is nothing to choose by.
-    model = GSLClassifier(**few).fit(x[:3], [0, 1, 2])
-    assert (model.graph_choice_, [*model.graph_losses_]) == ('learned', ['learned'])
     assert [str(w.message) for w in recwarn if w.category is UserWarning] == []
+    # Too few to hold some back: there is nothing to choose by.
+    with pytest.warns(
+        UserWarning, match=r"'learned' without a comparison: too few of 3"
+    ):
+        model = GSLClassifier(**few).fit(x[:3], [0, 1, 2])
+    assert (model.graph_choice_, [*model.graph_losses_]) == ('learned', ['learned'])
+
+
+def test_a_mask_may_hold_back_a_class(few, places):
+    x, _ = places(90)
+    y = np.repeat(['high', 'low', 'mid'], 30)
+    text = r"holds back all rows of the classes \['high'\], which are never predicted"
+    with pytest.warns(UserWarning, match=text):
+        model = GSLClassifier('none', **few).fit(x, y, validation_mask=y == 'high')
+    assert 'high' not in model.predict(x)
 
 
 @pytest.mark.parametrize(('num_rows', 'expected'), [(150, 4), (1300, 1)])
@@ -552,11 +569,14 @@ def test_quantiles_survive_a_far_value(far):
 
 
 @pytest.mark.parametrize('kind', ['float', 'list', 'frame'])
-def test_targets_with_gaps_are_told(kind):
+@pytest.mark.parametrize('gap', [np.nan, -np.inf])
+def test_targets_with_gaps_are_told(kind, gap):
     x, y = np.eye(200)[:, :3], np.arange(200.0)
-    y[3] = np.nan
+    y[3] = gap
     y = {'list': [*y], 'frame': pandas.DataFrame({'a': y, 'b': 1.0})}.get(kind, y)
-    text = "'y' must hold finite numbers (got NaN in 1 of 200 rows, first in row 3)"
+    text = (
+        "'y' must hold finite numbers (got NaN or inf in 1 of 200 rows, first in row 3)"
+    )
     with pytest.raises(ValueError, match=re.escape(f'{text}: drop these rows')):
         GSLRegressor().fit(x, y)
 

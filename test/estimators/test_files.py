@@ -127,6 +127,9 @@ def test_explore(tmp_path, few, places):
     model = GSLClassifier('learned', **few).fit(scipy.sparse.csr_matrix(x), y > 0)
     text = model.explore(page, names=[f'place {i}' for i in range(60)]).read_text()
     assert 'place 59' in text
+    assert '<title>Learned graph' in text
+    model = GSLRegressor('nearest', **few).fit(frame, y)
+    assert '<title>Graph of the nearest rows' in model.explore(page).read_text()
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """Numbers of the columns of a DataFrame."""
 
+import warnings
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -100,7 +102,9 @@ def test_columns_empty_in_training_and_filled_later(empty, later):
     assert transformer.get_feature_names_out().tolist() == names
     # The other way round.
     full = make_table_transformer().fit(frame.assign(e=later))
-    assert np.isfinite(full.transform(frame)).all()
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', "column 'e' has 2 missing values")
+        assert np.isfinite(full.transform(frame)).all()
 
 
 def test_types_that_drift():
@@ -243,7 +247,9 @@ def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
     assert np.ptp(make_table_transformer().fit_transform(double)) > 0
 
 
-@pytest.mark.parametrize('make', [GSLClassifier, GSLNeighborsTransformer])
+@pytest.mark.parametrize(
+    'make', [partial(GSLClassifier, 'learned'), GSLNeighborsTransformer]
+)
 @pytest.mark.parametrize(
     ('value', 'error', 'text'),
     [
@@ -289,6 +295,27 @@ def test_a_column_that_names_the_rows_is_told():
         make_table_transformer().fit(frame)
     assert str(caught[0].message) == (
         "column 'sold' has 495 distinct strings in 700 rows (such as '2023-07-26'), "
-        'each of which becomes a column: convert dates with pandas.to_datetime, count '
-        'the words of texts, or drop it if it identifies the rows'
+        'each of which becomes a column: convert dates with pandas.to_datetime'
     )
+
+
+@pytest.mark.parametrize(
+    ('texts', 'advice'),
+    [
+        (['2021-04', '2021-05', '2021-06', None] * 9, 'pandas.to_datetime'),
+        (['3.4.21', '14/4/21', '2021-04-26T09:30'] * 9, 'pandas.to_datetime'),
+        ([f'{i},5' for i in range(200)] + ['n.a.', None], 'pandas.to_numeric'),
+        ([f'text {i}' for i in range(200)], 'count the words'),
+    ],
+)
+def test_advice_for_texts(texts, advice):
+    with pytest.warns(UserWarning, match=f'becomes a column: .*{advice}'):
+        make_table_transformer().fit(pandas.DataFrame({'a': texts}))
+
+
+def test_gaps_that_training_lacks_are_told():
+    model = make_table_transformer().fit(pandas.DataFrame({'a': [1.0, 2.0, 4.0]}))
+    text = "column 'a' has 1 missing values, but had none in training: the median, 2,"
+    with pytest.warns(UserWarning, match=text):
+        found = model.transform(pandas.DataFrame({'a': [None, 4.0]}))
+    assert found.tolist() == [[2.0], [4.0]]

@@ -94,7 +94,7 @@ def test_validation_looks_at_a_random_sample(monkeypatch):
 
 TINY = {'n_members': 1, 'hidden_channels': 8, 'max_iter': 4, 'random_state': 0}
 RANDOM = {
-    'auto': GSLClassifier(dropout=0.3, **TINY),
+    'classifier': GSLClassifier('learned', dropout=0.3, **TINY),
     'regressor': GSLRegressor('learned', draws=2, **TINY),
     'labels': GSLNeighborsTransformer(5, max_iter=4, random_state=0),
     'no labels': GSLNeighborsTransformer(

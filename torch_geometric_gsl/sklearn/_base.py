@@ -137,6 +137,14 @@ class GSLEstimator(Predictions, Saves):
         self._targets = y
         target = self._encode(y, is_known)
         held = _checked_mask(validation_mask, is_known)
+        if held is not None and is_classifier(self):
+            left = np.unique(target[is_known & ~held])
+            if lost := np.delete(self.classes_, left).tolist():
+                warn_caller(
+                    "'validation_mask' holds back all rows of the classes "
+                    f'{lost}, which are never predicted',
+                    UserWarning,
+                )
         # A row without weight sends no label either.
         self._known_y = target.clone()
         unknown = torch.nan if target.is_floating_point() else -1
@@ -206,11 +214,14 @@ class GSLEstimator(Predictions, Saves):
                 f"'y' must hold a value per row (got {y!r}): pass the column, X[{y!r}]"
             )
         is_number = not is_classifier(self)
-        gaps = np.vectorize(is_missing, otypes=[bool])(np.array(y, dtype=object))
+        ends = (np.inf, -np.inf) if is_number else ()
+        gaps = np.vectorize(lambda value: is_missing(value) or value in ends, [bool])(
+            np.array(y, dtype=object)
+        )
         if gaps.size > 1 and (gone := gaps.reshape(len(gaps), -1).any(axis=1)).any():
             where = f'in {gone.sum()} of {len(gone)} rows'
             raise ValueError(
-                f"'y' must hold finite numbers (got NaN {where}, first in row "
+                f"'y' must hold finite numbers (got NaN or inf {where}, first in row "
                 f'{gone.argmax()}): drop these rows'
                 if is_number
                 else f"'y' has no class {where}: drop them, or encode the classes as "
@@ -266,8 +277,13 @@ class GSLEstimator(Predictions, Saves):
         elif self.graph == AUTO:
             is_small = len(table.y) <= _MOST_NEAREST
             graphs = [g for g in GRAPHS if g != 'nearest' or is_small]
-            # Without held-back rows they cannot be compared.
-            graphs = graphs if len(split.val) > 0 else graphs[:1]
+            if len(split.val) == 0:
+                graphs = graphs[:1]
+                warn_caller(
+                    f"graph='auto' takes {graphs[0]!r} without a comparison: too few "
+                    f'of {len(table.y)} rows can be held back for validation',
+                    UserWarning,
+                )
         results = [self._train(graph, table, split, seed) for graph in graphs]
         results.sort(key=lambda result: result.loss)
         self.graph_losses_ = {result.graph: result.loss for result in results}

@@ -273,7 +273,9 @@ class Predictions(ChecksOptions):
         is_sparse = scipy.sparse.issparse(self._x)
         x = to_tensor(self._rows if is_sparse else self._x, 'cpu', torch.float32)
         data = Data(x=x)
-        shown: Any = {'data': data, 'path': path, 'names': self._labels}
+        is_learned = self.graph_choice_ == 'learned'
+        title = 'Learned graph' if is_learned else 'Graph of the nearest rows'
+        shown: Any = {'data': data, 'path': path, 'names': self._labels, 'title': title}
         if self._targets.ndim == 1:
             data.y = self._targets
             shown['prediction'] = self.transduction_

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from os import PathLike
@@ -22,6 +23,9 @@ from torch_geometric_gsl.sklearn._rows import NUMBERS, Read, read_column
 
 # A column with more distinct strings may identify rows.
 _MOST_VALUES = 100
+# Strings of dates, such as 2021-04, 2021-04-26 or 26.4.21, and of numbers.
+_DATE = re.compile(r'\d{4}-\d\d\b|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}\b')
+_NUMBER = re.compile(r'[-+]?\d[\d.,]*')
 
 
 class Column(NamedTuple):
@@ -52,22 +56,34 @@ class Column(NamedTuple):
             return cls(name, read.kind, fill, (), (), bool(gaps.any()), is_constant)
         # A column without values is a category of missing values.
         found = set(read.content)
-        if len(found) > max(_MOST_VALUES, len(read.content) / 2):
-            first = next(filter(None, read.content))
+        texts = sorted(found - {None})
+        is_dated = len(texts) > 2 and all(map(_DATE.match, texts))
+        if is_dated or len(found) > max(_MOST_VALUES, len(read.content) / 2):
+            advice = 'count the words of texts, or drop it if it identifies the rows'
+            if 2 * sum(_NUMBER.fullmatch(text) is not None for text in texts) > len(
+                texts
+            ):
+                advice = 'convert numbers with pandas.to_numeric'
+            advice = 'convert dates with pandas.to_datetime' if is_dated else advice
             warn_caller(
-                f'{_where(name)} has {len(found)} distinct strings in '
-                f'{len(read.content)} rows (such as {shorten(first, 30)!r}), each of '
-                'which becomes a column: convert dates with pandas.to_datetime, count '
-                'the words of texts, or drop it if it identifies the rows',
+                f'{_where(name)} has {len(texts)} distinct strings in '
+                f'{len(read.content)} rows (such as {shorten(texts[0], 30)!r}), each '
+                f'of which becomes a column: {advice}',
                 UserWarning,
             )
-        values = [*sorted(found - {None}), *([None] if None in found else [])]
+        values = [*texts, *([None] if None in found else [])]
         return cls(name, 'category', values=values, types=read.types)
 
     def block(self, read: Read) -> Any:
         """Encode a column as numbers."""
         if self.kind in NUMBERS:
             gaps = np.isnan(read.content)
+            if gaps.any() and not self.has_gaps:
+                warn_caller(
+                    f'{_where(self.name)} has {gaps.sum()} missing values, but had '
+                    f'none in training: the median, {self.fill:g}, replaces them',
+                    UserWarning,
+                )
             gone = np.ones_like(gaps) if self.is_constant else gaps
             numbers = [np.where(gone, self.fill, read.content)]
             return np.stack(numbers + [gaps] * self.has_gaps, axis=1)
@@ -185,7 +201,7 @@ def make_table_transformer() -> TableTransformer:
     values in training:
 
     * **Numbers**, including objects such as :class:`~decimal.Decimal`, stay. Missing
-      ones become the median, with an extra column that marks them.
+      ones become the median, with an extra column that marks them if training has some.
     * **Durations** become seconds, **dates and times** seconds since 1970, in UTC
       unless they have a zone; missing ones are imputed as numbers are.
     * **Strings, booleans, categories** and columns of mixed kinds become one column
@@ -224,9 +240,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         )
     first = X[0] if isinstance(X, list) and X else X
     if isinstance(first, Mapping) and not hasattr(X, 'shape'):  # As sparse ones have.
-        raise TypeError(
-            f"'X' must be a table (got a {type(X).__name__}): use 'pandas.DataFrame(X)'"
-        )
+        is_row = X is first and all(np.ndim(value) == 0 for value in X.values())
+        way = 'pandas.DataFrame([X])' if is_row else 'pandas.DataFrame(X)'
+        raise TypeError(f"'X' must be a table (got a {type(X).__name__}): use '{way}'")
     if isinstance(X, str | PathLike):
         raise TypeError(f"'X' must be a table (got {X!r}): use 'pandas.read_csv'")
     if reset:

@@ -23,8 +23,8 @@ from torch_geometric_gsl.visualization._drawing import palette
 #: Classes as integers or strings (None if unlabelled), or numbers.
 Values = Tensor | list[str | None]
 Json = dict[str, Any]
-# The significant digits of numbers, and of dates.
-_DIGITS, _DATE_DIGITS = 4, 17
+# The significant digits of weights and places, of columns, and of dates.
+_DIGITS, _COLUMN_DIGITS, _DATE_DIGITS = 4, 6, 17
 #: Placeholders of the page and the files that replace them.
 _ASSETS = {
     'style': 'page.css',
@@ -228,7 +228,7 @@ def number_colour(name: str, value: Tensor, is_date: bool = False) -> Json:
     spread = float(finite.amax() - finite.amin()) if len(finite) else 0.0
     # Numbers far from zero need more digits to differ.
     more = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
-    digits = _DATE_DIGITS if is_date else _DIGITS
+    digits = _DATE_DIGITS if is_date else _COLUMN_DIGITS
     listed = rounded(value, min(17, digits + more))
     known = [number for number in listed if number is not None]
     ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}

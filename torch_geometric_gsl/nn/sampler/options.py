@@ -153,6 +153,8 @@ _RENAMED = {
     'sample_in_eval': "'sampler.train()'",
     'remember': "'model.index(x)'",
 }
+#: Names of other libraries.
+_SYNONYMS = {'n_neighbors': 'eval_k', 'n_estimators': 'n_members', 'epochs': 'max_iter'}
 #: The options of the model as printed in the paper.
 PAPER: dict[str, Any] = {
     'similarity': 'neural_gaussian',
@@ -187,7 +189,10 @@ def check_options(
     known = {*others, *(p.name for p in own if p.kind is not p.VAR_KEYWORD)}
     for name in given:
         if name not in known:
-            hint = suggest(name, sorted(known)) or f', but {sorted(known)}'
+            if (other := _SYNONYMS.get(name)) in known:
+                hint = f': did you mean {other!r}?'
+            else:
+                hint = suggest(name, sorted(known)) or f', but {sorted(known)}'
             advice = _RENAMED.get(name, '') if 'budget' in known else ''
             # Estimators have other names, and some classes no 'z_channels'.
             if advice and ('z_channels' in known or 'z_channels' not in advice):

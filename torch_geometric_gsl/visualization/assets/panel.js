@@ -17,7 +17,7 @@ const round = (value) => (value === null ? '–' : String(Number(value.toPrecisi
 /* A number of a colour, or the date of its seconds since 1970. */
 const format = ({ isDate }, value) => (isDate && value !== null
   ? new Date(1000 * value).toISOString().slice(0, 16).replace('T', ' ').replace(' 00:00', '')
-  : round(value));
+  : value === null ? '–' : String(value));
 
 /* A sentence on the edges shown: do they join nodes of one class, or of like numbers? */
 function alike(view, { name, kind, values }) {
