@@ -82,7 +82,8 @@ FEATURES = [
     (checks.check_parameter_match, (X, META), ValueError,
      "'x' is on cpu but the parameters are on meta"),
     (checks.check_parameter_match, (X, X.double(), 'h'), TypeError,
-     "'h' has torch.float32 but the parameters have torch.float64"),
+     "'h' has torch.float32 but the parameters have torch.float64: pass "
+     "'h.to(torch.float64)'"),
     (checks.as_pair, ((X,), 'z'), ValueError,
      "'z' must be a tensor or a pair (z_src, z_dst) (got 1 tensors)"),
     (checks.split_pair, (X, 'batch'), TypeError,

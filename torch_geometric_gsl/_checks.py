@@ -374,9 +374,10 @@ def check_weighted_edges(
 def check_graph(graph: Any) -> SampledGraph:
     """Return a valid weighted graph, detached from its gradient."""
     if not isinstance(graph, tuple | list) or len(graph) != 2:
+        hint = ': pass (data.edge_index, data.edge_weight)'
         raise TypeError(
             f"'graph' must be a SampledGraph or a pair (edge_index, edge_weight) "
-            f'(got {type(graph).__name__})'
+            f'(got {type(graph).__name__}){hint * hasattr(graph, "edge_index")}'
         )
     edge_index, weight = graph
     check_type(edge_index, Tensor, 'edge_index', 'a torch.Tensor')

@@ -182,6 +182,7 @@ def test_describe_model_reports_each_call():
     twice = torch.nn.Sequential(*model.convs, model.convs[0], transition)
     layers = describe_model(twice, torch.randn(9, 4)).layers
     names = [f'{i}.sampler' for i in (0, 1, 2, 0, 4)]
+    names[3] += ' (call 2)'
     assert [layer.name for layer in layers] == names
     assert layers[-1].candidates.tolist() == [5] * 9
     assert layers[-1].b.shape == (9,)

@@ -307,7 +307,7 @@ def test_scores_beyond_their_bounds_raise(bounds, shown):
     lower, upper = bounds
     score = torch.tensor([[-0.25, 0.25, 0.75]]).expand(4, 3)
     pairs = matrix_pairs(score)._replace(lower=lower, upper=upper)
-    text = rf"'similarity' must lie between its 'bounds' \(got .* for {shown}\)"
+    text = rf"'similarity' must lie between its 'bounds' \(got .* for {shown}, times "
     with pytest.raises(ValueError, match=text):
         race_arrivals(pairs, DrawOptions(3, 0.5, 9), 20, generator=seeded())
     pairs = matrix_pairs(score)._replace(lower=-0.25, upper=0.75)

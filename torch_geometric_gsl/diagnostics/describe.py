@@ -247,6 +247,8 @@ def _summarise(
         key: None if parameter.grad is None else float(parameter.grad.norm())
         for key, parameter in similarity.named_parameters()
     }
+    if calls := sum(layer.name.partition(' (')[0] == name for layer in layers):
+        name = f'{name} (call {calls + 1})'
     args = name, repr(sampler), *spread[:3], spread.share, b, c, norms
     layers.append(LayerSummary(*args, null=spread.null, mixture=mixture))
 

@@ -64,7 +64,7 @@ class LayerSummary:
     r"""The result of :func:`describe_model` for one call of a sampler.
 
     Args:
-        name (str): The name of the sampler in the model.
+        name (str): The name of the sampler in the model, and its call if not the first.
         sampler (str): Its :obj:`repr`.
         candidates (torch.Tensor): The number of candidates of each target.
         entropy (torch.Tensor): The entropy of each :math:`\pi_i` in nats.

@@ -163,6 +163,7 @@ class SensorEmbedding(torch.nn.Module):
     def _embed(self, x: Any, z: Any, name: str) -> Tensor:
         """Project rows, or the mean of a hidden layer over windows."""
         if self.lin_window is None:
+            check_type(z, Tensor, 'z', f'a tensor with z_channels={self.z_channels}')
             check_features(z, 'z', self.z_channels)
             if x is not None and z.size(0) != x.size(-2):
                 raise ValueError(
@@ -171,6 +172,8 @@ class SensorEmbedding(torch.nn.Module):
                 )
             name, rows = 'z', z
         else:
+            what = "a tensor of windows without 'num_sensors' or 'z_channels'"
+            check_type(x, Tensor, name, what)
             check_windows(x, name)
             windows = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
             check_features(windows.flatten(0, 1), name, self.lin_window.in_channels)

@@ -276,6 +276,6 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
         "'similarity' must lie between its 'bounds'",
         got=lambda: (
             f'scores in [{float(lowest):.4g}, {float(highest):.4g}] '
-            f'for [{pairs.lower:.4g}, {pairs.upper:.4g}]'
+            f'for [{pairs.lower:.4g}, {pairs.upper:.4g}], times the scale'
         ),
     )

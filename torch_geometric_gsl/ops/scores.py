@@ -94,6 +94,8 @@ class Response(ABC):
     #: Whether a score changes by at most as much as the compared value.
     is_lipschitz: ClassVar[bool] = False
 
+    params: tuple[Tensor, ...] = ()
+
     def __init__(self, *params: Tensor) -> None:
         self.params = params
 

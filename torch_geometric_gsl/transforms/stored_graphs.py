@@ -308,7 +308,7 @@ def _check_model(model: Any) -> None:
     if not isinstance(model, GumbelKNNSampler) and not any(map(callable, methods)):
         # The sampler of a layer compares projected rows.
         found = parts_with(model, 'share_sampler') or parts_with(model, 'log_scale')
-        hint = f': pass {found[0]!r}' if found else ''
+        hint = f': pass {found[0]!r}, and data.x as it receives it' if found else ''
         raise TypeError(
             f"'model' must have a method 'graphs' or 'graph', or be a "
             f'GumbelKNNSampler (got {type(model).__name__}){hint}'

@@ -257,6 +257,16 @@ def test_new_rows_alone_are_warned_of_once(kind):
     model.eval().index(x)(x[:3])
 
 
+def test_an_index_is_not_used_in_training_mode():
+    x, model = draw_rows(), make().train()
+    model.index(x)(x)
+    text = (
+        rf"'x' has 3 rows, and the {N} indexed .* mode: for new rows call .model.eval"
+    )
+    with pytest.warns(NewRowsWarning, match=text):
+        model(x[:3])
+
+
 def test_a_warning_about_rows_with_edges():
     x, model, edges = draw_rows(), make(), torch.tensor([[0, 1], [1, 2]])
     model.train()(x, EDGES)

@@ -10,7 +10,7 @@ from torch_geometric_gsl import (
     LinearSimilarity,
     Similarity,
 )
-from torch_geometric_gsl.ops.scores import Identity, Response
+from torch_geometric_gsl.ops.scores import HeatKernel, Identity, Response
 
 DOUBLE = {'dtype': torch.float64}
 # Scores are exact up to rounding, which a narrow bell magnifies about tenfold.
@@ -284,6 +284,18 @@ def test_scores_of_ones_own_have_no_inherited_bounds():
     x = torch.randn(5000, 4)
     with pytest.raises(ValueError, match=r"no finite upper 'bounds'"):
         GumbelKNNSampler(Steep(4), method='race')(x)
+
+
+def test_a_parameter_has_a_value_per_target():
+    class Wide(LinearSimilarity):
+        def response(self, z):
+            return HeatKernel(torch.ones(()))
+
+    text = (
+        r"one value per target in each parameter, 'value.expand\(4\)' \(got shape \[\]"
+    )
+    with pytest.raises(ValueError, match=text):
+        Wide(3)(torch.randn(4, 3))
 
 
 def test_a_response_is_a_response():

@@ -63,7 +63,7 @@ def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
     """Check the keys of a dict; return an empty one for None."""
     if value is None:
         return {}
-    check_type(value, dict, name, 'a dict')
+    check_type(value, dict, name, f'a dict, such as data.{name}')
     for key in value:
         if key not in (known := list(known)):
             raise ValueError(f"'{name}' must be a dict of {known} (got {key!r})")

@@ -26,7 +26,7 @@ from torch_geometric_gsl.ops.runtime import is_exporting
 
 
 class NewRowsWarning(UserWarning):
-    r"""Issued if a trained model predicts new rows without its training rows."""
+    r"""Issued if a model predicts new rows without its training or indexed rows."""
 
 
 class WatchesRows(HasSamplers):
@@ -106,7 +106,15 @@ class IndexesRows(WatchesRows):
         """Return the indexed rows as the sources of a call, if there are any."""
         if batch is not None:
             return None
-        kept = None if self.training else self._kept('x')
+        kept: Tensor | None = getattr(self, 'index_x', None)
+        if self.training and kept is not None:
+            if isinstance(x, Tensor) and len(x) != len(kept):
+                warn_caller(
+                    f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not "
+                    "used in training mode: for new rows call 'model.eval()'",
+                    NewRowsWarning,
+                )
+            kept = None
         if kept is None and is_watched:
             self._watch(x, has_edges)
         return kept
@@ -166,7 +174,8 @@ class IndexesLayers(IndexesRows):
         Such a call holds new rows, unless it passes a pair or graph ids; edges lead
         from indexed rows to new ones. The rows, and the other arguments as in
         :meth:`forward`, are part of the :obj:`state_dict`, of saved models and of
-        copies; :meth:`clear_index` deletes them. Their hidden rows are computed once,
+        copies; :meth:`clear_index` deletes them, and so does a loaded
+        :obj:`state_dict` without them. Their hidden rows are computed once,
         and again after a change of the parameters; they carry no gradient to the
         parameters. Returns the model itself.
         """

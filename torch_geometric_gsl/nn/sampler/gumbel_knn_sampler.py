@@ -57,6 +57,7 @@ def _check_eval_k(value: Any, name: str) -> None:
 
 # The checks of the options of a sampler, by name.
 _CHECKS: dict[str, Callable[..., None]] = {
+    'similarity': partial(check_type, kind=Similarity, what='a Similarity'),
     'k': check_count,
     # Beyond, scores over the temperature overflow float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
@@ -181,7 +182,6 @@ class GumbelKNNSampler(OneType):
     ) -> None:
         super().__init__()
         check_options(type(self), unknown, ())
-        check_type(similarity, Similarity, 'similarity', 'a Similarity')
         self.similarity = similarity
         self.k = k  # Checked by `__setattr__`, as are the options below.
         self.tau = tau
@@ -218,15 +218,30 @@ class GumbelKNNSampler(OneType):
             value = check_budget(value)
         if name in _CHECKS:
             _CHECKS[name](value, name=name)
-            is_learned = self._parameters.get('log_scale') is not None
-            is_fixed = name == 'train_scale' or (name == 'scale' and is_learned)
-            if is_fixed and getattr(self, name, value) != value:
-                raise AttributeError(
-                    f'{name!r} cannot be changed (got {value}): create a new sampler, '
-                    "or fill 'log_scale', the logarithm of a learned scale"
-                )
+        if name in ('scale', 'train_scale', 'null_score'):
+            self._check_learned(name, value)
         value = float(value) if name in ('tau', 'scale') else value
         super().__setattr__(name, value)
+
+    def _check_learned(self, name: str, value: Any) -> None:
+        """Raise if a number is to replace a parameter, or an option without one."""
+        parameter = 'log_scale' if name == 'scale' else name
+        is_learned = self._parameters.get(parameter) is not None
+        is_fixed = (
+            isinstance(value, int | float)
+            and {
+                'scale': is_learned and self.scale != value,
+                'train_scale': getattr(self, 'train_scale', value) != value,
+                'null_score': True,
+            }[name]
+        )
+        if is_fixed:
+            number = math.log(value) if name == 'scale' else value
+            way = f', or run torch.nn.init.constant_(sampler.{parameter}, {number:.4g})'
+            raise AttributeError(
+                f'{name!r} cannot be changed (got {value}): create a new sampler'
+                f'{way * is_learned}'
+            )
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""

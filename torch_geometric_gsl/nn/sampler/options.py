@@ -114,14 +114,18 @@ class HasSamplers(torch.nn.Module):
     """Base class of modules that refuse options which belong to their samplers."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kind, way = type(self).__name__, ''
+        way, parts = '', vars(self).get('_modules', {})
         # Other parts may have options of the same name.
-        if name in PASSED_ON and '_modules' in vars(self):
-            owners = parts_with(self, 'log_scale')
-            way = f'set it on {" and ".join(map(repr, owners))}' * bool(owners)
-        elif name in FIXED and getattr(self, name, value) != value:
-            way = 'create a new one'
+        if name in PASSED_ON and parts and (owners := parts_with(self, 'log_scale')):
+            way = f'set it on {" and ".join(map(repr, owners))}'
+            way = 'create a new one' if name in _OF_PARTS else way
+        elif name in FIXED:
+            # A net has no attribute for an option of its layers.
+            is_absent = 'convs' in parts and not hasattr(self, name)
+            if is_absent or getattr(self, name, value) != value:
+                way = 'create a new one'
         if way:
+            kind = type(self).__name__
             raise AttributeError(f'{name!r} cannot be set on a {kind}: {way}')
         super().__setattr__(name, value)
 
@@ -129,13 +133,28 @@ class HasSamplers(torch.nn.Module):
 def parts_with(model: torch.nn.Module, name: str) -> list[str]:
     """Return expressions, such as `model.sampler`, of submodules with an attribute."""
     paths = [path for path, part in model.named_modules() if hasattr(part, name)]
-    return [re.sub(r'\.(\d+)\b', r'[\1]', f'model.{path}') for path in paths if path]
+    paths = [re.sub(r'\.(\d+)\b', r'[\1]', f'model.{path}') for path in paths if path]
+    # PyG's names of edge types.
+    return [re.sub(r'\.<(.+?)>', lambda m: str(m[1].split('___')), p) for p in paths]
 
 
 #: Options of samplers, which other modules do not have as attributes.
 PASSED_ON = frozenset({'k', 'tau', 'similarity', *SamplerOptions.__annotations__})
-#: Options that choose the parts of a layer or net at construction.
-FIXED = frozenset({'observed', 'root_weight', 'z_channels', 'num_relations'})
+# Options whose parameters and modules are created at construction.
+_OF_PARTS = 'null_score', 'similarity', 'train_scale'
+#: Options of layers and nets that choose their parts at construction.
+FIXED = frozenset(
+    {
+        *(
+            'add_self_loops',
+            'hidden_channels',
+            'num_layers',
+            'num_relations',
+            'observed',
+        ),
+        *('out_channels', 'readout', 'root_weight', 'target', 'z_channels'),
+    }
+)
 #: Replacements of options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",

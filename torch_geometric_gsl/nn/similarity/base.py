@@ -240,6 +240,13 @@ class Similarity(torch.nn.Module, ABC):
                 f"'response' of {type(self).__name__} must return a Response "
                 f'(got {type(response).__name__})'
             )
+        for value in response.params:
+            if value.dim() == 0 or value.size(0) != dst.size(0):
+                raise ValueError(
+                    f"'response' of {type(self).__name__} must have one value per "
+                    f"target in each parameter, 'value.expand({dst.size(0)})' "
+                    f'(got shape {list(value.shape)})'
+                )
         bounds = scale * self.bounds[0], scale * self.bounds[1]
         return PairScores(dst, src, response, self.comparison, scale, *bounds)
 
