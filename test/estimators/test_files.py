@@ -117,6 +117,7 @@ def test_explore(tmp_path, few, places):
     assert all(name in text for name in frame)
     # Columns have the values of the table, not those of the network.
     frame = (1000 * frame).round().assign(kind=['flat', None] * 30)
+    frame['day'] = pandas.date_range('1970-01-02', periods=60, tz='Europe/Berlin')
     model = GSLRegressor('learned', **few).fit(frame, y)
     for one in (model, pickle.loads(pickle.dumps(model))):
         found = re.search(r'id="data">(.*?)</script>', one.explore(page).read_text())
@@ -124,6 +125,7 @@ def test_explore(tmp_path, few, places):
         values = {each['name']: each['values'] for each in colours}
         assert values['bbb'] == frame['bbb'].tolist()
         assert values['kind'] == [0, None] * 30
+        assert values['day'][:2] == [82800.0, 169200.0]
     model = GSLClassifier('learned', **few).fit(scipy.sparse.csr_matrix(x), y > 0)
     text = model.explore(page, names=[f'place {i}' for i in range(60)]).read_text()
     assert 'place 59' in text

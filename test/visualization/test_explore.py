@@ -65,7 +65,7 @@ def test_columns_of_a_table(write):
         'size': [2.0, None, 3.0, 1.0],
         'rooms': np.array([1, 2, 2, 1]),
         'city': ['Bonn', None, 'Pisa', 'Bonn'],
-        'new': np.array([True, False, True, True]),
+        'new': pandas.array([True, False, None, True], dtype='boolean'),
         'sold': np.array([day, day, 'NaT', '1970-01-01'], 'M8[s]'),
         'wait': np.array([1, 2, 3, 'NaT'], 'm8[h]'),
     }
@@ -78,6 +78,7 @@ def test_columns_of_a_table(write):
         assert found['city']['classes'] == ['Bonn', 'Pisa']
         assert found['city']['values'] == [0, None, 1, 0]
         assert found['new']['classes'] == ['False', 'True']
+        assert found['new']['values'] == [1, 0, None, 1]
         assert found['sold']['isDate']
         assert found['sold']['values'] == [1552348061.0, 1552348061.0, None, 0.0]
         assert found['wait']['values'] == [3600.0, 7200.0, 10800.0, None]
@@ -440,6 +441,11 @@ LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
             {'columns': {'a': [1.0]}},
             ValueError,
             r"'columns\['a'\]' .*got 1 for 4 nodes",
+        ),
+        (
+            {'columns': {'a': [[1, 2]] * 4}},
+            ValueError,
+            r"'columns\['a'\]' .* shape \[n",
         ),
         ({'columns': [1.0]}, TypeError, r"'columns' must be a mapping .*\(got list\)"),
         ({'data': Data(y=COMPLEX)}, ValueError, "'data.y' .* real numbers"),

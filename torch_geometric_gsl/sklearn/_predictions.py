@@ -19,7 +19,12 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_type
 from torch_geometric_gsl.nn.sampler.options import check_options
-from torch_geometric_gsl.sklearn._rows import Nearest, to_csr, to_tensor
+from torch_geometric_gsl.sklearn._rows import (
+    Nearest,
+    read_column,
+    to_csr,
+    to_tensor,
+)
 from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
 from torch_geometric_gsl.visualization.explore import explore
 
@@ -280,7 +285,11 @@ class Predictions(ChecksOptions):
             data.y = self._targets
             shown['prediction'] = self.transduction_
         if not is_sparse:
-            shown['columns'] = columns_of(self._rows)
+            shown['columns'] = columns = columns_of(self._rows)
+            for name, kind, *_ in [] if self._table is None else self._table.columns_:
+                if kind == 'dates':  # Also those with a zone, and of `datetime.date`.
+                    seconds = read_column(columns[name], repr(name), kind).content
+                    columns[name] = (1e6 * seconds).astype('M8[us]')
         return explore(self.graph_, **shown | kwargs)
 
 

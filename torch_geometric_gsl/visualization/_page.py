@@ -157,7 +157,7 @@ def class_colours(
 ) -> list[Json]:
     """List labels and predictions, with the same colours for classes."""
     names = None if class_names is None else as_names(class_names, 0, 'class_names')
-    columns, texts = _coded({k: _column(v, k) for k, v in given.items()}, names)
+    columns, texts = _coded({k: as_column(v, k) for k, v in given.items()}, names)
     classes = [value for value in columns.values() if not value.is_floating_point()]
     every = torch.cat([*classes, torch.empty(0, dtype=torch.long)])
     is_known = every >= 0
@@ -184,7 +184,8 @@ def class_colours(
     return entries
 
 
-def _column(value: Values, name: str) -> Values:
+def as_column(value: Values, name: str) -> Values:
+    """Return one value per node; raise for other shapes."""
     if isinstance(value, list):
         return value
     value = value.squeeze(1) if value.dim() == 2 and value.size(1) == 1 else value

@@ -22,6 +22,7 @@ from torch_geometric_gsl.visualization._drawing import (
 from torch_geometric_gsl.visualization._page import (
     Json,
     Values,
+    as_column,
     as_names,
     class_colours,
     image_sprite,
@@ -205,12 +206,14 @@ def _read_columns(columns: Any) -> dict[str, tuple[Values, bool]]:
     for name, given in columns.items():
         kind = getattr(getattr(given, 'dtype', None), 'kind', '')
         if kind in ('m', 'M'):  # NaT becomes NaN.
-            times = np.asarray(given).astype(f'{kind}8[us]')
+            times = np.asarray(given, dtype=f'{kind}8[us]')
             seconds = (times - np.array(0, times.dtype)) / np.timedelta64(1, 's')
             given = torch.from_numpy(seconds)
         elif kind == 'b':
-            given = np.asarray(given).astype(str)
-        found[str(name)] = read_values(given, f'columns[{name!r}]'), kind == 'M'
+            texts = np.asarray(given).astype(str)
+            given = [text if text in ('True', 'False') else None for text in texts]
+        where = f'columns[{name!r}]'
+        found[str(name)] = as_column(read_values(given, where), where), kind == 'M'
     return found
 
 
