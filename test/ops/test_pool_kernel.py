@@ -362,7 +362,6 @@ INTEGERS = 'num_targets num_sources channels width draws size'.split()
 TILES = {
     'BLOCK_TARGETS': pool_kernel._BLOCK_TARGETS,
     'BLOCK_SOURCES': pool_kernel._BLOCK_SOURCES,
-    'BLOCK_CHANNELS': pool_kernel._BLOCK_CHANNELS,
     'BLOCK_KEYS': pool_kernel._MOST_KEYS,
     'BLOCK_WIDTH': pool_kernel._MOST_WIDTH,
     'BLOCK_DRAWS': 4,

@@ -34,10 +34,10 @@ from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
 
-# Targets and sources of a tile, channels of a product at a time, and the most channels
-# that a program sums. By Triton 3.9 eight warps have the registers for that (at 8.0 one
-# program spills a few), and shared memory suffices on small cards.
-_BLOCK_TARGETS, _BLOCK_SOURCES, _BLOCK_CHANNELS = 64, 32, 16
+# Targets and sources of a tile, and the most channels that a program sums. By Triton
+# 3.9 eight warps have the registers for that (at 8.0 one program spills a few), and
+# shared memory suffices on small cards.
+_BLOCK_TARGETS, _BLOCK_SOURCES = 64, 32
 # Programs that sum over targets have two sums.
 _FEW_TARGETS = 32
 _MOST_KEYS, _MOST_WIDTH = 128, 256
@@ -203,7 +203,6 @@ def _run(program: Any, grid: Sequence[int], *args: Any, **kind: Any) -> None:
         'PRECISION': 'tf32' if _allows_tf32() else 'tf32x3',
         'BLOCK_TARGETS': _BLOCK_TARGETS,
         'BLOCK_SOURCES': _BLOCK_SOURCES,
-        'BLOCK_CHANNELS': _BLOCK_CHANNELS,
         'num_warps': _WARPS,
         'num_stages': _STAGES,
         'enable_fp_fusion': True,

@@ -49,7 +49,6 @@ def find_totals(
     PRECISION: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
     BLOCK_SOURCES: tl.constexpr,
-    BLOCK_CHANNELS: tl.constexpr,
     BLOCK_DRAWS: tl.constexpr,
 ):
     """Find the largest scores in a part of the sources, and the sum of the rates of
@@ -68,9 +67,7 @@ def find_totals(
         source = first + tl.arange(0, BLOCK_SOURCES)
         is_source = source < end
         rows, sources, are_rows = row[:, None], source[None, :], is_row[:, None]
-        score = products(
-            dst, row, is_row, src, source, is_source, channels, BLOCK_CHANNELS, _PRECISE
-        )
+        score = products(dst, row, is_row, src, source, is_source, channels, _PRECISE)
         score = mask(score, excluded, rows, are_rows, sources, is_source[None, :])
         if grad is None:
             higher = tl.maximum(level, tl.max(score, 1))
@@ -81,15 +78,7 @@ def find_totals(
             level = higher
         else:
             gain = products(
-                grad,
-                row,
-                is_row,
-                message,
-                source,
-                is_source,
-                width,
-                BLOCK_CHANNELS,
-                PRECISION,
+                grad, row, is_row, message, source, is_source, width, PRECISION
             )
             rate = tl.exp(tl.minimum(score - level[:, None], 0.0)) * gain
         for draw in range(0, draws):
@@ -128,7 +117,6 @@ def sum_sources(
     PRECISION: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
     BLOCK_SOURCES: tl.constexpr,
-    BLOCK_CHANNELS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ):
     """Sum the weighed messages of a part of the sources; with a gradient of the sums
@@ -144,9 +132,7 @@ def sum_sources(
         source = first + tl.arange(0, BLOCK_SOURCES)
         is_source = source < end
         rows, sources, are_rows = row[:, None], source[None, :], is_row[:, None]
-        score = products(
-            dst, row, is_row, src, source, is_source, channels, BLOCK_CHANNELS, _PRECISE
-        )
+        score = products(dst, row, is_row, src, source, is_source, channels, _PRECISE)
         score = mask(score, excluded, rows, are_rows, sources, is_source[None, :])
         weight, total = weigh(
             score, most, share, mean, state, rows, are_rows, sources, draws, p, NOISE
@@ -155,15 +141,7 @@ def sum_sources(
             value = load(message, source, is_source, column, width)
         else:
             gain = products(
-                grad,
-                row,
-                is_row,
-                message,
-                source,
-                is_source,
-                width,
-                BLOCK_CHANNELS,
-                PRECISION,
+                grad, row, is_row, message, source, is_source, width, PRECISION
             )
             weight = weight * gain - total
             value = load(src, source, is_source, column, channels)
@@ -196,7 +174,6 @@ def sum_targets(
     PRECISION: tl.constexpr,
     BLOCK_TARGETS: tl.constexpr,
     BLOCK_SOURCES: tl.constexpr,
-    BLOCK_CHANNELS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
 ):
@@ -213,24 +190,12 @@ def sum_targets(
         row = first + tl.arange(0, BLOCK_TARGETS)
         is_row = row < end
         rows, sources, are_rows = row[None, :], source[:, None], is_row[None, :]
-        score = products(
-            src, source, is_source, dst, row, is_row, channels, BLOCK_CHANNELS, _PRECISE
-        )
+        score = products(src, source, is_source, dst, row, is_row, channels, _PRECISE)
         score = mask(score, excluded, rows, are_rows, sources, is_source[:, None])
         weight, total = weigh(
             score, most, share, mean, state, rows, are_rows, sources, draws, p, NOISE
         )
-        gain = products(
-            message,
-            source,
-            is_source,
-            grad,
-            row,
-            is_row,
-            width,
-            BLOCK_CHANNELS,
-            PRECISION,
-        )
+        gain = products(message, source, is_source, grad, row, is_row, width, PRECISION)
         target = load(dst, row, is_row, key, channels)
         result = tl.dot(
             weight * gain - total, target, result, input_precision=PRECISION

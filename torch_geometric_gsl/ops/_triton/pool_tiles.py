@@ -14,6 +14,9 @@ import triton.language as tl
 
 from torch_geometric_gsl.ops._triton.race_program import GAMMA, random_words, uniform
 
+# Channels of a product at a time.
+_CHANNELS = tl.constexpr(16)
+
 
 @triton.jit
 def load(matrix, row, is_row, column, width):
@@ -33,20 +36,12 @@ def store(matrix, part, size, row, is_row, column, width, value):
 
 @triton.jit
 def products(
-    left,
-    row,
-    is_row,
-    right,
-    other,
-    is_other,
-    channels,
-    SIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
+    left, row, is_row, right, other, is_other, channels, PRECISION: tl.constexpr
 ):
     """Return the inner products of rows of one matrix and rows of another."""
     total = tl.zeros([row.shape[0], other.shape[0]], tl.float32)
-    for begin in range(0, channels, SIZE):
-        channel = begin + tl.arange(0, SIZE)
+    for begin in range(0, channels, _CHANNELS):
+        channel = begin + tl.arange(0, _CHANNELS)
         u = load(left, row, is_row, channel, channels)
         v = load(right, other, is_other, channel, channels)
         total = tl.dot(u, tl.trans(v), total, input_precision=PRECISION)
