@@ -218,8 +218,7 @@ def load_observed_edges(
             f"'num_nodes' must be {data.num_nodes} for '{name}' (got {num_nodes})"
         )
     edge_index, _ = remove_self_loops(cast(Tensor, data.edge_index))
-    undirected: Tensor = to_undirected(edge_index, num_nodes=num_nodes)
-    return undirected
+    return to_undirected(edge_index, num_nodes=num_nodes)
 
 
 def raw_folder(name: str, root: str = 'data') -> Path | None:

@@ -127,8 +127,7 @@ def _fourier(angle: Tensor, weight: Tensor) -> Tensor:
     """Evaluate a Fourier series with weights [2, waves], of mean variance 1."""
     phase = angle.unsqueeze(1) * torch.arange(1, weight.size(1) + 1)
     wave = torch.stack([phase.cos(), phase.sin()], dim=1)
-    value: Tensor = (wave * weight).sum(dim=(1, 2)) / math.sqrt(weight.size(1))
-    return value
+    return (wave * weight).sum(dim=(1, 2)) / math.sqrt(weight.size(1))
 
 
 class CoupledSensors(InMemoryDataset):

@@ -48,8 +48,7 @@ def sort_candidates(edge_index: Tensor, *, loop: bool = True) -> Tensor:
     source, target = edge_index.diff()
     if bool(((target > 0) | ((target == 0) & (source > 0))).all()):
         return edge_index  # Sorting takes much longer than this check.
-    sorted_edges: Tensor = coalesce(edge_index, sort_by_row=False)
-    return sorted_edges
+    return coalesce(edge_index, sort_by_row=False)
 
 
 def weighted_candidates(

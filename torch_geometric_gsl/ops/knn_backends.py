@@ -163,8 +163,7 @@ def _faiss(ranks: PairScores, k: int, backend: Any) -> Tensor:
     if not hasattr(faiss, 'StandardGpuResources'):
         rows, queries = rows.cpu(), queries.cpu()
     index.add(rows.contiguous())
-    found: Tensor = index.search(queries.contiguous(), min(k, MAX_FAISS)).index
-    return found
+    return index.search(queries.contiguous(), min(k, MAX_FAISS)).index
 
 
 def _pynndescent(ranks: PairScores, k: int, backend: str) -> Tensor:

@@ -119,10 +119,9 @@ def clone_generator(
     like = torch.empty(0, device=device)
     if generator is None and has_torch_function_unary(like):
         # A mode such as DrawsFrom determines the next generator.
-        twin: torch.Generator = handle_torch_function(
+        return handle_torch_function(
             clone_generator, (like,), generator=generator, device=device
         )
-        return twin
     twin = torch.Generator(device=device)
     if generator is not None:
         twin.set_state(generator.get_state())

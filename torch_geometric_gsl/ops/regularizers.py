@@ -297,10 +297,9 @@ def _merge(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor]:
     """Return one edge per pair of nodes, sorted by target and then by source."""
-    merged: tuple[Tensor, Tensor] = coalesce(
+    return coalesce(
         plain_edges(edge_index), edge_weight, num_nodes=num_nodes, sort_by_row=False
     )
-    return merged
 
 
 def _shares(

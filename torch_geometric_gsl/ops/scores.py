@@ -310,5 +310,4 @@ def weighted_heads(x: Tensor, weight: Tensor) -> Tensor:
     z_j = \frac{1}{P} \sum_p \cos(w_p \odot x_i, w_p \odot x_j)`.
     """
     heads = unit_rows(x.unsqueeze(1) * weight)
-    flat: Tensor = heads.flatten(1) / math.sqrt(weight.size(0))
-    return flat
+    return heads.flatten(1) / math.sqrt(weight.size(0))

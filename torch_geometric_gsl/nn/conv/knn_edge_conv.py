@@ -104,8 +104,7 @@ class KNNEdgeConv(EdgeConv):
             share = softmax(-distance / self.tau, target, num_nodes=z_dst.size(0))
             weight = weight + (share - share.detach()).unsqueeze(1)
         # propagate_type: (x: PairTensor, weight: Tensor)
-        out: Tensor = self.propagate(edge_index, x=pair, weight=weight)
-        return out
+        return self.propagate(edge_index, x=pair, weight=weight)
 
     def message(  # type: ignore[override]
         self, x_i: Tensor, x_j: Tensor, weight: Tensor

@@ -318,5 +318,4 @@ def check_apart(similarities: Sequence[Similarity]) -> None:
 
 def _inner(similarity: Similarity) -> Similarity:
     """Return the inner similarity of a directed one."""
-    inner: Similarity = getattr(similarity, 'similarity', similarity)
-    return inner
+    return getattr(similarity, 'similarity', similarity)

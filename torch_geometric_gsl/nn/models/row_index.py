@@ -97,8 +97,7 @@ class IndexesRows(WatchesRows):
                 self.register_buffer(f'index_{name}', kept)
 
     def _kept(self, name: str) -> Tensor | None:
-        kept: Tensor | None = getattr(self, f'index_{name}', None)
-        return kept
+        return getattr(self, f'index_{name}', None)
 
     def _indexed(
         self, x: Any, batch: Any, is_watched: bool = True, has_edges: bool = False
