@@ -69,9 +69,16 @@ def weighted_candidates(
     keep = weight > 0
     if not loop:
         keep &= edge_index[0] != edge_index[1]
-    edge_index, weight = edge_index[:, keep], weight[keep]
-    edges: tuple[Tensor, Tensor] = coalesce(edge_index, weight, sort_by_row=False)
-    return edges[0], edges[1].log()
+    edge_index, weight = merge_edges(edge_index[:, keep], weight[keep])
+    return edge_index, weight.log()
+
+
+def merge_edges(
+    edge_index: Tensor, weight: Tensor, num_nodes: int | None = None
+) -> SampledGraph:
+    """Sort edges by target and then by source, and add up the weights of duplicates."""
+    edge_index = plain_edges(edge_index)
+    return SampledGraph(*coalesce(edge_index, weight, num_nodes, sort_by_row=False))
 
 
 def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,6 +175,4 @@ def mix_graphs(
         share = shares[..., number].to(edge_weight.dtype)
         weights.append(edge_weight * (share[edge_index[1]] if share.dim() else share))
     edges = torch.cat([graph[0] for graph in graphs], dim=1)
-    return SampledGraph(
-        *coalesce(edges, torch.cat(weights), num_nodes, sort_by_row=False)
-    )
+    return merge_edges(edges, torch.cat(weights), num_nodes)

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce, scatter
+from torch_geometric.utils import scatter
 
 from torch_geometric_gsl._checks import (
     check_count,
@@ -31,13 +31,12 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_type,
 )
-from torch_geometric_gsl.ops.edges import find_sorted
+from torch_geometric_gsl.ops.edges import find_sorted, merge_edges
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, full_dtype, full_precision
 from torch_geometric_gsl.ops.scores import Identity
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
-from torch_geometric_gsl.typing import plain_edges
 
 #: How one value per target becomes a result.
 REDUCTIONS = ('mean', 'sum', 'none')
@@ -120,7 +119,7 @@ def frobenius(
         tensor([25.,  1.])
     """
     weight = _check_edges(edge_index, edge_weight, num_nodes, reduction)
-    edge_index, weight = _merge(edge_index, weight, num_nodes)
+    edge_index, weight = merge_edges(edge_index, weight, num_nodes)
     total = scatter(weight.square(), edge_index[1], 0, num_nodes)
     return _reduce(total, reduction)
 
@@ -227,7 +226,7 @@ def relation_overlap(
         [scatter(weight.square(), edges[1], 0, num_nodes) for edges, weight in units]
     )
     edges, weight = (torch.cat(parts, dim=-1) for parts in zip(*units, strict=True))
-    edges, weight = _merge(edges, weight, num_nodes)
+    edges, weight = merge_edges(edges, weight, num_nodes)
     # The square of a sum has each product of two twice, and all squares.
     products = scatter(weight.square(), edges[1], 0, num_nodes) - square.sum(dim=0)
     return _reduce(products / (len(graphs) * (len(graphs) - 1)), reduction)
@@ -238,7 +237,7 @@ def _unit_weights(
 ) -> tuple[Tensor, Tensor]:
     """Return edges whose weights have the norm 1 for each target that has some."""
     weight = _check_edges(edge_index, edge_weight, num_nodes, reduction, is_share=True)
-    edge_index, weight = _merge(edge_index, weight, num_nodes)
+    edge_index, weight = merge_edges(edge_index, weight, num_nodes)
     largest = scatter(weight.detach(), edge_index[1], 0, num_nodes, reduce='max')
     # Zero weights have no direction: their targets get no gradient.
     keep = (largest > 0)[edge_index[1]]
@@ -293,15 +292,6 @@ def _reduce(value: Tensor, reduction: str) -> Tensor:
     return value.mean() if reduction == 'mean' else value.sum()
 
 
-def _merge(
-    edge_index: Tensor, edge_weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor]:
-    """Return one edge per pair of nodes, sorted by target and then by source."""
-    return coalesce(
-        plain_edges(edge_index), edge_weight, num_nodes=num_nodes, sort_by_row=False
-    )
-
-
 def _shares(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -309,7 +299,7 @@ def _shares(
 
     Edges of weight zero, or of one below the normal numbers of its type, are left out.
     """
-    edge_index, edge_weight = _merge(edge_index, edge_weight, num_nodes)
+    edge_index, edge_weight = merge_edges(edge_index, edge_weight, num_nodes)
     # The derivative of p log p has no limit at 0, and overflows below normal numbers.
     keep = edge_weight.detach() >= torch.finfo(edge_weight.dtype).tiny
     edge_index, edge_weight = edge_index[:, keep], edge_weight[keep]

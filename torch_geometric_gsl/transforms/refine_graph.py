@@ -7,7 +7,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
-from torch_geometric.utils import coalesce
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -19,6 +18,7 @@ from torch_geometric_gsl._checks import (
     check_weighted_edges,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours, nearness
+from torch_geometric_gsl.ops.edges import merge_edges
 from torch_geometric_gsl.transforms._graphs import (
     OBSERVED,
     check_data,
@@ -149,8 +149,7 @@ def refine(
         agreement = (prob[source] * prob[target]).sum(dim=1)
         agreement = agreement.masked_fill(source == target, 1)
         weight = weight * agreement.to(weight.dtype)
-    edge_index, weight = coalesce(edge_index, weight, sort_by_row=False)
-    return SampledGraph(edge_index, weight)
+    return merge_edges(edge_index, weight)
 
 
 def _given_graph(data: Data, x: Tensor) -> SampledGraph:

@@ -35,6 +35,7 @@ from torch_geometric_gsl.nn.sampler.options import (
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.ops.edges import merge_edges
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: How given edges are used.
@@ -121,7 +122,7 @@ class ObservedPrior(torch.nn.Module):
         weight = graph.edge_weight * kept[graph.edge_index[1]]
         edges = torch.cat([observed.edge_index, graph.edge_index], dim=1)
         weight = torch.cat([observed.edge_weight, weight])
-        return SampledGraph(*coalesce(edges, weight, _most(pair), sort_by_row=False))
+        return merge_edges(edges, weight, _most(pair))
 
     def _mixed(
         self,

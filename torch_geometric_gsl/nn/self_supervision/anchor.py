@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn.pool.select.topk import topk
-from torch_geometric.utils import coalesce, scatter
+from torch_geometric.utils import scatter
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import check_count, check_graph, check_number
-from torch_geometric_gsl.ops.edges import Edges
-from torch_geometric_gsl.typing import SampledGraph, plain_edges
+from torch_geometric_gsl.ops.edges import Edges, merge_edges
+from torch_geometric_gsl.typing import SampledGraph
 
 
 class Anchor(torch.nn.Module):
@@ -75,7 +75,8 @@ class Anchor(torch.nn.Module):
         loops = lonely.nonzero().t().expand(2, -1)
         weight = self.first_weight.to(dtype)
         weight = torch.cat([weight, weight.new_ones(loops.size(1))])
-        return _merge(torch.cat([self.first_index, loops], dim=1), weight, num_nodes)
+        edge_index = torch.cat([self.first_index, loops], dim=1)
+        return merge_edges(edge_index, weight, num_nodes)
 
     @torch.no_grad()
     def update(self, learned: Edges, num_nodes: int) -> None:
@@ -86,7 +87,7 @@ class Anchor(torch.nn.Module):
         places = learned.neighbours
         new_index = torch.stack([places.source.flatten(), places.target]).long()
         new = learned.weight.to(weight.dtype)
-        merged = _merge(
+        merged = merge_edges(
             torch.cat([edge_index, new_index], dim=1),
             torch.cat([self.tau * weight, (1 - self.tau) * new]),
             num_nodes,
@@ -115,16 +116,8 @@ def _mean_graph(given: Any) -> SampledGraph:
             "'anchor' must be a torch.Tensor of edges or a pair (edge_index, "
             f'edge_weight) (got {type(given).__name__})'
         )
-    edge_index, weight = check_graph(given).prune()
-    edge_index, weight = _merge(plain_edges(edge_index), weight)
+    edge_index, weight = merge_edges(*check_graph(given).prune())
     return SampledGraph(edge_index, weight / _totals(edge_index, weight))
-
-
-def _merge(
-    edge_index: Tensor, weight: Tensor, num_nodes: int | None = None
-) -> SampledGraph:
-    """Sort edges by target, and add up the weights of duplicates."""
-    return SampledGraph(*coalesce(edge_index, weight, num_nodes, sort_by_row=False))
 
 
 def _heaviest(graph: SampledGraph, count: int) -> SampledGraph:
