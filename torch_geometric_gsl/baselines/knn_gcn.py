@@ -24,9 +24,9 @@ from torch_geometric_gsl._checks import (
     check_weighted_edges,
     split_pair,
 )
-from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
+from torch_geometric_gsl.nn.linear import apply_linear, check_input, plain_linear
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.layers import check_input, resolve_activation
+from torch_geometric_gsl.nn.models.layers import resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.nearest_neighbours import (
     WEIGHTS,

@@ -8,6 +8,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.nn import Linear
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
+from torch_geometric_gsl._checks import check_features, check_parameter_match
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import disable_compile, full_dtype
 
@@ -20,6 +21,12 @@ def plain_linear(in_channels: int, out_channels: int) -> Linear:
     """Make a projection without a bias."""
     size = in_channels, out_channels
     return Linear(*size, bias=False, weight_initializer='glorot')
+
+
+def check_input(x: Tensor, lin: Linear, name: str = 'x') -> None:
+    """Raise unless a projection accepts the features."""
+    check_features(x, name, lin.in_channels)
+    check_parameter_match(x, lin.weight, name)
 
 
 def apply_linear(lin: Linear, x: Tensor) -> Tensor:

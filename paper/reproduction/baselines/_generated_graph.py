@@ -19,8 +19,8 @@ from torch_geometric_gsl._checks import (
     check_option,
     pair_of_probabilities,
 )
+from torch_geometric_gsl.nn.linear import check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.layers import check_input
 from torch_geometric_gsl.nn.self_supervision.networks import GraphLayer
 from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
 from torch_geometric_gsl.ops.local_random import dropout

@@ -20,9 +20,9 @@ from torch_geometric_gsl._checks import (
     check_probability,
     split_pair,
 )
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.layers import check_input, resolve_activation
+from torch_geometric_gsl.nn.models.layers import resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.local_random import dropout

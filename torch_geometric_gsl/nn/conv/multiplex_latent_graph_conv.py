@@ -10,17 +10,10 @@ from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset, zeros
 from typing_extensions import Unpack
 
-from torch_geometric_gsl._checks import (
-    as_pair,
-    check_count,
-    check_features,
-    check_flag,
-    check_option,
-    check_parameter_match,
-)
+from torch_geometric_gsl._checks import as_pair, check_count, check_flag, check_option
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
-from torch_geometric_gsl.nn.linear import apply_linear
+from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.sampler.options import (
     DEFAULTS,
     SamplerOptions,
@@ -64,8 +57,7 @@ class RelationShares(torch.nn.Module):
         if self.logits is not None:
             return self.logits.softmax(dim=0)
         lin, rows = cast(Linear, self.lin), cast(Tensor, x)
-        check_features(rows, 'x', lin.in_channels)
-        check_parameter_match(rows, lin.weight)
+        check_input(rows, lin)
         return apply_linear(lin, rows).softmax(dim=1)
 
 

@@ -13,13 +13,12 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_count,
     check_edge_index,
-    check_features,
     check_flag,
-    check_parameter_match,
     check_type,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.embeddings import SensorEmbedding, check_windows
+from torch_geometric_gsl.nn.linear import check_input
 from torch_geometric_gsl.nn.sampler.options import ForwardedOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
@@ -235,8 +234,7 @@ class SensorGraphConv(LearnedGraphConv):
         """Compute a row per sensor and window, and messages [n, windows * F]."""
         check_windows(x, name, self.num_sensors)
         rows = x.movedim(-2, 0).reshape(-1, x.size(-1))
-        check_features(rows, name, self.lin.in_channels)
-        check_parameter_match(rows, self.lin.weight, name)
+        check_input(rows, self.lin, name)
         h = self._project(rows, self.lin)
         return rows, h.view(x.size(-2), math.prod(x.shape[:-2]) * self.out_channels)
 

@@ -1,4 +1,4 @@
-"""Activations, dropout, input checks and evaluation mode of models."""
+"""Activations, dropout and evaluation mode of models."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import Linear
 from torch_geometric.nn.resolver import activation_resolver
 
-from torch_geometric_gsl._checks import (
-    check_features,
-    check_parameter_match,
-    check_probability,
-)
+from torch_geometric_gsl._checks import check_probability
 from torch_geometric_gsl.ops.local_random import dropout
 
 
@@ -38,12 +33,6 @@ class Dropout(torch.nn.Dropout):
 
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return dropout(x, self.p, self.training, generator)
-
-
-def check_input(x: Tensor, lin: Linear) -> None:
-    """Raise unless the first layer accepts the features."""
-    check_features(x, width=lin.in_channels)
-    check_parameter_match(x, lin.weight)
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch_geometric_gsl._checks import (
     check_compared,
     check_count,
-    check_features,
     check_generator,
     check_parameter_match,
     check_type,
 )
+from torch_geometric_gsl.nn.linear import check_input
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
 from torch_geometric_gsl.nn.self_supervision.networks import Contrast, Denoiser
@@ -76,8 +76,7 @@ class SampledGraphLoss(torch.nn.Module):
         r"""Sample the graph, noise-free in evaluation mode, sorted by target; the
         arguments are those of :meth:`forward`.
         """
-        check_features(x, width=self.in_channels)
-        check_parameter_match(x, self.network.first.lin.weight)
+        check_input(x, self.network.first.lin)
         check_generator(generator, x.device)
         if z is None:
             z = x
