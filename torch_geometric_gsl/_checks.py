@@ -380,7 +380,6 @@ def check_graph(graph: Any) -> SampledGraph:
             f'(got {type(graph).__name__}){hint * hasattr(graph, "edge_index")}'
         )
     edge_index, weight = graph
-    check_type(edge_index, Tensor, 'edge_index', 'a torch.Tensor')
     check_index(edge_index, 'edge_index', '[2, num_edges]', 2, like=edge_index)
     check_edge_weight(weight, edge_index, like=edge_index)
     is_valid = (edge_index >= 0).all()

@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_index,
     check_mask,
     check_option,
+    check_type,
     check_value,
 )
 
@@ -62,11 +63,10 @@ def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     return labels
 
 
-def _chosen_numbers(out: Tensor, y: Any, mask: Tensor) -> Tensor:
+def _chosen_numbers(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Select the targets of nodes, in the shape of their outputs."""
     check_choice(mask, out.size(0))
-    if not isinstance(y, Tensor):
-        raise TypeError(f"'y' must be a torch.Tensor (got {type(y).__name__})")
+    check_type(y, Tensor, 'y', 'a torch.Tensor')
     wanted = list(out.shape)
     if list(y.shape) not in (wanted, wanted[:1] if wanted[1] == 1 else wanted):
         raise ValueError(f"'y' must have shape {wanted} (got {list(y.shape)})")
@@ -92,8 +92,7 @@ def _chosen_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
 
 def check_choice(mask: Any, num_nodes: int, *, none_ok: bool = False) -> None:
     """Raise unless a mask or indices select at least one node."""
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"'mask' must be a torch.Tensor (got {type(mask).__name__})")
+    check_type(mask, Tensor, 'mask', 'a torch.Tensor')
     if mask.dtype not in (torch.bool, torch.long):
         raise TypeError(
             f"'mask' must have dtype torch.bool, or torch.int64 for indices "

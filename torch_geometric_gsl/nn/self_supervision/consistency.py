@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_matrix, check_positive
+from torch_geometric_gsl._checks import check_matrix, check_positive, check_type
 from torch_geometric_gsl.ops.runtime import full_precision
 
 
@@ -55,10 +55,7 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
 
 def _stacked(outs: Any) -> Tensor:
     """Check the logits of all passes and stack them [S, n, C]."""
-    if not isinstance(outs, Tensor | Sequence):
-        raise TypeError(
-            f"'outs' must be a sequence of tensors (got {type(outs).__name__})"
-        )
+    check_type(outs, (Tensor, Sequence), 'outs', 'a sequence of tensors')
     for part in outs:
         check_matrix(part, 'outs')
     if len(outs) < 2:

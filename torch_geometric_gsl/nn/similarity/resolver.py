@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch_geometric_gsl._checks import check_option
+from torch_geometric_gsl._checks import check_option, check_type
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.distance_similarity import (
     DistanceSimilarity,
@@ -61,11 +61,7 @@ def resolve_similarity(
     if isinstance(similarity, str):
         check_option(similarity, NAMED, 'similarity')
         return NAMED[similarity](in_channels, **kwargs)
-    if not isinstance(similarity, Similarity):
-        raise TypeError(
-            f"'similarity' must be a name or a Similarity "
-            f'(got {type(similarity).__name__})'
-        )
+    check_type(similarity, Similarity, 'similarity', 'a name or a Similarity')
     if kwargs:
         raise ValueError(
             f"'similarity_kwargs' need a similarity given by name (got "
