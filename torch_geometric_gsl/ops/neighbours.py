@@ -240,14 +240,11 @@ class _PairDots(torch.autograd.Function):
         )
 
 
-def _square_step(source: Tensor, target: Tensor) -> Tensor:
-    return source.sub_(target).square_()
-
-
 class _PairDistances(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-        distance = neighbours.gathered(_square_step, dst.detach(), src.detach())
+        ends = dst.detach(), src.detach()
+        distance = neighbours.gathered(lambda u, v: u.sub_(v).square_(), *ends)
         distance.clamp_(max=scores.max_square(dst.dtype))
         ctx.save_for_backward(dst, src, distance)
         ctx.neighbours = neighbours
