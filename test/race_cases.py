@@ -186,12 +186,11 @@ def run(case, kernel=None, device='cpu', dtype=torch.float32):
         mock.patch.object(race, 'draw_seed', return_value=seed),
     ):
         found, _ = race.race_arrivals(
-            pairs,
+            pairs._replace(memory=budget),
             options,
             case.length,
             envelope,
             least=case.least,
-            memory_budget=budget,
         )
     return _moved(found, 'cpu')
 

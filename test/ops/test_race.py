@@ -203,8 +203,8 @@ def test_any_memory_budget_gives_the_same_arrivals(name, replace):
     (pairs, envelope), found = ENVELOPES[name](), []
     options = DrawOptions(2 if replace else 4, 0.5, 4, 5 * replace, replace=replace)
     for size in (2**25, 1, 777, 3001, 10_000, 50_000):
-        args = {'generator': seeded(), 'memory_budget': size}
-        found.append(flat(race_arrivals(pairs, options, 3, envelope, **args)))
+        args = pairs._replace(memory=size), options, 3, envelope
+        found.append(flat(race_arrivals(*args, generator=seeded())))
     for whole, *blocks in zip(*found, strict=True):
         # What is summed in blocks of another size differs in its last bits.
         same = torch.equal if whole.dtype == torch.long else torch.allclose
@@ -227,13 +227,13 @@ def shapes(monkeypatch, definition):
 
 def test_blocks_of_rows_are_as_large_as_the_budget_allows(shapes):
     # Every proposal is accepted: all races end with their first round.
-    args = matrix_pairs(torch.zeros(9, 50)), DrawOptions(2, 0.5, 8), 20
+    pairs, args = matrix_pairs(torch.zeros(9, 50)), (DrawOptions(2, 0.5, 8), 20)
     # 64 bytes a proposal and a bound, two draws of 20 proposals a row: four rows fit.
-    race_arrivals(*args, memory_budget=4 * 64 * 41)
+    race_arrivals(pairs._replace(memory=4 * 64 * 41), *args)
     assert shapes == [(4, 40), (4, 40), (1, 40)]
     shapes.clear()
     # A row that is too large is cut into its races.
-    race_arrivals(*args, memory_budget=64 * 20)
+    race_arrivals(pairs._replace(memory=64 * 20), *args)
     assert shapes == [(1, 20)] * 18
 
 
@@ -294,8 +294,9 @@ def test_tails_of_a_block_fit_into_the_budget(monkeypatch, definition):
     pairs = matrix_pairs(scores(9, 150))
     envelope = make_envelope(pairs, group(torch.arange(150) % 3))
     # 64 bytes a source of the tail or a kind, two tails of 100 a row: four rows fit.
+    pairs = pairs._replace(memory=4 * 64 * (200 + 3) + 63)
     args = pairs, DrawOptions(2, 0.5, 4, num_tail=100), 20, envelope
-    _, tail = race_arrivals(*args, memory_budget=4 * 64 * (200 + 3) + 63)
+    _, tail = race_arrivals(*args)
     assert tail.source.shape == (9, 200)
     assert [size for size in seen if size[1] == 100] == [(8, 100), (8, 100), (2, 100)]
 

@@ -161,7 +161,7 @@ def test_given_candidates_and_any_budget():
     source, is_none = found.source[:, 0], found.log_time[:, 0] == torch.inf
     assert (source[0, 0], sorted(source[1].tolist())) == (4, [0, 2, 3])
     assert is_none.tolist() == [[False, True, True], [False] * 3]
-    again = scan(pairs, [-1], 3, memory_budget=1)
+    again = scan(pairs._replace(memory=1), [-1], 3)
     assert all(map(torch.equal, again, found))
 
 
@@ -221,8 +221,8 @@ def test_small_budgets_give_small_blocks(meter, heights):
     # Scores and rates of two rows in float32, and ten proposals of each draw.
     for budget in (2 * 4 * (4 * n + 64 * k * 10), 2**25):
         with meter() as found:
-            args = {'generator': seeded(), 'memory_budget': budget}
-            arrivals.append(stream_arrivals(pairs, k, kept, **args))
+            own = pairs._replace(memory=budget)
+            arrivals.append(stream_arrivals(own, k, kept, generator=seeded()))
         sizes.append(found.largest)
     assert all(map(torch.equal, *(found[:3] for found in arrivals)))
     assert heights == [2] * 256 + [512]

@@ -15,7 +15,7 @@ from torch_geometric_gsl.ops.race_block import (
     find_kernel,
 )
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import disable_compile, row_blocks
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
 #: The first round of a flat race, relative to the worst case. A race with an arrival
@@ -52,7 +52,6 @@ def race_arrivals(
     *,
     least: int | None = None,
     generator: torch.Generator | None = None,
-    memory_budget: int = MEMORY_BUDGET,
 ) -> tuple[Arrivals, Tail | None]:
     r"""Find the first arrivals of each race by thinning a Poisson process.
 
@@ -102,7 +101,7 @@ def race_arrivals(
     if tail is not None:
         stored = max(stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
-    for rows in row_blocks(dst.size(0), bytes_per_row, memory_budget):
+    for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         number = (rows.stop - rows.start) * num_races
         block = RaceBlock(
             pairs,
@@ -117,7 +116,6 @@ def race_arrivals(
             length,
             least or options.num_arrivals,
             kernel,
-            memory_budget,
         )
         block.run()
         if tail is not None:

@@ -70,7 +70,6 @@ class RaceBlock(NamedTuple):
     length: int  # The number of proposals of the first round.
     least: int  # The number of arrivals with which a race may end with its round.
     kernel: Kernel | None  # What runs all rounds at once.
-    memory_budget: int  # Bytes for the proposals of one round.
 
     def run(self) -> None:
         """Run the races in rounds, until each has its least number of arrivals."""
@@ -87,7 +86,7 @@ class RaceBlock(NamedTuple):
             if scores is not None:
                 _check_bounds(self.pairs, scores)
         while race.numel() > 0:
-            num_rows = max(1, self.memory_budget // (BYTES_PER_PROPOSAL * length))
+            num_rows = max(1, self.pairs.memory // (BYTES_PER_PROPOSAL * length))
             if kernel is None:
                 for some in race.split(num_rows):
                     self._propose(some, begin, length)
@@ -117,7 +116,7 @@ class RaceBlock(NamedTuple):
         listed = Neighbours(
             source.view(num_rows, -1),
             pairs.src.size(0),
-            memory_budget=self.memory_budget,
+            memory_budget=pairs.memory,
         )
         score = pairs.respond(rows, pairs.compare(rows, listed)).view_as(source)
         if begin == 0:  # A sample: the first proposals of each race.
@@ -244,7 +243,6 @@ class RaceBlock(NamedTuple):
             num_words=2 * begin,
             horizon=self.clock[every].log() - self.rates.total[row].unsqueeze(1),
             arrived=source[every].masked_fill(is_later, -1) if begin else None,
-            memory_budget=self.memory_budget,
         )
         found = Found(*(x[place, race - row[place] * num_races] for x in later))
         # The first of them are the arrivals that the race lacks.

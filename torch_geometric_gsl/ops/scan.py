@@ -18,7 +18,7 @@ from torch_geometric_gsl.ops.noise import (
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, disable_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import disable_compile, row_blocks
 
 #: A scan of all candidates costs as much as proposals for one in this many of them.
 SCAN_FACTOR = 8
@@ -55,7 +55,6 @@ def stream_arrivals(
     num_arrivals: int,
     *,
     generator: torch.Generator | None = None,
-    memory_budget: int = MEMORY_BUDGET,
 ) -> Arrivals:
     r"""Find the largest perturbed scores of each draw, without gradient.
 
@@ -69,7 +68,7 @@ def stream_arrivals(
     num_targets = pairs.dst.size(0)
     seed = draw_seed(pairs.dst.device, generator)
     state = race_states(seed, pairs.first * k, num_targets * k).view(num_targets, k)
-    found = scan_arrivals(pairs, state, num_arrivals, memory_budget=memory_budget)
+    found = scan_arrivals(pairs, state, num_arrivals)
     return Arrivals(found.source, found.noise, found.log_time[..., -1])
 
 
@@ -82,7 +81,6 @@ def scan_arrivals(
     num_words: int = 0,
     horizon: Tensor | None = None,
     arrived: Tensor | None = None,
-    memory_budget: int = MEMORY_BUDGET,
 ) -> Found:
     r"""Find the next arrivals of races among all candidates of their targets.
 
@@ -113,7 +111,7 @@ def scan_arrivals(
     # Scores and rates, and the blocks that proposals search.
     looked_into = 2 * _BLOCK * state.size(1) * (num_best + 8)
     bytes_per_row = pairs.dst.element_size() * (4 * most + looked_into)
-    for rows in row_blocks(state.size(0), bytes_per_row, memory_budget):
+    for rows in row_blocks(state.size(0), bytes_per_row, pairs.memory):
         listed, score = _candidates(pairs, rows)
         race = _Race(
             listed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -145,15 +145,9 @@ class Race(Method):
         length = max(8, length) if length else 0  # 0 scans all candidates.
         # Sharp races lose more by it, and those without replacement need all.
         is_enough = envelope is None and options.replace and options.num_tail > 0
-        return race_arrivals(
-            draw.scores,
-            options,
-            length,
-            envelope,
-            least=1 if is_enough else None,
-            generator=generator,
-            memory_budget=draw.scores.memory,
-        )
+        least = 1 if is_enough else None
+        args = draw.scores, options, length, envelope
+        return race_arrivals(*args, least=least, generator=generator)
 
 
 class Dense(Method):
@@ -220,8 +214,7 @@ class Stream(Method):
         return _scan_cost(call) + options.num_races * EDGE * options.num_tail
 
     def arrivals(self, draw: Draw, generator: Generator) -> Drawn:
-        find = partial(stream_arrivals, memory_budget=draw.scores.memory)
-        return _all_arrivals(find, draw, generator)
+        return _all_arrivals(stream_arrivals, draw, generator)
 
 
 STREAM = Stream()
