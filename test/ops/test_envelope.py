@@ -171,7 +171,7 @@ MONOTONIC = sorted(name for name, row in RESPONSES.items() if row.cls.monotonic)
 @given(st.sampled_from(MONOTONIC), st.integers(1, 29), st.integers(0, 10**6))
 def test_no_score_beyond_the_head_exceeds_its_bound(name, size, seed):
     pairs = make_pairs(name, seed=seed)._replace(upper=math.inf)
-    head = find_nearest(pairs, size, memory_budget=1000)
+    head = find_nearest(pairs._replace(memory=1000), size)
     expected = pairs.rows().argsort(dim=1, descending=True)[:, :size].sort().values
     assert torch.equal(head.source, expected)
     bound = bound_scores(pairs, make_envelope(pairs, None, head), slice(0, 40))

@@ -17,8 +17,8 @@ from torch_geometric.utils import cumsum, scatter
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.scores import unit_rows
 
-# The number of rows of each cluster in Lloyd's steps.
-_ROWS_PER_CLUSTER = 64
+# The number of Lloyd's steps, and of rows of each cluster in them.
+_STEPS, _ROWS_PER_CLUSTER = 4, 64
 
 
 class Clusters(NamedTuple):
@@ -57,11 +57,7 @@ def num_clusters(num_sources: int) -> int:
 
 @torch.no_grad()
 def k_means(
-    x: Tensor,
-    num_clusters: int,
-    num_steps: int = 4,
-    *,
-    memory_budget: int = MEMORY_BUDGET,
+    x: Tensor, num_clusters: int, *, memory_budget: int = MEMORY_BUDGET
 ) -> Clusters:
     """Cluster the rows of :obj:`x` by Lloyd's algorithm.
 
@@ -76,7 +72,7 @@ def k_means(
     order = torch.randperm(x.size(0), generator=generator, device=x.device)
     some = x[order[: _ROWS_PER_CLUSTER * num_clusters].sort().values]
     centre = x[order[:num_clusters].sort().values]
-    for _ in range(num_steps):
+    for _ in range(_STEPS):
         number = _nearest(some, centre, memory_budget)
         count = number.bincount(minlength=num_clusters).unsqueeze(1)
         mean = torch.zeros_like(centre).index_add_(0, number, some) / count
@@ -99,9 +95,8 @@ def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
     """Return the nearest centre of each row."""
     half = centre.square().sum(dim=1) / 2
     number = torch.empty(x.size(0), dtype=torch.long, device=x.device)
-    for rows in row_blocks(
-        x.size(0), 2 * centre.size(0) * x.element_size(), memory_budget
-    ):
+    bytes_per_row = 2 * centre.size(0) * x.element_size()
+    for rows in row_blocks(x.size(0), bytes_per_row, memory_budget):
         number[rows] = torch.addmm(half, x[rows], centre.t(), beta=-1).argmax(dim=1)
     return number
 

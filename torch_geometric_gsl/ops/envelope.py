@@ -18,7 +18,7 @@ from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR
 from torch_geometric_gsl.ops.sparse_rows import row_norms
 
@@ -107,9 +107,7 @@ def make_envelope(
 
 
 @torch.no_grad()
-def find_nearest(
-    pairs: PairScores, size: int, *, memory_budget: int = MEMORY_BUDGET
-) -> Head:
+def find_nearest(pairs: PairScores, size: int) -> Head:
     """List fewer than all best sources, and bound what is compared with the others.
 
     The response is monotonic.
@@ -118,9 +116,8 @@ def find_nearest(
     is_largest = pairs.response.monotonic > 0
     source = torch.empty(dst.size(0), size, dtype=torch.long, device=dst.device)
     rest = dst.new_empty(dst.size(0))
-    for rows in row_blocks(
-        dst.size(0), 3 * src.size(0) * dst.element_size(), memory_budget
-    ):
+    bytes_per_row = 3 * src.size(0) * dst.element_size()
+    for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         value = compare_all(pairs.comparison, dst[rows], src)
         found, index = value.topk(size + 1, dim=1, largest=is_largest)
         source[rows] = index[:, :size].sort(dim=1).values
