@@ -8,7 +8,6 @@ or the device, so that it is recomputed instead of stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -146,20 +145,6 @@ def draw_uniform(
     words = random_words(state.unsqueeze(1) + columns)
     level, gap = uniform(words, dtype)
     return below(words[0], count), level, gap.log().neg()
-
-
-def draw_kinds(
-    state: Tensor, columns: Tensor, dtype: torch.dtype, row: Tensor, *kinds: Any
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
-    r"""Draw proposals of :func:`propose`, with their acceptance levels and time gaps.
-
-    :obj:`row` are the targets :math:`[r]` of the races, and :obj:`kinds` the tables in
-    which :func:`propose` looks up candidates.
-    """
-    words = random_words(state.unsqueeze(1) + columns)
-    level, gap = uniform(words, dtype)
-    found = propose((words[1] >> 32).int(), words[0], row, *kinds)
-    return *found, level, gap.log().neg()
 
 
 def propose(

@@ -16,11 +16,11 @@ from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
     STEP,
-    draw_kinds,
     draw_uniform,
     propose,
     race_states,
     random_words,
+    uniform,
     upper_uniform,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -134,13 +134,15 @@ class RaceBlock(NamedTuple):
         columns = torch.stack([word, word + 1]).unsqueeze(1) * STEP
         own = None if pairs.excluded is None else pairs.excluded[target].unsqueeze(1)
         if rates.kinds is not None:
-            found = draw_kinds(state, columns, pairs.dst.dtype, row, *rates.kinds)
-            source, bound, is_void, level, gap = found
+            words = random_words(state.unsqueeze(1) + columns)
+            level, gap = uniform(words, pairs.dst.dtype)
+            kind = (words[1] >> 32).int()
+            source, bound, is_void = propose(kind, words[0], row, *rates.kinds)
             if is_void is not None:
                 level.masked_fill_(is_void, torch.inf)
             if own is not None:
                 level.masked_fill_(source == own, torch.inf)
-            return source, bound, level, gap
+            return source, bound, level, gap.log().neg()
         count = rates.sizes[row].unsqueeze(1)
         source, level, gap = draw_uniform(state, columns, count, pairs.dst.dtype)
         if pairs.candidates is None:
