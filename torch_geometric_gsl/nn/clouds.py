@@ -177,12 +177,9 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
     # Apple's GPUs have no double precision.
     dtype = torch.float32 if src.device.type == 'mps' else torch.float64
     is_pair = isinstance(x, tuple | list)
-    src = src.to(dtype)
-    src = unit_rows(src) if cosine else src
-    if is_pair:
-        dst = dst.to(dtype)
-        dst = unit_rows(dst) if cosine else dst
-    return src, dst if is_pair else src, loop or is_pair
+    ends = [rows.to(dtype) for rows in ((src, dst) if is_pair else (src,))]
+    ends = [*map(unit_rows, ends)] if cosine else ends
+    return ends[0], ends[-1], loop or is_pair
 
 
 def _blocks(

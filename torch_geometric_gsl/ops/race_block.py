@@ -46,9 +46,8 @@ def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
         return None
     if find_library('race', pairs) is not None:
         return race_native
-    if pairs.dst.dtype != torch.float32 or not options.replace:
-        return None
-    if not has_triton(pairs.dst.device):
+    is_served = pairs.dst.dtype == torch.float32 and options.replace
+    if not (is_served and has_triton(pairs.dst.device)):
         return None
     from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
 
@@ -251,10 +250,8 @@ class RaceBlock(NamedTuple):
         lacking = most - self.found[race].unsqueeze(1)
         which, place = (slot < lacking).nonzero(as_tuple=True)
         index = race[which], place + self.found[race][which]
-        source[index], noise[index] = (
-            found.source[which, place],
-            found.noise[which, place],
-        )
+        source[index] = found.source[which, place]
+        noise[index] = found.noise[which, place]
         last = found.log_time.gather(1, lacking - 1).squeeze(1)
         self.arrivals.horizon.view(-1)[race] = last
 

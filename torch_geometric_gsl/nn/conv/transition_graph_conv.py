@@ -225,10 +225,8 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
     ) -> tuple[Tensor, Tensor]:
         """Return the transition nodes and their messages."""
         if x_src is None:
-            return (
-                unit_rows(self.transition_nodes).to(h.dtype),
-                self.messages.to(h.dtype),
-            )
+            nodes = unit_rows(self.transition_nodes)
+            return nodes.to(h.dtype), self.messages.to(h.dtype)
         source = h if x_src is x_dst else self._project(x_src, self.lin)
         if self.transition == 'anchors':
             return source, source
