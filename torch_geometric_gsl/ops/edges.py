@@ -176,3 +176,9 @@ def mix_graphs(
         weights.append(edge_weight * (share[edge_index[1]] if share.dim() else share))
     edges = torch.cat([graph[0] for graph in graphs], dim=1)
     return merge_edges(edges, torch.cat(weights), num_nodes)
+
+
+def empty_graph(like: Tensor) -> SampledGraph:
+    """Return a graph without edges."""
+    edge_index = torch.empty(2, 0, dtype=torch.long, device=like.device)
+    return SampledGraph(edge_index, like.new_empty(0))

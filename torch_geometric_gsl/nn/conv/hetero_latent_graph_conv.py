@@ -36,6 +36,7 @@ from torch_geometric_gsl.nn.conv.typed import (
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.sampler.options import HasSamplers, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 #: How the sums of several relations are combined.
@@ -297,6 +298,4 @@ def _without_sources(
     _, x_dst = as_pair(x)
     if edge_index is not None:
         check_edge_index(edge_index, h, x_dst)
-    none = torch.empty(2, 0, dtype=torch.long, device=h.device)
-    graph = SampledGraph(none, h.new_empty(0))
-    return h.new_zeros(x_dst.size(0), conv.out_channels), graph
+    return h.new_zeros(x_dst.size(0), conv.out_channels), empty_graph(h)

@@ -18,13 +18,10 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.models.base import SavedModel
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
-from torch_geometric_gsl.nn.models.table_parts import (
-    ColumnEncoder,
-    TableNeighbours,
-    empty_graph,
-)
+from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.sparse_rows import rows_between

@@ -15,6 +15,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.knn import best_sources, pays_clusters, top_k
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
@@ -228,9 +229,3 @@ class TableNeighbours(torch.nn.Module):
         score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
         score, place = score.topk(k, dim=1)
         return source.gather(1, place), score
-
-
-def empty_graph(like: Tensor) -> SampledGraph:
-    """Return a graph without edges."""
-    edge_index = torch.empty(2, 0, dtype=torch.long, device=like.device)
-    return SampledGraph(edge_index, like.new_empty(0))

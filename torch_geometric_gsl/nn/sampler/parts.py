@@ -18,6 +18,7 @@ from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Draw
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import candidate_graph, nearest_candidates
+from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.tail import group_size
@@ -163,8 +164,7 @@ class Parts(NamedTuple):
     def graph(self, generator: Generator) -> SampledGraph:
         """Return the graph of all parts, sorted by target."""
         if not self.parts:
-            none = self.pairs.src.new_empty(2, 0)
-            return SampledGraph(none.long(), none[0])
+            return empty_graph(self.pairs.src)
         with one_of_each() if len(self.parts) > 1 else nullcontext():
             graph = _join([part.graph(generator) for part in self.parts])
         if len(self.parts) == 1 or all(part.is_graph for part in self.parts):
