@@ -44,7 +44,7 @@ from torch_geometric_gsl.ops.graph_stats import (
     weight_spread,
 )
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph
 
 
 def describe_graph(
@@ -222,9 +222,7 @@ def _summarise(
     shard: RowShard | None,
     sampler: GumbelKNNSampler,
     x: Features,
-    edge_index: Tensor | None,
-    edge_weight: Tensor | None,
-    batch: Batch | None,
+    *given: Any,
 ) -> None:
     """Append the summary of a sampler's sampling distribution."""
     similarity = sampler.similarity
@@ -233,7 +231,6 @@ def _summarise(
         own = sampler.distribution(x, rows=shard.rows)
         spread = own.map(shard.gather)
     else:
-        given = edge_index, edge_weight, batch
         shard, spread = None, sampler.distribution(x, *given)
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity):
