@@ -18,7 +18,7 @@ from torch import Tensor
 from reproduction.baselines import NodeFormer
 from torch_geometric_gsl import GSLNet, GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
-from torch_geometric_gsl.ops import race, race_block, scan, tail
+from torch_geometric_gsl.ops import race, scan, tail
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.noise import draw_seed
 
@@ -130,7 +130,7 @@ def check_sharp(setup: Setup, name: str) -> Found:
     plan = sampler.plan(x)
 
     def in_torch(mask: Tensor | None) -> list[Tensor]:
-        with mock.patch.object(race_block, 'has_triton', return_value=False):
+        with mock.patch.object(race, 'has_triton', return_value=False):
             sampler.budget = sampler.budget._replace(memory=2**20)
             return outputs(sampler, x, mask)
 

@@ -7,7 +7,7 @@ import torch
 from oracles import matrix_pairs, seeded
 from responses import Tanh
 
-from torch_geometric_gsl.ops import race_block, scan
+from torch_geometric_gsl.ops import race, race_block, scan
 from torch_geometric_gsl.ops._native import compiled
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.edges import Candidates
@@ -330,7 +330,7 @@ def test_the_kernel_serves_what_it_knows(change, is_served, monkeypatch):
     from torch_geometric_gsl.ops._triton import race_kernel
 
     calls = []
-    monkeypatch.setattr(race_block, 'has_triton', lambda device: True)
+    monkeypatch.setattr(race, 'has_triton', lambda device: True)
     monkeypatch.setattr(race_kernel, 'race_kernel', lambda *args: calls.append(args))
     pairs = matrix_pairs(scores(4, 6, change.get('dtype', torch.float32)))
     if 'response' in change:

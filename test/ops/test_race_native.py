@@ -11,7 +11,9 @@ from torch import Tensor
 from torch_geometric_gsl.ops import race, scores
 from torch_geometric_gsl.ops._native import compiled, race_native
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
-from torch_geometric_gsl.ops.race_block import find_kernel
+from torch_geometric_gsl.ops.race import find_kernel
+from torch_geometric_gsl.ops.race_block import RaceBlock
+from torch_geometric_gsl.ops.relax import Arrivals
 from torch_geometric_gsl.ops.runtime import find_compiler
 
 needs_compiler = pytest.mark.skipif(
@@ -95,11 +97,13 @@ def test_scores_outside_their_bounds_raise():
 
 
 def test_outputs_are_written_in_place():
-    pairs, *_ = make(Case())
-    source = torch.zeros(4, 2, dtype=torch.long).t()
+    pairs, options, _ = make(Case())
+    source, state = torch.zeros(4, 2, dtype=torch.long).t(), torch.zeros(8)
     rates = proposal_rates(pairs, Envelope(), slice(None))
+    drawn = state, Arrivals(source, source, source), state, state
+    block = RaceBlock(pairs, options, rates, 0, *drawn, 1, 8, 1, None)
     with pytest.raises(ValueError, match="'outputs' must be contiguous"):
-        race_native.tail_native(pairs, rates, 0, torch.zeros(8), source, source)
+        race_native.race_native(block)
 
 
 def test_what_it_serves(monkeypatch):

@@ -6,16 +6,19 @@ import math
 
 import torch
 
+from torch_geometric_gsl.ops._native.compiled import find_library
+from torch_geometric_gsl.ops._native.race_native import race_native, tail_native
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race_block import (
     BYTES_PER_PROPOSAL,
+    Kernel,
     RaceBlock,
-    find_kernel,
+    has_kernel,
 )
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import disable_compile, row_blocks
+from torch_geometric_gsl.ops.runtime import disable_compile, has_triton, row_blocks
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
 #: The first round of a flat race, relative to the worst case. A race with an arrival
@@ -40,6 +43,20 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
         needed = 2 * m + 6 * math.sqrt(m) + 12
     # Beyond, the exponential function overflows; no race is that long.
     return math.ceil(needed * math.exp(spread)) if spread < 40 else math.inf
+
+
+def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
+    """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
+    if not has_kernel(pairs):
+        return None
+    if find_library('race', pairs) is not None:
+        return race_native
+    is_served = pairs.dst.dtype == torch.float32 and options.replace
+    if not (is_served and has_triton(pairs.dst.device)):
+        return None
+    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
+
+    return race_kernel
 
 
 @disable_compile
@@ -102,13 +119,14 @@ def race_arrivals(
         stored = max(stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
+        first = (pairs.first + rows.start) * num_races
         number = (rows.stop - rows.start) * num_races
         block = RaceBlock(
             pairs,
             options,
             proposal_rates(pairs, envelope, rows),
             rows.start,
-            race_states(seed, (pairs.first + rows.start) * num_races, number),
+            race_states(seed, first, number),
             Arrivals(source[rows], noise[rows], horizon[rows]),
             torch.zeros(number, dtype=torch.long, device=dst.device),
             dst.new_zeros(number),
@@ -119,7 +137,9 @@ def race_arrivals(
         )
         block.run()
         if tail is not None:
-            tail[0][rows], tail[1][rows] = block.tail(tail_seed)
+            draw = tail_native if kernel is race_native else RaceBlock.tail
+            drawn = draw(block, race_states(tail_seed, first, number))
+            tail[0][rows], tail[1][rows] = (x.view(-1, *shape[1:]) for x in drawn)
     for shift in range(1, source.size(-1)):  # Repeated sources do not arrive again.
         again = source[..., shift:] == source[..., :-shift]
         noise[..., shift:].masked_fill_(again, -torch.inf)

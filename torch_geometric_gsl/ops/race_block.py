@@ -10,22 +10,19 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops._native.compiled import find_library, is_known
-from torch_geometric_gsl.ops._native.race_native import race_native, tail_native
+from torch_geometric_gsl.ops._native.compiled import is_known
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
     STEP,
     draw_uniform,
     propose,
-    race_states,
     random_words,
     uniform,
     upper_uniform,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import has_triton
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR, Found, is_repeated, scan_arrivals
 
 #: What one proposal takes in a block of rows, in bytes.
@@ -38,20 +35,6 @@ Kernel = Callable[..., Tensor | None]
 def has_kernel(pairs: PairScores) -> bool:
     """Return whether a kernel has the formula of these rows, and their type."""
     return is_known(pairs) and pairs.src.size(0) < 2**31
-
-
-def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
-    """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
-    if not has_kernel(pairs):
-        return None
-    if find_library('race', pairs) is not None:
-        return race_native
-    is_served = pairs.dst.dtype == torch.float32 and options.replace
-    if not (is_served and has_triton(pairs.dst.device)):
-        return None
-    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
-
-    return race_kernel
 
 
 class RaceBlock(NamedTuple):
@@ -78,10 +61,7 @@ class RaceBlock(NamedTuple):
             self._scan(race, begin)
             return
         if kernel is not None:
-            scores = kernel(
-                *(length, self.least, self.pairs, self.options, self.rates, self.first),
-                *(self.state, self.arrivals, self.found, self.clock),
-            )
+            scores = kernel(self)
             if scores is not None:
                 _check_bounds(self.pairs, scores)
         while race.numel() > 0:
@@ -156,32 +136,25 @@ class RaceBlock(NamedTuple):
             source = pairs.candidates.source[source]
         return source, rates.bound[row], level, gap
 
-    def tail(self, seed: Tensor) -> tuple[Tensor, Tensor]:
+    def tail(self, state: Tensor) -> tuple[Tensor, Tensor]:
         r"""Draw sources of the tail in proportion to the rates, and their log shares.
 
-        They are :math:`[n, K, S]` each; shares of :math:`-\infty` are void.
+        They are :math:`[n K, S]` each; shares of :math:`-\infty` are void. The races
+        have other random states than in their rounds.
         """
-        num_races, size = self.num_races, self.options.num_tail
-        number, shape = self.found.numel(), (-1, num_races, size)
-        first = (self.pairs.first + self.first) * num_races
-        state = race_states(seed, first, number)
-        if self.kernel is race_native:
-            source = torch.empty(number, size, dtype=torch.long)
-            share = self.pairs.dst.new_empty(number, size)
-            tail_native(self.pairs, self.rates, self.first, state, source, share)
-            return source.view(shape), share.view(shape)
-        place = torch.arange(size, device=seed.device)
+        size = self.options.num_tail
+        place = torch.arange(size, device=state.device)
         state = state.unsqueeze(1)
         word, other = (random_words(state + (2 * place + i) * STEP) for i in (1, 2))
         # One of each of S equal parts of the rates.
         part = (place + upper_uniform(other)) * (2.0**32 / size) - 2.0**31
-        row = torch.arange(number, device=seed.device) // num_races
+        row = torch.arange(len(state), device=state.device) // self.num_races
         kinds = self.rates.kinds or ()
         source, bound, is_void = propose(part.floor().int(), word, row, *kinds)
         share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
         if is_void is not None:
             share.masked_fill_(is_void, -torch.inf)
-        return source.view(shape), share.view(shape)
+        return source, share
 
     def _note(
         self,

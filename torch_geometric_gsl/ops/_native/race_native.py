@@ -15,9 +15,8 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops import scan
 from torch_geometric_gsl.ops._native.compiled import NAMES, RESPONSES, load, run_parts
-from torch_geometric_gsl.ops.envelope import Rates, race_inputs
-from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.envelope import race_inputs
+from torch_geometric_gsl.ops.race_block import RaceBlock
 
 # The fields of `Race` in `race.cpp`, in its order.
 _TENSORS = (
@@ -41,46 +40,35 @@ class _Race(ctypes.Structure):
 
 
 @torch.no_grad()
-def race_native(
-    length: int,
-    least: int,
-    pairs: PairScores,
-    options: DrawOptions,
-    rates: Rates,
-    first: int,
-    state: Tensor,
-    arrivals: Arrivals,
-    found: Tensor,
-    clock: Tensor,
-) -> Tensor:
+def race_native(block: RaceBlock) -> Tensor:
     """Run all rounds of a block of races; return the least and the largest score."""
-    outputs = *arrivals[:3], found, clock
-    sizes = length, least, options.num_arrivals
-    return _run('race', pairs, rates, first, state, outputs, sizes, not options.replace)
+    options, outputs = block.options, (*block.arrivals[:3], block.found, block.clock)
+    sizes = block.length, block.least, options.num_arrivals
+    return _run('race', block, outputs, sizes, not options.replace)
 
 
-def tail_native(
-    pairs: PairScores, rates: Rates, first: int, state: Tensor, *outputs: Tensor
-) -> None:
+def tail_native(block: RaceBlock, state: Tensor) -> tuple[Tensor, Tensor]:
     """Draw the sources of the tails of races, and the logarithms of their shares."""
+    size, pairs = block.options.num_tail, block.pairs
+    source = torch.empty(len(state), size, dtype=torch.long)
+    share = pairs.dst.new_empty(len(state), size)
     pairs = pairs._replace(excluded=None)  # They are excluded where tails are scored.
-    given = *outputs, None, None, None
-    _run('tail', pairs, rates, first, state, given, (0, 0, outputs[0].size(-1)))
+    block = block._replace(pairs=pairs, state=state)
+    _run('tail', block, (source, share, None, None, None), (0, 0, size))
+    return source, share
 
 
 def _run(
     kind: str,
-    pairs: PairScores,
-    rates: Rates,
-    first: int,
-    state: Tensor,
+    block: RaceBlock,
     outputs: tuple[Any, ...],  # Those that are absent are None.
     sizes: tuple[int, int, int],
     is_distinct: bool = False,
 ) -> Tensor:
     """Run a function of the library for a block of races."""
-    inputs, head = race_inputs(pairs, rates, first), (rates.kinds or (None,))[-1]
-    num_kinds, state = rates.bound.size(1), state.contiguous()
+    pairs, rates, state = block.pairs, block.rates, block.state.contiguous()
+    inputs, head = race_inputs(pairs, rates, block.first), (rates.kinds or (None,))[-1]
+    num_kinds = rates.bound.size(1)
     if not all(map(Tensor.is_contiguous, outputs[:2])):
         raise ValueError("'outputs' must be contiguous: they are written in place")
     race = _Race(

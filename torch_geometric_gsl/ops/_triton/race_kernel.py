@@ -17,12 +17,10 @@ from contextlib import nullcontext
 
 import torch
 import triton
-from torch import Tensor
 
 from torch_geometric_gsl.ops._triton.race_program import run_races
-from torch_geometric_gsl.ops.envelope import Rates, race_inputs
-from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.envelope import race_inputs
+from torch_geometric_gsl.ops.race_block import RaceBlock
 
 # Proposals and channels at a time, and the number of entries of a tile: small, so that
 # its registers suffice and no race waits long for another.
@@ -32,22 +30,12 @@ _TILE = 1024
 
 
 @torch.no_grad()
-def race_kernel(
-    length: int,
-    least: int,
-    pairs: PairScores,
-    options: DrawOptions,
-    rates: Rates,
-    first: int,
-    state: Tensor,
-    arrivals: Arrivals,
-    found: Tensor,
-    clock: Tensor,
-) -> None:
+def race_kernel(block: RaceBlock) -> None:
     """Run all rounds of a block of races; only that block calls this."""
-    num_races, inputs = state.numel(), race_inputs(pairs, rates, first)
+    pairs, options, rates, state = block.pairs, block.options, block.rates, block.state
+    num_races, inputs = state.numel(), race_inputs(pairs, rates, block.first)
     num_kinds, head = rates.bound.size(1), (rates.kinds or (None,))[-1]
-    sizes = _tile_sizes(length, pairs.src.size(1), options.num_arrivals)
+    sizes = _tile_sizes(block.length, pairs.src.size(1), options.num_arrivals)
     device = state.device
     # Triton launches on the current device.
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
@@ -58,13 +46,13 @@ def race_kernel(
             state.new_ones(1, dtype=torch.float32) * pairs.scale,
             *inputs[4:],
             state,
-            *arrivals[:3],
-            found,
-            clock,
+            *block.arrivals[:3],
+            block.found,
+            block.clock,
             num_races,
             options.num_races,
-            length,
-            least,
+            block.length,
+            block.least,
             options.num_arrivals,
             num_kinds,
             num_kinds - (0 if head is None else head.size(1)),
