@@ -231,6 +231,12 @@ def split_pair(value: Any, name: str) -> tuple[Any, Any]:
     return value[0], value[1]
 
 
+def check_two(value: Any, name: str, what: str) -> None:
+    """Raise unless a value is a pair; :obj:`what` describes it."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
+
+
 def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
     """Check features of one set of nodes, or of sources and targets."""
     if not isinstance(x, tuple | list):
@@ -373,12 +379,8 @@ def check_weighted_edges(
 
 def check_graph(graph: Any) -> SampledGraph:
     """Return a valid weighted graph, detached from its gradient."""
-    if not isinstance(graph, tuple | list) or len(graph) != 2:
-        hint = ': pass (data.edge_index, data.edge_weight)'
-        raise TypeError(
-            f"'graph' must be a SampledGraph or a pair (edge_index, edge_weight) "
-            f'(got {type(graph).__name__}){hint * hasattr(graph, "edge_index")}'
-        )
+    what = 'a SampledGraph or a pair (edge_index, edge_weight), as of a Data object'
+    check_two(graph, 'graph', what)
     edge_index, weight = graph
     check_index(edge_index, 'edge_index', '[2, num_edges]', 2, like=edge_index)
     check_edge_weight(weight, edge_index, like=edge_index)

@@ -14,6 +14,7 @@ from torch_geometric_gsl._checks import (
     check_count,
     check_edge_index,
     check_flag,
+    check_two,
     check_type,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
@@ -248,11 +249,7 @@ class SensorGraphConv(LearnedGraphConv):
 
 def _sum_over(graph: SampledGraph, source: Tensor, num_targets: int) -> Tensor:
     """Sum messages over a given graph."""
-    if not isinstance(graph, tuple | list) or len(graph) != 2:
-        raise TypeError(
-            f"'graph' must be a pair (edge_index, edge_weight) "
-            f'(got {type(graph).__name__})'
-        )
+    check_two(graph, 'graph', 'a pair (edge_index, edge_weight)')
     edge_index, weight = graph
     check_edge_index(edge_index, source, source.new_empty(num_targets, 0), 'graph')
     check_type(weight, Tensor, 'graph[1]', 'a torch.Tensor')

@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_edge_weight,
     check_one_graph,
+    check_two,
     check_value,
 )
 from torch_geometric_gsl._warnings import warn_caller
@@ -277,11 +278,7 @@ def _number_graphs(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
         # Ids are labels: their maximum does not give the number of graphs.
         _, number = torch.unique_consecutive(batch, return_inverse=True)
         return number, number
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise TypeError(
-            "'batch' must be a pair (batch_src, batch_dst) if 'x' is a pair "
-            f'(got {type(batch).__name__})'
-        )
+    check_two(batch, 'batch', "a pair (batch_src, batch_dst) if 'x' is a pair")
     check_batch(batch[0], pairs.src, 'batch_src')
     check_batch(batch[1], pairs.dst, 'batch_dst')
     _, number = torch.cat([batch[0], batch[1]]).unique(return_inverse=True)
