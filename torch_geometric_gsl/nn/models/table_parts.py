@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
-from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import check_count, check_probability
 from torch_geometric_gsl.nn.linear import apply_linear
@@ -81,11 +80,6 @@ class ColumnEncoder(torch.nn.Module):
         width = in_channels + number * embedding_channels
         self.lin = Linear(width, out_channels, weight_initializer='kaiming_uniform')
 
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters of the module."""
-        for module in self.children():
-            reset(module)
-
     def forward(self, x: Tensor) -> Tensor:
         """Compute the hidden units of rows, also sparse CSR without embeddings."""
         if self.periodic is not None:
@@ -133,10 +127,6 @@ class TableNeighbours(torch.nn.Module):
         )
         # The compared keys, their embeddings, and their ranking.
         self._prepared: tuple[Tensor, Tensor, Sources] | None = None
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters of the module."""
-        self.sampler.reset_parameters()
 
     def forward(
         self,
