@@ -18,7 +18,6 @@ from torch_geometric.data.storage import NodeStorage
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.typing import EdgeType
 from torch_geometric.utils import sort_edge_index
-from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -105,10 +104,7 @@ def sorted_graph(graph: SampledGraph) -> SampledGraph:
     """Sort edges by target and then by source."""
     if is_sorted_by_target(graph.edge_index):
         return graph
-    num_nodes = maybe_num_nodes(graph.edge_index)
-    return SampledGraph(
-        *sort_edge_index(*graph, num_nodes=num_nodes, sort_by_row=False)
-    )
+    return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
 
 
 def move_graph(store: Any, prefix: str | None) -> None:
