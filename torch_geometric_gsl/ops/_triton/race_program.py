@@ -135,17 +135,7 @@ def _propose_flat(word, row, count, excluded, start, listed, is_wanted):
 
 @triton.jit
 def _propose_kinds(
-    word,
-    other,
-    row,
-    excluded,
-    share,
-    member,
-    offset,
-    head,
-    num_kinds,
-    num_clusters,
-    is_wanted,
+    word, other, row, share, member, offset, head, num_kinds, num_clusters, is_wanted
 ):
     """Return candidates [R, P] of clusters and heads, their kinds, and which count."""
     kind = (other >> 32).to(tl.int32)
@@ -168,8 +158,6 @@ def _propose_kinds(
         found = tl.load(head + near, mask=is_wanted & (near >= heads), other=-1)
         is_wanted = is_wanted & (is_head | (found != source))
         source = tl.where(is_head, found, source)
-    if excluded is not None:
-        is_wanted = is_wanted & (source != tl.load(excluded + row)[:, None])
     return source, kinds + number, is_wanted
 
 
@@ -253,9 +241,8 @@ def run_races(
     while begin < tl.max(tl.where(found < num_arrivals, end, 0), 0):
         turn = (begin + tl.arange(0, BLOCK_PROPOSALS))[None, :]
         # A race that is full needs no more scores.
-        is_wanted = (turn < tl.minimum(end, limit)[:, None]) & (found < num_arrivals)[
-            :, None
-        ]
+        is_lacking = (found < num_arrivals)[:, None]
+        is_wanted = (turn < tl.minimum(end, limit)[:, None]) & is_lacking
         place = first[:, None] + (2 * turn + 1).to(tl.uint64) * GAMMA
         word, other = random_words(place), random_words(place + GAMMA)
         gap = tl.where(is_wanted, -tl.log(uniform(other)), 0.0)
@@ -268,7 +255,6 @@ def run_races(
                 word,
                 other,
                 row,
-                excluded,
                 share,
                 member,
                 offset,
@@ -277,6 +263,8 @@ def run_races(
                 num_clusters,
                 is_wanted,
             )
+            if excluded is not None:
+                is_wanted = is_wanted & (source != tl.load(excluded + row)[:, None])
             most = tl.load(bound + kind, mask=is_wanted, other=0.0)
         value = _compare(
             dst, src, channels, row, source, is_wanted, COMPARISON, BLOCK_CHANNELS
