@@ -93,9 +93,7 @@ class RaceBlock(NamedTuple):
             self.state[some], row, begin, length
         )
         listed = Neighbours(
-            source.view(num_rows, -1),
-            pairs.src.size(0),
-            memory_budget=pairs.memory,
+            source.view(num_rows, -1), pairs.src.size(0), memory_budget=pairs.memory
         )
         score = pairs.respond(rows, pairs.compare(rows, listed)).view_as(source)
         if begin == 0:  # A sample: the first proposals of each race.
