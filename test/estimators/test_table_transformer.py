@@ -103,7 +103,7 @@ def test_columns_empty_in_training_and_filled_later(empty, later):
     # The other way round.
     full = make_table_transformer().fit(frame.assign(e=later))
     with warnings.catch_warnings():
-        warnings.filterwarnings('ignore', "column 'e' has 2 missing values")
+        warnings.filterwarnings('ignore', "column 'e' has gaps in 2 rows")
         assert np.isfinite(full.transform(frame)).all()
 
 
@@ -295,7 +295,8 @@ def test_a_column_that_names_the_rows_is_told():
         make_table_transformer().fit(frame)
     assert str(caught[0].message) == (
         "column 'sold' has 495 distinct strings in 700 rows (such as '2023-07-26'), "
-        'each of which becomes a column: convert dates with pandas.to_datetime'
+        'each of which becomes a column: convert dates with pandas.to_datetime '
+        '(dayfirst=True for 26.4.2021)'
     )
 
 
@@ -303,7 +304,7 @@ def test_a_column_that_names_the_rows_is_told():
     ('texts', 'advice'),
     [
         (['2021-04', '2021-05', '2021-06', None] * 9, 'pandas.to_datetime'),
-        (['3.4.21', '14/4/21', '2021-04-26T09:30'] * 9, 'pandas.to_datetime'),
+        (['3.4.2021', '4/14/2021', '2021-04-26T09:30'] * 9, 'pandas.to_datetime'),
         ([f'{i},5' for i in range(200)] + ['n.a.', None], 'pandas.to_numeric'),
         ([f'text {i}' for i in range(200)], 'count the words'),
     ],
@@ -313,9 +314,29 @@ def test_advice_for_texts(texts, advice):
         make_table_transformer().fit(pandas.DataFrame({'a': texts}))
 
 
+NO_DATES = [
+    '1.2.3 1.2.4 2.0.0',
+    '2018-19 2019-20 2020-21',
+    '10.0.0.1 10.0.0.2 10.0.0.3',
+]
+NO_DATES += [
+    '50-00-0 64-17-5 67-56-1',
+    '2021-01-AB 2021-02-AC 2021-03-AD',
+    '2021 2022 2023',
+]
+
+
+@pytest.mark.parametrize('texts', NO_DATES)
+def test_strings_that_are_no_dates(texts, recwarn):
+    make_table_transformer().fit(pandas.DataFrame({'a': texts.split() * 9}))
+    dates = pandas.Series(['2021-04', '2021-05', '2021-06'] * 9, dtype='category')
+    make_table_transformer().fit(pandas.DataFrame({'a': dates}))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 def test_gaps_that_training_lacks_are_told():
     model = make_table_transformer().fit(pandas.DataFrame({'a': [1.0, 2.0, 4.0]}))
-    text = "column 'a' has 1 missing values, but had none in training: the median, 2,"
+    text = "column 'a' has gaps in 1 rows, but had none in training: the median repl"
     with pytest.warns(UserWarning, match=text):
         found = model.transform(pandas.DataFrame({'a': [None, 4.0]}))
     assert found.tolist() == [[2.0], [4.0]]

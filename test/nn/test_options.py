@@ -242,8 +242,8 @@ SHOWN = [
         "{'word': 8, 'doc': 16}, 32, relations=[('word', 'in', 'doc')], aggr=None",
     ),
     (
-        GSLNet(16, 32, 2, 7, eval_k=9),
-        f'16, 32, num_layers=2, out_channels=7, z_channels=16, {SHORT}, eval_k=9',
+        GSLNet(16, 32, 2, 7, eval_k=9, observed='prior'),
+        f"16, 32, num_layers=2, out_channels=7, observed='prior', {SHORT}, eval_k=9",
     ),
     (
         GSLNet(16, 32, 2, 7, z_channels=None),
@@ -252,12 +252,14 @@ SHOWN = [
     (
         GSLNet(16, 32, 2, 7, **FREE),
         '16, 32, num_layers=2, out_channels=7, num_transition_nodes=3, '
-        f"transition='free', z_channels=None, {SHORT}",
+        f"transition='free', {SHORT}",
     ),
     (
         HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary'),
         "{'doc': 4}, 8, num_layers=2, out_channels=1, "
-        "relations=[('doc', 'near', 'doc')], target='doc', task='binary'",
+        "relations=[('doc', 'near', 'doc')], target='doc', task='binary', "
+        'similarity=NeuralGaussianSimilarity or DistanceSimilarity, k=5, tau=0.5, '
+        'scale=10.0',
     ),
     (TableNet(4, 8, 1, graph='none', num_frequencies=0), "4, 8, 1, graph='none'"),
 ]
@@ -304,6 +306,23 @@ def test_options_that_choose_parts_are_fixed(name, value):
         with pytest.raises(AttributeError, match=text):
             setattr(module, name, value)
     net.task = 'binary'  # Other options stay free.
+
+
+def test_parts_may_have_names_of_options():
+    class Own(GSLNet):
+        def __init__(self, *args, index=True, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.target = torch.ones(3)
+            self.similarity = torch.nn.Linear(2, 2)
+
+    net = Own(6, 8, 2, 4, readout='mean')
+    net.target = 'day'
+    net.readout = torch.nn.Identity()  # As `DataParallel` and others set parts.
+    assert 'index' not in repr(net)
+    conv = LatentGraphConv(6, 8)
+    conv.hidden_channels = 4
+    conv.hidden_channels = 5
+    conv.sampler.similarity = torch.compile(conv.sampler.similarity)
 
 
 @pytest.mark.parametrize(

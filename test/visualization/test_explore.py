@@ -84,7 +84,10 @@ def test_columns_of_a_table(write):
         assert found['wait']['values'] == [3600.0, 7200.0, 10800.0, None]
     few = write(data=Data(x=torch.ones(4, 1)), columns=columns, max_features=2)
     assert [each['name'] for each in few['colours']] == ['size', 'wait']
-    named = write(columns={0: [1.0] * 4}, feature_names=['size'])
+    gap = [np.nan] * 3 + [1.0]
+    few = write(columns={'gap': gap, 'full': [1, 2, 3, 3]}, max_features=1)
+    assert [each['name'] for each in few['colours']] == ['full']
+    named = write(columns={0: [1.0] * 4}, feature_names=np.array(['size']))
     assert [each['name'] for each in named['colours']] == ['size']
 
 
@@ -447,6 +450,7 @@ LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
             ValueError,
             r"'columns\['a'\]' .* shape \[n",
         ),
+        ({'columns': {0: Y, '0': Y}}, ValueError, "distinct names .got '0' twice"),
         ({'columns': [1.0]}, TypeError, r"'columns' must be a mapping .*\(got list\)"),
         ({'data': Data(y=COMPLEX)}, ValueError, "'data.y' .* real numbers"),
         ({'data': Data(pos=torch.ones(4, 3))}, ValueError, "'data.pos' must be finite"),

@@ -142,7 +142,7 @@ class GSLEstimator(Predictions, Saves):
             if lost := np.delete(self.classes_, left).tolist():
                 warn_caller(
                     "'validation_mask' holds back all rows of the classes "
-                    f'{lost}, which are never predicted',
+                    f'{lost}: no network learns to predict them',
                     UserWarning,
                 )
         # A row without weight sends no label either.

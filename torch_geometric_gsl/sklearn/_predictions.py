@@ -168,13 +168,14 @@ class Predictions(ChecksOptions):
                 f"{name!r} needs a graph (got {got}): fit with graph='learned'"
             )
 
-    def kneighbors(self, X: Any, n_neighbors: int = 5) -> tuple[Any, Any]:
+    def kneighbors(self, X: Any, n_neighbors: int | None = None) -> tuple[Any, Any]:
         r"""Retrieve the training rows with the largest weight in predictions.
 
         Args:
             X (array-like or DataFrame): The rows to predict.
             n_neighbors (int, optional): The number of neighbours per row, at most
-                :obj:`eval_k`, or 12 with a graph of nearest rows. (default: :obj:`5`)
+                :obj:`eval_k`, or 12 with a graph of nearest rows; five, if there are
+                as many, for :obj:`None`. (default: :obj:`None`)
 
         Returns:
             tuple[numpy.ndarray, numpy.ndarray]: Weights in descending order, and
@@ -184,13 +185,15 @@ class Predictions(ChecksOptions):
         Raises:
             ValueError: If the estimator has no graph, or not so many neighbours.
         """
-        check_count(n_neighbors, 'n_neighbors')
+        if n_neighbors is not None:
+            check_count(n_neighbors, 'n_neighbors')
         x = self._new_rows(X)
         self._check_graph('kneighbors')
         num_rows = self._x.shape[0]
         most = self._net_options['eval_k']
         if self.graph_choice_ == 'nearest':
             most = min(most, FIXED_NEIGHBORS)
+        n_neighbors = min(5, most) if n_neighbors is None else n_neighbors
         if n_neighbors > most:
             raise ValueError(
                 f"'n_neighbors' must be at most {most}, the neighbours of a prediction "
@@ -209,12 +212,12 @@ class Predictions(ChecksOptions):
             rows[i] = found
         return weights, rows
 
-    def explain(self, row: Any, n_neighbors: int = 5) -> Any:
+    def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
         r"""Explain a prediction by its most important training rows, as a table.
 
         Args:
             row (array-like or DataFrame): One row.
-            n_neighbors (int, optional): The number of neighbours. (default: :obj:`5`)
+            n_neighbors (optional): As in :meth:`kneighbors`.
 
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours of
@@ -232,9 +235,9 @@ class Predictions(ChecksOptions):
         if isinstance(row, pandas.Series):
             row = row.to_frame().T.infer_objects()
         if np.ndim(row) == 0:
-            raise TypeError(
-                f"'row' must be a row of a table (got {row!r}): pass X.loc[{row!r}]"
-            )
+            is_dict = isinstance(row, dict)
+            way = 'pandas.DataFrame([row])' if is_dict else f'X.loc[{row!r}]'
+            raise TypeError(f"'row' must be a row of a table (got {row!r}): pass {way}")
         if not is_frame(row) and not scipy.sparse.issparse(row):
             row = np.atleast_2d(np.asarray(row))
         if row.shape[0] != 1:

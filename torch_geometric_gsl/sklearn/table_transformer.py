@@ -23,8 +23,12 @@ from torch_geometric_gsl.sklearn._rows import NUMBERS, Read, read_column
 
 # A column with more distinct strings may identify rows.
 _MOST_VALUES = 100
-# Strings of dates, such as 2021-04, 2021-04-26 or 26.4.21, and of numbers.
-_DATE = re.compile(r'\d{4}-\d\d\b|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}\b')
+# Strings of dates, such as 2021-04, 2021-04-26 09:30 or 26.4.2021, and of numbers.
+_MONTH, _DAY = '(0?[1-9]|1[0-2])', '(0?[1-9]|[12][0-9]|3[01])'
+_DATE = re.compile(
+    f'(19|20)[0-9]{{2}}[-/.]{_MONTH}([-/.]{_DAY}([T ].*)?)?'
+    f'|{_DAY}[-/.]{_DAY}[-/.](19|20)[0-9]{{2}}( .*)?'
+)
 _NUMBER = re.compile(r'[-+]?\d[\d.,]*')
 
 
@@ -44,8 +48,8 @@ class Column(NamedTuple):
     is_constant: bool = False
 
     @classmethod
-    def of(cls, name: Any, read: Read) -> Column:
-        """Fit a column."""
+    def of(cls, name: Any, read: Read, is_declared: bool = False) -> Column:
+        """Fit a column, perhaps declared to be a category."""
         if read.kind in NUMBERS:
             gaps = np.isnan(read.content)
             known = read.content[~gaps].astype(read.dtype)
@@ -57,18 +61,12 @@ class Column(NamedTuple):
         # A column without values is a category of missing values.
         found = set(read.content)
         texts = sorted(found - {None})
-        is_dated = len(texts) > 2 and all(map(_DATE.match, texts))
+        is_dated = not is_declared and _are_dates(texts)
         if is_dated or len(found) > max(_MOST_VALUES, len(read.content) / 2):
-            advice = 'count the words of texts, or drop it if it identifies the rows'
-            if 2 * sum(_NUMBER.fullmatch(text) is not None for text in texts) > len(
-                texts
-            ):
-                advice = 'convert numbers with pandas.to_numeric'
-            advice = 'convert dates with pandas.to_datetime' if is_dated else advice
             warn_caller(
                 f'{_where(name)} has {len(texts)} distinct strings in '
                 f'{len(read.content)} rows (such as {shorten(texts[0], 30)!r}), each '
-                f'of which becomes a column: {advice}',
+                f'of which becomes a column: {_advice(texts)}',
                 UserWarning,
             )
         values = [*texts, *([None] if None in found else [])]
@@ -80,8 +78,8 @@ class Column(NamedTuple):
             gaps = np.isnan(read.content)
             if gaps.any() and not self.has_gaps:
                 warn_caller(
-                    f'{_where(self.name)} has {gaps.sum()} missing values, but had '
-                    f'none in training: the median, {self.fill:g}, replaces them',
+                    f'{_where(self.name)} has gaps in {gaps.sum()} rows, but had none '
+                    'in training: the median replaces them',
                     UserWarning,
                 )
             gone = np.ones_like(gaps) if self.is_constant else gaps
@@ -109,6 +107,21 @@ class Column(NamedTuple):
         return [missing if v is None else f'{name}_{v}' for v in self.values]
 
 
+def _are_dates(texts: list[str]) -> bool:
+    return len(texts) > 2 and all(map(_DATE.fullmatch, texts))
+
+
+def _advice(texts: list[str]) -> str:
+    """Return what to do with many strings."""
+    if _are_dates(texts):
+        return 'convert dates with pandas.to_datetime (dayfirst=True for 26.4.2021)'
+    numbers = [text for text in texts if _NUMBER.fullmatch(text)]
+    way = 'count the words of texts'
+    if 2 * len(numbers) > len(texts):
+        way = 'convert numbers with pandas.to_numeric'
+    return f'{way}, or drop it if it identifies the rows'
+
+
 class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Transformer of the columns of a table; see :func:`make_table_transformer`."""
 
@@ -130,7 +143,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         validate_data(self, X, skip_check_array=True)
         self._is_frame = is_frame(X)
         self.columns_ = [
-            Column.of(name, read_column(values, _where(name), kind))
+            Column.of(name, read_column(values, _where(name), kind), kind is not None)
             for name, values, kind in columns
         ]
         return self

@@ -213,6 +213,8 @@ def _read_columns(columns: Any) -> dict[str, tuple[Values, bool]]:
             texts = np.asarray(given).astype(str)
             given = [text if text in ('True', 'False') else None for text in texts]
         where = f'columns[{name!r}]'
+        if str(name) in found:
+            raise ValueError(f"'columns' must have distinct names (got {name!r} twice)")
         found[str(name)] = as_column(read_values(given, where), where), kind == 'M'
     return found
 
@@ -255,9 +257,15 @@ def _column_colours(
     columns: dict[str, tuple[Values, bool]], names: Sequence[str] | None, most: int
 ) -> list[Json]:
     """List the columns of most values, in order."""
-    titles = as_names(names or [*columns], len(columns), 'feature_names')
+    titles = as_names(
+        [*columns] if names is None else names, len(columns), 'feature_names'
+    )
     counts = [
-        len(value.unique() if isinstance(value, Tensor) else {*value})
+        len(
+            value[value.isfinite()].unique()
+            if isinstance(value, Tensor)
+            else {*value} - {None}
+        )
         for value, _ in columns.values()
     ]
     chosen = {*_largest(torch.tensor(counts, dtype=torch.long), most).tolist()}

@@ -263,7 +263,8 @@ def test_an_index_is_not_used_in_training_mode():
     text = (
         rf"'x' has 3 rows, and the {N} indexed .* mode: for new rows call .model.eval"
     )
-    with pytest.warns(NewRowsWarning, match=text):
+    model(x[:3])  # A mini-batch of training.
+    with torch.no_grad(), pytest.warns(NewRowsWarning, match=text):
         model(x[:3])
 
 

@@ -3,6 +3,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from oracles import seeded
 
 from torch_geometric_gsl import (
     GaussianSimilarity,
@@ -286,16 +287,26 @@ def test_scores_of_ones_own_have_no_inherited_bounds():
         GumbelKNNSampler(Steep(4), method='race')(x)
 
 
-def test_a_parameter_has_a_value_per_target():
+@pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
+@pytest.mark.parametrize('shape', ['number', (), (1,)])
+def test_a_parameter_may_be_one_number(method, shape):
     class Wide(LinearSimilarity):
-        def response(self, z):
-            return HeatKernel(torch.ones(()))
+        comparison = 'squared_distance'
+        bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
-    text = (
-        r"one value per target in each parameter, 'value.expand\(4\)' \(got shape \[\]"
-    )
+        def response(self, z):
+            return HeatKernel(self.t)
+
+    x, module = torch.randn(900, 3), Wide(3)
+    sampler = GumbelKNNSampler(module, k=1, method=method)
+    module.t = torch.full((900,), 2.0)
+    expected = sampler(x, generator=seeded())
+    module.t = 2.0 if shape == 'number' else torch.full(shape, 2.0)
+    assert all(map(torch.equal, sampler(x, generator=seeded()), expected))
+    module.t = torch.ones(3)
+    text = r'a number, or one value per target, in each .*shape \[3\] for 900 targets'
     with pytest.raises(ValueError, match=text):
-        Wide(3)(torch.randn(4, 3))
+        sampler(x)
 
 
 def test_a_response_is_a_response():

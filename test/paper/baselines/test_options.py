@@ -34,12 +34,12 @@ def spread(cases):
     [
         ('KNNGCN', ', k=2, root_weight=True'),
         ('KNNLINKX', ', num_nodes=12, k=2'),
-        ('SLAPS', ', k=2, dropout=(0.5, 0.5)'),
-        ('SUBLIME', ', k=2, dropout=(0.5, 0.5)'),
+        ('SLAPS', ', k=2, binary=False, denoising_channels=16'),
         (
-            'HESGSL',
-            ', num_hops=2, adjacency_dropout=(0.2, 0.2), k=2, dropout=(0.5, 0.5)',
+            'SUBLIME',
+            ', k=2, encoder_channels=16, embedding_channels=8, projected_channels=8',
         ),
+        ('HESGSL', ', num_hops=2, k=2, binary=False, denoising_channels=16'),
         ('IDGL', ', k=2, delta=0.0, max_iterations=3'),
         ('IDGLAnchor', ', num_anchors=8, k=2, delta=0.0, max_iterations=3'),
         ('NodeFormer', ', heads=2, k=2'),

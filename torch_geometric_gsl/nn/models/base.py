@@ -193,24 +193,24 @@ class FollowsTask(torch.nn.Module):
         return out
 
     def __repr__(self) -> str:
-        shown = [f'{self.in_channels}, {self.hidden_channels}']
-        defaults: dict[str, Any] = {}
-        for kind in type(self).__mro__:  # A subclass passes options on.
-            for name, option in inspect.signature(kind).parameters.items():
-                if option.kind not in (option.VAR_POSITIONAL, option.VAR_KEYWORD):
-                    defaults.setdefault(name, option.default)
-        del defaults['in_channels'], defaults['hidden_channels']
-        for name, default in defaults.items():
-            value = getattr(self, name, default)
-            # Options that became modules, such as dropout, are left out.
-            is_part = isinstance(value, torch.nn.Module) and default is not None
-            if value != default and not is_part:
-                shown.append(f'{name}={value!r}')
+        names = 'in_channels', 'hidden_channels', 'num_layers', 'out_channels'
+        first, second, *others = (getattr(self, name) for name in names)
+        shown = [str(first), str(second)]
+        shown += map('{}={}'.format, names[2:], others)
+        parameters = inspect.signature(type(self)).parameters
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
-        kinds = {type(sampler.similarity).__name__ for sampler in samplers}
-        texts = {sampler.describe_options(**DEFAULTS) for sampler in samplers}
-        if len(kinds) == len(texts) == 1:
-            shown += [f'similarity={kinds.pop()}', texts.pop()]
+        hidden = {*names, 'similarity', *(PASSED_ON if samplers else ())}
+        known = {name: vars(self)[name] for name in parameters if name in vars(self)}
+        # Models of several types cannot be saved, and record no arguments.
+        for name, value in vars(self).get('_given', known).items():
+            default = parameters[name].default if name in parameters else None
+            is_same = isinstance(value, (*_PLAIN, tuple)) and value == default
+            if name not in hidden and value is not default and not is_same:
+                shown.append(f'{name}={value!r}')
+        if samplers:
+            kinds = {type(sampler.similarity).__name__: 0 for sampler in samplers}
+            texts = {sampler.describe_options(**DEFAULTS): 0 for sampler in samplers}
+            shown += [f'similarity={" or ".join(kinds)}', ' or '.join(texts)]
         return f'{self.__class__.__name__}({", ".join(shown)})'
 
 

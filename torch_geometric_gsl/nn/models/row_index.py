@@ -107,7 +107,8 @@ class IndexesRows(WatchesRows):
             return None
         kept: Tensor | None = getattr(self, 'index_x', None)
         if self.training and kept is not None:
-            if isinstance(x, Tensor) and len(x) != len(kept):
+            is_forgotten = not torch.is_grad_enabled()  # Rather than mini-batches.
+            if is_forgotten and isinstance(x, Tensor) and len(x) != len(kept):
                 warn_caller(
                     f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not "
                     "used in training mode: for new rows call 'model.eval()'",

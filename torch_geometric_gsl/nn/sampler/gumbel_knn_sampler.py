@@ -57,7 +57,8 @@ def _check_eval_k(value: Any, name: str) -> None:
 
 # The checks of the options of a sampler, by name.
 _CHECKS: dict[str, Callable[..., None]] = {
-    'similarity': partial(check_type, kind=Similarity, what='a Similarity'),
+    # Not only a Similarity: 'torch.compile' wraps it.
+    'similarity': partial(check_type, kind=torch.nn.Module, what='a Similarity'),
     'k': check_count,
     # Beyond, scores over the temperature overflow float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
@@ -182,6 +183,7 @@ class GumbelKNNSampler(OneType):
     ) -> None:
         super().__init__()
         check_options(type(self), unknown, ())
+        check_type(similarity, Similarity, 'similarity', 'a Similarity')
         self.similarity = similarity
         self.k = k  # Checked by `__setattr__`, as are the options below.
         self.tau = tau
@@ -481,9 +483,12 @@ class GumbelKNNSampler(OneType):
 
     def describe_options(self, **defaults: Any) -> str:
         r"""Return the options as text, without those that equal the defaults, which
-        are the sampler's unless given.
+        are the sampler's unless given. A learned scale has its present value.
         """
-        text = f'k={self.k}, tau={self.tau}, scale={self.scale}'
+        scale, text = self.scale, f'k={self.k}, tau={self.tau}'
+        if self.log_scale is not None and not self.log_scale.is_meta:
+            scale = float(f'{float(self.log_scale.detach().exp()):.4g}')
+        text += f', scale={scale}'
         shown = vars(self) | {'null_score': self.initial_null}
         for name, option in signature(GumbelKNNSampler).parameters.items():
             default = defaults.get(name, option.default)

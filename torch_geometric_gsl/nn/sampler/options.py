@@ -114,20 +114,29 @@ class HasSamplers(torch.nn.Module):
     """Base class of modules that refuse options which belong to their samplers."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        way, parts = '', vars(self).get('_modules', {})
-        # Other parts may have options of the same name.
-        if name in PASSED_ON and parts and (owners := parts_with(self, 'log_scale')):
-            way = f'set it on {" and ".join(map(repr, owners))}'
-            way = 'create a new one' if name in _OF_PARTS else way
-        elif name in FIXED:
-            # A net has no attribute for an option of its layers.
-            is_absent = 'convs' in parts and not hasattr(self, name)
-            if is_absent or getattr(self, name, value) != value:
-                way = 'create a new one'
-        if way:
+        # A subclass may have modules and tensors of these names.
+        is_option = name in PASSED_ON | FIXED and isinstance(value, _PLAIN)
+        if is_option and (way := self._place_of(name, value)):
             kind = type(self).__name__
             raise AttributeError(f'{name!r} cannot be set on a {kind}: {way}')
         super().__setattr__(name, value)
+
+    def _place_of(self, name: str, value: Any) -> str:
+        """Return what to do instead of setting an option, if it cannot be set."""
+        parts = vars(self).get('_modules', {})
+        if name in PASSED_ON:
+            owners = parts_with(self, 'log_scale') if parts else []
+            if not owners or name in _OF_PARTS:
+                return 'create a new one' * bool(owners)
+            return f'set it on {" and ".join(map(repr, owners))}'
+        own = {*signature(type(self)).parameters, *LayerOptions.__annotations__}
+        is_made = not {'convs', '_convs', 'sampler'}.isdisjoint(parts)
+        if name not in own or not is_made:
+            return ''
+        # A net has no attribute for an option of its layers.
+        is_kept = hasattr(self, name)
+        is_other = getattr(self, name) != value if is_kept else 'convs' in parts
+        return 'create a new one' * is_other
 
 
 def parts_with(model: torch.nn.Module, name: str) -> list[str]:
@@ -142,19 +151,12 @@ def parts_with(model: torch.nn.Module, name: str) -> list[str]:
 PASSED_ON = frozenset({'k', 'tau', 'similarity', *SamplerOptions.__annotations__})
 # Options whose parameters and modules are created at construction.
 _OF_PARTS = 'null_score', 'similarity', 'train_scale'
-#: Options of layers and nets that choose their parts at construction.
-FIXED = frozenset(
-    {
-        *(
-            'add_self_loops',
-            'hidden_channels',
-            'num_layers',
-            'num_relations',
-            'observed',
-        ),
-        *('out_channels', 'readout', 'root_weight', 'target', 'z_channels'),
-    }
-)
+# Options of layers and of nets that choose their parts at construction.
+_OF_LAYERS = 'add_self_loops', 'observed', 'root_weight', 'z_channels'
+_OF_NETS = 'hidden_channels', 'num_layers', 'num_relations', 'out_channels'
+FIXED = frozenset({*_OF_LAYERS, *_OF_NETS, 'readout', 'target'})
+# The types of options that are not parts themselves.
+_PLAIN = str, int, float, tuple, type(None)
 #: Replacements of options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import partial
 from itertools import chain
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -241,14 +242,22 @@ class Similarity(torch.nn.Module, ABC):
                 f'(got {type(response).__name__})'
             )
         for value in response.params:
-            if value.dim() == 0 or value.size(0) != dst.size(0):
-                raise ValueError(
-                    f"'response' of {type(self).__name__} must have one value per "
-                    f"target in each parameter, 'value.expand({dst.size(0)})' "
-                    f'(got shape {list(value.shape)})'
-                )
+            if not isinstance(value, Tensor) or value.shape[:1] != (dst.size(0),):
+                response = response.map(partial(self._per_target, like=dst))
+                break
         bounds = scale * self.bounds[0], scale * self.bounds[1]
         return PairScores(dst, src, response, self.comparison, scale, *bounds)
+
+    def _per_target(self, value: Any, like: Any) -> Tensor:
+        """Expand a number to one value per target."""
+        found: Tensor = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+        if found.numel() != 1 and found.shape[:1] != (like.size(0),):
+            raise ValueError(
+                f"'response' of {type(self).__name__} must have a number, or one value "
+                f'per target, in each parameter (got shape {list(found.shape)} for '
+                f'{like.size(0)} targets)'
+            )
+        return found.view(-1).expand(like.size(0)) if found.numel() == 1 else found
 
     def extra_repr(self) -> str:
         """Return the arguments that a subclass adds to the one-line ``repr``."""
