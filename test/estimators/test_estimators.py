@@ -252,6 +252,33 @@ def test_a_mask_may_hold_back_a_class(few, places):
         GSLClassifier('none', **few).fit(x, y, validation_mask=y == 'high')
 
 
+@pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+def test_unlabelled_rows_do_not_count_in_the_score(few, wine):
+    x, y = wine
+    model = GSLClassifier('none', **few).fit(x, y)
+    y = np.where(np.arange(len(y)) % 7 == 0, 0, y)
+    some = np.where(np.arange(len(y)) % 4 == 0, -1, y)
+    known = some != -1
+    expected = model.score(x[known], y[known])
+    assert model.score(x, some) == pytest.approx(expected)
+    weight = np.arange(len(y)) + 1.0
+    expected = model.score(x[known], y[known], weight[known])
+    assert model.score(x, some, weight) == pytest.approx(expected)
+    assert model.score(x, y) != pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+def test_a_sparse_column_that_hides_the_others_is_told(few):
+    x = scipy.sparse.random(80, 9, 0.5, random_state=0, format='lil')
+    y = np.arange(80) % 2
+    with warnings.catch_warnings():
+        warnings.filterwarnings('error', 'column')
+        GSLClassifier('none', **few).fit(x.tocsr(), y)
+    x[:, 4] = 1.6e9
+    with pytest.warns(UserWarning, match=r'column 4 has values up to 1.6e\+09, and'):
+        GSLClassifier('none', **few).fit(x.tocsr(), y)
+
+
 @pytest.mark.parametrize(('num_rows', 'expected'), [(150, 4), (1300, 1)])
 def test_small_tables_have_more_members(num_rows, expected, few, places):
     options = few | {'n_members': 'auto', 'max_iter': 1}

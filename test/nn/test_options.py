@@ -308,6 +308,15 @@ def test_options_that_choose_parts_are_fixed(name, value):
     net.task = 'binary'  # Other options stay free.
 
 
+def test_a_module_for_all_layers_has_the_width_of_the_input():
+    with pytest.raises(
+        ValueError, match="'similarity' must have in_channels=6, the wid"
+    ):
+        GSLNet(6, 8, 2, 4, LinearSimilarity(8))
+    assert GSLNet(6, 8, 2, 8, LinearSimilarity(8)).z_channels is None
+    assert GSLNet(6, 8, 2, 4, LinearSimilarity(6)).z_channels == 6
+
+
 def test_parts_may_have_names_of_options():
     class Own(GSLNet):
         def __init__(self, *args, index=True, **kwargs):

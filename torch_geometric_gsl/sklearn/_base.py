@@ -55,6 +55,8 @@ _LEAST_VALIDATION = 12
 _MOST_NEAREST = 200_000
 # A network with a larger share of the loss of a constant has learned nothing.
 _CONSTANT = 0.98
+# A ratio of columns' largest values that hides the smaller ones in sparse rows.
+_LARGE = 1000
 # With more columns, there are no periodic embeddings.
 _MOST_EMBEDDED = 32
 
@@ -158,7 +160,9 @@ class GSLEstimator(Predictions, Saves):
         self._net_options = {name: getattr(self, name) for name in names}
         self._dtype = x.dtype
         self._scaling = Scaling(self.scaling).fit(x)
-        if self._scaling.quantiles is None and not scipy.sparse.issparse(x):
+        if scipy.sparse.issparse(x):
+            self._warn_of_large(x)
+        elif self._scaling.quantiles is None:
             self._warn_of_far(x)
         self._x = rows = self._scaling.apply(x)
         if not scipy.sparse.issparse(rows):
@@ -262,6 +266,19 @@ class GSLEstimator(Predictions, Saves):
                     "scaling='quantile'",
                     UserWarning,
                 )
+
+    def _warn_of_large(self, x: Any) -> None:
+        """Warn about a column that hides the others of sparse rows of unit norm."""
+        largest = np.ravel(abs(x).max(axis=0).toarray())
+        column = int(largest.argmax())
+        usual = np.median(largest[largest > 0]) if largest.any() else 0.0
+        if self.scaling != 'none' and largest[column] > _LARGE * usual:
+            warn_caller(
+                f'column {column} has values up to {largest[column]:g}, and hides the '
+                'others in sparse rows, which are scaled to unit norm: scale it, or '
+                "pass dense rows ('sparse_threshold=0' of a ColumnTransformer)",
+                UserWarning,
+            )
 
     def _train_best(self, table: Table, split: Split, seed: int) -> Result:
         """Train with each candidate graph; return the best by validation loss."""

@@ -111,7 +111,10 @@ def _parsed(item: Any, expected: str, where: str) -> Any:
             return float(item)
         except ValueError:
             pass
-    raise ValueError(f'{where} must hold {expected}, as in training (got {item!r})')
+    way = ': use pandas.to_datetime' * (expected == 'dates')
+    raise ValueError(
+        f'{where} must hold {expected}, as in training (got {item!r}){way}'
+    )
 
 
 def _gather(items: list[Any], kind: str) -> Any:

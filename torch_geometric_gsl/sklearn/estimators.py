@@ -9,7 +9,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from torch_geometric_gsl._columns import find_labelled, measure_columns, scale_columns
+from torch_geometric_gsl._columns import (
+    UNLABELLED,
+    find_labelled,
+    measure_columns,
+    scale_columns,
+)
 from torch_geometric_gsl.sklearn._base import GSLEstimator
 
 #: The parameters in the docstrings of both estimators.
@@ -125,6 +130,23 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         """
         share = self._outputs(X).softmax(dim=2).mean(dim=0)
         return share.numpy().astype(self._dtype)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        r"""Return the accuracy on labelled rows.
+
+        Args:
+            X (array-like or DataFrame): The rows.
+            y (array-like): Their classes; rows of class -1 do not count, unless it is
+                a class of training.
+            sample_weight (array-like, optional): Weights of the rows.
+                (default: :obj:`None`)
+        """
+        labels = np.ravel(y)
+        is_known = np.isin(labels, self.classes_) | (labels != UNLABELLED)
+        if not is_known.all():
+            weight = np.ones(len(is_known)) if sample_weight is None else sample_weight
+            sample_weight = np.asarray(weight) * is_known
+        return float(super().score(X, y, sample_weight=sample_weight))
 
     def _find_known(self, y: Any) -> Any:
         """Store the classes; return a mask of rows with a known class."""

@@ -145,7 +145,8 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
                 dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`.
             edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates, unless they are a prior. (default: :obj:`None`)
+                candidates, unless they are a prior; without it a prior has no effect.
+                (default: :obj:`None`)
             edge_weight (torch.Tensor, optional): Their non-negative weights: a prior
                 whose logarithm is added to the scores, or the weights of an observed
                 graph. (default: :obj:`None`)

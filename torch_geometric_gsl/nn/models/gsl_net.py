@@ -90,8 +90,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         z_channels (int or str, optional): The width of the rows that all layers
             compare, as in :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
             :obj:`"auto"` is :obj:`-1`, or :obj:`None` if the width of the input is
-            unknown, with transition nodes, or if the similarity has another width.
-            (default: :obj:`"auto"`)
+            unknown, with transition nodes, or if the similarity has the width of all
+            layers. (default: :obj:`"auto"`)
         task (str, optional): The task of :meth:`loss`, :meth:`predict` and
             :meth:`score`: :obj:`"classification"`, :obj:`"regression"` (squared
             error), :obj:`"binary"` (one output), or :obj:`"multilabel"` (each output
@@ -159,7 +159,9 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         if z_channels == 'auto':
             # A module compares rows of its width; transition nodes are projections.
             width = getattr(similarity, 'in_channels', in_channels)
-            is_input = in_channels != -1 and width == in_channels
+            # Of layers that are not equally wide, only the input has one width.
+            is_input = width == in_channels or {width} != {out for _, out in sizes}
+            is_input &= in_channels != -1
             z_channels = -1 if is_input and num_transition_nodes is None else None
         self.z_channels = compared_width(z_channels, in_channels)  # type: ignore[arg-type]
         self.num_relations = num_relations
