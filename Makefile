@@ -37,7 +37,7 @@ help:  ## Print this list
 setup: $(PACKAGE_STAMP)  ## Install everything into .venv
 
 demo: $(DEMO_STAMP)  ## Compare a learned graph with other models on two tables
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) examples/demo.py
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} $(PY) examples/demo.py
 
 test: setup  ## Run the tests and doctests but the slow ones, with coverage
 	$(PYTEST) -m 'not slow' --cov --cov-report=term \
