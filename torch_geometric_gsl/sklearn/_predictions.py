@@ -217,7 +217,8 @@ class Predictions(ChecksOptions):
 
         Args:
             row (array-like or DataFrame): One row.
-            n_neighbors (optional): As in :meth:`kneighbors`.
+            n_neighbors (int, optional): As in :meth:`kneighbors`.
+                (default: :obj:`None`)
 
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours of
