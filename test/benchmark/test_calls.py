@@ -8,7 +8,7 @@ import pytest
 MOST_CALLS = {'race': 147, 'stream': 127, 'dense': 75, 'evaluation': 77}
 MOST_FILES_OF_A_STEP = 25
 ADVICE = 'shorten something, or raise the limit and say why in the commit'
-MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_120, 133, 17
+MOST_LINES, MOST_FILES, MOST_REFUSALS = 25_125, 133, 17
 
 
 @pytest.mark.parametrize('name', MOST_CALLS)

@@ -9,6 +9,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight
+from torch import Tensor
 from tqdm import tqdm
 
 from torch_geometric_gsl._checks import (
@@ -140,13 +141,7 @@ class GSLEstimator(Predictions, Saves):
         target = self._encode(y, is_known)
         held = _checked_mask(validation_mask, is_known)
         if held is not None and is_classifier(self):
-            left = np.unique(target[is_known & ~held])
-            if lost := np.delete(self.classes_, left).tolist():
-                warn_caller(
-                    "'validation_mask' holds back all rows of the classes "
-                    f'{lost}: no network learns to predict them',
-                    UserWarning,
-                )
+            self._warn_of_lost(target[is_known & ~held])
         # A row without weight sends no label either.
         self._known_y = target.clone()
         unknown = torch.nan if target.is_floating_point() else -1
@@ -160,28 +155,29 @@ class GSLEstimator(Predictions, Saves):
         self._net_options = {name: getattr(self, name) for name in names}
         self._dtype = x.dtype
         self._scaling = Scaling(self.scaling).fit(x)
-        if scipy.sparse.issparse(x):
-            self._warn_of_large(x)
-        elif self._scaling.quantiles is None:
-            self._warn_of_far(x)
+        is_sparse = scipy.sparse.issparse(x)
+        (self._warn_of_large if is_sparse else self._warn_of_far)(x)
         self._x = rows = self._scaling.apply(x)
-        if not scipy.sparse.issparse(rows):
+        if not is_sparse:
             rows = to_tensor(rows, self.device, torch.float32)
-        table = Table(
-            rows, *(t.to(self.device) for t in (target, self._known_y, weight))
-        )
+        known = target, self._known_y, weight
+        table = Table(rows, *(t.to(self.device) for t in known))
         split = self._split(target.numpy(), is_known, held, random)
         results = [self._train_best(table, split, _seed(random))]
         for _ in range(1, options_of(self, len(split.train)).n_members):
             split = self._split(target.numpy(), is_known, held, random)
             results.append(self._train(results[0].graph, table, split, _seed(random)))
+        self._keep(results)
+        self._prepare()
+        return self
+
+    def _keep(self, results: list[Result]) -> None:
+        """Store the networks, and the losses of the first one."""
         self.graph_choice_ = results[0].graph
         self.validation_loss_ = float(np.mean([result.loss for result in results]))
         self.loss_curve_, self.validation_scores_ = results[0].losses, results[0].scores
         self.n_iter_ = len(self.loss_curve_)
         self._members = [result.model for result in results]
-        self._prepare()
-        return self
 
     def _check_parameters(self) -> None:
         """Raise unless the parameters have valid types and ranges."""
@@ -254,8 +250,19 @@ class GSLEstimator(Predictions, Saves):
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, y.copy()
 
+    def _warn_of_lost(self, left: Tensor) -> None:
+        """Warn about classes without a row to train on."""
+        if lost := np.delete(self.classes_, np.unique(left)).tolist():
+            warn_caller(
+                f"'validation_mask' holds back all rows of the classes {lost}: no "
+                'network learns to predict them',
+                UserWarning,
+            )
+
     def _warn_of_far(self, x: Any) -> None:
         """Warn about outliers that dominate the scale of their column."""
+        if self._scaling.quantiles is not None:
+            return
         columns = [] if self._table is None else self._table.columns_
         names = [c.name for c in columns for _ in c.names('')] or range(x.shape[1])
         for name, values in zip(names, x.T, strict=True):
