@@ -105,19 +105,22 @@ class IndexesRows(WatchesRows):
         """Return the indexed rows as the sources of a call, if there are any."""
         if batch is not None:
             return None
-        kept: Tensor | None = getattr(self, 'index_x', None)
-        if self.training and kept is not None:
-            is_forgotten = not torch.is_grad_enabled()  # Rather than mini-batches.
-            if is_forgotten and isinstance(x, Tensor) and len(x) != len(kept):
-                warn_caller(
-                    f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not "
-                    "used in training mode: for new rows call 'model.eval()'",
-                    NewRowsWarning,
-                )
-            kept = None
+        kept = None if self.training else self._kept('x')
+        if self.training and not torch.is_grad_enabled():
+            self._warn_of_training(x)
         if kept is None and is_watched:
             self._watch(x, has_edges)
         return kept
+
+    def _warn_of_training(self, x: Any) -> None:
+        """Warn if new rows come in training mode, which does not use the index."""
+        kept = self._kept('x')
+        if kept is not None and isinstance(x, Tensor) and len(x) != len(kept):
+            warn_caller(
+                f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not used "
+                "in training mode: for new rows call 'model.eval()'",
+                NewRowsWarning,
+            )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         for kept in map(self._kept, self._INDEXED):
