@@ -273,15 +273,6 @@ def test_without_a_graph_the_call_is_named(name, classifier, wine, tmp_path):
     assert not page.exists()
 
 
-def test_a_file_without_labels_is_loaded(path, regressor, places):
-    regressor.save(path)
-    content = torch.load(path, weights_only=True)
-    del content['labels']
-    torch.save(content, path)
-    rows = places()[0][:1]
-    assert GSLRegressor.load(path).explain(rows).equals(regressor.explain(rows))
-
-
 def test_files_that_hold_no_estimator(path, classifier, wine):
     with pytest.raises(NotFittedError):
         GSLClassifier().save(path)

@@ -105,9 +105,7 @@ class Saves(BaseEstimator):  # type: ignore[misc]
         self._scaling = Scaling.restored(content['scaling'])
         self._x, self._rows = _unpacked(content['x']), _unpacked(content['rows'])
         self._known_y, self._dtype = content['known_y'], np.dtype(content['dtype'])
-        self._labels = _unpacked(
-            content.get('labels', torch.arange(len(self._known_y)))
-        )
+        self._labels = _unpacked(content['labels'])
         state = content['table']
         self._table = None if state is None else TableTransformer.restored(state)
         self.n_features_in_ = len(state['columns']) if state else self._x.shape[1]
