@@ -20,10 +20,7 @@ from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.options import DEFAULTS, PASSED_ON
-
-#: The types that a file may hold as arguments.
-_PLAIN = str, int, float, bool, type(None)
+from torch_geometric_gsl.nn.sampler.options import DEFAULTS, PASSED_ON, PLAIN
 
 
 class SavedModel(torch.nn.Module):
@@ -204,7 +201,7 @@ class FollowsTask(torch.nn.Module):
         # Models of several types cannot be saved, and record no arguments.
         for name, value in vars(self).get('_given', known).items():
             default = parameters[name].default if name in parameters else None
-            is_same = isinstance(value, (*_PLAIN, tuple)) and value == default
+            is_same = isinstance(value, PLAIN) and value == default
             if name not in hidden and value is not default and not is_same:
                 shown.append(f'{name}={value!r}')
         if samplers:
@@ -280,7 +277,7 @@ def _plain(name: str, value: Any) -> Any:
         parts = [*value, *value.values()] if isinstance(value, dict) else value
         for part in parts:
             _plain(name, part)
-    elif not isinstance(value, _PLAIN):
+    elif not isinstance(value, PLAIN):
         raise TypeError(
             f"'{name}' must be a plain value to be saved: a str, a number, a tuple or "
             f'a dict of them (got {type(value).__name__})'

@@ -487,7 +487,7 @@ class GumbelKNNSampler(OneType):
         """
         scale, text = self.scale, f'k={self.k}, tau={self.tau}'
         if self.log_scale is not None and not self.log_scale.is_meta:
-            scale = float(f'{float(self.log_scale.detach().exp()):.4g}')
+            scale = float(f'{torch.as_tensor(self.factor).item():.4g}')
         text += f', scale={scale}'
         shown = vars(self) | {'null_score': self.initial_null}
         for name, option in signature(GumbelKNNSampler).parameters.items():

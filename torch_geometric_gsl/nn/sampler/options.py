@@ -115,7 +115,7 @@ class HasSamplers(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A subclass may have modules and tensors of these names.
-        is_option = name in PASSED_ON | FIXED and isinstance(value, _PLAIN)
+        is_option = name in PASSED_ON | FIXED and isinstance(value, PLAIN)
         if is_option and (way := self._place_of(name, value)):
             kind = type(self).__name__
             raise AttributeError(f'{name!r} cannot be set on a {kind}: {way}')
@@ -155,8 +155,8 @@ _OF_PARTS = 'null_score', 'similarity', 'train_scale'
 _OF_LAYERS = 'add_self_loops', 'observed', 'root_weight', 'z_channels'
 _OF_NETS = 'hidden_channels', 'num_layers', 'num_relations', 'out_channels'
 FIXED = frozenset({*_OF_LAYERS, *_OF_NETS, 'readout', 'target'})
-# The types of options that are not parts themselves.
-_PLAIN = str, int, float, tuple, type(None)
+#: The types of plain options; others are parts of a model.
+PLAIN = str, int, float, tuple, type(None)
 #: Replacements of options of 0.1.
 _RENAMED = {
     'compare': "'z_channels'",
