@@ -24,6 +24,7 @@ FLOORS = {
     'nn.embeddings': 1,
     'nn.linear': 1,
     'nn.one_type': 1,
+    'nn.shared_part': 1,
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,

@@ -35,6 +35,7 @@ from torch_geometric_gsl.nn.sampler.distribution import (
 )
 from torch_geometric_gsl.nn.sampler.distribution import warn_if_uniform
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
@@ -197,7 +198,7 @@ def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
         )
     samplers = {
         name or 'sampler': module
-        for name, module in model.named_modules()
+        for name, module in named_parts(model)
         if isinstance(module, GumbelKNNSampler)
     }
     if not samplers:

@@ -25,6 +25,7 @@ from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.models.layers import Dropout
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -43,7 +44,7 @@ def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[No
     gather = _Gather(shard)
     replaced = [
         (module, name, function)
-        for module in model.modules()
+        for _, module in named_parts(model)
         for kind, functions in _SHARED.items()
         if isinstance(module, kind)
         for name, function in functions.items()

@@ -24,7 +24,10 @@ from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGra
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
 from torch_geometric_gsl.nn.models.layers import evaluation
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
+    GumbelKNNSampler,
+    samplers_of,
+)
 from torch_geometric_gsl.nn.sampler.options import parts_with
 from torch_geometric_gsl.ops.dense import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
@@ -291,7 +294,7 @@ class ToSparseFeatures(BaseTransform):
 @contextmanager
 def _at_most(k: int | None, model: torch.nn.Module) -> Iterator[None]:
     """Evaluate the samplers of a model over their k nearest candidates."""
-    samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
+    samplers = samplers_of(model)
     former = [sampler.eval_k for sampler in samplers]
     for sampler in samplers:
         sampler.eval_k = min(filter(None, (k, sampler.num_nearest)), default='all')

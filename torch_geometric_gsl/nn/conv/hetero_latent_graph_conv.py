@@ -34,6 +34,7 @@ from torch_geometric_gsl.nn.conv.typed import (
     of_relation,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import HasSamplers, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
@@ -144,6 +145,7 @@ class HeteroLatentGraphConv(HasSamplers):
         self.convs = ModuleDict()
         for relation, own in options.items():
             self.convs[relation] = self._make(relation, common, own)
+        share_similarities(self)
         heads = dict.fromkeys(self.target_types, 1)
         if aggr == 'cat':
             heads = Counter(target for _, _, target in self.relations)

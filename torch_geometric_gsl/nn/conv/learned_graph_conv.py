@@ -32,6 +32,7 @@ from torch_geometric_gsl.nn.sampler.options import (
     SamplerOptions,
     check_options,
 )
+from torch_geometric_gsl.nn.shared_part import SharedPart, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -201,6 +202,9 @@ class RootTerm(HasSamplers, OneType):
 class LearnedGraphConv(RootTerm):
     """Base class of the layers that sum messages over a learned graph."""
 
+    lin: Linear = SharedPart()  # type: ignore[assignment]
+    sampler: GumbelKNNSampler = SharedPart()  # type: ignore[assignment]
+
     def __init__(
         self,
         in_channels: Channels,
@@ -251,10 +255,10 @@ class LearnedGraphConv(RootTerm):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        self.lin.reset_parameters()
+        reset(self._modules.get('lin'))
         self._reset_root()
-        for module in (self.lin_dst, self.sampler, self.prior, self.label):
-            reset(module)
+        for name in ('lin_dst', 'sampler', 'prior', 'label'):
+            reset(self._modules.get(name))
 
     @property
     def observed(self) -> str:
@@ -262,8 +266,13 @@ class LearnedGraphConv(RootTerm):
         return OBSERVED[self.prior is not None]
 
     def share_sampler(self, other: Any) -> None:
-        r"""Use the sampler of another layer that compares rows of the same width."""
-        self.sampler = other.sampler
+        r"""Use the sampler of another layer that compares rows of the same width.
+
+        The other layer alone registers it: its parameters, its mode and its device are
+        those of the other layer. :obj:`conv.sampler = copy.deepcopy(conv.sampler)`
+        gives this layer its own.
+        """
+        share_part(self, 'sampler', other)
 
     def _rows(self, x: Features) -> tuple[Tensor, Tensor]:
         """Check features; return sources and targets."""
@@ -274,9 +283,10 @@ class LearnedGraphConv(RootTerm):
                 f'{self.in_channels} (got a {type(x).__name__})'
             )
         x_src, x_dst = as_pair(x)
-        weight = self.lin.weight
+        projection = self.lin
+        weight = projection.weight
         name = 'x_src' if is_pair else 'x'
-        check_features(x_src, name, self.lin.in_channels)
+        check_features(x_src, name, projection.in_channels)
         check_parameter_match(x_src, weight, name)
         if is_pair:
             lin = self.lin_dst or self.lin_root

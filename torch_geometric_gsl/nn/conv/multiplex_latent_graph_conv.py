@@ -14,11 +14,13 @@ from torch_geometric_gsl._checks import as_pair, check_count, check_flag, check_
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
 from torch_geometric_gsl.nn.linear import apply_linear, check_input
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (
     DEFAULTS,
     SamplerOptions,
     check_options,
 )
+from torch_geometric_gsl.nn.shared_part import share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -159,7 +161,8 @@ class MultiplexLatentGraphConv(RootTerm):
         )
         if same_messages:
             for relation in self.relations[1:]:
-                relation.lin = self.relations[0].lin
+                share_part(relation, 'lin', self.relations[0])
+        share_similarities(self)
         self._make_root(root_weight, bias)
         self.mixture = RelationShares(in_channels, num_relations, shares)
         self.reset_parameters()
@@ -238,7 +241,9 @@ class MultiplexLatentGraphConv(RootTerm):
         return mix_graphs(graphs, self.shares(x_dst), most)
 
     def share_sampler(self, other: MultiplexLatentGraphConv) -> None:
-        r"""Use the samplers of another layer with the same number of relations."""
+        r"""Use the samplers of another layer with the same number of relations, as
+        :meth:`LatentGraphConv.share_sampler`.
+        """
         if other.num_relations != self.num_relations:
             raise ValueError(
                 f"'other' must have {self.num_relations} relations "

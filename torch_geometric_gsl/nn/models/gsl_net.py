@@ -31,6 +31,7 @@ from torch_geometric_gsl.nn.conv.transition_nodes import KeepsAnchors, check_tra
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
     SamplerOptions,
@@ -206,6 +207,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         if self.z_channels is not None:
             for layer in layers[1:]:
                 layer.share_sampler(layers[0])  # type: ignore[operator]
+        share_similarities(layers)
         return layers
 
     def reset_parameters(self) -> None:

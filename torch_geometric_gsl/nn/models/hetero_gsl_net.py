@@ -27,6 +27,7 @@ from torch_geometric_gsl.nn.models.base import FollowsTask
 from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import Task
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import SampledGraph
@@ -137,6 +138,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         check_options(type(self), kwargs, {'root_weight', 'bias', *OPTIONS})
         kwargs |= {'similarity': similarity, 'aggr': aggr}
         self.convs = self._make_layers(sizes, options, kwargs)
+        share_similarities(self)
         self.reset_parameters()
 
     def _make_layers(

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.resolver import activation_resolver
 
 from torch_geometric_gsl._checks import check_probability
+from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.ops.local_random import dropout
 
 
@@ -38,8 +39,10 @@ class Dropout(torch.nn.Dropout):
 @contextmanager
 def evaluation(module: torch.nn.Module) -> Iterator[None]:
     """Set evaluation mode without gradients; restore the mode of each part."""
-    modes = [(part, part.training) for part in module.modules()]
+    modes = [(part, part.training) for _, part in named_parts(module)]
     module.eval()
+    for part, _ in modes:  # Also parts that another module registers.
+        part.training = False
     try:
         with torch.no_grad():
             yield

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
+from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
     check_absent,
@@ -35,6 +36,7 @@ from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
 from torch_geometric_gsl.nn.sampler.options import Budget, check_budget, check_options
 from torch_geometric_gsl.nn.sampler.parts import Parts
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings, make_call
+from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -161,6 +163,7 @@ class GumbelKNNSampler(OneType):
         True
     """
 
+    similarity: Similarity = SharedPart()  # type: ignore[assignment]
     log_scale: torch.nn.Parameter | None
     null_score: torch.nn.Parameter | None
 
@@ -247,7 +250,7 @@ class GumbelKNNSampler(OneType):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        self.similarity.reset_parameters()
+        reset(self._modules.get('similarity'))
         self._reset_scores()
 
     def _reset_scores(self) -> None:
@@ -499,6 +502,21 @@ class GumbelKNNSampler(OneType):
     def __repr__(self) -> str:
         text = f'{self.similarity}, {self.describe_options()}'
         return f'{self.__class__.__name__}({text})'
+
+
+def samplers_of(model: torch.nn.Module) -> list[GumbelKNNSampler]:
+    """Return the samplers that a model uses."""
+    return [
+        part for _, part in named_parts(model) if isinstance(part, GumbelKNNSampler)
+    ]
+
+
+def share_similarities(model: torch.nn.Module) -> None:
+    """Register a similarity that several samplers use in the first of them only."""
+    first: dict[int, GumbelKNNSampler] = {}
+    for sampler in samplers_of(model):
+        lender = first.setdefault(id(sampler.similarity), sampler)
+        share_part(sampler, 'similarity', lender)
 
 
 def _in_dtype_of(x: Features, graph: SampledGraph) -> SampledGraph:

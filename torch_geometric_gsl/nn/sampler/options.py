@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 import torch
 
 from torch_geometric_gsl._checks import check_count, check_positive, suggest
+from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.ops.knn_backends import check_backend
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 
@@ -123,7 +124,7 @@ class HasSamplers(torch.nn.Module):
 
     def _place_of(self, name: str, value: Any) -> str:
         """Return what to do instead of setting an option, if it cannot be set."""
-        parts = vars(self).get('_modules', {})
+        parts = {*vars(self).get('_modules', ()), *vars(self).get('_lenders', ())}
         if name in PASSED_ON:
             owners = parts_with(self, 'log_scale') if parts else []
             if not owners or name in _OF_PARTS:
@@ -141,7 +142,7 @@ class HasSamplers(torch.nn.Module):
 
 def parts_with(model: torch.nn.Module, name: str) -> list[str]:
     """Return expressions, such as `model.sampler`, of submodules with an attribute."""
-    paths = [path for path, part in model.named_modules() if hasattr(part, name)]
+    paths = [path for path, part in named_parts(model) if hasattr(part, name)]
     paths = [re.sub(r'\.(\d+)\b', r'[\1]', f'model.{path}') for path in paths if path]
     # PyG's names of edge types.
     return [re.sub(r'\.<(.+?)>', lambda m: str(m[1].split('___')), p) for p in paths]

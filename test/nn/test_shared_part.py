@@ -1,0 +1,203 @@
+"""Each part of a module is registered once, whoever else uses it."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from test_public_interface import CASES, IN, OUT, RELATIONS, TRANSITION, N, features
+from torch.func import functional_call
+
+from torch_geometric_gsl import (
+    DirectedSimilarity,
+    GSLNet,
+    HeteroGSLNet,
+    HeteroLatentGraphConv,
+    LatentGraphConv,
+    LinearSimilarity,
+    MultiplexLatentGraphConv,
+)
+from torch_geometric_gsl.diagnostics import describe_model
+from torch_geometric_gsl.distributed import RowShard, ShardedModel
+from torch_geometric_gsl.nn.models.layers import evaluation
+
+MIXED = {RELATIONS[0]: {'z_channels': -1}, **{key: {} for key in RELATIONS[1:]}}
+
+
+def weighted(width):
+    return LinearSimilarity(width, feature_weights=True)
+
+
+def with_one_module_twice():
+    similarity = weighted(OUT)
+    return MultiplexLatentGraphConv(
+        IN, OUT, 2, [similarity, similarity], same_messages=False
+    )
+
+
+# Every option that lets several modules use the same part.
+SHARING = {
+    'net': lambda: GSLNet(IN, 8, 3, OUT),
+    'net-act': lambda: GSLNet(IN, 8, 3, OUT, act=torch.nn.PReLU()),
+    'net-relations': lambda: GSLNet(IN, 8, 2, OUT, num_relations=2),
+    'net-messages': lambda: GSLNet(IN, 8, 2, OUT, num_relations=2, same_messages=False),
+    'net-similarity': lambda: GSLNet(IN, 8, 2, 8, weighted(8), z_channels=None),
+    'net-similarity-z': lambda: GSLNet(IN, 8, 2, OUT, weighted(IN)),
+    'net-directed': lambda: GSLNet(
+        IN, 8, 2, 8, DirectedSimilarity(weighted(4)), z_channels=None
+    ),
+    'net-transition': lambda: GSLNet(IN, 8, 2, 8, weighted(8), **TRANSITION),
+    'multiplex': lambda: MultiplexLatentGraphConv(IN, OUT, 3),
+    'multiplex-lazy': lambda: MultiplexLatentGraphConv(-1, OUT, 2),
+    'multiplex-similarity': with_one_module_twice,
+    'hetero': lambda: HeteroLatentGraphConv(IN, OUT, RELATIONS, weighted(OUT)),
+    'hetero-net': lambda: HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', z_channels=-1),
+    'hetero-net-similarity': lambda: HeteroGSLNet(
+        IN, 8, 2, 8, RELATIONS, 'b', weighted(8)
+    ),
+    'hetero-net-mixed': lambda: HeteroGSLNet(8, 8, 3, 8, MIXED, 'b', weighted(8)),
+}
+SHARED = [pytest.param(factory, id=name) for name, factory in SHARING.items()]
+
+
+def names_of(parts):
+    """The names of each part that has several."""
+    found = {}
+    for name, part in parts:
+        found.setdefault(id(part), []).append(name)
+    return [names for names in found.values() if len(names) > 1]
+
+
+def rows_of(module):
+    """The input of a module, as wide as its sources."""
+    x = features(module)
+    if isinstance(x, dict) and 8 in module.in_channels.values():
+        return {name: torch.randn(len(rows), 8) for name, rows in x.items()}
+    return x
+
+
+def call(module, x):
+    torch.manual_seed(3)
+    return module(x)
+
+
+@pytest.mark.parametrize('factory', [*CASES, *SHARED])
+def test_every_part_is_registered_once(factory):
+    module = factory()
+    assert names_of(module.named_modules(remove_duplicate=False)) == []
+    assert names_of(module.named_buffers(remove_duplicate=False)) == []
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    assert names_of(parameters.items()) == []
+    assert {*module.state_dict()} >= {*parameters}
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('factory', [*CASES, *SHARED])
+def test_functional_call_leaves_the_module_as_it_was(factory, training):
+    torch.manual_seed(1)
+    module = factory().train(training)
+    x = rows_of(module)
+    call(module, x)  # Initializes lazy parameters.
+    before = dict(module.named_parameters())
+    values = copy.deepcopy(module.state_dict())
+    with torch.no_grad():
+        others = {name: p + 0.1 * torch.rand_like(p) for name, p in before.items()}
+    # A loss updates buffers in training mode.
+    others |= {name: buffer.clone() for name, buffer in module.named_buffers()}
+    twin = copy.deepcopy(module)
+    twin.load_state_dict(others, strict=False)
+    expected = call(twin, x)
+    torch.manual_seed(3)
+    out = functional_call(module, others, (x,))
+    torch.testing.assert_close(out, expected, rtol=0, atol=0)
+    with pytest.raises((RuntimeError, TypeError, ValueError)):
+        functional_call(module, others, (torch.randn(N, IN + 1),))
+    assert {name: id(value) for name, value in module.named_parameters()} == {
+        name: id(value) for name, value in before.items()
+    }
+    torch.testing.assert_close(dict(module.state_dict()), dict(values), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('how', ['deepcopy', 'pickle', 'state_dict', 'assign'])
+@pytest.mark.parametrize('factory', SHARED)
+def test_copies_share_their_own_parts(factory, how):
+    module = factory()
+    x = rows_of(module)
+    call(module, x)
+    if how in ('deepcopy', 'pickle'):
+        twin = copy.deepcopy(module)
+        if how == 'pickle':
+            twin = pickle.loads(pickle.dumps(module))
+    else:
+        twin = factory()
+        call(twin, x)
+        twin.load_state_dict(module.state_dict(), assign=how == 'assign')
+    names = [[name for name, _ in part.named_parameters()] for part in (module, twin)]
+    assert names[0] == names[1]
+    for part in (module, twin):
+        part.eval().double()
+    x = {k: v.double() for k, v in x.items()} if isinstance(x, dict) else x.double()
+    expected = module(x)
+    torch.testing.assert_close(twin(x), expected, rtol=0, atol=0)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.add_(0.3)
+    if how != 'assign':  # Assigned parameters are those of the first.
+        torch.testing.assert_close(module(x), expected, rtol=0, atol=0)
+
+
+def test_a_replaced_sampler_serves_all_layers():
+    net = GSLNet(IN, 8, 2, OUT)
+    net.convs[0].sampler = LatentGraphConv(IN, OUT, k=2).sampler
+    assert net.convs[1].sampler is net.convs[0].sampler
+    net.convs[0].sampler.similarity = weighted(IN)
+    assert net.convs[1].sampler.similarity is net.convs[0].sampler.similarity
+    net.convs[1].sampler = LatentGraphConv(IN, OUT, k=3).sampler
+    assert [conv.sampler.k for conv in net.convs] == [2, 3]
+
+
+def test_sharing_in_a_circle_has_one_owner():
+    first, second, third = (LatentGraphConv(IN, IN) for _ in range(3))
+    first.share_sampler(first)
+    second.share_sampler(first)
+    first.share_sampler(second)
+    third.share_sampler(second)
+    assert {conv.sampler for conv in (second, third)} == {first.sampler}
+    owners = [conv for conv in (first, second, third) if 'sampler' in conv._modules]
+    assert owners == [first]
+
+
+def test_a_layer_taken_out_works():
+    net = GSLNet(IN, IN, 2, OUT)
+    x, last = torch.randn(N, IN), net.convs[1]
+    assert 'sampler.log_scale' not in last.state_dict()
+    with evaluation(last):
+        assert not last.sampler.training
+        expected = last(x)
+    assert last.sampler.training
+    assert [each.name for each in describe_model(last, x).layers] == ['sampler']
+    with pytest.raises(AttributeError, match=r"set it on 'model\.sampler'"):
+        last.k = 3
+    sharded = ShardedModel(last, RowShard(N))
+    with evaluation(sharded):
+        torch.testing.assert_close(sharded(x), expected)
+    before = net.convs[0].sampler.log_scale.detach().clone()
+    last.sampler.log_scale.data += 1
+    last.reset_parameters()
+    assert net.convs[0].sampler.log_scale == before + 1
+    last.sampler = copy.deepcopy(last.sampler)
+    assert last.sampler is not net.convs[0].sampler
+    assert 'sampler.log_scale' in last.state_dict()
+
+
+# The tracer looks at this attribute itself, and hides the warning from users.
+@pytest.mark.filterwarnings('ignore:The .grad attribute of a Tensor:UserWarning')
+def test_a_compiled_net_shares_its_sampler():
+    torch.compiler.reset()
+    net = GSLNet(IN, 8, 2, OUT).eval()
+    x = torch.randn(N, IN)
+    compiled = torch.compile(net, backend='eager')
+    torch.testing.assert_close(compiled(x), net(x))
+    with torch.no_grad():
+        net.convs[0].sampler.log_scale += 1
+    torch.testing.assert_close(compiled(x), net(x))
