@@ -92,8 +92,6 @@ def test_batches_equal_single_graphs(transform):
                 store.edge_index[:, own] - start[:, None], one.edge_index
             )
             torch.testing.assert_close(store.edge_weight[own], one.edge_weight)
-    with pytest.raises(KeyError, match='_slice'):
-        batch.to_data_list()
 
 
 def test_the_most_similar_sources():

@@ -11,13 +11,15 @@ from abc import abstractmethod
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import NodeStorage
+from torch_geometric.index import ptr2index
 from torch_geometric.transforms import BaseTransform
-from torch_geometric.typing import EdgeType
-from torch_geometric.utils import sort_edge_index
+from torch_geometric.typing import EdgeType, TensorFrame
+from torch_geometric.utils import cumsum, sort_edge_index
 
 from torch_geometric_gsl._checks import (
     check_batch,
@@ -25,6 +27,7 @@ from torch_geometric_gsl._checks import (
     check_edge_types,
     check_features,
     check_flag,
+    check_one_graph,
     check_option,
     check_type,
 )
@@ -40,6 +43,8 @@ OBSERVED = 'observed_'
 _EDGES = {'edge_index', 'adj_t', 'adj'}
 # Always part of a graph, for any size.
 _GRAPH = _EDGES | {'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges'}
+# What a batch stores to separate its examples: their ranges, and what it added.
+_SLICES = '_slice_dict', '_inc_dict'
 #: Attributes that determine the number of nodes.
 COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}
 
@@ -74,8 +79,13 @@ def node_features(
         raise ValueError(f"'{name}' must hold node features (got None)")
     check_features(store[attr], name, width)
     x: Tensor = store[attr]
-    if not COUNTS & {*store.keys()}:
-        store.num_nodes = x.size(0)
+    is_counted = bool(COUNTS & {*store.keys()})
+    if 'batch' not in store and attr in (slices := slices_of(data, store)):
+        # Batches lack the graph ids where PyG does not know the number of nodes.
+        store.ptr = slices[attr].flatten().to(x.device)
+        store.batch = ptr2index(store.ptr)
+    if not is_counted:
+        set_num_nodes(data, store, x.size(0))
     if store.num_nodes != x.size(0):
         raise ValueError(
             f"'{name}' must have one row per node "
@@ -84,20 +94,72 @@ def node_features(
     return x
 
 
+def set_num_nodes(data: Any, store: Any, num_nodes: int | None) -> None:
+    """Store the number of nodes, also of each example of a batch."""
+    store.num_nodes = num_nodes
+    ptr = node_ptr(data, store)
+    if ptr is not None:
+        store._num_nodes = ptr.diff().tolist()
+
+
 def set_graph(data: Any, graph: SampledGraph, edge_type: Any = None) -> None:
     """Store a graph, sorted by target; keep the replaced one under a prefix."""
     store = store_of(data, edge_type)
     has_observed = any(OBSERVED + key in store for key in _EDGES)
     # A graph next to an observed one comes from a transform.
-    move_graph(store, None if has_observed else OBSERVED)
+    move_graph(data, store, None if has_observed else OBSERVED)
     store.edge_index, store.edge_weight = sorted_graph(graph)
-    forget_slices(data)
+    if _SLICES[0] in vars(data.stores[0]):
+        _slice_graph(data, store)
 
 
-def forget_slices(data: Any) -> None:
-    """Mark a batch that can no longer be separated into its examples."""
-    for name in ('_slice_dict', '_inc_dict'):
-        vars(data.stores[0]).pop(name, None)
+def _slice_graph(data: Any, store: Any) -> None:
+    """Store which edges belong to each example of a batch."""
+    ends = [None, None] if store._key is None else store._key[::2]
+    ptrs: list[Any] = [node_ptr(data, store_of(data, end)) for end in ends]
+    for end, ptr in zip(ends, ptrs, strict=True):
+        if ptr is None:
+            name = 'data.batch' if end is None else f'data[{end!r}].batch'
+            raise ValueError(f"'{name}' must hold the graph ids of a batch (got None)")
+    device = store.edge_index.device
+    source, target = (ptr.to(device) for ptr in ptrs)
+    check_one_graph(store.edge_index, (ptr2index(source), ptr2index(target)))
+    ranges = torch.searchsorted(store.edge_index[1].contiguous(), target).cpu()
+    starts = ptrs[1][:-1]
+    if store._key is not None:
+        starts = torch.stack([ptr[:-1] for ptr in ptrs], dim=1).unsqueeze(-1)
+    slices_of(data, store).update(edge_index=ranges, edge_weight=ranges)
+    shifts = {'edge_index': starts, 'edge_weight': torch.zeros_like(ranges[:-1])}
+    slices_of(data, store, _SLICES[1]).update(shifts)
+
+
+def slices_of(data: Any, store: Any, name: str = '_slice_dict') -> dict[str, Any]:
+    """Return what a batch knows about the attributes of a store, or nothing."""
+    entries: dict[Any, Any] = vars(data.stores[0]).get(name, {})
+    return entries if store._key is None else entries.get(store._key, {})
+
+
+def copy_slices(data: Any) -> None:
+    """Copy the slices of a batch, which it shares with the input of a transform."""
+    batch = vars(data.stores[0])
+    keys = [store._key for store in data.stores if store._key is not None]
+    for name in _SLICES:
+        if name in batch:
+            typed = {key: {**batch[name].get(key, {})} for key in keys}
+            batch[name] = {**batch[name], **typed}
+
+
+def node_ptr(data: Any, store: Any) -> Tensor | None:
+    """Return the first node of each example of a batch, and the number of nodes."""
+    if _SLICES[0] not in vars(data.stores[0]):
+        return None
+    # In a batch of batches, the graph ids are not those of the examples.
+    if 'batch' in (slices := slices_of(data, store)):
+        ptr: Tensor = slices['batch']
+        return ptr
+    if 'batch' not in store:
+        return None
+    return cumsum(torch.bincount(store.batch, minlength=data.num_graphs)).cpu()
 
 
 def sorted_graph(graph: SampledGraph) -> SampledGraph:
@@ -107,39 +169,96 @@ def sorted_graph(graph: SampledGraph) -> SampledGraph:
     return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
 
 
-def move_graph(store: Any, prefix: str | None) -> None:
+def move_graph(data: Any, store: Any, prefix: str | None) -> None:
     """Rename the edges and their attributes; delete them without a prefix."""
-    for key in graph_keys(store):
-        value = store[key]
-        del store[key]
-        if prefix is not None:
-            store[prefix + key] = value
+    copy_slices(data)
+    for key in graph_keys(data, store):
+        rename(data, store, key, None if prefix is None else prefix + key)
 
 
-def graph_keys(store: Any) -> list[str]:
+def rename(data: Any, store: Any, key: str, name: str | None) -> None:
+    """Rename an attribute, also in the slices of a batch; delete it without a name."""
+    for entries in (store, *(slices_of(data, store, part) for part in _SLICES)):
+        if key in entries:
+            value = entries.pop(key)
+            if name is not None:
+                entries[name] = value
+
+
+def graph_keys(data: Any, store: Any) -> list[str]:
     r"""Return the names of the edges and of all attributes with one entry per edge.
 
-    An attribute has one entry per edge if it has their length. If this is also the
-    number of nodes or graphs, or the number of nodes is unknown, its name must contain
-    "edge"; labels of links are excluded.
+    An attribute has one entry per edge if it has their length, in each example of a
+    batch. If this is also the number of nodes or graphs, or the number of nodes is
+    unknown, its name must contain "edge"; labels of links are excluded.
     """
-    own = {key for key in store.keys() if not key.startswith(OBSERVED)}  # noqa: SIM118
-    by_length = True
-    if isinstance(store, NodeStorage):
-        num_graphs = store['ptr'].numel() - 1 if 'ptr' in own else 1
-        counts = COUNTS - ({'batch'} if 'ptr' in own else set())
-        by_length = store.num_edges != num_graphs and bool(
-            own & {*counts, 'adj', 'adj_t'}
-        )
-    found = own & _GRAPH
+    names = {key for key in store.keys() if not key.startswith(OBSERVED)}  # noqa: SIM118
+    # `follow_batch` adds vectors about an attribute.
+    added = {key + end for key in names for end in ('_batch', '_ptr')} & names
+    counts = _edge_counts(data, store)
+    is_clear = _are_clear(data, store, counts)
+    keys = names & _GRAPH
+    for key in names - COUNTS - {'ptr', 'face'} - added - keys:
+        lengths = _lengths(data, store, key)
+        in_batch = len(lengths) == len(counts) > 1
+        fits = lengths == counts if in_batch else sum(lengths) == sum(counts)
+        if fits and (is_clear[in_batch] or 'edge' in key) and 'edge_label' not in key:
+            keys.add(key)
+    return sorted(keys | {k for k in added if k.rpartition('_')[0] in keys})
+
+
+def _edge_counts(data: Any, store: Any) -> list[int]:
+    """Return the number of edges, of each example of a batch."""
+    edge_index = getattr(store, 'edge_index', None)
+    end = None if store._key is None else store._key[-1]
+    if edge_index is None or (ptr := node_ptr(data, store_of(data, end))) is None:
+        return [store.num_edges]
+    example = torch.searchsorted(ptr.to(edge_index.device), edge_index[1], right=True)
+    return example.bincount(minlength=ptr.numel())[1:].tolist()
+
+
+def _are_clear(data: Any, store: Any, counts: list[int]) -> tuple[bool, bool]:
+    """Return whether the length of an attribute tells if it belongs to the edges.
+
+    The first value is for all examples of a batch together, the second for each.
+    """
+    if not isinstance(store, NodeStorage):
+        return True, True
+    num_graphs = store['ptr'].numel() - 1 if 'ptr' in store else 1
+    known = COUNTS - ({'batch'} if 'ptr' in store else set()) | {'adj', 'adj_t'}
+    if not known & {*store.keys()}:
+        return False, False
+    ptr = node_ptr(data, store)
+    sizes = [] if ptr is None else ptr.diff().tolist()
+    pairs = zip(counts, sizes, strict=False)
     with warnings.catch_warnings():
         # The warning that the number of nodes is a guess.
         warnings.filterwarnings('ignore', 'Unable to accurately infer')
-        for key in own - COUNTS - {'ptr'} - found:
-            if (by_length or 'edge' in key) and 'edge_label' not in key:
-                found |= {key} if store.is_edge_attr(key) else set()
-    # `follow_batch` adds vectors about the edges, too.
-    return sorted(found | ({key + '_ptr' for key in found} & own))
+        is_clear = sum(counts) not in (num_graphs, store.num_nodes)
+    return is_clear, any(count not in (1, size) for count, size in pairs)
+
+
+def _lengths(data: Any, store: Any, key: str) -> list[int]:
+    """Return the length of an attribute, in each example of a batch if it is known."""
+    value = store[key]
+    slices = slices_of(data, store).get(key)
+    if isinstance(value, list) and isinstance(slices, Tensor):
+        return [_length(data, store, key, part) for part in value]
+    length = _length(data, store, key, value)
+    # Other transforms may change an attribute and leave its slices.
+    if isinstance(slices, Tensor) and slices.dim() == 1 and int(slices[-1]) == length:
+        return [int(size) for size in slices.diff()]
+    return [length]
+
+
+def _length(data: Any, store: Any, key: str, value: Any) -> int:
+    """Return the number of entries of a value, or -1 if it has none."""
+    if isinstance(value, (list, tuple, TensorFrame)):
+        return len(value)
+    if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
+        return -1
+    dim = data.__cat_dim__(key, value, store)
+    return value.shape[dim] if isinstance(dim, int) else -1
 
 
 class FeatureGraph(BaseTransform):

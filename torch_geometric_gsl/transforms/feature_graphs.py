@@ -55,8 +55,8 @@ class SimilarityKNNGraph(FeatureGraph):
     :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and :math:`w_{ij} =
     \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges run from
     neighbours to nodes, sorted by node, with the similarities in
-    :obj:`data.edge_weight`. No edge joins two examples of a batch, which cannot be
-    separated afterwards. Sparse CSR features require the cosine or a projection.
+    :obj:`data.edge_weight`. No edge joins two examples of a batch. Sparse CSR features
+    require the cosine or a projection.
 
     A graph already in :obj:`data` is kept under names with a prefix, such as
     :obj:`observed_edge_index`, or deleted if such names exist.

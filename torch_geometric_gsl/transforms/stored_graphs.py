@@ -34,11 +34,12 @@ from torch_geometric_gsl.transforms._graphs import (
     COUNTS,
     OBSERVED,
     check_data,
-    forget_slices,
     graph_keys,
     move_graph,
     node_features,
+    rename,
     set_graph,
+    set_num_nodes,
     sorted_graph,
 )
 from torch_geometric_gsl.typing import SampledGraph
@@ -229,8 +230,7 @@ class DropObservedGraph(BaseTransform):
     :obj:`observed_`. Labels of links (:obj:`edge_label`, :obj:`edge_label_index`) stay.
     If there are as many edges as nodes, or only the edges determine the number of
     nodes, attributes are deleted only if their name contains :obj:`edge`; in the second
-    case the number is stored as :obj:`data.num_nodes`. A batch cannot be separated
-    afterwards.
+    case the number is stored as :obj:`data.num_nodes`.
 
     Apply it before transforms that add a graph, not after.
 
@@ -246,18 +246,19 @@ class DropObservedGraph(BaseTransform):
         if not isinstance(data, HeteroData):
             check_data(data)
             store = data.stores[0]
-            if graph_keys(store) and not COUNTS & {*store.keys()}:
+            # The graph ids of a batch are not those of its examples.
+            counts = COUNTS - ({'batch'} if 'ptr' in store else set())
+            if graph_keys(data, store) and not counts & {*store.keys()}:
                 num_nodes = data.num_nodes
-                move_graph(store, None)
-                data.num_nodes = num_nodes
+                move_graph(data, store, None)
+                set_num_nodes(data, store, num_nodes)
         for store in data.edge_stores:
-            move_graph(store, None)
+            move_graph(data, store, None)
             for key in list(store.keys()):
                 if key.startswith(OBSERVED):
-                    del store[key]
+                    rename(data, store, key, None)
             if isinstance(data, HeteroData) and not store.keys():
                 del data[store._key]
-        forget_slices(data)
         return data
 
 
