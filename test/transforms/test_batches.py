@@ -314,8 +314,8 @@ def test_a_batch_after_other_transforms(sized):
     for i, start in ((0, 3), (1, 0), (2, 0)):
         expected = KNN(Data(x=sized[i].x[start:])).edge_index
         edges = few._slice_dict['edge_index'][i : i + 2].tolist()
-        own = few.edge_index[:, slice(*edges)] - few._inc_dict['edge_index'][i]
-        assert torch.equal(own, expected)
+        local = few.edge_index[:, slice(*edges)] - few._inc_dict['edge_index'][i]
+        assert torch.equal(local, expected)
 
 
 class OfAll(torch.nn.Module):
