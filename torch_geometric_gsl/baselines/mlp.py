@@ -41,6 +41,8 @@ class MLPClassifier(NodeClassifier):
         torch.Size([100, 7])
     """
 
+    _maps_parameters = True
+
     def __init__(
         self,
         in_channels: int,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._C._functorch import peek_interpreter_stack
 
 from torch_geometric_gsl._checks import check_one_type
+from torch_geometric_gsl.ops.runtime import check_not_batched
 
 # Replacements of arguments of 0.1.
 _RENAMED = {
@@ -25,6 +27,9 @@ class OneType(torch.nn.Module):
     several types.
     """
 
+    #: Whether :func:`torch.vmap` may map over the parameters.
+    _maps_parameters = False
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # PyG traces a module by calling it, without running its `forward`.
         for value in (*args, *kwargs.values()):
@@ -35,4 +40,7 @@ class OneType(torch.nn.Module):
                 f'{type(self).__name__} has no argument {name!r}: since 0.2 it is '
                 f'{_RENAMED[name]}'
             )
+        if not torch.compiler.is_compiling() and peek_interpreter_stack() is not None:
+            parameters = () if self._maps_parameters else self.parameters()
+            check_not_batched(self, (args, kwargs), parameters)
         return super().__call__(*args, **kwargs)

@@ -15,6 +15,7 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
+    HandWritten,
     disable_compile,
     once_differentiable,
     row_blocks,
@@ -59,8 +60,9 @@ def relaxed_weights(
     With :obj:`hard` draws are one-hot in the forward pass and relaxed in the backward
     pass. The null neighbour takes part; its weights are not returned.
     """
+    twin = clone_generator(generator, score.device)
     weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
-        with_null(score, null), k, tau, hard, generator, memory_budget
+        with_null(score, null), k, tau, hard, generator, twin, memory_budget
     )
     return weight[:, : score.size(1)]
 
@@ -107,20 +109,17 @@ def perturbed_arrivals(
     return Arrivals(source, noise, horizon)
 
 
-class _RelaxedWeights(torch.autograd.Function):
+class _RelaxedWeights(HandWritten):
     @staticmethod
     def forward(
-        ctx: Any,
         score: Tensor,
         k: int,
         tau: float,
         hard: bool,
         generator: torch.Generator | None,
+        twin: torch.Generator,
         memory_budget: int,
     ) -> Tensor:
-        ctx.save_for_backward(score)
-        ctx.args = (k, tau, memory_budget)
-        ctx.twin = clone_generator(generator, score.device)
         weight = torch.empty_like(score)
         for rows in _blocks(score, k, memory_budget):
             draws = _draw(score[rows], k, tau, generator)
@@ -130,6 +129,12 @@ class _RelaxedWeights(torch.autograd.Function):
                 draws = torch.where(draws.isnan(), draws, one_hot)
             weight[rows] = draws.mean(dim=1)
         return weight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        score, k, tau, _, _, ctx.twin, memory_budget = inputs
+        ctx.save_for_backward(score)
+        ctx.args = (k, tau, memory_budget)
 
     @staticmethod
     @once_differentiable
@@ -144,7 +149,7 @@ class _RelaxedWeights(torch.autograd.Function):
             inner = torch.einsum('rkn,rn->rk', draws, grad[rows]).unsqueeze(-1)
             local = draws * (grad[rows].unsqueeze(1) - inner)
             grad_score[rows] = local.sum(dim=1) / (k * tau)
-        return grad_score, None, None, None, None, None
+        return grad_score, None, None, None, None, None, None
 
 
 def _blocks(score: Tensor, k: int, memory_budget: int) -> list[slice]:
@@ -222,15 +227,19 @@ def candidate_graph(
     return SampledGraph(edge_index, total)
 
 
-class _StraightThrough(torch.autograd.Function):
+class _StraightThrough(HandWritten):
     """The value of one tensor with the gradient, and the NaNs, of another.
 
     Not hard + soft - soft.detach(), which leaves rounding errors in the zeros.
     """
 
     @staticmethod
-    def forward(ctx: Any, forward: Tensor, backward: Tensor) -> Tensor:
+    def forward(forward: Tensor, backward: Tensor) -> Tensor:
         return torch.where(backward.isnan(), backward, forward)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:

@@ -18,9 +18,12 @@ from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
+    HandWritten,
     cache_budget,
     disable_compile,
     once_differentiable,
+    outside_transforms,
+    plain_tensor,
     row_blocks,
 )
 
@@ -53,8 +56,9 @@ class Neighbours:
         if offsets is None:
             n, q = source.shape
             offsets = torch.arange(n + 1, device=source.device) * q
-        self.source = source.to(dtype)
-        self.offsets = offsets.to(dtype)
+        # Indices have no derivatives, and sparse products need plain tensors.
+        self.source = plain_tensor(source.to(dtype))
+        self.offsets = plain_tensor(offsets.to(dtype))
         self.num_sources = num_sources
         self.memory_budget = memory_budget
 
@@ -104,6 +108,7 @@ class Neighbours:
         place, target, offsets = self.by_source
         return Neighbours(target, h.size(0), offsets).sum(h, weight.flatten()[place])
 
+    @outside_transforms
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
         """Compute inner products of each target with its sources, without gradients."""
         # The compiler warns about non-leaf tensors.
@@ -220,12 +225,15 @@ def compare_listed(
     return torch.empty_like(value).scatter(0, place, value).view(target.shape)
 
 
-class _PairDots(torch.autograd.Function):
+class _PairDots(HandWritten):
     @staticmethod
-    def forward(ctx: Any, dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
-        ctx.save_for_backward(dst, src)
-        ctx.neighbours = neighbours
+    def forward(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
         return neighbours.dots(dst, src)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        dst, src, ctx.neighbours = inputs
+        ctx.save_for_backward(dst, src)
 
     @staticmethod
     @once_differentiable
@@ -240,15 +248,18 @@ class _PairDots(torch.autograd.Function):
         )
 
 
-class _PairDistances(torch.autograd.Function):
+class _PairDistances(HandWritten):
     @staticmethod
-    def forward(ctx: Any, dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
+    def forward(dst: Tensor, src: Tensor, neighbours: Neighbours) -> Tensor:
         ends = dst.detach(), src.detach()
         distance = neighbours.gathered(lambda u, v: u.sub_(v).square_(), *ends)
         distance.clamp_(max=scores.max_square(dst.dtype))
-        ctx.save_for_backward(dst, src, distance)
-        ctx.neighbours = neighbours
         return distance
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        dst, src, ctx.neighbours = inputs
+        ctx.save_for_backward(dst, src, output)
 
     @staticmethod
     @once_differentiable
@@ -267,12 +278,15 @@ class _PairDistances(torch.autograd.Function):
         return grad_dst, grad_src, None
 
 
-class _NeighbourSum(torch.autograd.Function):
+class _NeighbourSum(HandWritten):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
-        ctx.save_for_backward(h, weight)
-        ctx.neighbours = neighbours
+    def forward(h: Tensor, weight: Tensor, neighbours: Neighbours) -> Tensor:
         return neighbours.sum(h, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        h, weight, ctx.neighbours = inputs
+        ctx.save_for_backward(h, weight)
 
     @staticmethod
     @once_differentiable

@@ -19,7 +19,7 @@ from torch_geometric_gsl.ops.neighbours import (
     pair_distances,
     pair_dots,
 )
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, plain_tensor, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The functions that compare targets with listed sources.
@@ -136,11 +136,14 @@ class PairScores(NamedTuple):
         """Return the scores without gradients."""
         fields = self._asdict()
         for name in ('dst', 'src', 'scale', 'lower', 'upper', 'null'):
-            if not isinstance(fields[name], int | float | None):
-                fields[name] = fields[name].detach()
+            value = fields[name]
+            if isinstance(value, Tensor):
+                fields[name] = plain_tensor(value)
+            elif isinstance(value, SparseRows):
+                fields[name] = value.detach()
         if self.dst is self.src:
             fields['dst'] = fields['src']
-        fields['response'] = self.response.map(Tensor.detach)
+        fields['response'] = self.response.map(plain_tensor)
         return PairScores(**fields)
 
     def split(self, sizes: list[int]) -> list[PairScores]:

@@ -16,7 +16,12 @@ from torch_geometric.utils import cumsum
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import has_triton, recomputed, row_blocks
+from torch_geometric_gsl.ops.runtime import (
+    has_triton,
+    is_transforming,
+    recomputed,
+    row_blocks,
+)
 from torch_geometric_gsl.ops.scores import Identity
 
 # Bytes of a block of scores; several blocks are recomputed in the backward pass.
@@ -93,7 +98,7 @@ def pool_sum(
 
 def _has_kernel(pairs: PairScores) -> bool:
     """Return whether the Triton kernel supports a call."""
-    if not has_triton(pairs.dst.device) or pairs.is_sparse:
+    if not has_triton(pairs.dst.device) or pairs.is_sparse or is_transforming():
         return False
     is_dot = pairs.comparison == 'dot' and type(pairs.response) is Identity
     is_single = pairs.dst.dtype == pairs.src.dtype == torch.float32

@@ -18,7 +18,12 @@ from torch_geometric_gsl.ops.race_block import (
     has_kernel,
 )
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import disable_compile, has_triton, row_blocks
+from torch_geometric_gsl.ops.runtime import (
+    disable_compile,
+    has_triton,
+    outside_transforms,
+    row_blocks,
+)
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 
 #: The first round of a flat race, relative to the worst case. A race with an arrival
@@ -61,6 +66,7 @@ def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
 
 @disable_compile
 @torch.no_grad()
+@outside_transforms
 def race_arrivals(
     pairs: PairScores,
     options: DrawOptions,

@@ -15,7 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.runtime import disable_compile, once_differentiable
+from torch_geometric_gsl.ops.runtime import (
+    HandWritten,
+    disable_compile,
+    once_differentiable,
+)
 
 # The table of `log_tail_mass`: its first position, its step and its last position.
 _FIRST, _STEP, _LAST = -50.0, 0.02, 6.0
@@ -79,25 +83,25 @@ def relax(
     """
     if arrivals.null is None:
         null = None
-    weight: Tensor = _Weights.apply(  # type: ignore[no-untyped-call]
+    weight: Tensor
+    weight, *_ = _Weights.apply(  # type: ignore[no-untyped-call]
         score, tail_score, null, arrivals, log_share, options
     )
     lead, size = int(null is not None), score.size(-1)
     return weight[..., lead : lead + size], weight[..., lead + size :]
 
 
-class _Weights(torch.autograd.Function):
+class _Weights(HandWritten):
     # By hand: only weights are stored, no intermediate results.
     @staticmethod
     def forward(
-        ctx: Any,
         score: Tensor,
         tail_score: Tensor | None,
         null: Tensor | None,
         arrivals: Arrivals,
         log_share: Tensor | None,
         options: DrawOptions,
-    ) -> Tensor:
+    ) -> tuple[Tensor, ...]:
         logit = (score + arrivals.noise) / options.tau
         if tail_score is not None and log_share is not None:
             late = _tail_logit(tail_score, arrivals.horizon, log_share, options.tau)
@@ -114,19 +118,30 @@ class _Weights(torch.autograd.Function):
         weight = (logit - logit[..., :leaders].amax(dim=-1, keepdim=True)).exp_()
         weight.div_((weight @ weight.new_ones(weight.size(-1))).unsqueeze(-1))
         weight.div_(score.size(1))
-        # Relaxed weights are the output; hard ones depend on the scores.
-        given = filter(torch.is_tensor, (score, tail_score, null))
-        ctx.save_for_backward(weight, *(given if options.hard else ()))
-        ctx.sizes = leaders - 1, score.size(-1), logit.size(-1) - leaders + 1
-        ctx.tau, ctx.null = options.tau, None if null is None else null.shape
         if not options.hard:
-            return weight
+            return (weight,)
         winners = _winners(logit, options, leaders) / score.size(1)
-        return torch.where(weight.isnan(), weight, winners)
+        return torch.where(weight.isnan(), weight, winners), weight
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
+    ) -> None:
+        score, tail_score, null, _, _, options = inputs
+        weight = output[-1]
+        # Relaxed weights are the output; hard ones depend on the scores.
+        scores: Any = ()
+        if options.hard:
+            scores = filter(torch.is_tensor, (score, tail_score, null))
+            ctx.mark_non_differentiable(weight)
+        ctx.save_for_backward(weight, *scores)
+        lead = int(null is not None)
+        ctx.sizes = lead, score.size(-1), weight.size(-1) - lead
+        ctx.tau, ctx.null = options.tau, None if null is None else null.shape
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
         weight, (lead, first, last) = ctx.saved_tensors[0], ctx.sizes
         grad = grad * weight
         total = (grad @ weight.new_ones(weight.size(-1))).mul_(weight.size(1))

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial, wraps
 from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch._C._functorch import (
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    is_gradtrackingtensor,
+    peek_interpreter_stack,
+)
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd.function import FunctionCtx
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.checkpoint import checkpoint
 
 Function = TypeVar('Function', bound=Callable[..., Any])
@@ -55,11 +64,18 @@ def is_exporting() -> bool:
     return hasattr(torch.compiler, 'is_exporting') and torch.compiler.is_exporting()
 
 
+def is_transforming() -> bool:
+    """Return whether a transform runs, such as :func:`torch.func.grad`."""
+    return not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
+
+
 def recomputed(function: Function) -> Function:
     """Wrap a function whose intermediate results are recomputed in the backward pass.
 
     The function must not draw from the global generator.
     """
+    if is_transforming():  # Hooks of saved tensors are not supported there.
+        return function
     run = partial(checkpoint, function, use_reentrant=False, preserve_rng_state=False)
     return cast(Function, run)
 
@@ -95,6 +111,65 @@ def full_precision(x: Tensor) -> Tensor:
     return x.float() if x.dtype in _HALF else x
 
 
+def is_batched(x: Tensor) -> bool:
+    """Return whether :func:`torch.vmap` maps over a tensor."""
+    while is_functorch_wrapped_tensor(x):
+        if is_batchedtensor(x):
+            return True
+        x = get_unwrapped(x)
+    return False
+
+
+def check_not_batched(
+    module: object, values: Any, parameters: Iterable[Tensor] = ()
+) -> None:
+    """Raise if :func:`torch.vmap` maps over any of the tensors of a call."""
+    if not is_transforming():
+        return
+    tensors = [*tree_leaves(values), *parameters]
+    if any(isinstance(x, Tensor) and is_batched(x) for x in tensors):
+        raise RuntimeError(
+            f'torch.vmap is not supported by {type(module).__name__}, whose '
+            f'computation depends on values: '
+            f'loop over the inputs, or over the copies of the parameters'
+        )
+
+
+def plain_tensor(x: Tensor) -> Tensor:
+    """Detach a tensor, also from the derivatives of :func:`torch.func.grad`."""
+    x = x.detach()
+    while is_gradtrackingtensor(x):
+        x = get_unwrapped(x)
+    return x
+
+
+def outside_transforms(function: Function) -> Function:
+    """Run a function without derivatives on plain tensors, as kernels need them.
+
+    Within :func:`torch.func.grad` each operation returns a wrapped tensor.
+    """
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if peek_interpreter_stack() is None:
+            return function(*args, **kwargs)
+        args, kwargs = tree_map(_plain, (args, kwargs), is_leaf=_has_derivative)
+        with temporarily_clear_interpreter_stack():
+            return function(*args, **kwargs)
+
+    return cast(Function, wrapper)
+
+
+def _has_derivative(value: Any) -> bool:
+    return hasattr(value, 'detach')
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return plain_tensor(value)
+    return value.detach() if _has_derivative(value) else value
+
+
 def once_differentiable(backward: Function) -> Function:
     """Run a hand-written gradient in full precision; raise on a second derivative.
 
@@ -106,6 +181,11 @@ def once_differentiable(backward: Function) -> Function:
 
     @wraps(backward)
     def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
+        if any(grad is not None and is_batched(grad) for grad in grads):
+            raise RuntimeError(
+                'torch.vmap over a gradient is not supported by random draws: pass '
+                "'chunk_size=1' to torch.func.jacrev, or loop over torch.func.vjp"
+            )
         device = next(grad.device.type for grad in grads if grad is not None)
         # Autocast would run the gradient's matrix products in half precision.
         with torch.no_grad(), torch.autocast(device, enabled=False):
@@ -114,6 +194,7 @@ def once_differentiable(backward: Function) -> Function:
             return found
         found = found if isinstance(found, tuple) else (found,)
         name = type(ctx).__name__.removeprefix('_').removesuffix('Backward')
+        name = name.removesuffix('Generated')  # By torch.func.
         hang: Any = partial(_Underivable.apply, name)
         given = *ctx.saved_tensors, *grads
         return tuple(None if x is None else hang(x, *given) for x in found)
@@ -121,13 +202,34 @@ def once_differentiable(backward: Function) -> Function:
     return cast(Function, wrapper)
 
 
-class _Underivable(torch.autograd.Function):
+class HandWritten(torch.autograd.Function):
+    """Base class of functions with a gradient of their own in reverse mode only."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> None:
+        raise RuntimeError(
+            'torch.vmap is not supported by graphs of nearest or sampled neighbours: '
+            'loop over the inputs, or over the copies of the parameters'
+        )
+
+    @staticmethod
+    def jvp(ctx: FunctionCtx, *tangents: Any) -> None:
+        raise RuntimeError(
+            'forward-mode derivatives are not implemented (torch.func.jvp): use '
+            'reverse mode, such as torch.func.grad, vjp or jacrev'
+        )
+
+
+class _Underivable(HandWritten):
     """Identity that raises if a gradient is differentiated again."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, name: str, x: Tensor, *given: Tensor) -> Tensor:
-        ctx.name = name  # type: ignore[attr-defined]
+    def forward(name: str, x: Tensor, *given: Tensor) -> Tensor:
         return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.name = inputs[0]
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor) -> None:

@@ -38,6 +38,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import HasSamplers, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
+from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 #: How the sums of several relations are combined.
@@ -207,6 +208,7 @@ class HeteroLatentGraphConv(HasSamplers):
             dict[str, torch.Tensor]: The outputs of each type that is a target, and with
             :obj:`return_graph=True` the graph of each relation.
         """
+        check_not_batched(self, (x_dict, z_dict), self.parameters())
         is_pair = isinstance(x_dict, tuple | list)
         named = {'x_dict': x_dict, 'batch_dict': batch_dict, 'z_dict': z_dict}
         ends = [

@@ -9,6 +9,7 @@ from torch_geometric.utils import softmax
 
 from torch_geometric_gsl._checks import as_pair, check_count, check_flag, check_positive
 from torch_geometric_gsl.nn.clouds import knn_graph
+from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.ops.scores import squared_distance
 from torch_geometric_gsl.typing import Batch, Features
 
@@ -94,6 +95,7 @@ class KNNEdgeConv(EdgeConv):
                 that determine the neighbours; :obj:`x` if :obj:`None`.
                 (default: :obj:`None`)
         """
+        check_not_batched(self, (x, z))
         z = x if z is None else z
         pair, (z_src, z_dst) = as_pair(x), as_pair(z, 'z')
         edge_index = knn_graph(z, self.k, batch, self.loop)

@@ -30,6 +30,7 @@ from torch_geometric_gsl.nn.models.tasks import Task
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import SampledGraph
 
 #: Rows by node type.
@@ -198,6 +199,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
             torch.Tensor or dict[str, torch.Tensor]: The outputs of the target type, or
             of all types that are a target.
         """
+        check_not_batched(self, (x_dict, z_dict), self.parameters())
         is_pair = isinstance(x_dict, tuple | list)
         own, given = self._inputs(
             is_pair, x_dict, edge_index_dict, edge_weight_dict, batch_dict, z_dict

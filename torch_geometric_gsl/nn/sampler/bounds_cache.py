@@ -19,7 +19,7 @@ from torch_geometric_gsl.ops.envelope import (
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
-from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.ops.runtime import disable_compile, outside_transforms
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The number of candidates in a list.
@@ -56,6 +56,7 @@ class BoundsCache:
 
     @disable_compile  # The choice depends on values.
     @torch.no_grad()
+    @outside_transforms
     def best(self, pairs: PairScores, options: DrawOptions) -> tuple[Envelope, float]:
         """Find the cheapest bounds, and the number of proposals of a race with them.
 

@@ -19,6 +19,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
 from torch_geometric_gsl.nn.self_supervision.networks import Contrast, Denoiser
 from torch_geometric_gsl.ops.edges import Edges, list_sources
+from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -60,6 +61,7 @@ class SampledGraphLoss(torch.nn.Module):
         similarity compares the features, or rows :obj:`z` such as the output of an
         encoder, with gradients.
         """
+        check_not_batched(self, (x, z), self.parameters())
         graph = self.graph(x, edge_index, edge_weight, batch, z=z, generator=generator)
         edges = Edges(list_sources(graph.edge_index, x.size(0)), graph.edge_weight)
         loss: Tensor = self.network(x, edges, generator)

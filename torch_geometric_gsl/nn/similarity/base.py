@@ -23,7 +23,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import COMPARISONS, PairScores
-from torch_geometric_gsl.ops.runtime import full_precision
+from torch_geometric_gsl.ops.runtime import check_not_batched, full_precision
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import Features
 
@@ -136,6 +136,7 @@ class Similarity(torch.nn.Module, ABC):
                 scored: :obj:`edge_index[0]` are sources and :obj:`edge_index[1]`
                 targets. (default: :obj:`None`)
         """
+        check_not_batched(self, x)
         pairs = self.pair_scores(x)
         dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
         with torch.autocast(pairs.src.device.type, enabled=False):
