@@ -90,6 +90,16 @@ def check_edge_types(edge_types: Any, name: str) -> list[Any]:
     return listed
 
 
+def check_device(device: Any) -> torch.device:
+    """Return a device; raise unless PyTorch can use it."""
+    try:
+        return torch.empty(0, device=device).device
+    except (AssertionError, RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"'device' must be a PyTorch device (got {device!r}): {error}"
+        ) from error
+
+
 def check_number(value: object, name: str, what: str = 'a number') -> None:
     """Raise unless a value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -12,12 +12,14 @@ from torch_geometric_gsl.sklearn import (
     GSLRegressor,
 )
 from torch_geometric_gsl.sklearn._rows import Nearest, Scaling
+from torch_geometric_gsl.sklearn import _training
 from torch_geometric_gsl.sklearn._training import (
     Split,
     Table,
     _batches,
     _sampled,
-    loss_of_constant,
+    constant_output,
+    loss_of,
 )
 
 pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
@@ -141,14 +143,64 @@ def test_without_a_state_the_seed_is_that_of_numpy(wine):
     assert not np.array_equal(found[0], found[2])
 
 
-def test_a_network_that_has_learned_nothing_is_told(few, recwarn):
+@pytest.mark.parametrize(
+    ('graph', 'n_members'), [('learned', 1), ('none', 3), ('auto', 1)]
+)
+def test_without_a_signal_the_constant_is_predicted(
+    graph, n_members, few, recwarn, monkeypatch
+):
+    monkeypatch.setattr(_training, '_LEAST_STEPS', 20)
     random = np.random.RandomState(0)
-    x, y = random.randn(80, 3), random.randint(0, 2, 80)  # No relation.
-    options = few | {'max_iter': 200, 'n_iter_no_change': 1, 'learning_rate': 1e-9}
-    GSLClassifier('none', **options).fit(x, y)
+    x, y = random.randn(200, 3), random.randn(200)  # No relation.
+    options = few | {'max_iter': 200, 'n_members': n_members, 'learning_rate': 1e-9}
+    options |= {'n_iter_no_change': 1}
+    weight = random.rand(200)
+    held = np.arange(200) < 100
+    model = GSLRegressor(graph, **options).fit(x, y, weight, held)
     texts = [str(warning.message) for warning in recwarn]
-    assert any('hardly better than a constant' in text for text in texts)
-    table = Table(None, torch.tensor([0, 0, 1, 1]), None, torch.ones(4))
-    assert loss_of_constant(table, torch.arange(4)) == pytest.approx(np.log(2))
-    table = table._replace(y=torch.tensor([[1.0], [3.0], [9.0]]), weight=torch.ones(3))
-    assert loss_of_constant(table, torch.arange(2)) == 1
+    assert any(text.startswith('no signal was found: on held-back') for text in texts)
+    assert not any('random_state' in text for text in texts)
+    expected = np.average(y[~held], weights=weight[~held])
+    np.testing.assert_allclose(model.predict(x), expected, rtol=1e-6)
+    loss = np.average((y - expected)[held] ** 2, weights=weight[held])
+    scale = np.average((y - y.mean()) ** 2)
+    np.testing.assert_allclose(model.validation_loss_, loss / scale, rtol=1e-5)
+    assert model.graph_choice_ == {'auto': 'none'}.get(graph, graph)
+    classes = np.where(np.arange(200) % 10 == 0, 'a', 'b')
+    model = GSLClassifier(graph, **options).fit(x, classes, validation_mask=held)
+    share = (classes[~held] == 'a').mean()
+    np.testing.assert_allclose(model.predict_proba(x)[:, 0], share, rtol=1e-5)
+
+
+def test_members_without_a_signal_are_dropped(few, places):
+    # Networks of one step are better or worse than a constant by chance.
+    options = few | {'n_members': 8, 'max_iter': 6}
+    model = GSLRegressor('none', **options).fit(*places(200))
+    assert 1 <= model.n_members_ < 8
+    assert len(set(model.predict(places(200)[0]))) > 100
+
+
+def test_the_constant_of_the_least_loss():
+    table = Table(None, torch.tensor([0, 0, 1, 1]), None, torch.tensor([1.0, 1, 1, 3]))
+    rows = torch.arange(3)
+    out = constant_output(table, rows)
+    torch.testing.assert_close(out.exp(), torch.tensor([2 / 3, 1 / 3]))
+    expected = -2 / 3 * np.log(2 / 3) - np.log(1 / 3) / 3
+    assert loss_of(out.expand(3, 2), table, rows) == pytest.approx(expected)
+    # A class of no training row remains possible.
+    torch.testing.assert_close(
+        constant_output(table, rows[:2]).exp(), torch.tensor([1, 0.25])
+    )
+    table = table._replace(y=torch.tensor([[1.0], [3.0], [9.0], [5.0]]))
+    assert constant_output(table, torch.tensor([0, 3])).tolist() == [4]
+    assert loss_of(torch.full((2, 1), 4.0), table, torch.tensor([0, 3])) == 3
+
+
+def test_little_signal_is_told(few, recwarn):
+    random = np.random.RandomState(0)
+    x, y = random.randn(300, 3), random.randn(300)
+    y += 0.15 * x[:, 0]
+    options = few | {'max_iter': 400, 'learning_rate': 1e-3, 'n_iter_no_change': 40}
+    GSLRegressor('none', **options, validation_fraction=0.5).fit(x, y)
+    texts = [str(warning.message) for warning in recwarn]
+    assert any('is hardly better than a constant' in text for text in texts), texts

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tqdm import tqdm
 from torch_geometric_gsl._checks import (
     at_least,
     check_count,
+    check_device,
     check_flag,
     check_option,
     check_positive,
@@ -25,10 +27,15 @@ from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.sklearn._frames import (
+    check_unmasked,
+    columns_of,
+    is_frame,
+    to_native,
+)
 from torch_geometric_gsl.sklearn._predictions import (
     FIXED_NEIGHBORS,
     Predictions,
-    columns_of,
 )
 from torch_geometric_gsl.sklearn._rows import (
     SCALINGS,
@@ -44,11 +51,14 @@ from torch_geometric_gsl.sklearn._training import (
     Result,
     Split,
     Table,
-    loss_of_constant,
+    constant_output,
+    loss_of,
     options_of,
+    set_constant,
     train,
 )
-from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
+from torch_geometric_gsl.sklearn._transaction import atomic
+from torch_geometric_gsl.sklearn.table_transformer import check_rows
 
 # The number of held-back rows for a useful validation.
 _LEAST_VALIDATION = 12
@@ -116,6 +126,7 @@ class GSLEstimator(Predictions, Saves):
         tags.input_tags.sparse = True
         return tags
 
+    @atomic
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
     ) -> Any:
@@ -130,6 +141,12 @@ class GSLEstimator(Predictions, Saves):
                 latest; a random choice if :obj:`None`. (default: :obj:`None`)
         """
         self._check_parameters()
+        for name, values in {
+            'y': y,
+            'sample_weight': sample_weight,
+            'validation_mask': validation_mask,
+        }.items():
+            check_unmasked(values, name)
         x, y = self._checked(X, y)
         weight = self._find_known(y) * _check_sample_weight(
             sample_weight, x, dtype=np.float64, ensure_non_negative=True
@@ -153,15 +170,16 @@ class GSLEstimator(Predictions, Saves):
         # `options_of` selects those of training.
         names = ('similarity', 'draws', 'eval_k')
         self._net_options = {name: getattr(self, name) for name in names}
+        self._device = check_device(self.device)
         self._dtype = x.dtype
         self._scaling = Scaling(self.scaling).fit(x)
         is_sparse = scipy.sparse.issparse(x)
         (self._warn_of_large if is_sparse else self._warn_of_far)(x)
         self._x = rows = self._scaling.apply(x)
         if not is_sparse:
-            rows = to_tensor(rows, self.device, torch.float32)
+            rows = to_tensor(rows, self._device, torch.float32)
         known = target, self._known_y, weight
-        table = Table(rows, *(t.to(self.device) for t in known))
+        table = Table(rows, *(t.to(self._device) for t in known))
         split = self._split(target.numpy(), is_known, held, random)
         results = [self._train_best(table, split, _seed(random))]
         for _ in range(1, options_of(self, len(split.train)).n_members):
@@ -172,7 +190,9 @@ class GSLEstimator(Predictions, Saves):
         return self
 
     def _keep(self, results: list[Result]) -> None:
-        """Store the networks, and the losses of the first one."""
+        """Store the networks better than a constant, and the losses of the first."""
+        results = [each for each in results if not each.is_constant] or results[:1]
+        self._is_constant = results[0].is_constant
         self.graph_choice_ = results[0].graph
         self.validation_loss_ = float(np.mean([result.loss for result in results]))
         self.loss_curve_, self.validation_scores_ = results[0].losses, results[0].scores
@@ -200,13 +220,6 @@ class GSLEstimator(Predictions, Saves):
         check_probability(self.validation_fraction, 'validation_fraction')
         at_least(0, self.weight_decay, 'weight_decay')
         check_flag(self.verbose, 'verbose')
-        try:
-            torch.empty(0, device=self.device)
-        except (AssertionError, RuntimeError, TypeError) as error:
-            raise ValueError(
-                f"'device' must be a PyTorch device (got {self.device!r}): {error}"
-            ) from error
-
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return copies of the rows as numbers, and of the targets as an array."""
         if isinstance(y, str):
@@ -246,9 +259,9 @@ class GSLEstimator(Predictions, Saves):
         self._rows = x = x.copy()
         self._labels = np.arange(x.shape[0])
         if is_frame(X):
-            self._labels = np.array(getattr(X, 'index', self._labels))
+            self._labels = to_native(np.array(getattr(X, 'index', self._labels)))
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
-        return x, y.copy()
+        return x, to_native(y).copy()
 
     def _warn_of_lost(self, left: Tensor) -> None:
         """Warn about classes without a row to train on."""
@@ -309,7 +322,8 @@ class GSLEstimator(Predictions, Saves):
                     UserWarning,
                 )
         results = [self._train(graph, table, split, seed) for graph in graphs]
-        results.sort(key=lambda result: result.loss)
+        # Of constants, the one without a graph.
+        results.sort(key=lambda result: (result.loss, result.graph != 'none'))
         self.graph_losses_ = {result.graph: result.loss for result in results}
         best, *others = self.graph_losses_.values()
         self.graph_margin_ = 1 - best / others[0] if others and others[0] > 0 else None
@@ -327,23 +341,33 @@ class GSLEstimator(Predictions, Saves):
             table = table._replace(nearest=Nearest(self._x, split.candidates, k))
         with DrawsFrom(torch.Generator().manual_seed(seed)):
             model = self._network(graph, options.hidden_channels, options.dropout)
-        result = train(model.to(self.device), graph, table, split, options, seed)
-        if not result.has_converged:
-            warn_caller(
-                f"the network with graph='{graph}' still improved after "
-                f"'max_iter' = {self.max_iter} epochs",
-                ConvergenceWarning,
-            )
-        elif len(split.val) > 0:
-            least = loss_of_constant(table, split.val)
-            if result.loss > _CONSTANT * least > 0:
-                warn_caller(
-                    f"the network with graph='{graph}' predicts held-back rows hardly "
-                    f'better than a constant (loss {result.loss:.3g}, of a constant '
-                    f"{least:.3g}): try another 'random_state', or n_members=4",
-                    ConvergenceWarning,
-                )
+        result = train(model.to(self._device), graph, table, split, options, seed)
+        if len(split.val) > 0:
+            constant = constant_output(table, split.train)
+            least = loss_of(constant.expand(len(split.val), -1), table, split.val)
+            self._warn_of_training(result, least)
+            if result.loss >= least:
+                set_constant(result.model, constant)
+                result = result._replace(loss=least, is_constant=True)
+        elif not result.has_converged:
+            self._warn_of_training(result, float('inf'))
         return result
+
+    def _warn_of_training(self, result: Result, least: float) -> None:
+        """Warn if training ended early, or is hardly better than a constant."""
+        who = f"the network with graph='{result.graph}'"
+        constant = f'(loss {result.loss:.3g}, of the constant {least:.3g})'
+        instead = f'no better than a constant {constant}, which it predicts instead'
+        if not result.has_converged:
+            also = f', and is {instead}' * (result.loss >= least)
+            text = f"{who} still improved after 'max_iter' = {self.max_iter} epochs"
+            warn_caller(text + also, ConvergenceWarning)
+        elif result.loss >= least > 0:
+            text = f'no signal was found: on held-back rows {who} is {instead}'
+            warn_caller(text, ConvergenceWarning)
+        elif result.loss > _CONSTANT * least > 0:
+            text = f'little signal was found: on held-back rows {who} is hardly better '
+            warn_caller(f'{text}than a constant {constant}', ConvergenceWarning)
 
     def _network(self, graph: str, hidden_channels: int, dropout: float) -> TableNet:
         # Embeddings of many columns are slow and rarely help.
@@ -357,7 +381,7 @@ class GSLEstimator(Predictions, Saves):
             num_frequencies=32 if columns else 0,
             periodic_columns=columns,
             dropout=dropout,
-            **self._net_options,
+            **copy.deepcopy(self._net_options),
         )
         return made
 
@@ -368,7 +392,7 @@ class GSLEstimator(Predictions, Saves):
         hidden = held if mask is None else np.flatnonzero(mask)
         candidates = np.setdiff1d(np.arange(len(y)), hidden)
         split = np.setdiff1d(order, held), candidates, np.sort(held)
-        return Split(*(torch.from_numpy(part).to(self.device) for part in split))
+        return Split(*(torch.from_numpy(part).to(self._device) for part in split))
 
     def _held(self, y: Any, order: Any) -> Any:
         """Sample the rows to hold back, stratified by class if there are classes."""

@@ -19,13 +19,20 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_type
 from torch_geometric_gsl.nn.sampler.options import check_options
+from torch_geometric_gsl.sklearn._frames import (
+    columns_of,
+    distinct,
+    is_frame,
+    select_columns,
+)
 from torch_geometric_gsl.sklearn._rows import (
     Nearest,
     read_column,
     to_csr,
     to_tensor,
 )
-from torch_geometric_gsl.sklearn.table_transformer import check_rows, is_frame
+from torch_geometric_gsl.sklearn._transaction import default_modes
+from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.visualization.explore import explore
 
 # The largest number of neighbours of a fixed graph.
@@ -59,6 +66,9 @@ class ChecksOptions(BaseEstimator):  # type: ignore[misc]
 class Predictions(ChecksOptions):
     """Predict new rows, and training rows from each other."""
 
+    # The device and the options of the networks.
+    _device: torch.device
+    _net_options: dict[str, Any]
     # The training rows as the networks take them, and their labels, or NaN or -1.
     _x: Any
     _known_y: Tensor
@@ -70,16 +80,17 @@ class Predictions(ChecksOptions):
     def _prepare(self) -> None:
         """Index all rows in the networks, in the precision of predictions."""
         num_rows = self._x.shape[0]
-        is_on_cpu = torch.device(self.device).type == 'cpu'
-        is_double = is_on_cpu and num_rows <= _MOST_IN_DOUBLE
+        is_double = self._device.type == 'cpu' and num_rows <= _MOST_IN_DOUBLE
         self._precision = torch.float64 if is_double else torch.float32
         self._nearest = None
         if self.graph_choice_ == 'nearest':
-            every = torch.arange(num_rows, device=self.device)
-            self._nearest = Nearest(self._x, every, min(FIXED_NEIGHBORS, self.eval_k))
-        rows = to_tensor(self._x, self.device, self._precision)
+            every = torch.arange(num_rows, device=self._device)
+            k = min(FIXED_NEIGHBORS, self._net_options['eval_k'])
+            self._nearest = Nearest(self._x, every, k)
+        rows = to_tensor(self._x, self._device, self._precision)
         for model in self._members:
-            model.to(self._precision).eval().index(rows, self._known_y.to(self.device))
+            model.to(self._precision).eval()
+            model.index(rows, self._known_y.to(self._device))
 
     def _new_rows(self, X: Any) -> Any:
         """Return checked and scaled rows, sparse if the training rows are."""
@@ -88,6 +99,7 @@ class Predictions(ChecksOptions):
             check_rows(self, X, reset=False, accept_sparse='csr')
         )
 
+    @default_modes()
     @torch.no_grad()
     def _run(self, x: Any = None, return_graph: bool = False) -> Any:
         """Compute the outputs of each member, or the mean of their graphs.
@@ -96,8 +108,8 @@ class Predictions(ChecksOptions):
         """
         is_own, near, given = x is None, self._nearest, None
         x = self._x if is_own else x
-        rows = to_tensor(x, self.device, self._precision)
-        known_y = self._known_y.to(self.device) if is_own else None
+        rows = to_tensor(x, self._device, self._precision)
+        known_y = self._known_y.to(self._device) if is_own else None
         if near is not None:
             every = torch.arange(x.shape[0])
             source, distance = near.of_rows(every) if is_own else near.of_new(x)
@@ -245,20 +257,22 @@ class Predictions(ChecksOptions):
             raise ValueError(f"'row' must be one row (got {row.shape[0]})")
         weights, rows = (part[0] for part in self.kneighbors(row, n_neighbors))
         weights, rows = weights[weights > 0], rows[weights > 0]
-        known = columns_of(self._rows, rows)
-        given = _renamed(columns_of(row), [*known])
-        table = pandas.concat([pandas.DataFrame(part) for part in (given, known)])
         target = np.concatenate([self.predict(row), self._targets[rows]])
-        targets = {'target': target}
+        columns: dict[Any, Any] = {'weight': [np.nan, *weights], 'target': target}
         if target.ndim == 2:
-            targets = {f'target {i}': column for i, column in enumerate(target.T)}
+            del columns['target']
+            columns |= {f'target {i}': column for i, column in enumerate(target.T)}
+        training = columns_of(self._rows, rows)
+        if self._table is not None and is_frame(row):
+            row = select_columns(row, [*training])
+        names = [*columns, *distinct([*training], {*columns})]
+        pairs = zip(columns_of(row).values(), training.values(), strict=True)
+        values = [*columns.values()]
+        values += [pandas.concat([*map(pandas.Series, pair)]).array for pair in pairs]
         labels = pandas.Index(self._labels)[rows].tolist()
-        table.index = pandas.Index(['prediction', *labels], name='row')
-        front = pandas.DataFrame(
-            {'weight': [np.nan, *weights], **targets}, index=table.index
-        )
-        table = table.rename(columns={name: f'{name}_' for name in front})
-        return pandas.concat([front, table], axis=1)
+        index = pandas.Index(['prediction', *labels], name='row', tupleize_cols=False)
+        table = pandas.DataFrame(dict(enumerate(values)), index=index)
+        return table.set_axis(pandas.Index(names, tupleize_cols=False), axis=1)
 
     def explore(
         self, path: str | os.PathLike[str] = 'graph.html', **kwargs: Any
@@ -290,27 +304,9 @@ class Predictions(ChecksOptions):
             shown['prediction'] = self.transduction_
         if not is_sparse:
             shown['columns'] = columns = columns_of(self._rows)
-            for name, kind, *_ in [] if self._table is None else self._table.columns_:
-                if kind == 'dates':  # Also those with a zone, and of `datetime.date`.
-                    seconds = read_column(columns[name], repr(name), kind).content
-                    columns[name] = (1e6 * seconds).astype('M8[us]')
+            fitted = [] if self._table is None else self._table.columns_
+            for name, column in zip(columns, fitted, strict=False):
+                if column.kind == 'dates':  # Also those with a zone, and objects.
+                    read = read_column(columns[name], repr(name), 'dates')
+                    columns[name] = (1e6 * read.content).astype('M8[us]')
         return explore(self.graph_, **shown | kwargs)
-
-
-def columns_of(rows: Any, numbers: Any = slice(None)) -> dict[Any, Any]:
-    """Return the columns of some rows of a table, by name."""
-    if is_frame(rows):
-        rows = {name: rows[name].to_numpy() for name in rows.columns}
-    if isinstance(rows, dict):
-        return {name: column[numbers] for name, column in rows.items()}
-    rows = rows[numbers]
-    rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
-    return {f'x{i}': column for i, column in enumerate(np.asarray(rows).T)}
-
-
-def _renamed(columns: dict[Any, Any], names: list[Any]) -> dict[Any, Any]:
-    """Return the columns of a row under the names of the training table."""
-    for known in (columns, {str(name): c for name, c in columns.items()}):
-        if known.keys() >= set(names):
-            return {name: known[name] for name in names}
-    return dict(zip(names, columns.values(), strict=True))

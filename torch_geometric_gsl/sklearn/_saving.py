@@ -12,15 +12,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from torch_geometric_gsl._checks import check_device
 from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
+from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.sklearn._plain import decode, encode
 from torch_geometric_gsl.sklearn._rows import Scaling
+from torch_geometric_gsl.sklearn._transaction import default_modes
 from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 
 # Fitted attributes with plain values.
 _PLAIN = (
     *('graph_choice_', 'graph_losses_', 'graph_margin_', 'validation_loss_', 'n_iter_'),
     *('loss_curve_', 'validation_scores_', '_num_outputs', '_net_options'),
+    '_is_constant',
 )
 
 
@@ -30,17 +35,25 @@ class Saves(BaseEstimator):  # type: ignore[misc]
     #: Fitted attributes with arrays.
     _TARGETS: tuple[str, ...] = ()
 
+    @default_modes()
     def save(self, path: str | Path) -> None:
         r"""Write the fitted estimator to a file, to be read by :meth:`load`.
+
+        Names of columns, labels of rows and values keep their types: strings, numbers,
+        dates, durations, tuples of them, and those of pandas. Labels and values of
+        other types become strings.
 
         Args:
             path (str or pathlib.Path): The file, replaced atomically.
 
         Raises:
-            TypeError: If a parameter is not a plain value.
+            TypeError: If a parameter is not a plain value, or the name of a column or
+                a class has another type.
         """
         check_is_fitted(self)
         params = plain_value(self.get_params())  # Grid searches set NumPy values.
+        if isinstance(params['device'], torch.device):
+            params['device'] = str(params['device'])
         for name, value in params.items():
             if not isinstance(value, str | int | float | bool | None):
                 raise TypeError(
@@ -48,25 +61,26 @@ class Saves(BaseEstimator):  # type: ignore[misc]
                     f'(got {type(value).__name__})'
                 )
         table = self._table
-        members = [member.clear_index().float() for member in self._members]
-        states = [member.state_dict() for member in members]
+        rows, names = self._rows, None
+        if table is not None:
+            names = [encode(column.name) for column in table.columns_]
+            rows = [*rows.values()]
         content = {
             'estimator': type(self).__name__,
             'params': params,
             'fit': {name: getattr(self, name) for name in _PLAIN},
+            'device': str(self._device),
             'x': _packed(self._x),
-            'rows': _packed(self._rows),
-            'labels': _packed(self._labels),
+            'rows': _packed(rows, as_text=True),
+            'labels': _packed(self._labels, as_text=True),
             'known_y': self._known_y,
             'scaling': self._scaling.state(),
-            'sizes': [[m.hidden_channels, m.dropout] for m in members],
-            'states': [{k: v.cpu() for k, v in state.items()} for state in states],
+            'sizes': [[m.hidden_channels, m.dropout] for m in self._members],
+            'states': [_weights(member) for member in self._members],
             'dtype': str(self._dtype),
-            'table': None if table is None else table.state(),
-            'names': getattr(self, 'feature_names_in_', np.array([])).tolist(),
+            'table': None if table is None else table.state() | {'names': names},
             'targets': {name: _packed(getattr(self, name)) for name in self._TARGETS},
         }
-        self._prepare()
         write_tensors(content, path)
 
     @classmethod
@@ -85,8 +99,9 @@ class Saves(BaseEstimator):  # type: ignore[misc]
         content = read_tensors(path, 'saved estimator', [cls.__name__])
         try:
             if device is not None:
-                content['params']['device'] = device
-            return cls._restored(content)
+                content['params']['device'] = content['device'] = device
+            with default_modes():
+                return cls._restored(content)
         except (
             *(AttributeError, LookupError, RuntimeError, TypeError, ValueError),
         ) as error:
@@ -96,21 +111,25 @@ class Saves(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _restored(cls, content: dict[str, Any]) -> Any:
+        # Parameters that were set after `fit` are checked by the next one.
         self: Any = cls(**content['params'])
-        self._check_parameters()
         for name in _PLAIN:
             setattr(self, name, content['fit'][name])
         for name in cls._TARGETS:
             setattr(self, name, _unpacked(content['targets'][name]))
+        self._device = check_device(content['device'])
         self._scaling = Scaling.restored(content['scaling'])
         self._x, self._rows = _unpacked(content['x']), _unpacked(content['rows'])
         self._known_y, self._dtype = content['known_y'], np.dtype(content['dtype'])
         self._labels = _unpacked(content['labels'])
-        state = content['table']
-        self._table = None if state is None else TableTransformer.restored(state)
-        self.n_features_in_ = len(state['columns']) if state else self._x.shape[1]
-        if content['names']:
-            self.feature_names_in_ = np.array(content['names'], dtype=object)
+        self._table, self.n_features_in_ = None, self._x.shape[1]
+        if content['table'] is not None:
+            names = [decode(name) for name in content['table']['names']]
+            self._table = TableTransformer.restored(content['table'], names)
+            self._rows = dict(zip(names, self._rows, strict=True))
+            self.n_features_in_ = len(names)
+            if all(isinstance(name, str) for name in names):
+                self.feature_names_in_ = np.array(names, dtype=object)
         self._members = []
         for (hidden, dropout), weights in zip(
             content['sizes'], content['states'], strict=True
@@ -119,17 +138,26 @@ class Saves(BaseEstimator):  # type: ignore[misc]
             with DrawsFrom(torch.Generator()):
                 model = self._network(self.graph_choice_, hidden, dropout)
             model.load_state_dict(weights)
-            self._members.append(model.to(self.device))
+            self._members.append(model.to(self._device))
         if not self._members:
             raise ValueError('it has no network')
         self._prepare()
         return self
 
 
-def _packed(x: Any) -> Any:
+def _weights(model: TableNet) -> dict[str, Tensor]:
+    """Return the state of a network without its index, in single precision."""
+    return {
+        name: value.float().cpu()
+        for name, value in model.state_dict().items()
+        if not name.startswith('index_')
+    }
+
+
+def _packed(x: Any, as_text: bool = False) -> Any:
     """Convert an array, a sparse matrix or columns to tensors or plain values."""
-    if isinstance(x, dict):
-        return {_plain(name): _packed(column) for name, column in x.items()}
+    if isinstance(x, list):
+        return {'columns': [_packed(column, as_text) for column in x]}
     if scipy.sparse.issparse(x):
         x = scipy.sparse.csr_matrix(x)
         parts = (torch.tensor(np.asarray(a)) for a in (x.data, x.indices, x.indptr))
@@ -137,20 +165,19 @@ def _packed(x: Any) -> Any:
     if x.dtype.kind in 'bif':
         return torch.tensor(np.ascontiguousarray(x))
     values = x.astype(np.int64) if x.dtype.kind in 'mM' else x
-    return [[_plain(value) for value in values.tolist()], str(x.dtype)]
+    return [[encode(value, as_text) for value in values.tolist()], str(x.dtype)]
 
 
 def _unpacked(x: Any) -> Any:
     if isinstance(x, dict):
-        return {name: _unpacked(column) for name, column in x.items()}
+        return [_unpacked(column) for column in x['columns']]
     if isinstance(x, Tensor):
         return x.numpy()
     *parts, last = x
-    if isinstance(last, str):
-        return np.array(parts[0], dtype=np.dtype(last))
-    return scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=last)
-
-
-def _plain(value: Any) -> Any:
-    value = plain_value(value)
-    return value if isinstance(value, int | float | str | None) else str(value)
+    if not isinstance(last, str):
+        return scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=last)
+    values = np.empty(len(parts[0]), dtype=np.dtype(last))
+    # One by one: an array of tuples would have two dimensions.
+    for position, value in enumerate(parts[0]):
+        values[position] = decode(value)
+    return values

@@ -88,7 +88,8 @@ class Split(NamedTuple):
 class Result(NamedTuple):
     """A trained network with the averaged parameters of its best epoch.
 
-    The loss is that of the held-back rows, or of training if there are none.
+    The loss is that of the held-back rows, or of training if there are none. A network
+    that is no better than a constant predicts it.
     """
 
     graph: str
@@ -97,6 +98,7 @@ class Result(NamedTuple):
     losses: list[float]
     scores: list[float]
     has_converged: bool
+    is_constant: bool = False
 
 
 def losses_of(out: Tensor, y: Tensor) -> Tensor:
@@ -106,13 +108,27 @@ def losses_of(out: Tensor, y: Tensor) -> Tensor:
     return (out - y).square().mean(dim=1)
 
 
-def loss_of_constant(table: Table, rows: Tensor) -> float:
-    """Compute the least loss of the same prediction for all rows."""
+def loss_of(out: Tensor, table: Table, rows: Tensor) -> float:
+    """Compute the weighted mean loss of the outputs of some rows."""
+    weight = table.weight[rows]
+    return float(losses_of(out, table.y[rows]) @ weight / weight.sum())
+
+
+def constant_output(table: Table, rows: Tensor) -> Tensor:
+    """Compute the output with the least loss that is equal for all rows."""
     y, weight = table.y[rows], table.weight[rows] / table.weight[rows].sum()
     if y.is_floating_point():
-        return float((y - weight @ y).square().mean(dim=1) @ weight)
-    share = torch.bincount(y, weight)
-    return float(-torch.xlogy(share, share).sum())
+        return weight @ y
+    share = torch.bincount(y, weight, minlength=int(table.y.amax()) + 1)
+    # A class that only held-back rows have remains possible.
+    return share.clamp(min=0.5 / len(rows)).log()
+
+
+@torch.no_grad()
+def set_constant(model: TableNet, out: Tensor) -> None:
+    """Make a network predict the same output for all rows."""
+    model.head.weight.zero_()
+    model.head.bias.copy_(out)
 
 
 def answer(
@@ -153,36 +169,36 @@ def train(
     scores: list[float] = []
     looked_at = _sampled(split, seed)
     steps = -(-len(split.train) // options.batch_size)
-    bar = tqdm(desc=graph, unit='step', disable=not options.verbose, leave=False)
     improved = epoch = 0
     most = options.max_iter
     if len(split.val) == 0:  # The training loss falls for long.
         most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
-    for epoch in range(most):
-        bar.total = steps * min(most, improved + patience + 1)
-        total = 0.0
-        for loss in _steps(model, table, split, options, optimizer, generator):
-            average.update_parameters(model)
-            total += loss / len(split.train)
-            bar.update()
-        if not math.isfinite(total):
-            raise ValueError(
-                f"the loss of epoch {epoch + 1} is {total}: lower 'learning_rate' "
-                f'(got {options.learning_rate})'
-            )
-        losses.append(total)
-        value = total
-        if len(split.val) > 0:
-            value, score = validate(average.module, table, looked_at)
-            scores.append(score)
-        bar.set_postfix(loss=f'{value:.4f}', refresh=False)
-        if value < best:
-            best, state = value, deepcopy(average.module.state_dict())
-        if best < min(anchor * (1 - _TOLERANCE), anchor - least):
-            anchor, improved = best, epoch
-        if epoch - improved >= patience:
-            break
-    bar.close()
+    shown = {'desc': graph, 'unit': 'step', 'disable': not options.verbose}
+    with tqdm(**shown, leave=False) as bar:
+        for epoch in range(most):
+            bar.total = steps * min(most, improved + patience + 1)
+            total = 0.0
+            for loss in _steps(model, table, split, options, optimizer, generator):
+                average.update_parameters(model)
+                total += loss / len(split.train)
+                bar.update()
+            if not math.isfinite(total):
+                raise ValueError(
+                    f"the loss of epoch {epoch + 1} is {total}: lower 'learning_rate' "
+                    f'(got {options.learning_rate})'
+                )
+            losses.append(total)
+            value = total
+            if len(split.val) > 0:
+                value, score = validate(average.module, table, looked_at)
+                scores.append(score)
+            bar.set_postfix(loss=f'{value:.4f}', refresh=False)
+            if value < best:
+                best, state = value, deepcopy(average.module.state_dict())
+            if best < min(anchor * (1 - _TOLERANCE), anchor - least):
+                anchor, improved = best, epoch
+            if epoch - improved >= patience:
+                break
     model.load_state_dict(state)
     has_converged = epoch - improved >= patience or most < options.max_iter
     return Result(graph, model.eval(), best, losses, scores, has_converged)
@@ -221,10 +237,10 @@ def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]
     else:
         outputs = [answer(model, table, block, candidates) for block in blocks]
     out, y, weight = torch.cat(outputs), table.y[rows], table.weight[rows]
-    loss = float(losses_of(out, y) @ weight / weight.sum())
+    loss = loss_of(out, table, rows)
     if not y.is_floating_point():
         return loss, float((out.argmax(dim=1) == y).float() @ weight / weight.sum())
-    spread = loss_of_constant(table, rows)
+    spread = loss_of(constant_output(table, rows).expand_as(out), table, rows)
     return loss, 1 - loss / spread if spread > 0 else 0.0
 
 

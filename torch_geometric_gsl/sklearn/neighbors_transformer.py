@@ -31,9 +31,11 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.sparse_rows import dense_rows, with_values
+from torch_geometric_gsl.ops.sparse_rows import dense_rows
 from torch_geometric_gsl.sklearn._predictions import ChecksOptions
+from torch_geometric_gsl.sklearn._frames import check_unmasked
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
+from torch_geometric_gsl.sklearn._transaction import atomic, default_modes
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -119,6 +121,7 @@ class GSLNeighborsTransformer(
         self.random_state = random_state
         self.verbose = verbose
 
+    @atomic
     def fit(self, X: Any, y: Any = None) -> GSLNeighborsTransformer:
         r"""Learn the similarity.
 
@@ -138,7 +141,8 @@ class GSLNeighborsTransformer(
             )
         check_count(self.max_iter, 'max_iter', minimum=0)
         check_positive(self.learning_rate, 'learning_rate')
-        x = check_rows(self, X, reset=True, accept_sparse='csr', ensure_min_samples=2)
+        options = {'accept_sparse': 'csr', 'ensure_min_samples': 2, 'copy': True}
+        x = check_rows(self, X, reset=True, **options)
         if scipy.sparse.issparse(x) and x.shape[1] < COSINE_COLUMNS:
             x = x.toarray()
         if scipy.sparse.issparse(x) and self.similarity == 'heat_kernel':
@@ -148,32 +152,40 @@ class GSLNeighborsTransformer(
             )
         random = check_random_state(self.random_state)
         self._dtype = x.dtype
+        self._mode = self.mode
+        self._num_neighbors = int(self.n_neighbors)
         self._scaling = Scaling('standard' if self.standardize else 'none').fit(x)
-        self._x = self._scaled(x)
-        self.n_samples_fit_ = self._n_features_out = x.shape[0]
+        rows = self._scaled(x)
+        self.n_samples_fit_ = self._n_features_out = rows.shape[0]
         generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
-        self._learn(*_labels(x, y), generator)
+        self._learn(self._tensor(rows), *_labels(x, y), generator)
         self.n_iter_ = self.max_iter
+        self._similarity.eval()
         weight = self._similarity.feature_weight
         self.feature_weights_ = weight.detach().numpy().copy()
-        if self._x.layout != torch.strided:
+        if scipy.sparse.issparse(rows):
             # Sparse rows are scaled directly, as the search takes no weights.
             self._similarity.feature_weight = None
-            self._x = self._weighed(self._x)
+        self._x = self._weighed(rows)
         return self
 
-    def _scaled(self, x: Any) -> Tensor:
-        scaled = self._scaling.apply(x, self._dtype)
-        return to_tensor(scaled, 'cpu', getattr(torch, str(self._dtype)))
+    def _scaled(self, x: Any) -> Any:
+        return self._scaling.apply(x, self._dtype).astype(self._dtype)
 
-    def _weighed(self, x: Tensor) -> Tensor:
+    def _weighed(self, x: Any) -> Any:
         """Multiply the columns of sparse rows by their weights."""
-        weight = torch.from_numpy(self.feature_weights_)
-        return with_values(x, x.values() * weight[x.col_indices()])
+        if not scipy.sparse.issparse(x):
+            return x
+        return scipy.sparse.csr_matrix(x.multiply(self.feature_weights_))
 
-    def _learn(self, known: Tensor, label: Tensor, generator: torch.Generator) -> None:
+    def _tensor(self, x: Any) -> Tensor:
+        return to_tensor(x, 'cpu', getattr(torch, str(self._dtype)))
+
+    def _learn(
+        self, x: Tensor, known: Tensor, label: Tensor, generator: torch.Generator
+    ) -> None:
         with DrawsFrom(generator):
-            self._similarity: Any = self._make_similarity().to(self._x.dtype)
+            self._similarity: Any = self._make_similarity(x.size(1)).to(x.dtype)
         has_labels = len(label) > 0 and int(label.bincount().amax()) > 1
         number = len(label) if has_labels else self.n_samples_fit_
         # A labelled row is not its own candidate.
@@ -182,34 +194,35 @@ class GSLNeighborsTransformer(
         task: Any = sampler
         if not has_labels:
             with DrawsFrom(generator):
-                task = GraphDenoising(sampler, self._x.size(1), 64).to(self._x.dtype)
+                task = GraphDenoising(sampler, x.size(1), 64).to(x.dtype)
         optimizer = torch.optim.Adam(task.parameters(), lr=float(self.learning_rate))
         for _ in tqdm(range(self.max_iter), disable=not self.verbose, leave=False):
             optimizer.zero_grad()
-            rows = self._some(number, k, generator)
+            rows = self._some(x, number, k, generator)
             if not has_labels:
-                loss = task(dense_rows(self._x, rows), generator=generator)
+                loss = task(dense_rows(x, rows), generator=generator)
             elif int(label[rows].bincount().amax()) > 1:
-                some = dense_rows(self._x, known[rows]), label[rows]
+                some = dense_rows(x, known[rows]), label[rows]
                 loss = leave_one_out_loss(sampler, *some, generator=generator)
             else:
                 continue
             loss.backward()
             optimizer.step()
 
-    def _make_similarity(self) -> Similarity:
+    def _make_similarity(self, width: int) -> Similarity:
         """Create the similarity, of distances if there are few columns."""
-        width = self._x.size(1)
         if self.similarity in NEAREST and width < COSINE_COLUMNS:
             return nearness(width, feature_weights=True)
         similarity = near_similarity(self.similarity, width)
         return resolve_similarity(similarity, width, feature_weights=True)
 
-    def _some(self, number: int, k: int, generator: torch.Generator) -> Tensor:
+    def _some(
+        self, x: Tensor, number: int, k: int, generator: torch.Generator
+    ) -> Tensor:
         """Return all rows, or of sparse rows only as many as fit a dense copy."""
-        width = self._x.size(1) * self._x.element_size()
+        width = x.size(1) * x.element_size()
         most = max(_DENSE_BYTES // width, 4 * k)
-        if self._x.layout == torch.strided or number <= most:
+        if x.layout == torch.strided or number <= most:
             return torch.arange(number)
         return torch.randperm(number, generator=generator)[:most]
 
@@ -224,22 +237,24 @@ class GSLNeighborsTransformer(
         """
         check_is_fitted(self)
         x = check_rows(self, X, reset=False, accept_sparse='csr')
-        x = self._scaled(x)
-        return self._matrix(x if x.layout == torch.strided else self._weighed(x), False)
+        return self._matrix(self._weighed(self._scaled(x)), False)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         r"""Learn the similarity, and return the graph of the training rows."""
         self.fit(X, y)
         return self._matrix(self._x, True)
 
+    @default_modes()
     @torch.no_grad()
-    def _matrix(self, x: Tensor, is_own: bool) -> Any:
-        has_self = self.mode == 'distance'
-        k = self.n_neighbors + int(has_self and not is_own)
+    def _matrix(self, rows: Any, is_own: bool) -> Any:
+        sources = self._tensor(self._x)
+        x = sources if is_own else self._tensor(rows)
+        has_self = self._mode == 'distance'
+        k = self._num_neighbors + int(has_self and not is_own)
         sampler = GumbelKNNSampler(self._similarity, eval_k=k, loop=False).eval()
-        features = x if is_own else (self._x, x)
+        features = x if is_own else (sources, x)
         edge_index, _ = sampler(features)
-        distance = self._distances(x, edge_index)
+        distance = self._distances((sources, x), edge_index)
         if is_own and has_self:
             loops = torch.arange(x.size(0)).expand(2, -1)
             # First, to sort a row before its duplicates.
@@ -250,9 +265,9 @@ class GSLNeighborsTransformer(
         graph = to_csr(SampledGraph(edge_index, value), shape, by_weight=has_self)
         return graph.astype(self._dtype, copy=False)
 
-    def _distances(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def _distances(self, x: tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
         """Compute the distances along edges, which do not saturate."""
-        pairs: PairScores = self._similarity.exact_scores((self._x, x))
+        pairs: PairScores = self._similarity.exact_scores(x)
         value = pairs.compare_edges(edge_index)
         return (1 - value).clamp(min=0) if pairs.comparison == 'dot' else value.sqrt()
 
@@ -267,6 +282,7 @@ def _labels(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     none = torch.empty(0, dtype=torch.long)
     if y is None:
         return none, none
+    check_unmasked(y, 'y')
     check_same_kind(y)
     y = check_array(y, ensure_2d=False, dtype=None, input_name='y')
     check_consistent_length(x, y)

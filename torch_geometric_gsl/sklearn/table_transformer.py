@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from os import PathLike
 from textwrap import shorten
@@ -19,10 +18,22 @@ from sklearn.utils.validation import (
 
 from torch_geometric_gsl._columns import measure_columns
 from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.sklearn._frames import (
+    check_unmasked,
+    distinct,
+    is_frame,
+    read_columns,
+    select_columns,
+    store_names,
+    to_native,
+)
 from torch_geometric_gsl.sklearn._rows import NUMBERS, Read, read_column
+from torch_geometric_gsl.sklearn._transaction import atomic
 
 # A column with more distinct strings may identify rows.
 _MOST_VALUES = 100
+# Single precision, of pandas and polars, and in another byte order.
+_SINGLE = {'float32', '>f4', '<f4'}
 # Strings of dates, such as 2021-04, 2021-04-26 09:30 or 26.4.2021, and of numbers.
 _MONTH, _DAY = '(0?[1-9]|1[0-2])', '(0?[1-9]|[12][0-9]|3[01])'
 _DATE = re.compile(
@@ -64,7 +75,7 @@ class Column(NamedTuple):
         is_dated = not is_declared and _are_dates(texts)
         if is_dated or len(found) > max(_MOST_VALUES, len(read.content) / 2):
             warn_caller(
-                f'{_where(name)} has {len(texts)} distinct strings in '
+                f'column {name!r} has {len(texts)} distinct strings in '
                 f'{len(read.content)} rows (such as {shorten(texts[0], 30)!r}), each '
                 f'of which becomes a column: {_advice(texts)}',
                 UserWarning,
@@ -78,7 +89,7 @@ class Column(NamedTuple):
             gaps = np.isnan(read.content)
             if gaps.any() and not self.has_gaps:
                 warn_caller(
-                    f'{_where(self.name)} has gaps in {gaps.sum()} rows, but had none '
+                    f'column {self.name!r} has gaps in {gaps.sum()} rows, but had none '
                     'in training: the median replaces them',
                     UserWarning,
                 )
@@ -92,7 +103,7 @@ class Column(NamedTuple):
         if self.types and num_new > 0 and read.types != self.types:
             now, before = (' and '.join(types) for types in (read.types, self.types))
             warn_caller(
-                f'{_where(self.name)} holds {now}, but held {before} in training: '
+                f'column {self.name!r} holds {now}, but held {before} in training: '
                 f'{num_new} of its {present.sum()} values are new, and count as '
                 'unknown',
                 UserWarning,
@@ -132,6 +143,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         return tags
 
+    @atomic
     def fit(self, X: Any, y: Any = None) -> TableTransformer:
         r"""Determine the kind of each column and fit its encoding.
 
@@ -139,11 +151,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             X (DataFrame or array-like): The table.
             y (Any, optional): Ignored. (default: :obj:`None`)
         """
-        columns = _split(X)
-        validate_data(self, X, skip_check_array=True)
+        columns = read_columns(X)
+        store_names(self, X, reset=True)
         self._is_frame = is_frame(X)
         self.columns_ = [
-            Column.of(name, read_column(values, _where(name), kind), kind is not None)
+            Column.of(name, read_column(values, f'column {name!r}', kind), bool(kind))
             for name, values, kind in columns
         ]
         return self
@@ -159,26 +171,15 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A matrix in double precision.
         """
         check_is_fitted(self)
-        has_names = self._is_frame and is_frame(X)
-        if has_names:
-            names, given = [column.name for column in self.columns_], {*X.columns}
-            if absent := [name for name in names if name not in given]:
-                raise ValueError(
-                    f"'X' must have the columns of training (columns are missing: "
-                    f'{absent})'
-                )
-            X = X[names]
-        columns = _split(X)
-        if not has_names:
-            validate_data(self, X, reset=False, skip_check_array=True)
-        return self.encode({name: values for name, values, _ in columns})
-
-    def encode(self, columns: dict[Any, Any]) -> Any:
-        """Encode the columns of training, in their order, as numbers."""
-        pairs = zip(self.columns_, columns.items(), strict=True)
+        if is_frame(X) and self._is_frame:
+            X = select_columns(X, [column.name for column in self.columns_])
+        else:
+            store_names(self, X, reset=False)
         blocks = [
-            column.block(read_column(values, _where(name), column.kind))
-            for column, (name, values) in pairs
+            column.block(read_column(values, f'column {name!r}', column.kind))
+            for column, (name, values, _) in zip(
+                self.columns_, read_columns(X), strict=True
+            )
         ]
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
@@ -190,20 +191,31 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
-        pairs = zip(self.columns_, names, strict=True)
-        return np.array([n for c, name in pairs for n in c.names(name)], dtype=object)
+        encoded = [
+            (name, new)
+            for column, name in zip(self.columns_, names, strict=True)
+            for new in column.names(name)
+        ]
+        # Columns of numbers keep their names, and the names of values give way.
+        numbers = {name for name, new in encoded if new == name}
+        made = iter(distinct([new for name, new in encoded if new != name], numbers))
+        out = [name if new == name else next(made) for name, new in encoded]
+        return np.array(out, dtype=object)
 
     def state(self) -> dict[str, Any]:
-        """Return the fitted state as plain values."""
-        columns = [column._asdict() for column in self.columns_]
-        return {'columns': columns, 'is_frame': self._is_frame}
+        """Return the fitted state as plain values, without the names of columns."""
+        columns = [column._replace(name=None) for column in self.columns_]
+        return {'columns': [column._asdict() for column in columns]}
 
     @classmethod
-    def restored(cls, state: dict[str, Any]) -> TableTransformer:
-        """Restore a transformer from its state."""
+    def restored(cls, state: dict[str, Any], names: list[Any]) -> TableTransformer:
+        """Restore a transformer of DataFrames from its state."""
         self = cls()
-        self.columns_ = [Column(**column) for column in state['columns']]
-        self._is_frame, self.n_features_in_ = state['is_frame'], len(self.columns_)
+        self.columns_ = [
+            Column(**column | {'name': name})
+            for name, column in zip(names, state['columns'], strict=True)
+        ]
+        self._is_frame, self.n_features_in_ = True, len(names)
         return self
 
 
@@ -261,6 +273,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     if reset:
         estimator._table = TableTransformer().fit(X) if is_frame(X) else None
     if estimator._table is None:
+        check_unmasked(X, 'X')
+        X = to_native(X) if isinstance(X, np.ndarray) else X
         try:
             return validate_data(estimator, X, reset=reset, **options)
         except (TypeError, ValueError) as error:
@@ -272,14 +286,11 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
                 f"'X' must hold numbers if 'fit' had no DataFrame ({odd}: "
                 f'{reason}): make_table_transformer() encodes strings and gaps'
             ) from error
-    names = [column.name for column in estimator._table.columns_]
-    if is_frame(X) and set(names) <= {*X.columns}:
-        X = X[names]  # In any order, as in scikit-learn's ColumnTransformer.
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if reset or not is_frame(X):
+        store_names(estimator, X, reset=reset)
     X = X.toarray() if scipy.sparse.issparse(X) else X
-    columns = {name: values for name, values, _ in _split(X)}
-    rows = check_array(estimator._table.encode(columns), **options)
-    is_single = reset and {str(kind).lower() for kind in X.dtypes} == {'float32'}
+    rows = check_array(estimator._table.transform(X), **options)
+    is_single = reset and {str(kind).lower() for kind in X.dtypes} <= _SINGLE
     return rows.astype(np.float32) if is_single else rows
 
 
@@ -290,44 +301,4 @@ def _odd_column(X: Any) -> str:
     except (TypeError, ValueError) as error:  # Perhaps without columns.
         return str(error) if str(error).startswith('column') else ''
     odd = [c.name for c in columns if c.kind != 'numbers' or c.has_gaps]
-    return _where(odd[0]) if odd else ''
-
-
-def is_frame(X: Any) -> bool:
-    """Return whether rows are a dense DataFrame of pandas or polars."""
-    has_columns = hasattr(X, 'columns') and hasattr(X, '__getitem__')
-    if not has_columns or not hasattr(X, 'dtypes') or hasattr(X, 'sparse'):
-        return False
-    if not hasattr(X, 'shape'):
-        raise TypeError(
-            f"'X' must be a table in memory: call 'collect' (got a {type(X).__name__})"
-        )
-    return True
-
-
-def _where(name: Any) -> str:
-    return f'column {name!r}'
-
-
-def _split(X: Any) -> list[tuple[Any, Any, str | None]]:
-    """Return the names of columns, their values, and their kinds if declared."""
-    if not is_frame(X):
-        X = X if hasattr(X, 'shape') else np.array(X, dtype=object)
-        rows = check_array(X, dtype=None, ensure_all_finite=False)
-        return [(i, values, None) for i, values in enumerate(rows.T)]
-    names = list(X.columns)
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"'X' must have distinct column names (got {twice} twice)")
-    if 0 in X.shape:
-        raise ValueError(f"'X' must have rows and columns (got shape {X.shape})")
-    columns = []
-    for name in names:
-        values = np.asarray(X[name].to_numpy())
-        if values.ndim != 1:
-            raise TypeError(
-                f'{_where(name)} must hold one value per row (got {X[name].dtype})'
-            )
-        # Of pandas; then those of polars, with longer names.
-        is_category = str(X[name].dtype).lower().startswith(('categor', 'enum'))
-        columns.append((name, values, 'category' if is_category else None))
-    return columns
+    return f'column {odd[0]!r}' if odd else ''

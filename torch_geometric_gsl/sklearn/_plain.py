@@ -1,0 +1,109 @@
+"""Convert names, labels and values of tables to plain values, and back."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from torch_geometric_gsl._files import plain_value
+
+_PANDAS = ('Interval', 'NAType', 'NaTType', 'Period', 'Timedelta', 'Timestamp')
+_DATES = ('datetime', 'date', 'time')
+
+
+def encode(value: Any, as_text: bool = False) -> Any:
+    """Convert a value to plain ones: a list that begins with the name of its type.
+
+    Raises:
+        TypeError: If a file cannot hold the type, unless other values become text.
+    """
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return ['numpy', str(value.dtype), int(value.astype(np.int64))]
+    value = plain_value(value)
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    name = type(value).__name__
+    if isinstance(value, tuple):
+        return ['tuple', *(encode(part, as_text) for part in value)]
+    if type(value).__module__.startswith('pandas.') and name in _PANDAS:
+        return [name, *_encode_pandas(value, name)]
+    if name in _DATES:
+        return [name, value.isoformat(), _zone_of(value)]
+    if isinstance(value, datetime.timedelta):
+        return ['timedelta', value.days, value.seconds, value.microseconds]
+    if isinstance(value, Decimal | UUID):
+        return [name, str(value)]
+    if as_text or isinstance(value, str):
+        return str(value)
+    raise TypeError(
+        f'a file cannot hold the name or class {value!r} of type {name}: convert it, '
+        "such as by '.map(str)'"
+    )
+
+
+def decode(value: Any) -> Any:
+    """Restore a value that was encoded."""
+    if not isinstance(value, list):
+        return value
+    name, *parts = value
+    if name == 'tuple':
+        return tuple(map(decode, parts))
+    if name == 'numpy':
+        return np.int64(parts[1]).astype(parts[0])
+    if name in _DATES:
+        date = getattr(datetime, name).fromisoformat(parts[0])
+        return date if parts[1] is None else date.astimezone(_zone(parts[1]))
+    if name in _PANDAS:
+        return _decode_pandas(name, *parts)
+    return {'timedelta': datetime.timedelta, 'Decimal': Decimal, 'UUID': UUID}[name](
+        *parts
+    )
+
+
+def _zone_of(value: Any) -> str | float | None:
+    """Return the name of a time's zone, or its offset in seconds."""
+    zone = getattr(value, 'tzinfo', None)
+    if zone is None or value.utcoffset() is None:
+        return None
+    # Of the standard library, and of pytz.
+    name = getattr(zone, 'key', None) or getattr(zone, 'zone', None)
+    return name or float(value.utcoffset().total_seconds())
+
+
+def _zone(zone: str | float) -> datetime.tzinfo:
+    if isinstance(zone, str):
+        return ZoneInfo(zone)
+    return datetime.timezone(datetime.timedelta(seconds=zone))
+
+
+def _encode_pandas(value: Any, name: str) -> list[Any]:
+    if name in ('NAType', 'NaTType'):
+        return []
+    if name == 'Interval':
+        return [encode(value.left), encode(value.right), value.closed]
+    if name == 'Period':
+        return [value.ordinal, value.freqstr]
+    number = value.asm8  # In UTC.
+    return [str(number.dtype), int(number.astype(np.int64)), _zone_of(value)]
+
+
+def _decode_pandas(name: str, *parts: Any) -> Any:
+    import pandas
+
+    if name in ('NAType', 'NaTType'):
+        return pandas.NA if name == 'NAType' else pandas.NaT
+    if name == 'Interval':
+        return pandas.Interval(decode(parts[0]), decode(parts[1]), parts[2])
+    if name == 'Period':
+        return pandas.Period(ordinal=parts[0], freq=parts[1])
+    number, zone = np.int64(parts[1]).astype(parts[0]), parts[2]
+    if name == 'Timedelta':
+        return pandas.Timedelta(number)
+    if zone is None:
+        return pandas.Timestamp(number)
+    return pandas.Timestamp(number, tz='UTC').tz_convert(_zone(zone))
