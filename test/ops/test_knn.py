@@ -21,7 +21,7 @@ from torch_geometric_gsl.ops.knn import (
     pays_clusters,
     top_k,
 )
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import PairScores, Sources
 from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
@@ -305,6 +305,27 @@ def test_bounds_find_the_best_in_double_precision(
         # The order of what is nearer than the last has its precision.
         slack = 1e-9 * best[:, -1:].abs() + 1e-15 * score[score.isfinite()].abs().max()
         assert bool(((score.gather(1, found) - best).abs() <= slack).all())
+
+
+@pytest.mark.parametrize('memory', [1, 2**25])
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float32])
+@pytest.mark.parametrize('is_pair', [True, False])
+@pytest.mark.parametrize('kind', KINDS)
+def test_prepared_sources_give_the_nearest(kind, is_pair, dtype, memory, monkeypatch):
+    monkeypatch.setattr(module, '_FEW', 0)
+    src = KINDS[kind](400).to(dtype)
+    dst = src.flip(0)[:50] * 1.01 if is_pair else src
+    own = None if is_pair else torch.arange(400)
+    pairs = make(dst, src, 'negative', excluded=own, memory=memory)
+    found = best_sources(pairs, 7, Sources.of(src).single())
+    assert all(len(set(row)) == 7 for row in found.tolist())
+    near = torch.cdist(
+        dst.double(), src.double(), compute_mode='donot_use_mm_for_euclid_dist'
+    )
+    near = near if is_pair else near.fill_diagonal_(torch.inf)
+    expected = near.topk(7, largest=False).values
+    error = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(near.gather(1, found), expected, rtol=error, atol=0)
 
 
 @pytest.mark.parametrize('formula', ['identity', 'negative', 'gaussian'])

@@ -1,9 +1,9 @@
 r"""Exact searches of nearest neighbours.
 
-Single precision loses near candidates if rows are far from the origin, or many rows
-have few columns. For rows in double precision, it finds a few extra candidates, double
-precision ranks them, and a bound of the rounding errors decides which targets might
-have missed a better one. Only these are compared again.
+Products in single precision lose near candidates if rows are far from the origin, are
+nearly equal, or are many and have few columns. They find a few extra candidates, exact
+scores rank them, and a bound of the rounding errors decides which targets might have
+missed a better one. For these it tells which sources to rank exactly.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch_geometric_gsl.ops.pair_scores import (
     distances_as_dots,
     is_distance,
 )
+from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, row_norms
 
 # Extra candidates, found in addition to those that are kept.
@@ -31,8 +32,8 @@ _PRECISION = 1e-8
 _LARGE = 1e15
 # Up to this number, pairs are compared in double precision at once.
 _FEW = 2**18
-# Targets on which single precision is tested.
-_PROBED = 256
+# The largest share of the sources that are worth gathering, to be ranked exactly.
+_MAX_GATHERED = 0.25
 # From this number of pairs the nearest are found by bounds.
 _BOUNDED = 2**27
 # Cells on which bounds are tested, and the largest share of pairs that may remain to be
@@ -42,7 +43,7 @@ _MAX_SHARE = 0.3
 
 
 @torch.no_grad()
-def best_sources(pairs: PairScores, k: int) -> Tensor:
+def best_sources(pairs: PairScores, k: int, sources: Sources | None = None) -> Tensor:
     r"""Return the :obj:`k` best sources of each target :math:`[n, k]`, best first.
 
     Monotonic responses and bells are ranked by inner products or distances, which do
@@ -51,6 +52,8 @@ def best_sources(pairs: PairScores, k: int) -> Tensor:
     Args:
         pairs (PairScores): The scores.
         k (int): The number of sources, at most :obj:`pairs.available`.
+        sources (Sources, optional): The sources in single precision, prepared once for
+            many calls with distances. (default: :obj:`None`)
 
     Example:
         >>> from torch_geometric_gsl.ops.scores import HeatKernel
@@ -63,6 +66,8 @@ def best_sources(pairs: PairScores, k: int) -> Tensor:
                 [2, 1]])
     """
     ranks = exact = pairs.ranking
+    if sources is not None and not pays_clusters(ranks):
+        return _without_bounds(ranks, k, sources)
     is_double = pairs.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     if is_double and not pairs.is_sparse:
         ranks = normalise_ranks(ranks)
@@ -91,22 +96,27 @@ def pays_clusters(ranks: PairScores) -> bool:
     return is_large and ranks.has_clusters
 
 
-def _without_bounds(ranks: PairScores, k: int) -> Tensor:
-    """Compare all pairs, in single precision if that certifies the best."""
+def _without_bounds(
+    ranks: PairScores, k: int, sources: Sources | None = None
+) -> Tensor:
+    """Compare all pairs, in single precision where that finds the best."""
     num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
     is_double = ranks.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     is_small = num_targets * num_sources <= _FEW or k + _SPARE > ranks.available
-    if not is_double or is_small:
+    if is_small or not (is_double or is_distance(ranks)):
         return top_k(ranks, k)
+    if is_distance(ranks):
+        # Differences are several times slower than products.
+        sources = Sources.of(ranks.src).single() if sources is None else sources
+        single, longest = distances_as_dots(ranks, sources), None
+    else:
+        single, longest = in_single_precision(ranks), row_norms(ranks.src).amax()
     every = torch.arange(num_targets, device=ranks.dst.device)
-    probed = every[:: max(1, num_targets // _PROBED)]
-    _, is_certain = _certified(ranks.take(probed), k)
-    if 2 * int(is_certain.sum()) < probed.numel():
-        return top_k(ranks, k)
-    found, is_certain = _certified(ranks, k)
-    rest = (~is_certain).nonzero().squeeze(1)
-    if rest.numel() > 0:
-        found[rest] = top_k(ranks.take(rest), k)
+    found = torch.empty(num_targets, k, dtype=torch.long, device=every.device)
+    bytes_per_row = 3 * num_sources * single.dst.element_size()
+    for rows in row_blocks(num_targets, bytes_per_row, ranks.memory):
+        block = every[rows]
+        found[rows] = _certified(ranks.take(block), single.take(block), k, longest)
     return found
 
 
@@ -218,33 +228,72 @@ def in_single_precision(ranks: PairScores) -> PairScores:
     return ranks._replace(dst=dst, src=src, response=ranks.response.map(Tensor.float))
 
 
-def _certified(ranks: PairScores, k: int) -> tuple[Tensor, Tensor]:
-    """Return the best sources of each target, and whether they are certain."""
-    if is_distance(ranks):
-        # Differences are several times slower than products.
-        single = distances_as_dots(ranks, Sources.of(ranks.src).single())
-    else:
-        single = in_single_precision(ranks)
-    source = top_k(single, k + _SPARE)
+def _certified(
+    ranks: PairScores, single: PairScores, k: int, longest: Tensor | None
+) -> Tensor:
+    """Return the best sources of a block of targets by scores in single precision."""
+    rank = single.rows(slice(None))
+    listed = rank.topk(k + _SPARE, dim=1)
+    found, score = _ranked(ranks, listed.indices)
+    last = (found == listed.indices[:, -1:]).long().argmax(dim=1, keepdim=True)
+    last_score = score.gather(1, last).squeeze(1)
+    # By how much a source that is not listed can exceed the k-th best at the most.
+    error = _rounding(ranks, single, last_score, longest)
+    excess = last_score + error - score[:, k - 1]
+    rest = (~(excess < 0)).nonzero().squeeze(1)
+    if rest.numel() > 0:
+        rank = rank if rest.numel() == rank.size(0) else rank[rest]
+        floor = (listed.values[:, -1] - excess)[rest].to(rank.dtype)
+        found[rest, :k] = _best_above(ranks.take(rest), rank, k, floor)
+    return found[:, :k]
+
+
+def _best_above(ranks: PairScores, rank: Tensor, k: int, floor: Tensor) -> Tensor:
+    """Return the best sources among those whose given score is not below a floor."""
+    # Not `>=`: NaN tells nothing about the order.
+    count = (~(rank < floor.unsqueeze(1))).sum(dim=1, dtype=torch.int32)
+    is_few = count <= _MAX_GATHERED * rank.size(1)
+    found = torch.empty(rank.size(0), k, dtype=torch.long, device=rank.device)
+    few, many = is_few.nonzero().squeeze(1), (~is_few).nonzero().squeeze(1)
+    if few.numel() > 0:
+        rank = rank if many.numel() == 0 else rank[few]
+        most = max(k, int(count[few].amax()))
+        source = rank.topk(most, dim=1).indices
+        found[few] = _ranked(ranks.take(few), source)[0][:, :k]
+    if many.numel() > 0:
+        found[many] = top_k(ranks.take(many), k)
+    return found
+
+
+def _ranked(ranks: PairScores, source: Tensor) -> tuple[Tensor, Tensor]:
+    """Sort the listed sources by their scores, ties by index."""
+    source = source.sort(dim=1).values
     listed = Neighbours(source, ranks.src.size(0), memory_budget=ranks.memory)
     score = ranks.pairs(slice(None), listed)
-    others = score[:, -1] + _rounding(ranks, score[:, -1])
-    # Break ties by index.
-    source, place = source.sort(dim=1)
-    score, order = score.gather(1, place).sort(dim=1, descending=True, stable=True)
-    return source.gather(1, order)[:, :k], score[:, k - 1] > others
+    score, order = score.sort(dim=1, descending=True, stable=True)
+    return source.gather(1, order), score
 
 
-def _rounding(ranks: PairScores, score: Tensor) -> Tensor:
-    """Bound the rounding error of the difference of two scores in single precision."""
+def _rounding(
+    ranks: PairScores, single: PairScores, score: Tensor, longest: Tensor | None
+) -> Tensor:
+    """Bound the rounding error of the difference of two scores in single precision.
+
+    One is the given score of a target, the other a better one. The norm of the longest
+    source is needed unless distances are compared.
+    """
     eps = torch.finfo(torch.float32).eps
     width = ranks.src.size(1)
     if isinstance(ranks.src, SparseRows):  # Only inner products.
         width = int(ranks.src.words.offsets.diff().amax())
     relative = 2 * (width + 8) * eps
-    length, longest = row_norms(ranks.dst), row_norms(ranks.src).amax()
-    is_dot = ranks.comparison == 'dot'
-    largest = length * longest if is_dot else (length + longest).square()
+    if longest is None:
+        # No nearer source is farther from the centre, by the triangle inequality.
+        length = row_norms(single.dst[:, :-1]) / 2
+        largest = (2 * length + (-score).clamp(min=0).sqrt()).square()
+    else:
+        length, is_dot = row_norms(ranks.dst), ranks.comparison == 'dot'
+        largest = length * longest if is_dot else (length + longest).square()
     error = relative * largest + 4 * eps * score.abs() + 1e-30
     for param in ranks.response.params:
         error = error + 4 * eps * param.abs()

@@ -15,7 +15,7 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.edges import empty_graph
-from torch_geometric_gsl.ops.knn import best_sources, pays_clusters, top_k
+from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import (
@@ -28,8 +28,6 @@ from torch_geometric_gsl.ops.pool_sum import pool_sum, pool_weights
 from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.typing import Features, SampledGraph
 
-# Spare sources found in addition to those kept.
-_SPARE = 8
 # Bytes of one block of a ranking.
 _RANKING_BUDGET = 2**27
 
@@ -125,7 +123,7 @@ class TableNeighbours(torch.nn.Module):
             loop=False,
             eval_k=eval_k,
         )
-        # The compared keys, their embeddings, and their ranking.
+        # Compared keys, their embeddings, and these in single precision.
         self._prepared: tuple[Tensor, Tensor, Sources] | None = None
 
     def forward(
@@ -199,23 +197,15 @@ class TableNeighbours(torch.nn.Module):
         return pairs._replace(excluded=torch.arange(z.size(0), device=z.device))
 
     def _nearest(self, z: Features, pairs: PairScores, k: int) -> tuple[Tensor, Tensor]:
-        """Return the best sources of each target, and their scores.
-
-        Many rows are searched by clusters; otherwise products in single precision find
-        a few extra candidates, which are ranked by their scores.
-        """
-        ranks = pairs.detach()
-        if pays_clusters(ranks):
-            source = best_sources(ranks, k)
+        """Return the best sources of each target, and their scores."""
+        kept, _, sources = self._prepared or (None, None, None)
+        with torch.autocast(pairs.src.device.type, enabled=False):
+            ranks = pairs.detach()
+            if not is_distance(ranks):
+                # Single precision would not tell the cosines of near rows apart.
+                exact = self.sampler.similarity.exact_scores(z, self.sampler.factor)
+                ranks = exact._replace(excluded=pairs.excluded)
+            ranks = ranks._replace(memory=_RANKING_BUDGET)
+            source = best_sources(ranks, k, sources if z[0] is kept else None)
             score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
-            return source, score
-        if is_distance(ranks):
-            kept, _, sources = self._prepared or (None, None, None)
-            if sources is None or z[0] is not kept:
-                sources = Sources.of(ranks.src).single()
-            ranks = distances_as_dots(ranks, sources)
-        found = min(k + _SPARE, pairs.available)
-        source = top_k(ranks._replace(memory=_RANKING_BUDGET), found)
-        score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
-        score, place = score.topk(k, dim=1)
-        return source.gather(1, place), score
+        return source, score
