@@ -43,6 +43,7 @@ extras_require = {
         'onnxscript',
         'pandas',
         'polars',
+        'pyarrow',
         'pytest>=9.0',
         'pytest-cov',
         'pytest-xdist',

@@ -95,6 +95,6 @@ def check_same_kind(y: Any) -> None:
     kinds = sorted({type(value).__name__ for value in np.ravel(y)})
     if 'str' in kinds and len(kinds) > 1:
         raise ValueError(
-            f"'y' must hold classes of one type (got {' and '.join(kinds)}). Encode "
+            f"'y' must hold classes of one kind (got {' and '.join(kinds)}). Encode "
             'them as integers, e.g. with LabelEncoder; -1 is a row without a class'
         )

@@ -184,7 +184,9 @@ def test_classes_are_of_one_kind(missing, as_array, few):
     y = ['a', 'b', missing] * 20
     y = np.array(y, dtype=object) if as_array else y
     mixed = rf"'y' must hold classes of .* \(got {type(missing).__name__} and str\).*-1"
-    absent = r"'y' has no class in 20 of 60 rows: drop them, or encode .* -1"
+    absent = (
+        r"'y' has no class, such as NaN, in 20 of 60 rows: drop them, or encode .* -1"
+    )
     with pytest.raises(ValueError, match=mixed if missing == -1 else absent):
         GSLClassifier('none', **few).fit(x, y)
     with pytest.raises(ValueError, match=mixed):
@@ -616,7 +618,8 @@ def test_targets_with_gaps_are_told(kind, gap):
 def test_classes_with_gaps_are_told(gap, classes, make):
     y = make([*classes * 99, classes[0], gap])
     text = (
-        "'y' has no class in 1 of 200 rows: drop them, or encode the classes as "
+        "'y' has no class, such as NaN, in 1 of 200 rows: drop them, or encode the "
+        'classes as '
         'integers with -1 for these'
     )
     with pytest.raises(ValueError, match=text):

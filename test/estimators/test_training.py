@@ -10,9 +10,9 @@ from torch_geometric_gsl.sklearn import (
     GSLClassifier,
     GSLNeighborsTransformer,
     GSLRegressor,
+    _training,
 )
 from torch_geometric_gsl.sklearn._rows import Nearest, Scaling
-from torch_geometric_gsl.sklearn import _training
 from torch_geometric_gsl.sklearn._training import (
     Split,
     Table,

@@ -38,7 +38,9 @@ PACKAGE = str(Path(torch_geometric_gsl.__file__).parent)
 BRIEF = {'max_iter': 2, 'random_state': 0}
 SMALL = BRIEF | {'n_members': 2, 'hidden_channels': 8}
 X = np.random.default_rng(0).normal(size=(80, 3))
-FRAME = pandas.DataFrame(X, columns=['a', 'b', 'c']).assign(d=['u', 'v', None, 'w'] * 20)
+FRAME = pandas.DataFrame(X, columns=['a', 'b', 'c']).assign(
+    d=['u', 'v', None, 'w'] * 20
+)
 CLASSES = np.array(['no', 'yes'])[(X[:, 0] > 0).astype(int)]
 MAKERS = {
     'learned': lambda: GSLRegressor('learned', **SMALL),
@@ -84,7 +86,11 @@ def interrupt_of_call(number):
         code = frame.f_code
         # Python ignores what is raised while it closes a generator.
         is_generator = code.co_flags & inspect.CO_GENERATOR
-        if event == 'call' and code.co_filename.startswith(PACKAGE) and not is_generator:
+        if (
+            event == 'call'
+            and code.co_filename.startswith(PACKAGE)
+            and not is_generator
+        ):
             calls[0] += 1
             if calls[0] == number:
                 raise KeyboardInterrupt
@@ -142,7 +148,12 @@ def nan_at(position):
 
 #: Fits that raise, at their begin, amid or at their end.
 BAD = {
-    'a mask': ('learned', X, targets('learned'), {'validation_mask': np.zeros(80, bool)}),
+    'a mask': (
+        'learned',
+        X,
+        targets('learned'),
+        {'validation_mask': np.zeros(80, bool)},
+    ),
     'a target': ('learned', X, nan_at(7), {}),
     'a length': ('learned', X, targets('learned')[:50], {}),
     'a weight': ('learned', X, targets('learned'), {'sample_weight': -np.ones(80)}),

@@ -220,6 +220,7 @@ class GSLEstimator(Predictions, Saves):
         check_probability(self.validation_fraction, 'validation_fraction')
         at_least(0, self.weight_decay, 'weight_decay')
         check_flag(self.verbose, 'verbose')
+
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return copies of the rows as numbers, and of the targets as an array."""
         if isinstance(y, str):
@@ -237,8 +238,8 @@ class GSLEstimator(Predictions, Saves):
                 f"'y' must hold finite numbers (got NaN or inf {where}, first in row "
                 f'{gone.argmax()}): drop these rows'
                 if is_number
-                else f"'y' has no class {where}: drop them, or encode the classes as "
-                'integers with -1 for these'
+                else f"'y' has no class, such as NaN, {where}: drop them, or encode the "
+                'classes as integers with -1 for these'
             )
         if not is_number:
             check_same_kind(y)

@@ -71,7 +71,9 @@ def read_columns(X: Any) -> list[tuple[Any, Any, str | None]]:
     """Return the names of columns, their values, and their kinds if declared."""
     if not is_frame(X):
         if isinstance(X, np.ma.MaskedArray):
-            X = np.where(np.ma.getmaskarray(X), None, X.data)
+            mask = np.ma.getmaskarray(X)
+            X = np.array(X.data, dtype=object)
+            X[mask] = None
         X = X if hasattr(X, 'shape') else np.array(X, dtype=object)
         rows = check_array(X, dtype=None, ensure_all_finite=False)
         return [(i, to_native(values), None) for i, values in enumerate(rows.T)]

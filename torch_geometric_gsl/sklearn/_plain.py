@@ -10,8 +10,6 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from torch_geometric_gsl._files import plain_value
-
 _PANDAS = ('Interval', 'NAType', 'NaTType', 'Period', 'Timedelta', 'Timestamp')
 _DATES = ('datetime', 'date', 'time')
 
@@ -24,13 +22,14 @@ def encode(value: Any, as_text: bool = False) -> Any:
     """
     if isinstance(value, np.datetime64 | np.timedelta64):
         return ['numpy', str(value.dtype), int(value.astype(np.int64))]
-    value = plain_value(value)
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or type(value) in (str, int, float, bool):
         return value
     name = type(value).__name__
     if isinstance(value, tuple):
         return ['tuple', *(encode(part, as_text) for part in value)]
-    if type(value).__module__.startswith('pandas.') and name in _PANDAS:
+    if type(value).__module__.partition('.')[0] == 'pandas' and name in _PANDAS:
         return [name, *_encode_pandas(value, name)]
     if name in _DATES:
         return [name, value.isoformat(), _zone_of(value)]

@@ -274,6 +274,7 @@ class Predictions(ChecksOptions):
         table = pandas.DataFrame(dict(enumerate(values)), index=index)
         return table.set_axis(pandas.Index(names, tupleize_cols=False), axis=1)
 
+    @default_modes()
     def explore(
         self, path: str | os.PathLike[str] = 'graph.html', **kwargs: Any
     ) -> Path:

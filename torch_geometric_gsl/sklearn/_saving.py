@@ -160,10 +160,10 @@ def _packed(x: Any, as_text: bool = False) -> Any:
         return {'columns': [_packed(column, as_text) for column in x]}
     if scipy.sparse.issparse(x):
         x = scipy.sparse.csr_matrix(x)
-        parts = (torch.tensor(np.asarray(a)) for a in (x.data, x.indices, x.indptr))
+        parts = (torch.from_numpy(a) for a in (x.data, x.indices, x.indptr))
         return [*parts, list(x.shape)]
     if x.dtype.kind in 'bif':
-        return torch.tensor(np.ascontiguousarray(x))
+        return torch.from_numpy(np.array(x, order='C'))
     values = x.astype(np.int64) if x.dtype.kind in 'mM' else x
     return [[encode(value, as_text) for value in values.tolist()], str(x.dtype)]
 

@@ -25,9 +25,9 @@ class SinglePrecision(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _FACTORIES and kwargs.get('dtype') is None:
             kwargs = kwargs | {'dtype': torch.float32}
-        out = func(*args, **kwargs)
-        is_double = func is torch.tensor and out.dtype == torch.float64
-        return out.float() if is_double and kwargs.get('dtype') is None else out
+        if func is torch.tensor and isinstance(args[0], float):
+            kwargs = {'dtype': torch.float32} | kwargs
+        return func(*args, **kwargs)
 
 
 @contextmanager

@@ -32,8 +32,8 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
-from torch_geometric_gsl.sklearn._predictions import ChecksOptions
 from torch_geometric_gsl.sklearn._frames import check_unmasked
+from torch_geometric_gsl.sklearn._predictions import ChecksOptions
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn._transaction import atomic, default_modes
 from torch_geometric_gsl.sklearn.table_transformer import check_rows

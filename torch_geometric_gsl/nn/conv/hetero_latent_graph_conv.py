@@ -8,8 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.nn.inits import reset, zeros
-from torch_geometric.nn.module_dict import ModuleDict
-from torch_geometric.nn.parameter_dict import ParameterDict
+from torch_geometric.nn import module_dict, parameter_dict
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -40,6 +39,19 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import Features, SampledGraph
+
+
+class ModuleDict(module_dict.ModuleDict):
+    """PyG's dict, also for keys that are attributes of instances: `training`."""
+
+    CLASS_ATTRS = tuple(dir(torch.nn.ModuleDict()))  # type: ignore[misc]
+
+
+class ParameterDict(parameter_dict.ParameterDict):
+    """PyG's dict, also for keys that are attributes of instances: `training`."""
+
+    CLASS_ATTRS = {*dir(torch.nn.ParameterDict())}  # type: ignore[misc,assignment]
+
 
 #: How the sums of several relations are combined.
 AGGREGATIONS = ('sum', 'mean', 'min', 'max', 'cat', None)
