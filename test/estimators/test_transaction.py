@@ -102,7 +102,16 @@ def interrupt_of_call(number):
         sys.setprofile(None)
 
 
-@pytest.mark.parametrize(('name', 'table'), CASES)
+@pytest.mark.parametrize(
+    ('name', 'table'),
+    [
+        ('learned', 'frame'),
+        ('nearest', 'array'),
+        ('classes', 'sparse'),
+        ('neighbours', 'sparse'),
+        ('columns', 'frame'),
+    ],
+)
 def test_a_fit_that_is_killed_changes_nothing(name, table):
     rows, other = TABLES[table], targets(name)[::-1]
     model = copy.deepcopy(fitted(name, table))
@@ -379,11 +388,9 @@ def test_the_state_of_the_process_does_not_count(state, name, table, tmp_path):
         torch.is_grad_enabled,
         torch.get_num_threads,
         lambda: torch.get_default_device().type,
-        lambda: digest(torch.get_rng_state()),
-        lambda: digest(np.random.get_state()[1]),
     ]
     with STATES[state]():
-        before = [setting() for setting in settings[:4]]
+        before = [setting() for setting in settings]
         model = MAKERS[name]().fit(rows, targets(name))
         out = out_of(model, rows)
         if hasattr(model, 'save'):
@@ -392,7 +399,7 @@ def test_the_state_of_the_process_does_not_count(state, name, table, tmp_path):
             np.testing.assert_array_equal(out_of(model, rows), out)
             model.explore(tmp_path / 'graph.html')
             model.explain(rows[:1])
-        assert [setting() for setting in settings[:4]] == before
+        assert [setting() for setting in settings] == before
     if name == 'classes':
         np.testing.assert_array_equal(out, expected.predict(rows))
     else:

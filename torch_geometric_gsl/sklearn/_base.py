@@ -238,8 +238,8 @@ class GSLEstimator(Predictions, Saves):
                 f"'y' must hold finite numbers (got NaN or inf {where}, first in row "
                 f'{gone.argmax()}): drop these rows'
                 if is_number
-                else f"'y' has no class, such as NaN, {where}: drop them, or encode the "
-                'classes as integers with -1 for these'
+                else f"'y' has no class, such as NaN, {where}: drop them, or encode "
+                'the classes as integers with -1 for these'
             )
         if not is_number:
             check_same_kind(y)

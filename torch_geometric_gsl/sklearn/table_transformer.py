@@ -171,15 +171,22 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A matrix in double precision.
         """
         check_is_fitted(self)
-        if is_frame(X) and self._is_frame:
-            X = select_columns(X, [column.name for column in self.columns_])
-        else:
+        columns = self.read(X)
+        if not (self._is_frame and is_frame(X)):
             store_names(self, X, reset=False)
+        return self.encode(columns)
+
+    def read(self, X: Any) -> list[Any]:
+        """Read the columns of rows, those of a DataFrame in the order of training."""
+        if self._is_frame and is_frame(X):
+            X = select_columns(X, [column.name for column in self.columns_])
+        return read_columns(X)
+
+    def encode(self, columns: list[Any]) -> Any:
+        """Encode columns that were read as numbers."""
         blocks = [
             column.block(read_column(values, f'column {name!r}', column.kind))
-            for column, (name, values, _) in zip(
-                self.columns_, read_columns(X), strict=True
-            )
+            for column, (name, values, _) in zip(self.columns_, columns, strict=True)
         ]
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
@@ -289,7 +296,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     if reset or not is_frame(X):
         store_names(estimator, X, reset=reset)
     X = X.toarray() if scipy.sparse.issparse(X) else X
-    rows = check_array(estimator._table.transform(X), **options)
+    table = estimator._table
+    rows = check_array(table.encode(table.read(X)), **options)
     is_single = reset and {str(kind).lower() for kind in X.dtypes} <= _SINGLE
     return rows.astype(np.float32) if is_single else rows
 
