@@ -52,6 +52,13 @@ def stop_too_early():
     model.fit(X.numpy(), X[:, 0].numpy())
 
 
+def find_no_signal():
+    module = pytest.importorskip('torch_geometric_gsl.sklearn')
+    options = {'n_members': 1, 'learning_rate': 1e-9, 'random_state': 0}
+    rows = torch.randn(100, 3, generator=torch.Generator().manual_seed(0)).numpy()
+    module.GSLRegressor('none', **options).fit(rows[:, :2], rows[:, 2])
+
+
 def forget_the_rows_of_training():
     model = net()
     model(X)
@@ -80,6 +87,7 @@ CASES = {
     'tau': too_hot,
     'pairs': lambda: net(budget=Budget(eval_pairs=1000)).eval()(torch.randn(1500, 16)),
     'epochs': stop_too_early,
+    'signal': find_no_signal,
 }
 
 
