@@ -171,16 +171,16 @@ def test_a_layer_taken_out_works():
     net = GSLNet(IN, IN, 2, OUT)
     x, last = torch.randn(N, IN), net.convs[1]
     assert 'sampler.log_scale' not in last.state_dict()
-    with evaluation(last):
-        assert not last.sampler.training
-        expected = last(x)
+    with evaluation(last) as twin:
+        assert not twin.sampler.training
+        expected = twin(x)
     assert last.sampler.training
     assert [each.name for each in describe_model(last, x).layers] == ['sampler']
     with pytest.raises(AttributeError, match=r"set it on 'model\.sampler'"):
         last.k = 3
     sharded = ShardedModel(last, RowShard(N))
-    with evaluation(sharded):
-        torch.testing.assert_close(sharded(x), expected)
+    with evaluation(sharded) as twin:
+        torch.testing.assert_close(twin(x), expected)
     before = net.convs[0].sampler.log_scale.detach().clone()
     last.sampler.log_scale.data += 1
     last.reset_parameters()

@@ -163,11 +163,12 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         convs.0.sampler: GumbelKNNSampler(NeuralGaussianSimilarity(32, ...
     """
     shard = model.shard if isinstance(model, ShardedModel) else None
-    samplers = _find_samplers(model if shard is None else model.model)
+    _find_samplers(model if shard is None else model.model)  # Checks the model.
     layers: list[LayerSummary] = []
     shares: dict[int, Tensor] = {}
     with ExitStack() as stack:
-        stack.enter_context(evaluation(model))
+        model = stack.enter_context(evaluation(model))
+        samplers = _find_samplers(model if shard is None else model.model)
         stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
             look = partial(_summarise, layers, shares, name, shard)

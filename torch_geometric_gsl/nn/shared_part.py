@@ -1,8 +1,11 @@
-"""Parts that several modules use and one of them registers."""
+"""Parts that several modules use and one of them registers, and twins of modules."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -47,3 +50,43 @@ def named_parts(
         for name in vars(part).get('_lenders', ()):
             path_of_part = f'{path}.{name}'.lstrip('.')
             yield from named_parts(getattr(part, name), memo, path_of_part)
+
+
+def twin_of(module: torch.nn.Module) -> Any:
+    """Copy a module and its parts, but share all else that they hold.
+
+    Attributes that are set on the twin are its own, so that threads may share the
+    module: parameters and buffers remain those of the module.
+    """
+    parts = [part for _, part in named_parts(module)]
+    twins = {id(part): object.__new__(type(part)) for part in parts}
+    for part in parts:
+        state = {name: _replaced(value, twins) for name, value in vars(part).items()}
+        # The modules that lend a part may lie outside.
+        for name in vars(part).get('_lenders', ()):
+            lender = SimpleNamespace(**{name: twins[id(getattr(part, name))]})
+            state['_lenders'] = state['_lenders'] | {name: lender}
+        # A compiled call is that of the part itself.
+        state.pop('_compiled_call_impl', None)
+        vars(twins[id(part)]).update(state)
+    return twins[id(module)]
+
+
+def _replaced(value: Any, twins: dict[int, Any]) -> Any:
+    """Replace a module, or those in a container or of a bound function, by twins."""
+    if id(value) in twins:
+        return twins[id(value)]
+    if isinstance(value, MethodType) and id(value.__self__) in twins:
+        return MethodType(value.__func__, twins[id(value.__self__)])
+    if type(value) is partial:
+        args = _replaced(value.args, twins)
+        return partial(_replaced(value.func, twins), *args, **value.keywords)
+    if type(value) not in (dict, OrderedDict, list, tuple):
+        return value
+    held = value.values() if isinstance(value, dict) else value
+    if not any(id(part) in twins for part in held):
+        return value
+    replaced = [twins.get(id(part), part) for part in held]
+    if isinstance(value, dict):
+        return type(value)(zip(value, replaced, strict=True))
+    return type(value)(replaced)

@@ -336,7 +336,7 @@ class FeatureGraph(BaseTransform):
         edges = [torch.empty(2, 0, dtype=torch.long, device=rows[0].device)]
         weights = [torch.empty(0, dtype=rows[0].dtype, device=rows[0].device)]
         starts = [0] * len(rows)
-        with evaluation(similarity):
+        with evaluation(similarity) as similarity:
             for number, counts in enumerate(zip_longest(*sizes, fillvalue=0)):
                 available = counts[0] - int(len(rows) == 1 and not self.loop)
                 if counts[-1] > 0 and not self.clamp:

@@ -138,8 +138,11 @@ class FreezeLatentGraph(BaseTransform):
             what = 'a torch_geometric.data.HeteroData for a model of several types'
             check_type(data, HeteroData, 'data', what)
         find: Any = self._typed_graphs if is_typed else self._graph
-        with evaluation(self.model), _at_most(self.k, self.model):
-            graphs = find(data)
+        with (
+            evaluation(self.model, has_options=True) as model,
+            _at_most(self.k, model),
+        ):
+            graphs = find(model, data)
         for edge_type, graph in graphs.items():
             graph = sorted_graph(graph)
             if self.k is not None:
@@ -148,7 +151,7 @@ class FreezeLatentGraph(BaseTransform):
             set_graph(data, graph.prune(self.threshold), edge_type)
         return data
 
-    def _graph(self, data: Data) -> dict[None, SampledGraph]:
+    def _graph(self, model: Any, data: Data) -> dict[None, SampledGraph]:
         """Return the graph of one layer."""
         x = node_features(data, attr=self.attr)
         args: dict[str, Any] = {'batch': data.batch}
@@ -160,7 +163,7 @@ class FreezeLatentGraph(BaseTransform):
                 )
             args |= {'edge_index': data.edge_index, 'edge_weight': data.edge_weight}
         elif 'edge_index' in data and any(
-            getattr(part, 'prior', None) is not None for part in self.model.modules()
+            getattr(part, 'prior', None) is not None for part in model.modules()
         ):
             warn_caller(
                 "the observed graph of 'data' is not stored, although the model mixes "
@@ -168,26 +171,28 @@ class FreezeLatentGraph(BaseTransform):
                 UserWarning,
             )
         args = {name: value for name, value in args.items() if value is not None}
-        if isinstance(self.model, GumbelKNNSampler):
-            graphs = [self.model(x, **args)]
-        elif hasattr(self.model, 'graphs'):
-            graphs = self.model.graphs(x, **args)
+        if isinstance(model, GumbelKNNSampler):
+            graphs = [model(x, **args)]
+        elif hasattr(model, 'graphs'):
+            graphs = model.graphs(x, **args)
         else:
-            graphs = [self.model.graph(x, **args)]
+            graphs = [model.graph(x, **args)]
         self._check_layer(len(graphs))
         graph = SampledGraph(*graphs[self.layer])
         check_edge_index(graph.edge_index, x, x)
         return {None: graph}
 
-    def _typed_graphs(self, data: HeteroData) -> dict[EdgeType, SampledGraph]:
+    def _typed_graphs(
+        self, model: Any, data: HeteroData
+    ) -> dict[EdgeType, SampledGraph]:
         """Return the graph of each relation, from the layer or the last earlier one."""
-        types: list[NodeType] = self.model.node_types
+        types: list[NodeType] = model.node_types
         x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
             # The first layer has all relations that reach the target.
-            is_layer = isinstance(self.model, HeteroLatentGraphConv)
-            conv: Any = self.model if is_layer else self.model.convs[0]
+            is_layer = isinstance(model, HeteroLatentGraphConv)
+            conv: Any = model if is_layer else model.convs[0]
             stores = [data[r] for r in conv.relations if r in data.edge_types]
             for key in ('edge_index', 'edge_weight'):
                 args[f'{key}_dict'] = {s._key: s[key] for s in stores if key in s}
@@ -197,7 +202,7 @@ class FreezeLatentGraph(BaseTransform):
                     f'use_edge_index=True (got {data.edge_types})'
                 )
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
-        layers = self.model.graphs(x, batch_dict=batch, **args)
+        layers = model.graphs(x, batch_dict=batch, **args)
         layers = [layers] if isinstance(layers, dict) else layers
         self._check_layer(len(layers))
         graphs: dict[EdgeType, SampledGraph] = {}

@@ -184,9 +184,9 @@ class FollowsTask(torch.nn.Module):
         return {task.metric: float(task.score(task.predict(out[mask]), target))}
 
     def _evaluated(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Compute the outputs in evaluation mode, and restore the mode."""
-        with evaluation(self):
-            out: Tensor = self(*args, **kwargs)
+        """Compute the outputs in evaluation mode."""
+        with evaluation(self) as model:
+            out: Tensor = model(*args, **kwargs)
         return out
 
     def __repr__(self) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.nn.resolver import activation_resolver
 
 from torch_geometric_gsl._checks import check_probability
-from torch_geometric_gsl.nn.shared_part import named_parts
+from torch_geometric_gsl.nn.shared_part import named_parts, twin_of
 from torch_geometric_gsl.ops.local_random import dropout
 
 
@@ -37,15 +39,31 @@ class Dropout(torch.nn.Dropout):
 
 
 @contextmanager
-def evaluation(module: torch.nn.Module) -> Iterator[None]:
-    """Set evaluation mode without gradients; restore the mode of each part."""
-    modes = [(part, part.training) for _, part in named_parts(module)]
-    module.eval()
-    for part, _ in modes:  # Also parts that another module registers.
-        part.training = False
+def evaluation(module: torch.nn.Module, *, has_options: bool = False) -> Iterator[Any]:
+    """Yield a module in evaluation mode, and compute without gradients inside.
+
+    A module of which a part is in training mode is left as it is, so that threads may
+    share it: its twin has the same parameters, buffers and caches. So is one whose
+    options the caller sets.
+    """
+    parts = [part for _, part in named_parts(module)]
+    modes = [part.training for part in parts]
+    # The first call of lazy modules changes them, not only their parameters.
+    values = chain.from_iterable(part.parameters(recurse=False) for part in parts)
+    is_lazy = any(map(is_uninitialized_parameter, values))
+    is_twin = (has_options or any(modes)) and not is_lazy
     try:
+        for part in parts if is_lazy else ():
+            part.training = False
         with torch.no_grad():
-            yield
+            yield _evaluated(module) if is_twin else module
     finally:
-        for part, mode in modes:
+        for part, mode in zip(parts, modes, strict=True) if is_lazy else ():
             part.training = mode
+
+
+def _evaluated(module: torch.nn.Module) -> Any:
+    twin = twin_of(module)
+    for _, part in named_parts(twin):
+        vars(part)['training'] = False
+    return twin

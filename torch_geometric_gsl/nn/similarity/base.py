@@ -3,12 +3,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from functools import partial
-from itertools import chain
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import ones, reset
 
@@ -21,6 +19,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
+from torch_geometric_gsl.nn.shared_part import twin_of
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import COMPARISONS, PairScores
 from torch_geometric_gsl.ops.runtime import check_not_batched, full_precision
@@ -215,14 +214,13 @@ class Similarity(torch.nn.Module, ABC):
             return self._pair_scores(x_src, x_dst, scale)
         src = x_src.double()
         dst = src if x_dst is x_src else x_dst.double()
-        whole = _PairScoresOf(self)
-        state = {
-            name: value.double() if value.is_floating_point() else value
-            for name, value in chain(whole.named_parameters(), whole.named_buffers())
-        }
+        # A twin, as threads may share this module.
+        twin: Similarity = twin_of(self)
+        for part in twin.modules():
+            own: dict[str, Any] = vars(part)
+            own |= {name: _double(own[name]) for name in ('_parameters', '_buffers')}
         with torch.autocast(src.device.type, enabled=False):
-            pairs: PairScores = functional_call(whole, state, (src, dst, scale))
-        return pairs
+            return twin._pair_scores(src, dst, scale)
 
     def _pair_scores(
         self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
@@ -275,14 +273,11 @@ class Similarity(torch.nn.Module, ABC):
         return f'{self.__class__.__name__}({", ".join(args)})'
 
 
-class _PairScoresOf(torch.nn.Module):
-    """Module that wraps a method, so that its state can be replaced."""
-
-    def __init__(self, similarity: Similarity) -> None:
-        super().__init__()
-        self.similarity = similarity
-
-    def forward(
-        self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
-    ) -> PairScores:
-        return self.similarity._pair_scores(x_src, x_dst, scale)
+def _double(values: dict[str, Any]) -> dict[str, Any]:
+    """Convert floating-point tensors to double precision."""
+    return {
+        name: value.double()
+        if value is not None and value.is_floating_point()
+        else value
+        for name, value in values.items()
+    }
