@@ -30,7 +30,7 @@ from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphCon
 from torch_geometric_gsl.nn.conv.transition_nodes import KeepsAnchors, check_transition
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
-from torch_geometric_gsl.nn.models.row_index import IndexesLayers, is_constant
+from torch_geometric_gsl.nn.models.row_index import BESIDE, IndexesLayers
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
@@ -43,8 +43,6 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: The arguments of a layer other than rows.
 Arguments = dict[str, Any]
-#: Ends the error of options that transition nodes do not support.
-BESIDE = 'with transition nodes'
 
 
 class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
@@ -68,8 +66,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     sampler, and each samples its own graph.
 
     Pass new rows as a pair :obj:`(x_src, x_dst)`: in every layer the sources attend to
-    each other, and the targets to the sources only. :meth:`index` stores the sources
-    and computes their hidden rows once.
+    each other, and the targets to the sources only. :meth:`index` computes the rows of
+    the sources in all layers once, and keeps them.
 
     Args:
         in_channels (int): Size of each input sample; :obj:`-1` for lazy initialization.
@@ -211,9 +209,10 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         return layers
 
     def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module."""
+        r"""Reset all learnable parameters of the module; delete the index."""
         for part in (self.act, self.readout, self.convs):
             reset(part)
+        self.clear_index()
 
     def forward(
         self,
@@ -265,24 +264,23 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     ) -> tuple[Tensor, list[tuple[Any, Features]]]:
         """Run all layers; return the output, and graph and rows of each layer."""
         (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
-        is_index = src is self._kept('x') and not isinstance(x, tuple | list)
-        is_kept = src is not None and is_index and is_constant(self)
-        hidden = self._index_layers(own) if is_kept else None
+        is_pair = isinstance(x, tuple | list)
+        is_index = src is not None and src is self._kept('x') and not is_pair
+        hidden = self._indexed_layers() if is_index else None
         graphs: list[tuple[Any, Features]] = []
         last = self.num_layers - 1
         how = {'generator': generator, 'return_graph': return_graph}
         for number, conv in enumerate(self.convs):
             rows: Features = dst if src is None else (src, dst)
-            if src is not None and number < last:
-                if hidden is None:
-                    src = self._hidden(conv, src, own, generator)
-                else:
-                    src = hidden[number]
+            if src is not None and hidden is None and number < last:
+                src = self._hidden(conv, src, own, generator)
             out: Any = conv(rows, **args, **how)
             if return_graph:
                 out, graph = out
                 graphs.append((graph, rows))
             dst = out if number == last else self.dropout(self.act(out), generator)
+            if hidden is not None and number < last:
+                src = hidden[number].to(dst.dtype)  # Lower under autocast.
         return self._read(dst, batch), graphs
 
     def _inputs(
@@ -304,7 +302,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         else:
             src, dst = self._sources(x, batch, edge_index is not None), x
             if src is not None and self.transition == 'projected':
-                own = {name: self._kept(name) for name in self._INDEXED[1:]}
+                own = {name: self._kept(name) for name in self._INDEXED[1:4]}
                 if (own['z'] is None) != (z is None):
                     which = 'the new' if z is not None else 'the indexed'
                     raise ValueError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_compared,
     check_edge_index,
     check_edge_weight,
@@ -20,9 +19,12 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.options import HasSamplers
 from torch_geometric_gsl.ops.runtime import is_exporting
+
+#: Ends the error of options that transition nodes do not support.
+BESIDE = 'with transition nodes'
 
 
 class NewRowsWarning(UserWarning):
@@ -30,14 +32,14 @@ class NewRowsWarning(UserWarning):
 
 
 class WatchesRows(HasSamplers):
-    """Base class of models that warn if new rows come without training rows."""
+    """Base class of models that warn of new rows without training rows."""
 
-    # The number of rows of the last training call, until the warning.
+    # The number of rows of the last training call.
     _num_trained: int | None = None
     _advice = 'pass a pair of dicts, training rows first'
 
     def _watch(self, x: Any, has_edges: bool = False) -> None:
-        """Record the number of training rows; warn once about fewer in evaluation."""
+        """Record the number of training rows; warn of fewer in evaluation."""
         is_eager = not torch.compiler.is_compiling() and not is_exporting()
         if not is_eager or not isinstance(x, Tensor):
             return
@@ -45,9 +47,7 @@ class WatchesRows(HasSamplers):
         if self.training:
             if trained != count:  # Assignments to a module are slow.
                 self._num_trained = count
-            return
-        if trained is not None and count < trained:
-            self._num_trained = None
+        elif trained is not None and count < trained:
             advice = self._advice + (', with the edges of both' if has_edges else '')
             warn_caller(
                 f"'x' has {count} rows after training on {trained}, and neighbours are "
@@ -68,7 +68,7 @@ class IndexesRows(WatchesRows):
         True
     """
 
-    #: The indexed tensors, by name.
+    #: The indexed tensors, by name; the first is always there.
     _INDEXED: tuple[str, ...] = ('x',)
     _advice = "pass a pair (x_train, x), or call 'model.index(x_train)' once"
 
@@ -77,23 +77,33 @@ class IndexesRows(WatchesRows):
 
         Such a call holds new rows, unless it passes a pair or graph ids. The rows,
         dense or sparse CSR, are part of the :obj:`state_dict`, of saved models and of
-        copies; :meth:`clear_index` deletes them. Returns the model itself.
+        copies. :meth:`clear_index`, :meth:`train` and a loaded :obj:`state_dict`
+        delete them; the latter brings its own. Returns the model itself.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
         self._keep(x=x)
         return self
 
     def clear_index(self) -> Any:
-        r"""Delete the indexed rows; return the model itself."""
-        self._keep()
+        r"""Delete the index; return the model itself."""
+        if any(self._kept(name) is not None for name in self._INDEXED):
+            self._keep()
         return self
+
+    def train(self, mode: bool = True) -> Any:
+        r"""Set training mode, which deletes the index, or evaluation mode."""
+        if mode:
+            self.clear_index()
+        return super().train(mode)
 
     def _keep(self, **rows: Tensor | None) -> None:
         """Store copies, safe from later changes of the rows."""
         with torch.inference_mode(False):  # Inference tensors block later gradients.
-            for name in self._INDEXED:
+            # `torch.export` miscounts buffers behind those that are None.
+            for name in sorted(self._INDEXED, key=lambda name: rows.get(name) is None):
                 value = rows.get(name)
                 kept = None if value is None else value.detach().clone()
+                self._buffers.pop(f'index_{name}', None)
                 self.register_buffer(f'index_{name}', kept)
 
     def _kept(self, name: str) -> Tensor | None:
@@ -102,10 +112,10 @@ class IndexesRows(WatchesRows):
     def _indexed(
         self, x: Any, batch: Any, is_watched: bool = True, has_edges: bool = False
     ) -> Tensor | None:
-        """Return the indexed rows as the sources of a call, if there are any."""
+        """Return the first indexed tensor if a call uses the index."""
         if batch is not None:
             return None
-        kept = None if self.training else self._kept('x')
+        kept = None if self.training else self._kept(self._INDEXED[0])
         if self.training and not torch.is_grad_enabled():
             self._warn_of_training(x)
         if kept is None and is_watched:
@@ -114,7 +124,7 @@ class IndexesRows(WatchesRows):
 
     def _warn_of_training(self, x: Any) -> None:
         """Warn if new rows come in training mode, which does not use the index."""
-        kept = self._kept('x')
+        kept = self._kept(self._INDEXED[0])
         if kept is not None and isinstance(x, Tensor) and len(x) != len(kept):
             warn_caller(
                 f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not used "
@@ -133,36 +143,34 @@ class IndexesRows(WatchesRows):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         state_dict, prefix, metadata = args[:3]
-        found = {n: state_dict.get(f'{prefix}index_{n}') for n in self._INDEXED}
-        if all(kept is None for kept in found.values()):
-            if any(self._kept(name) is not None for name in self._INDEXED):
-                self.clear_index()  # The loaded state has none.
-        else:
+        self.clear_index()
+        loaded = {n: state_dict.get(f'{prefix}index_{n}') for n in self._INDEXED}
+        if any(kept is not None for kept in loaded.values()):
             like = next(self.parameters())
             is_assigned = metadata.get('assign_to_params_buffers', False)
-            for name, kept in found.items():
+            for name, kept in loaded.items():
                 if kept is not None:
                     is_cast = kept.is_floating_point() and not is_assigned
                     dtype = like.dtype if is_cast else kept.dtype
-                    found[name] = kept.to(like.device, dtype)
-            self._keep(**found)
+                    loaded[name] = kept.to(like.device, dtype)
+            self._keep(**loaded)
         super()._load_from_state_dict(*args, **kwargs)
 
 
 class IndexesLayers(IndexesRows):
-    """Base class of networks that compute the hidden rows of their index once."""
+    """Base class of networks that index the hidden rows of their layers as well."""
 
-    _INDEXED = 'x', 'edge_index', 'edge_weight', 'z'
+    # The sources of all layers but the first are stacked.
+    _INDEXED = 'x', 'edge_index', 'edge_weight', 'z', 'hidden'
 
     in_channels: int
     convs: torch.nn.ModuleList
     z_channels: int | None
     num_nodes: int | None
+    num_transition_nodes: int | None
     transition: str
     act: Any
     dropout: Any
-    # Hidden rows, and the values they were computed from.
-    _hidden_rows: tuple[Any, list[Tensor], list[Tensor]] | None = None
 
     def index(
         self,
@@ -172,16 +180,41 @@ class IndexesLayers(IndexesRows):
         *,
         z: Tensor | None = None,
     ) -> Any:
-        r"""Copy rows, to be the sources of later calls in evaluation mode.
+        r"""Compute the sources of later calls in evaluation mode, and keep them.
 
         Such a call holds new rows, unless it passes a pair or graph ids; edges lead
-        from indexed rows to new ones. The rows, and the other arguments as in
-        :meth:`forward`, are part of the :obj:`state_dict`, of saved models and of
-        copies; :meth:`clear_index` deletes them, and so does a loaded
-        :obj:`state_dict` without them. Their hidden rows are computed once,
-        and again after a change of the parameters; they carry no gradient to the
-        parameters. Returns the model itself.
+        from indexed rows to new ones. The arguments are those of :meth:`forward`. The
+        rows and their hidden rows in all layers are computed here, in evaluation mode,
+        without gradients and in the precision of the parameters. Later changes of
+        parameters or options do not update them, except if a part of the model stays in
+        training mode, such as dropout for estimates of uncertainty: then each call
+        computes the hidden rows anew.
+
+        The index is part of the :obj:`state_dict`, of saved models and of copies.
+        :meth:`clear_index`, :meth:`train`, :meth:`reset_parameters` and a loaded
+        :obj:`state_dict` delete it; the latter brings its own. Returns the model
+        itself.
         """
+        self._check_index(x, edge_index, edge_weight, z)
+        rows = {'x': x, 'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
+        own = self._of_sources(rows)
+        hidden = [x]
+        with (
+            evaluation(self) as model,
+            torch.inference_mode(False),
+            torch.no_grad(),
+            torch.autocast(x.device.type, enabled=False),
+        ):
+            for conv in model.convs[:-1]:
+                hidden.append(model._hidden(conv, hidden[-1], own))
+        rows['hidden'] = torch.stack(hidden[1:]) if len(hidden) > 1 else None
+        self._keep(**rows)
+        return self
+
+    def _check_index(
+        self, x: Any, edge_index: Any, edge_weight: Any, z: Tensor | None
+    ) -> None:
+        """Raise unless rows can be indexed."""
         check_features(x, width=self.in_channels)
         if self.transition != 'projected':
             raise ValueError(
@@ -190,6 +223,9 @@ class IndexesLayers(IndexesRows):
             )
         if self.num_nodes is not None:
             check_num_nodes(x, self.num_nodes)
+        if self.num_transition_nodes is not None:
+            check_absent(edge_index, 'edge_index', BESIDE)
+            check_absent(edge_weight, 'edge_weight', BESIDE)
         check_parameter_match(x, next(self.parameters()))
         self._check_z(z)
         if edge_index is not None:
@@ -200,12 +236,17 @@ class IndexesLayers(IndexesRows):
             check_compared(z, self.z_channels or 0, x.size(0))
         elif self.z_channels is not None:
             check_serves_as_z(x, self.z_channels)
-        self._keep(x=x, edge_index=edge_index, edge_weight=edge_weight, z=z)
-        return self
 
     def _check_z(self, z: Any) -> None:
         if z is not None and self.z_channels is None:
             raise ValueError("'z' needs a model with 'z_channels' (got None)")
+
+    def _of_sources(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of layers for the indexed rows."""
+        own = {name: rows[name] for name in ('edge_index', 'edge_weight', 'z')}
+        if own['z'] is None and self.z_channels is not None:
+            own['z'] = rows['x']
+        return {name: value for name, value in own.items() if value is not None}
 
     def _hidden(
         self,
@@ -220,46 +261,7 @@ class IndexesLayers(IndexesRows):
         hidden: Tensor = self.dropout(out, generator)
         return hidden
 
-    def _keep(self, **rows: Tensor | None) -> None:
-        super()._keep(**rows)
-        self._hidden_rows = None
-
-    def _index_layers(self, own: dict[str, Any]) -> list[Tensor]:
-        """Compute the hidden rows of the index, if anything has changed."""
-        device = next(self.parameters()).device.type
-        is_autocast = torch.is_autocast_enabled(device)
-        samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
-        options = [(repr(m), m.num_nearest, m.loop, m.budget) for m in samplers]
-        kept = [rows for rows in map(self._kept, self._INDEXED) if rows is not None]
-        versions = [rows._version for rows in kept]
-        key = is_autocast and torch.get_autocast_dtype(device), options, versions
-        # Compared by value: optimizers may write without increasing a version counter.
-        values: list[Tensor] = [*self.parameters()]
-        found = self._hidden_rows
-        if found is None or found[0] != key or not _are_equal(found[1], values):
-            with torch.inference_mode(False), torch.no_grad():
-                hidden = [cast(Tensor, self._kept('x'))]
-                for conv in self.convs[:-1]:
-                    hidden.append(self._hidden(conv, hidden[-1], own))
-                copies = [value.detach().clone() for value in values]
-            self._hidden_rows = found = key, copies, hidden[1:]
-        return found[2]
-
-
-def is_constant(model: torch.nn.Module) -> bool:
-    """Return whether repeated calls with equal inputs give equal outputs."""
-    if torch.compiler.is_compiling() or is_exporting():
-        return False
-    # Not if a part stays random, such as dropout for uncertainty estimates.
-    return not any(m.training for m in model.modules()) and not any(
-        is_uninitialized_parameter(p) or is_functorch_wrapped_tensor(p)
-        for p in model.parameters()
-    )
-
-
-def _are_equal(first: list[Tensor], second: list[Tensor]) -> bool:
-    """Return whether tensors are equal in values, dtypes and devices."""
-    return len(first) == len(second) and all(
-        a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
-        for a, b in zip(first, second, strict=True)
-    )
+    def _indexed_layers(self) -> Tensor | None:
+        """Return the indexed hidden rows, unless a part of the model is random."""
+        is_random = any(part.training for part in self.modules())
+        return None if is_random else self._kept('hidden')

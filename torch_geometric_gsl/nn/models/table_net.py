@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.models.base import SavedModel
+from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
 from torch_geometric_gsl.nn.one_type import OneType
@@ -102,7 +103,7 @@ class TableNet(IndexesRows, OneType, SavedModel):
 
     index_key: Tensor | None
     index_message: Tensor | None
-    _INDEXED = 'key', 'message'
+    _INDEXED = 'message', 'key'
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ class TableNet(IndexesRows, OneType, SavedModel):
         r"""Reset all learnable parameters of the module; delete the index."""
         for module in self.children():
             reset(module)
-        self.clear_index()
+        self._keep()
 
     def forward(
         self,
@@ -205,13 +206,14 @@ class TableNet(IndexesRows, OneType, SavedModel):
         h, graph = self.encoder(x_dst), None
         if self.graph != 'none':
             is_own, is_new = x_dst is x_src, y is None and isinstance(x, Tensor)
-            own = self._key(x_dst, h)
-            if is_new and self.index_message is not None:
-                key, message = self.index_key, self.index_message
-            else:
+            own, key = self._key(x_dst, h), self.index_key
+            message = self._indexed(x, None, is_watched=False) if is_new else None
+            if message is None:
                 h_src = h if is_own else self.encoder(x_src)
                 key = own if is_own else self._key(x_src, h_src)
                 message = self._message(h_src, y)
+            elif key is not None:
+                own = own.to(key.dtype)  # Lower under autocast.
             total, graph = self.neighbours(
                 own if key is own else (key, own),
                 message,
@@ -224,12 +226,16 @@ class TableNet(IndexesRows, OneType, SavedModel):
         out = self.head(F.relu(self.head_norm(h)))
         return (out, graph or empty_graph(out)) if return_graph else out
 
-    @torch.no_grad()
     def index(self, x: Tensor, y: Tensor | None = None) -> TableNet:
-        r"""Store the keys and messages of rows as sources of new rows.
+        r"""Compute the keys and messages of rows, the sources of later calls in
+        evaluation mode, and keep them.
 
-        They are computed once and part of the :obj:`state_dict`; later changes of the
-        parameters do not update them.
+        Such a call holds new rows, unless it passes a pair or labels. Keys and messages
+        are computed here, without gradients and in the precision of the parameters:
+        later changes of parameters do not update them. They are part of the
+        :obj:`state_dict`, of saved models and of copies. :meth:`clear_index`,
+        :meth:`train`, :meth:`reset_parameters` and a loaded :obj:`state_dict` delete
+        them; the latter brings its own.
 
         Args:
             x (torch.Tensor): The rows.
@@ -240,13 +246,24 @@ class TableNet(IndexesRows, OneType, SavedModel):
         """
         check_pair(x, self.in_channels)
         if self.graph == 'none':
-            self.clear_index()
             return self
-        size, like = x.size(0), self.head.weight
+        size = x.size(0)
         if y is not None and len(y) != size:
             raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
+        with (
+            evaluation(self) as model,
+            torch.inference_mode(False),
+            torch.no_grad(),
+            torch.autocast(x.device.type, enabled=False),
+        ):
+            key, message = model._sources(x, y)
+        self._keep(key=key, message=message)
+        return self
+
+    def _sources(self, x: Tensor, y: Tensor | None) -> tuple[Tensor | None, Tensor]:
+        """Compute the keys and messages of rows in blocks."""
+        size, like, key = x.size(0), self.head.weight, None
         message = like.new_empty(size, self.hidden_channels + self.out_channels + 1)
-        key = None
         if self.graph == 'learned':
             key = like.new_empty(size, self.lin_key.out_features)
         for rows in row_blocks(size, 1, _BLOCK):
@@ -255,8 +272,7 @@ class TableNet(IndexesRows, OneType, SavedModel):
             message[rows] = self._message(h, None if y is None else y[rows])
             if key is not None:
                 key[rows] = self._key(part, h)
-        self._keep(key=key, message=message)
-        return self
+        return key, message
 
     def _keep(self, **rows: Tensor | None) -> None:
         super()._keep(**rows)
