@@ -237,7 +237,7 @@ def _certified(
     found, score = _ranked(ranks, listed.indices)
     last = (found == listed.indices[:, -1:]).long().argmax(dim=1, keepdim=True)
     last_score = score.gather(1, last).squeeze(1)
-    # By how much a source that is not listed can exceed the k-th best at the most.
+    # The most by which a source that is not listed can exceed the k-th best.
     error = _rounding(ranks, single, last_score, longest)
     excess = last_score + error - score[:, k - 1]
     rest = (~(excess < 0)).nonzero().squeeze(1)
