@@ -28,7 +28,10 @@ from torch_geometric_gsl.sklearn._rows import Scaling
 from torch_geometric_gsl.sklearn._training import train
 
 #: Fits end before they have converged.
-pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+pytestmark = [
+    pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
+    pytest.mark.filterwarnings('ignore:no signal was found'),
+]
 
 #: Enough for the accuracy that scikit-learn asks.
 BRIEF = {'n_members': 1, 'hidden_channels': 32, 'max_iter': 8, 'learning_rate': 0.03}

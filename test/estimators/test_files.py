@@ -15,7 +15,10 @@ from sklearn.exceptions import NotFittedError
 from torch_geometric_gsl import GSLNet, TableNet
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 
-pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+pytestmark = [
+    pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
+    pytest.mark.filterwarnings('ignore:no signal was found'),
+]
 
 
 def test_neighbours_of_new_rows(regressor, places, classifier, wine):
@@ -346,3 +349,6 @@ def test_damaged_files(path, classifier):
         torch.save(one, path)
         with pytest.raises(OSError, match='GSLClassifier that cannot be restored'):
             GSLClassifier.load(path)
+    torch.save({k: v for k, v in content.items() if k != 'device'}, path)
+    with pytest.raises(OSError, match=r'was saved by version 0\.2\.0: fit it again'):
+        GSLClassifier.load(path)

@@ -20,6 +20,7 @@ from torch_geometric_gsl.sklearn._plain import decode, encode
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
+    pytest.mark.filterwarnings('ignore:no signal was found'),
     pytest.mark.filterwarnings('ignore:X does not have valid feature names'),
 ]
 
@@ -82,6 +83,25 @@ def test_repeated_names(name):
         GSLRegressor('none', **BRIEF).fit(frame, Y)
 
 
+@pytest.mark.parametrize(
+    'fitted', [GSLRegressor('none', **BRIEF), make_table_transformer()]
+)
+def test_a_column_of_training_that_comes_twice(fitted):
+    frame = pandas.DataFrame(X, columns=[*'abcd'])
+    method = getattr(
+        fitted.fit(frame, Y), 'predict', getattr(fitted, 'transform', None)
+    )
+    twice = pandas.concat([frame, 100 * frame[['a']]], axis=1)
+    with pytest.raises(
+        ValueError, match=r"distinct column names \(got \['a'\] twice\)"
+    ):
+        method(twice)
+    # Other columns do not count.
+    more = pandas.concat([frame, frame[['a']].set_axis(['e'], axis=1)] * 2, axis=1)
+    more = more.iloc[:, [0, 1, 2, 3, 4, 9]]
+    np.testing.assert_array_equal(method(more), method(frame))
+
+
 ROWS = {
     'dates': pandas.date_range('2020', periods=60),
     'zone': pandas.date_range('2020-03-28', periods=60, tz='Europe/Berlin', freq='h'),
@@ -115,6 +135,8 @@ def test_labels_of_rows_find_them(kind, tmp_path):
 VALUES = [
     *(None, True, 3, 0.25, 'text', ('a', (1, 'b')), Decimal('1.20'), UUID(int=5)),
     *(datetime.date(2020, 1, 2), datetime.time(3, 4), datetime.timedelta(1, 2, 3)),
+    *(datetime.time(5, tzinfo=datetime.timezone.utc), datetime.datetime.max, b'xy'),
+    datetime.datetime.max.replace(tzinfo=ZoneInfo('America/New_York')),
     datetime.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo('Europe/Berlin')),
     datetime.datetime(
         2020, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=1))
@@ -197,3 +219,23 @@ def test_arrow_dictionaries_are_categories():
     frame = pandas.DataFrame({'k': arrow})
     np.testing.assert_array_equal(make_table_transformer().fit_transform(frame), plain)
     assert plain.shape == (60, 4)
+
+
+def test_columns_of_bytes_and_of_times_are_what_they_were(tmp_path):
+    frame = pandas.DataFrame(X[:, :2], columns=['a', 'b'])
+    frame['bytes'] = np.array([b'xy', b'zw'] * 30)
+    frame['times'] = [
+        datetime.time(i % 5, tzinfo=datetime.timezone.utc) for i in range(60)
+    ]
+    model = GSLRegressor('learned', **BRIEF).fit(frame, Y)
+    model.save(tmp_path / 'model.pt')
+    again = GSLRegressor.load(tmp_path / 'model.pt').explain(frame[:1])
+    assert again.equals(model.explain(frame[:1]))
+
+
+def test_dates_of_polars_are_explained():
+    polars = pytest.importorskip('polars')
+    days = pandas.date_range('2020', periods=60).to_numpy()
+    frame = polars.DataFrame({'a': X[:, 0], 'day': days})
+    table = GSLRegressor('learned', **BRIEF).fit(frame, Y).explain(frame[:1])
+    assert table['day'].iloc[0] == pandas.Timestamp(days[0])

@@ -17,7 +17,10 @@ from torch_geometric_gsl.sklearn import (
 )
 
 pandas = pytest.importorskip('pandas')
-pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+pytestmark = [
+    pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
+    pytest.mark.filterwarnings('ignore:no signal was found'),
+]
 
 
 @pytest.mark.parametrize('dtype', [object, 'category', 'string'])

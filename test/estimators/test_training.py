@@ -17,12 +17,15 @@ from torch_geometric_gsl.sklearn._training import (
     Split,
     Table,
     _batches,
-    _sampled,
     constant_output,
     loss_of,
+    sampled,
 )
 
-pytestmark = pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+pytestmark = [
+    pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
+    pytest.mark.filterwarnings('ignore:no signal was found'),
+]
 
 
 @pytest.mark.parametrize('scaling', ['auto', 'quantile', 'standard', 'none'])
@@ -82,11 +85,11 @@ def test_each_step_has_candidates(
 
 def test_validation_looks_at_a_random_sample(monkeypatch):
     every = Split(torch.arange(9), torch.arange(30), torch.arange(100, 200))
-    assert all(map(torch.equal, _sampled(every, 0), every))
+    assert all(map(torch.equal, sampled(every, 0), every))
     module = 'torch_geometric_gsl.sklearn._training'
     monkeypatch.setattr(f'{module}._MOST_VALIDATED', 20)
     monkeypatch.setattr(f'{module}._MOST_CANDIDATES', 10)
-    found, again, other = (_sampled(every, seed) for seed in (0, 0, 1))
+    found, again, other = (sampled(every, seed) for seed in (0, 0, 1))
     assert torch.equal(found.train, every.train)
     assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
     assert found.val.max() > 150
@@ -204,3 +207,27 @@ def test_little_signal_is_told(few, recwarn):
     GSLRegressor('none', **options, validation_fraction=0.5).fit(x, y)
     texts = [str(warning.message) for warning in recwarn]
     assert any('is hardly better than a constant' in text for text in texts), texts
+
+
+def test_few_rows_do_not_tell_that_there_is_no_signal(few, places):
+    x, y = places(80)
+    held = np.zeros(80, dtype=bool)
+    held[np.argsort(np.abs(y - y.mean()))[:4]] = True
+    model = GSLRegressor('none', **few | {'max_iter': 60})
+    model.fit(x, y, validation_mask=held)
+    assert len(set(model.predict(x))) > 40
+
+
+@pytest.mark.parametrize('name', ['kneighbors', 'explain', 'explore'])
+def test_neighbours_of_a_constant_are_told(name, few, tmp_path):
+    random = np.random.RandomState(0)
+    options = few | {'max_iter': 1, 'learning_rate': 1e-9}
+    x, y = random.randn(200, 3), random.randn(200)
+    model = GSLRegressor('learned', **options).fit(x, y)
+    assert len(set(model.predict(x))) == 1
+    given = tmp_path / 'graph.html' if name == 'explore' else x[:1]
+    with pytest.warns(UserWarning, match='no signal was found in training'):
+        getattr(model, name)(given)
+    model.save(tmp_path / 'model.pt')
+    again = GSLRegressor.load(tmp_path / 'model.pt')
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))

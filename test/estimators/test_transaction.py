@@ -31,6 +31,7 @@ from torch_geometric_gsl.sklearn import _base as base
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
+    pytest.mark.filterwarnings('ignore:no signal was found'),
     pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names'),
 ]
 
@@ -448,3 +449,24 @@ def test_masked_values_are_named():
     out = make_table_transformer().fit_transform(rows)
     expected = make_table_transformer().fit_transform(np.where(X > 1, np.nan, X))
     np.testing.assert_array_equal(out, expected)
+
+
+def test_long_doubles_out_of_range_are_told():
+    y = targets('learned').astype(np.longdouble)
+    if np.finfo(np.longdouble).max <= np.finfo(np.float64).max:
+        pytest.skip('long doubles are doubles here')
+    with pytest.raises(ValueError, match=r"'y' must hold finite numbers .*inf"):
+        MAKERS['learned']().fit(X, y * np.longdouble('1e1000'))
+
+
+def test_a_subclass_that_fails_early_is_not_fitted():
+    class Early(GSLRegressor):
+        def fit(self, rows, y):
+            self.first_ = 1
+            return super().fit(rows, y)
+
+    model = Early('none', **SMALL)
+    with pytest.raises(ValueError, match='finite'):
+        model.fit(X, nan_at(3))
+    with pytest.raises(NotFittedError):
+        model.predict(X)

@@ -54,6 +54,7 @@ from torch_geometric_gsl.sklearn._training import (
     constant_output,
     loss_of,
     options_of,
+    sampled,
     set_constant,
     train,
 )
@@ -227,6 +228,9 @@ class GSLEstimator(Predictions, Saves):
             raise TypeError(
                 f"'y' must hold a value per row (got {y!r}): pass the column, X[{y!r}]"
             )
+        if hasattr(y, 'dtype') and np.dtype(np.longdouble) == y.dtype:
+            with np.errstate(over='ignore'):  # Infinite if out of range.
+                y = np.asarray(y, dtype=np.float64)
         is_number = not is_classifier(self)
         ends = (np.inf, -np.inf) if is_number else ()
         gaps = np.vectorize(lambda value: is_missing(value) or value in ends, [bool])(
@@ -343,9 +347,11 @@ class GSLEstimator(Predictions, Saves):
         with DrawsFrom(torch.Generator().manual_seed(seed)):
             model = self._network(graph, options.hidden_channels, options.dropout)
         result = train(model.to(self._device), graph, table, split, options, seed)
-        if len(split.val) > 0:
+        # Few rows do not tell whether a network is worse than a constant.
+        if len(split.val) >= _LEAST_VALIDATION:
             constant = constant_output(table, split.train)
-            least = loss_of(constant.expand(len(split.val), -1), table, split.val)
+            rows = sampled(split, seed).val
+            least = loss_of(constant.expand(len(rows), -1), table, rows)
             self._warn_of_training(result, least)
             if result.loss >= least:
                 set_constant(result.model, constant)

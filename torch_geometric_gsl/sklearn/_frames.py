@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+# Stands for any missing value in a name.
+_GAP = object()
 # The first letters of the dtypes of categories: of pandas, of polars, and of Arrow.
 _CATEGORIES = ('categor', 'enum', 'dictionary')
 
@@ -34,12 +36,16 @@ def name_key(name: Any) -> Any:
     """Return a value that is equal for equal names, also if they are NaN."""
     if isinstance(name, tuple):
         return tuple(map(name_key, name))
-    return is_gap if is_gap(name) else name
+    return _GAP if is_gap(name) else name
 
 
 def find_names(names: list[Any], columns: Any) -> list[int]:
-    """Return the positions of names among columns; raise if some are missing."""
-    positions = {name_key(column): i for i, column in enumerate(columns)}
+    """Return the positions of names among columns; raise unless each is there once."""
+    keys = [name_key(column) for column in columns]
+    positions = {key: position for position, key in enumerate(keys)}
+    counts = Counter(keys)
+    if twice := [name for name in names if counts[name_key(name)] > 1]:
+        raise ValueError(f"'X' must have distinct column names (got {twice} twice)")
     if missing := [name for name in names if name_key(name) not in positions]:
         raise ValueError(
             f"'X' must have the columns of training (columns are missing: {missing}). "

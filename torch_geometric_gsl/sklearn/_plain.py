@@ -12,6 +12,12 @@ import numpy as np
 
 _PANDAS = ('Interval', 'NAType', 'NaTType', 'Period', 'Timedelta', 'Timestamp')
 _DATES = ('datetime', 'date', 'time')
+_TYPES: dict[str, Any] = {
+    'timedelta': datetime.timedelta,
+    'bytes': bytes.fromhex,
+    'Decimal': Decimal,
+    'UUID': UUID,
+}
 
 
 def encode(value: Any, as_text: bool = False) -> Any:
@@ -32,9 +38,13 @@ def encode(value: Any, as_text: bool = False) -> Any:
     if type(value).__module__.partition('.')[0] == 'pandas' and name in _PANDAS:
         return [name, *_encode_pandas(value, name)]
     if name in _DATES:
-        return [name, value.isoformat(), _zone_of(value)]
+        # The text has the offset of a time, which has no date for a named zone.
+        zone = None if name == 'time' else _named_zone(value)
+        return [name, value.isoformat(), zone, getattr(value, 'fold', 0)]
     if isinstance(value, datetime.timedelta):
         return ['timedelta', value.days, value.seconds, value.microseconds]
+    if isinstance(value, bytes):
+        return ['bytes', value.hex()]
     if isinstance(value, Decimal | UUID):
         return [name, str(value)]
     if as_text or isinstance(value, str):
@@ -55,23 +65,25 @@ def decode(value: Any) -> Any:
     if name == 'numpy':
         return np.int64(parts[1]).astype(parts[0])
     if name in _DATES:
-        date = getattr(datetime, name).fromisoformat(parts[0])
-        return date if parts[1] is None else date.astimezone(_zone(parts[1]))
+        text, zone, fold = parts
+        date = getattr(datetime, name).fromisoformat(text)
+        return date if zone is None else date.replace(tzinfo=ZoneInfo(zone), fold=fold)
     if name in _PANDAS:
         return _decode_pandas(name, *parts)
-    return {'timedelta': datetime.timedelta, 'Decimal': Decimal, 'UUID': UUID}[name](
-        *parts
-    )
+    return _TYPES[name](*parts)
+
+
+def _named_zone(value: Any) -> str | None:
+    """Return the name of a time's zone, of the standard library or of pytz."""
+    zone = getattr(value, 'tzinfo', None)
+    return getattr(zone, 'key', None) or getattr(zone, 'zone', None)
 
 
 def _zone_of(value: Any) -> str | float | None:
-    """Return the name of a time's zone, or its offset in seconds."""
-    zone = getattr(value, 'tzinfo', None)
-    if zone is None or value.utcoffset() is None:
+    """Return the name of a timestamp's zone, or its offset in seconds."""
+    if getattr(value, 'tzinfo', None) is None:
         return None
-    # Of the standard library, and of pytz.
-    name = getattr(zone, 'key', None) or getattr(zone, 'zone', None)
-    return name or float(value.utcoffset().total_seconds())
+    return _named_zone(value) or float(value.utcoffset().total_seconds())
 
 
 def _zone(zone: str | float) -> datetime.tzinfo:

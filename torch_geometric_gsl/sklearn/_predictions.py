@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.sklearn._frames import (
     columns_of,
@@ -66,9 +67,13 @@ class ChecksOptions(BaseEstimator):  # type: ignore[misc]
 class Predictions(ChecksOptions):
     """Predict new rows, and training rows from each other."""
 
-    # The device and the options of the networks.
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, '_members')
+
+    # The device and the options of the networks, and whether they learned nothing.
     _device: torch.device
     _net_options: dict[str, Any]
+    _is_constant: bool
     # The training rows as the networks take them, and their labels, or NaN or -1.
     _x: Any
     _known_y: Tensor
@@ -179,6 +184,12 @@ class Predictions(ChecksOptions):
             raise ValueError(
                 f"{name!r} needs a graph (got {got}): fit with graph='learned'"
             )
+        if self._is_constant:
+            warn_caller(
+                'no signal was found in training: predictions are a constant, and the '
+                'neighbours of a row do not change its own',
+                UserWarning,
+            )
 
     def kneighbors(self, X: Any, n_neighbors: int | None = None) -> tuple[Any, Any]:
         r"""Retrieve the training rows with the largest weight in predictions.
@@ -247,7 +258,7 @@ class Predictions(ChecksOptions):
         self._check_graph('explain')
         if isinstance(row, pandas.Series):
             row = row.to_frame().T.infer_objects()
-        if np.ndim(row) == 0:
+        if not hasattr(row, 'shape') and np.ndim(row) == 0:
             is_dict = isinstance(row, dict)
             way = 'pandas.DataFrame([row])' if is_dict else f'X.loc[{row!r}]'
             raise TypeError(f"'row' must be a row of a table (got {row!r}): pass {way}")

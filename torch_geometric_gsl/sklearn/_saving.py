@@ -103,7 +103,8 @@ class Saves(BaseEstimator):  # type: ignore[misc]
             with default_modes():
                 return cls._restored(content)
         except (
-            *(AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+            *(ArithmeticError, AttributeError, LookupError, RuntimeError),
+            *(TypeError, ValueError),
         ) as error:
             raise OSError(
                 f"'{path}' holds a {cls.__name__} that cannot be restored: {error}"
@@ -111,6 +112,8 @@ class Saves(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _restored(cls, content: dict[str, Any]) -> Any:
+        if 'device' not in content:
+            raise ValueError('it was saved by version 0.2.0: fit it again')
         # Parameters that were set after `fit` are checked by the next one.
         self: Any = cls(**content['params'])
         for name in _PLAIN:

@@ -167,7 +167,7 @@ def train(
     least = 0.0 if table.y.is_floating_point() else _TOLERANCE_OF_CLASSES
     losses: list[float] = []
     scores: list[float] = []
-    looked_at = _sampled(split, seed)
+    looked_at = sampled(split, seed)
     steps = -(-len(split.train) // options.batch_size)
     improved = epoch = 0
     most = options.max_iter
@@ -244,7 +244,7 @@ def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]
     return loss, 1 - loss / spread if spread > 0 else 0.0
 
 
-def _sampled(split: Split, seed: int) -> Split:
+def sampled(split: Split, seed: int) -> Split:
     """Subsample many rows for validation."""
     generator = torch.Generator().manual_seed(seed)
 

@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 
 # Functions with a `dtype` that is the default one of the process if it is not given.
 _FACTORIES = frozenset(
-    getattr(torch, name) for name in ('empty', 'zeros', 'ones', 'rand', 'randn')
+    getattr(torch, name)
+    for name in ('empty', 'eye', 'linspace', 'ones', 'rand', 'randn', 'zeros')
 )
 
 
@@ -25,7 +26,7 @@ class SinglePrecision(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _FACTORIES and kwargs.get('dtype') is None:
             kwargs = kwargs | {'dtype': torch.float32}
-        if func is torch.tensor and isinstance(args[0], float):
+        if func is torch.tensor and args and isinstance(args[0], float):
             kwargs = {'dtype': torch.float32} | kwargs
         return func(*args, **kwargs)
 

@@ -25,7 +25,8 @@ Args:
         loss. (default: :obj:`"auto"`)
     n_members (int or str, optional): The number of networks in the ensemble, which
         differ by seed and held-back rows. :obj:`"auto"` uses 4 with fewer than 1,000
-        training rows (labelled and not held back), else 1. (default: :obj:`"auto"`)
+        training rows (labelled and not held back), else 1. Members that are no better
+        than a constant on held-back rows are dropped. (default: :obj:`"auto"`)
     similarity (str, optional): The similarity of two rows. (default: :obj:`"distance"`)
     eval_k (int, optional): The number of neighbours of a row. (default: :obj:`96`)
     draws (int, optional): The number of relaxed draws of neighbours in training;
@@ -62,14 +63,17 @@ Attributes:
     graph_choice_ (str): The graph chosen by validation.
     graph_losses_ (dict[str, float]): The validation losses of graphs, in order.
     graph_margin_ (float or None): The relative gap of the two lowest losses.
-    n_iter_ (int): The number of epochs of the first network.
+    n_members_ (int): The number of networks that are kept.
+    n_iter_ (int): The number of epochs of the first one.
     loss_curve_ (list[float]): Its training loss after each epoch.
     validation_scores_ (list[float]): Its accuracy, or :math:`R^2`, on held-back
         rows after each epoch, if there are any.
     validation_loss_ (float): The lowest validation loss, averaged over networks.
 
 Warns:
-    ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs.
+    ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs, or
+        is hardly better than a constant on held-back rows. One that is no better
+        predicts the constant.
     UserWarning: If a graph is requested, and only one row may be a neighbour.
 
 Raises:

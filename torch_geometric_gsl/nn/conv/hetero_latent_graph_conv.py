@@ -5,10 +5,9 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import Linear
+from torch_geometric.nn import Linear, module_dict, parameter_dict
 from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.nn.inits import reset, zeros
-from torch_geometric.nn import module_dict, parameter_dict
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
@@ -50,7 +49,7 @@ class ModuleDict(module_dict.ModuleDict):
 class ParameterDict(parameter_dict.ParameterDict):
     """PyG's dict, also for keys that are attributes of instances: `training`."""
 
-    CLASS_ATTRS = {*dir(torch.nn.ParameterDict())}  # type: ignore[misc,assignment]
+    CLASS_ATTRS = frozenset(dir(torch.nn.ParameterDict()))  # type: ignore[misc,assignment]
 
 
 #: How the sums of several relations are combined.
