@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -112,25 +114,23 @@ class IndexesRows(WatchesRows):
     def _indexed(
         self, x: Any, batch: Any, is_watched: bool = True, has_edges: bool = False
     ) -> Tensor | None:
-        """Return the first indexed tensor if a call uses the index."""
+        """Return the first indexed tensor if a call uses it; warn of unused ones."""
         if batch is not None:
             return None
-        kept = None if self.training else self._kept(self._INDEXED[0])
-        if self.training and not torch.is_grad_enabled():
-            self._warn_of_training(x)
+        kept = self._kept(self._INDEXED[0])
+        if kept is not None and self.training:
+            # Without gradients, as mini-batches of training have them.
+            is_new = isinstance(x, Tensor) and len(x) != len(kept)
+            if is_new and not torch.is_grad_enabled():
+                warn_caller(
+                    f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not "
+                    "used in training mode: for new rows call 'model.eval()'",
+                    NewRowsWarning,
+                )
+            kept = None
         if kept is None and is_watched:
             self._watch(x, has_edges)
         return kept
-
-    def _warn_of_training(self, x: Any) -> None:
-        """Warn if new rows come in training mode, which does not use the index."""
-        kept = self._kept(self._INDEXED[0])
-        if kept is not None and isinstance(x, Tensor) and len(x) != len(kept):
-            warn_caller(
-                f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not used "
-                "in training mode: for new rows call 'model.eval()'",
-                NewRowsWarning,
-            )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         for kept in map(self._kept, self._INDEXED):
@@ -143,18 +143,25 @@ class IndexesRows(WatchesRows):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         state_dict, prefix, metadata = args[:3]
+        is_assigned = metadata.get('assign_to_params_buffers', False)
+        like, loaded = next(self.parameters()), {}
+        for name in self._INDEXED:
+            if (value := state_dict.get(f'{prefix}index_{name}')) is not None:
+                is_cast = value.is_floating_point() and not is_assigned
+                dtype = like.dtype if is_cast else value.dtype
+                loaded[name] = value.to(like.device, dtype)
         self.clear_index()
-        loaded = {n: state_dict.get(f'{prefix}index_{n}') for n in self._INDEXED}
-        if any(kept is not None for kept in loaded.values()):
-            like = next(self.parameters())
-            is_assigned = metadata.get('assign_to_params_buffers', False)
-            for name, kept in loaded.items():
-                if kept is not None:
-                    is_cast = kept.is_floating_point() and not is_assigned
-                    dtype = like.dtype if is_cast else kept.dtype
-                    loaded[name] = kept.to(like.device, dtype)
+        if loaded:
             self._keep(**loaded)
         super()._load_from_state_dict(*args, **kwargs)
+
+
+@contextmanager
+def computing(model: IndexesRows, x: Tensor) -> Iterator[Any]:
+    """Yield a model in evaluation mode, without gradients, in its own precision."""
+    full = torch.autocast(x.device.type, enabled=False)
+    with evaluation(model) as twin, torch.inference_mode(False), torch.no_grad(), full:
+        yield twin
 
 
 class IndexesLayers(IndexesRows):
@@ -199,12 +206,7 @@ class IndexesLayers(IndexesRows):
         rows = {'x': x, 'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
         own = self._of_sources(rows)
         hidden = [x]
-        with (
-            evaluation(self) as model,
-            torch.inference_mode(False),
-            torch.no_grad(),
-            torch.autocast(x.device.type, enabled=False),
-        ):
+        with computing(self, x) as model:
             for conv in model.convs[:-1]:
                 hidden.append(model._hidden(conv, hidden[-1], own))
         rows['hidden'] = torch.stack(hidden[1:]) if len(hidden) > 1 else None

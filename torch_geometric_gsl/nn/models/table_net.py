@@ -17,8 +17,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.models.base import SavedModel
-from torch_geometric_gsl.nn.models.layers import evaluation
-from torch_geometric_gsl.nn.models.row_index import IndexesRows
+from torch_geometric_gsl.nn.models.row_index import IndexesRows, computing
 from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -250,12 +249,7 @@ class TableNet(IndexesRows, OneType, SavedModel):
         size = x.size(0)
         if y is not None and len(y) != size:
             raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
-        with (
-            evaluation(self) as model,
-            torch.inference_mode(False),
-            torch.no_grad(),
-            torch.autocast(x.device.type, enabled=False),
-        ):
+        with computing(self, x) as model:
             key, message = model._sources(x, y)
         self._keep(key=key, message=message)
         return self
