@@ -138,7 +138,8 @@ def check_not_batched(
 def plain_tensor(x: Tensor) -> Tensor:
     """Detach a tensor, also from the derivatives of :func:`torch.func.grad`."""
     x = x.detach()
-    while is_gradtrackingtensor(x):
+    # The compiler cannot trace the question, and compiles no transforms here.
+    while not torch.compiler.is_compiling() and is_gradtrackingtensor(x):
         x = get_unwrapped(x)
     return x
 
