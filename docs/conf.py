@@ -81,7 +81,7 @@ FOREIGN = (
     'Module MessagePassing EdgeConv BaseTransform InMemoryDataset Dataset '
     'tuple dict Warning '
     'BaseEstimator TransformerMixin ClassifierMixin RegressorMixin _MetadataRequester '
-    '_SetOutputMixin'
+    '_SetOutputMixin Function _SingleLevelFunction FunctionCtx _HookMixin'
 )
 autodoc_default_options = {
     'members': True,

@@ -158,7 +158,7 @@ class Predictions(ChecksOptions):
 
     @property
     def n_members_(self) -> int:
-        r"""Return the number of networks."""
+        r"""Return the number of networks that are kept."""
         check_is_fitted(self)
         return len(self._members)
 

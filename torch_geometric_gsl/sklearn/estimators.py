@@ -63,8 +63,7 @@ Attributes:
     graph_choice_ (str): The graph chosen by validation.
     graph_losses_ (dict[str, float]): The validation losses of graphs, in order.
     graph_margin_ (float or None): The relative gap of the two lowest losses.
-    n_members_ (int): The number of networks that are kept.
-    n_iter_ (int): The number of epochs of the first one.
+    n_iter_ (int): The number of epochs of the first network that is kept.
     loss_curve_ (list[float]): Its training loss after each epoch.
     validation_scores_ (list[float]): Its accuracy, or :math:`R^2`, on held-back
         rows after each epoch, if there are any.
