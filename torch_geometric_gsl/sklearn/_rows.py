@@ -19,6 +19,7 @@ from torch_geometric_gsl._columns import measure_columns, scale_columns
 from torch_geometric_gsl._warnings import silence_csr_warning
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.sparse_rows import unit_entries
+from torch_geometric_gsl.sklearn._frames import is_gap
 from torch_geometric_gsl.typing import SampledGraph
 
 #: The kinds of columns that convert to numbers.
@@ -71,9 +72,7 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
 
 def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN or NA."""
-    if value is None or type(value).__name__ == 'NAType':
-        return True
-    return isinstance(value, Hashable) and bool(value != value)
+    return value is None or (isinstance(value, Hashable) and is_gap(value))
 
 
 def _kind(item: Any, where: str) -> str:
