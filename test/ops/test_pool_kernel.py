@@ -24,9 +24,12 @@ from torch_geometric_gsl.ops.noise import draw_seed
 from torch_geometric_gsl.ops.pair_scores import PairScores, distances_as_dots
 from torch_geometric_gsl.ops.scores import Identity, Negative
 
-pytestmark = pytest.mark.skipif(
-    find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
+    ),
+]
 
 CPU = torch.device('cpu')
 

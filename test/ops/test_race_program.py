@@ -8,9 +8,12 @@ from oracles import run_alone, seeded
 
 from torch_geometric_gsl.ops import noise
 
-pytestmark = pytest.mark.skipif(
-    find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
+    ),
+]
 
 # A file of its own: Triton reads the source of its kernels.
 DRAW = """
