@@ -114,6 +114,8 @@ def make(case, dtype=torch.float32):
     src = unit_rows(torch.randn(case.num_sources, case.m).to(dtype))
     row = RESPONSES[case.response]
     params = [torch.rand(case.n).to(dtype) + 0.1 for _ in row.params]
+    if case.response == 'mixture':
+        params[0] /= 1.1  # A share.
     if case.layout == 'strided':
         src = src.repeat_interleave(2, dim=1)[:, ::2]
         dst = dst.t().contiguous().t()

@@ -61,6 +61,11 @@ RESPONSES = {
         params=(0.5, 0.05),
         bounds=(0.0, 1.0),
     ),
+    'mixture': Row(
+        scores.Mixture,
+        lambda t, a, b, c: a * t + (1 - a) * math.exp(-((t - b) ** 2) / c),
+        params=(0.4, 0.5, 0.05),
+    ),
     'heat_kernel': Row(
         scores.HeatKernel,
         lambda t, width: math.exp(-t / width),
@@ -87,6 +92,8 @@ def random_response(name, n, generator=None, least=0.2, dtype=torch.float32):
     """Return a response of `n` targets, whose parameters are random."""
     shape = len(RESPONSES[name].params), n
     params = torch.rand(shape, generator=generator, dtype=dtype) + least
+    if name == 'mixture':
+        params[0] /= 1 + least  # A share.
     return RESPONSES[name].cls(*params)
 
 
@@ -103,8 +110,10 @@ def known_pairs(x, src, name, scale=1.0, *, spread=0.0, loop=True):
     n = x.size(0)
     params = tuple(
         base + spread * torch.rand(n, generator=seeded(3), dtype=x.dtype)
-        for base in (0.5, 0.3)[: len(RESPONSES[name].params)]
+        for base in (0.5, 0.3, 0.3)[: len(RESPONSES[name].params)]
     )
+    if name == 'mixture':
+        params = params[0].clamp(max=1), *params[1:]  # A share.
     response, own = RESPONSES[name].cls(*params), None if loop else torch.arange(n)
     return PairScores(x, src, response, comparison_of(name), scale, excluded=own)
 

@@ -12,13 +12,21 @@ from pathlib import Path
 import pytest
 import torch
 from oracles import run_alone
-from race_cases import CASES, compare, run
+from race_cases import CASES as ALL_CASES
+from race_cases import compare, run
 
 from torch_geometric_gsl.ops.relax import Arrivals
 
-pytestmark = pytest.mark.skipif(
-    find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        find_spec('triton') is None, reason='needs Triton (the extra of the tests)'
+    ),
+]
+
+
+# Triton has no mixture.
+CASES = [case for case in ALL_CASES if case.response != 'mixture']
 
 
 def _run_kernel(path, device):

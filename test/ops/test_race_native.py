@@ -147,7 +147,7 @@ class Shifted(scores.Response):
         return a - (t - b).square() / c
 
 
-def test_a_kernel_has_two_parameters():
+def test_a_kernel_has_the_parameters_of_its_formula():
     pairs, options, _ = make(Case())
     one = pairs.dst.new_ones(pairs.dst.size(0))
     assert find_kernel(pairs._replace(response=Shifted(one, one, one)), options) is None

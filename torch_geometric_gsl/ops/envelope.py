@@ -75,22 +75,25 @@ class Rates(NamedTuple):
 def race_inputs(pairs: PairScores, rates: Rates, first: int) -> list[Tensor | None]:
     """Return the tensors that a kernel reads of a block of races, in its order.
 
-    They are targets, sources, the centre and the width of each response, which have a
-    stride of 0 if all targets share them, the candidates and the rates.
+    They are targets, sources, the parameters of each response, which have a stride of 0
+    if all targets share them, the candidates and the rates.
     """
     rows = slice(first, first + rates.sizes.size(0))
     share, _, member, offset, head = rates.kinds or (None,) * 5
-    b, c = (None, None, *(param[rows] for param in pairs.response.params))[-2:]
+    params = (param[rows] for param in pairs.response.params)
     start, listed, excluded = None, None, pairs.excluded
     if pairs.candidates is not None:
         start, listed = pairs.candidates.start[rows].long(), pairs.candidates.source
-    inputs = (
-        *(pairs.dst[rows], pairs.src, b, c),
+    others = (
         *(None if excluded is None else excluded[rows].long(), start),
         *(None if listed is None else listed.long(), rates.sizes, rates.bound),
         *(rates.total, share, head, member, offset),
     )
-    return [x if x is None or x is b or x is c else x.contiguous() for x in inputs]
+    return [
+        *(pairs.dst[rows].contiguous(), pairs.src.contiguous()),
+        *(None, None, None, *params)[-3:],
+        *(None if x is None else x.contiguous() for x in others),
+    ]
 
 
 def make_envelope(

@@ -57,6 +57,7 @@ def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
     if find_library('race', pairs) is not None:
         return race_native
     is_served = pairs.dst.dtype == torch.float32 and options.replace
+    is_served &= pairs.response.kernel_formula != 'mixture'
     if not (is_served and has_triton(pairs.dst.device)):
         return None
     from torch_geometric_gsl.ops._triton.race_kernel import race_kernel

@@ -242,6 +242,44 @@ class Gaussian(Response):
         return least, self.interval(low, high, zero, c.amax())[1]
 
 
+class Mixture(Response):
+    r"""The mixture :math:`a t + (1 - a) \exp(-(t - b)^2 / c)` of line and bell.
+
+    The share :math:`a` of the line lies between 0 and 1.
+
+    Example:
+        >>> Mixture.value(torch.tensor([0.5, 0.7]), 0.5, 0.5, 0.04)
+        tensor([0.7500, 0.5339])
+    """
+
+    formula = 'mixture'
+
+    @staticmethod
+    def value(
+        t: Tensor, a: Tensor | float, b: Tensor | float, c: Tensor | float
+    ) -> Tensor:
+        return a * t + (1 - a) * Gaussian.value(t, b, c)
+
+    @classmethod
+    def interval(
+        cls, low: Tensor, high: Tensor, a: Tensor, b: Tensor, c: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        # Each part is bounded by itself.
+        least, most = Gaussian.interval(low, high, b, c)
+        return a * low + (1 - a) * least, a * high + (1 - a) * most
+
+    def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        share = self.params[0]
+        least, most = Gaussian(*self.params[1:]).bounds_of_all(low, high)
+        ends = [
+            (a * low + (1 - a) * least, a * high + (1 - a) * most)
+            for a in (share.amin(), share.amax())
+        ]
+        return torch.minimum(*(e[0] for e in ends)), torch.maximum(
+            *(e[1] for e in ends)
+        )
+
+
 class MinusOffset(Response):
     r"""The response :math:`-|t - b|`, which ranks as :class:`Gaussian` does."""
 

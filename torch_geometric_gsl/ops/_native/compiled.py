@@ -30,7 +30,15 @@ _FLAGS = ('-O3', '-std=c++17', '-fno-math-errno', '-fopenmp-simd', '-shared', '-
 # Of the very processor, whose widest registers it takes.
 _NATIVE = '-mcpu' if platform.machine() in ('arm64', 'aarch64') else '-march'
 
-RESPONSES = ('identity', 'negative', 'difference', 'heat_kernel', 'gaussian')
+#: The formulas in the order of `functions.h`, with their numbers of parameters.
+RESPONSES = {
+    'identity': 0,
+    'negative': 0,
+    'difference': 0,
+    'heat_kernel': 1,
+    'gaussian': 2,
+    'mixture': 3,
+}
 NAMES = {torch.float32: 'float', torch.float64: 'double'}
 # Below this number of rows one thread is used; above, each has this number of parts.
 _FEW, _PARTS = 256, 4
@@ -48,9 +56,9 @@ def find_library(name: str, pairs: PairScores) -> ctypes.CDLL | None:
 def is_known(pairs: PairScores) -> bool:
     """Return whether the libraries have the formula and the type of these rows."""
     response = pairs.response
-    if pairs.is_sparse or response.kernel_formula not in RESPONSES:
+    if pairs.is_sparse or response.kernel_formula is None:
         return False
-    if len(response.params) > 2:  # `b` and `c`.
+    if RESPONSES.get(response.kernel_formula) != len(response.params):
         return False
     given = pairs.dst, pairs.src, *pairs.response.params
     dtypes = set(map(attrgetter('dtype'), given))

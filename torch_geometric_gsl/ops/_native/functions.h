@@ -8,7 +8,7 @@
 
 namespace {
 
-enum Response { IDENTITY, NEGATIVE, DIFFERENCE, HEAT_KERNEL, GAUSSIAN };
+enum Response { IDENTITY, NEGATIVE, DIFFERENCE, HEAT_KERNEL, GAUSSIAN, MIXTURE };
 
 // The exponential function to the last bit but one, for a vector of registers.
 inline float exponential(float number) {

@@ -64,7 +64,7 @@ void count_up_to(const E *__restrict table, int32_t size, const V *__restrict va
 
 // The fields of `race_native._Race`, in its order; absent tensors are null.
 template <typename T> struct Race {
-  const T *dst, *src, *b, *c;
+  const T *dst, *src, *a, *b, *c;
   const int64_t *excluded, *start, *listed, *count;
   const T *bound, *total;
   const int32_t *share;
@@ -74,7 +74,7 @@ template <typename T> struct Race {
   int64_t *out_found;
   T *out_clock;
   double scale;
-  int64_t channels, b_stride, c_stride, per_target, length, least, num_arrivals;
+  int64_t channels, a_stride, b_stride, c_stride, per_target, length, least, num_arrivals;
   int64_t num_kinds, num_clusters, look_share, response, is_dot, is_distinct;
 };
 
@@ -95,6 +95,7 @@ inline void sum_channels(const T *u, const T *v, int64_t channels, T *sum, F ter
 
 // Turn compared values of half a batch into responses.
 template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
+  const T a = race.a ? race.a[row * race.a_stride] : 0;
   const T b = race.b ? race.b[row * race.b_stride] : 0;
   const T c = race.c ? race.c[row * race.c_stride] : 1;
   switch (race.response) {
@@ -112,6 +113,13 @@ template <typename T> void respond(const Race<T> &race, int64_t row, T *value) {
 #pragma omp simd
     for (int i = 0; i < HALF; ++i)
       value[i] = exponential(-((value[i] - b) * (value[i] - b)) / c);
+    break;
+  case MIXTURE:
+#pragma omp simd
+    for (int i = 0; i < HALF; ++i) {
+      const T bell = exponential(-((value[i] - b) * (value[i] - b)) / c);
+      value[i] = a * value[i] + (1 - a) * bell;
+    }
     break;
   default:
     break;

@@ -20,12 +20,12 @@ from torch_geometric_gsl.ops.race_block import RaceBlock
 
 # The fields of `Race` in `race.cpp`, in its order.
 _TENSORS = (
-    *('dst', 'src', 'b', 'c', 'excluded', 'start', 'listed', 'count'),
+    *('dst', 'src', 'a', 'b', 'c', 'excluded', 'start', 'listed', 'count'),
     *('bound', 'total', 'share', 'head', 'member', 'offset', 'state'),
     *('source', 'noise', 'horizon', 'found', 'clock'),
 )
 _NUMBERS = (
-    *('channels', 'b_stride', 'c_stride', 'per_target', 'length', 'least'),
+    *('channels', 'a_stride', 'b_stride', 'c_stride', 'per_target', 'length', 'least'),
     *('num_arrivals', 'num_kinds', 'num_clusters', 'look_share', 'response'),
     *('is_dot', 'is_distinct'),
 )
@@ -74,10 +74,10 @@ def _run(
     race = _Race(
         *(None if x is None else x.data_ptr() for x in (*inputs, state, *outputs)),
         float(pairs.scale),
-        *(pairs.src.size(1), *(0 if x is None else x.stride(0) for x in inputs[2:4])),
+        *(pairs.src.size(1), *(0 if x is None else x.stride(0) for x in inputs[2:5])),
         state.numel() // max(1, rates.sizes.numel()),
         *(*sizes, num_kinds, num_kinds - (0 if head is None else head.size(1))),
-        *(scan.SCAN_FACTOR, RESPONSES.index(str(pairs.response.kernel_formula))),
+        *(scan.SCAN_FACTOR, [*RESPONSES].index(str(pairs.response.kernel_formula))),
         *(pairs.comparison == 'dot', is_distinct),
     )
     function = getattr(load('race'), f'{kind}_{NAMES[pairs.dst.dtype]}')

@@ -12,11 +12,11 @@
 // The fields of `rates_native._Rates`, in its order; absent tensors are null.
 template <typename T> struct Rates {
   // Compared with the centres [n, C]; of targets [n]; of clusters [C].
-  const T *compared, *norm, *b, *c, *radius, *least, *most, *log_size;
+  const T *compared, *norm, *a, *b, *c, *radius, *least, *most, *log_size;
   T *bound, *total;
   int32_t *share;
   double scale, upper, error;
-  int64_t num_clusters, b_stride, c_stride, response, is_dot;
+  int64_t num_clusters, a_stride, b_stride, c_stride, response, is_dot;
 };
 
 namespace {
@@ -52,20 +52,23 @@ inline void ball(T distance, T radius, T error, T &low, T &high) {
 }
 
 // The largest response in an interval.
-template <typename T, int response> inline T best(T low, T high, T b, T c) {
+template <typename T, int response> inline T best(T low, T high, T a, T b, T c) {
   low = lesser(low, high);
   if (response == NEGATIVE) return -low;
   if (response == DIFFERENCE) return 1 - low;
   if (response == HEAT_KERNEL) return exponential(-low / c);
   if (response == IDENTITY) return high;
-  static_assert(response <= GAUSSIAN, "a formula without its largest response");
+  static_assert(response <= MIXTURE, "a formula without its largest response");
   const T offset = lesser(larger(b, low), high) - b;
-  return exponential(-(offset * offset) / c);
+  const T bell = exponential(-(offset * offset) / c);
+  // Each part of a mixture is largest by itself.
+  return response == MIXTURE ? a * high + (1 - a) * bell : bell;
 }
 
 // Write the bounds of a target.
 template <typename T, int response, bool is_dot>
 void write_bounds(const Rates<T> &rates, int64_t row) {
+  const T a = rates.a ? rates.a[row * rates.a_stride] : 0;
   const T b = rates.b ? rates.b[row * rates.b_stride] : 0;
   const T c = rates.c ? rates.c[row * rates.c_stride] : 1;
   const T norm = is_dot ? rates.norm[row] : 1, error = T(rates.error);
@@ -83,7 +86,7 @@ void write_bounds(const Rates<T> &rates, int64_t row) {
       cone(compared[j], norm, radius[j], least[j], most[j], error, low, high);
     else
       ball(compared[j], radius[j], error, low, high);
-    const T score = scale * best<T, response>(low, high, b, c);
+    const T score = scale * best<T, response>(low, high, a, b, c);
     bound[j] = lesser(score + rounding * (std::abs(score) + scale), upper);
   }
 }
@@ -94,6 +97,7 @@ template <typename T, bool is_dot> void choose(const Rates<T> &rates, int64_t ro
   case DIFFERENCE: return write_bounds<T, DIFFERENCE, is_dot>(rates, row);
   case HEAT_KERNEL: return write_bounds<T, HEAT_KERNEL, is_dot>(rates, row);
   case GAUSSIAN: return write_bounds<T, GAUSSIAN, is_dot>(rates, row);
+  case MIXTURE: return write_bounds<T, MIXTURE, is_dot>(rates, row);
   case IDENTITY: return write_bounds<T, IDENTITY, is_dot>(rates, row);
   default:  // The bound of all scores holds for any formula.
     std::fill_n(rates.bound + row * rates.num_clusters, rates.num_clusters, T(rates.upper));

@@ -17,11 +17,11 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 
 # The fields of `Rates` in `rates.cpp`, in its order.
 _TENSORS = (
-    *('compared', 'norm', 'b', 'c', 'radius', 'least', 'most', 'log_size'),
+    *('compared', 'norm', 'a', 'b', 'c', 'radius', 'least', 'most', 'log_size'),
     *('bound', 'total', 'share'),
 )
 _DOUBLES = 'scale', 'upper', 'error'
-_NUMBERS = 'num_clusters', 'b_stride', 'c_stride', 'response', 'is_dot'
+_NUMBERS = 'num_clusters', 'a_stride', 'b_stride', 'c_stride', 'response', 'is_dot'
 
 
 class _Rates(ctypes.Structure):
@@ -47,13 +47,13 @@ def rates_native(
     bound, total = torch.empty_like(compared), compared.new_empty(compared.size(0))
     share = torch.empty_like(compared, dtype=torch.int32)
     params = [param[rows] for param in pairs.response.params]
-    b, c = (None, None, *params)[-2:]
-    given = compared, norm, b, c, balls.radius, *balls.norm, log_size
+    a, b, c = (None, None, None, *params)[-3:]
+    given = compared, norm, a, b, c, balls.radius, *balls.norm, log_size
     rates = _Rates(
         *(None if x is None else x.data_ptr() for x in (*given, bound, total, share)),
         *(float(pairs.scale), float(pairs.upper), balls.error, log_size.numel()),
-        *(0 if param is None else param.stride(0) for param in (b, c)),
-        *(RESPONSES.index(str(pairs.response.kernel_formula)), is_dot),
+        *(0 if param is None else param.stride(0) for param in (a, b, c)),
+        *([*RESPONSES].index(str(pairs.response.kernel_formula)), is_dot),
     )
     function = getattr(load('rates'), f'rates_{NAMES[dst.dtype]}')
     run_parts(function, rates, compared.size(0))

@@ -41,10 +41,11 @@ def race_kernel(block: RaceBlock) -> None:
     with torch.cuda.device(device) if device.type == 'cuda' else nullcontext():
         run_races[(triton.cdiv(num_races, sizes['BLOCK_RACES']),)](
             # The kernel leaves out what reads tensors that are absent.
-            *inputs[:4],
+            *inputs[:2],
+            *inputs[3:5],
             # A learned scale stays on the device.
             state.new_ones(1, dtype=torch.float32) * pairs.scale,
-            *inputs[4:],
+            *inputs[5:],
             state,
             *block.arrivals[:3],
             block.found,
@@ -57,7 +58,7 @@ def race_kernel(block: RaceBlock) -> None:
             num_kinds,
             num_kinds - (0 if head is None else head.size(1)),
             pairs.src.size(1),
-            *(0 if x is None else x.stride(0) for x in inputs[2:4]),
+            *(0 if x is None else x.stride(0) for x in inputs[3:5]),
             RESPONSE=pairs.response.kernel_formula,
             COMPARISON=pairs.comparison,
             enable_fp_fusion=True,
