@@ -59,7 +59,9 @@ class Sum:
         generator = torch.Generator().manual_seed(0)
         self.h = x @ torch.randn(x.size(1), MESSAGES, generator=generator)
         similarity = make_similarity(name, x.size(1))
-        self.sampler = GumbelKNNSampler(similarity, tau=TAU, scale=scale, **options)
+        self.sampler = GumbelKNNSampler.paper(
+            similarity, tau=TAU, scale=scale, **options
+        )
         self.sampler.eval()
         self.out = self.h.new_empty(0)
 

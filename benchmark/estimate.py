@@ -61,7 +61,7 @@ class Sum:
         torch.manual_seed(0)
         similarity = NeuralGaussianSimilarity(x.size(1), out_channels=h.size(1))
         budget = Budget(eval_pairs=eval_pairs)
-        self.sampler = GumbelKNNSampler(similarity, budget=budget)
+        self.sampler = GumbelKNNSampler.paper(similarity, budget=budget)
         self.sampler.eval()
         self.x, self.h = x, h
         self.out = h.new_empty(0)

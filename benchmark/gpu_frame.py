@@ -30,7 +30,9 @@ class Setup(NamedTuple):
 
     def sampler(self, name: str, m: int, **options: Any) -> GumbelKNNSampler:
         torch.manual_seed(self.seed)
-        return GumbelKNNSampler(resolve_similarity(name, m), **options).to(self.device)
+        return GumbelKNNSampler.paper(resolve_similarity(name, m), **options).to(
+            self.device
+        )
 
 
 class Part(NamedTuple):

@@ -132,7 +132,7 @@ def problem(setup: Setup, size: int, scale: float) -> tuple[GumbelKNNSampler, Te
     x = x + NOISE / CHANNELS**0.5 * torch.randn(size, CHANNELS, **given)
     torch.manual_seed(setup.seed)
     similarity = resolve_similarity('linear', CHANNELS)
-    sampler = GumbelKNNSampler(similarity, K, TAU, scale)
+    sampler = GumbelKNNSampler.paper(similarity, K, TAU, scale)
     return sampler.to(setup.device), F.normalize(x)
 
 

@@ -84,7 +84,7 @@ def draw(setting: Setting) -> Result:
     variant: dict[str, Any] = {name: value} if name else {}
     torch.manual_seed(3)
     try:
-        sampler = GumbelKNNSampler(
+        sampler = GumbelKNNSampler.paper(
             resolve_similarity(setting.similarity, 8),
             k=3,
             tau=setting.tau,

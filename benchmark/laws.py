@@ -114,7 +114,7 @@ def make_sampler(setting: Setting, method: str, **kwargs: Any) -> GumbelKNNSampl
     similarity = resolve_similarity(
         kwargs.pop('similarity'), CHANNELS, out_channels=EMBEDDING_CHANNELS
     )
-    return GumbelKNNSampler(similarity, **kwargs)
+    return GumbelKNNSampler.paper(similarity, **kwargs)
 
 
 def make_problem() -> Problem:

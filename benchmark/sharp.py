@@ -80,7 +80,7 @@ class Problem:
     def new_sampler(self) -> GumbelKNNSampler:
         """Build a sampler without bounds, whose scale is a parameter."""
         options: dict[str, Any] = {'scale': self.scale, 'train_scale': True}
-        return GumbelKNNSampler(self.similarity, K, TAU, **options)
+        return GumbelKNNSampler.paper(self.similarity, K, TAU, **options)
 
     def some(self, count: int) -> tuple[Tensor, Tensor]:
         """Return all sources with some of the targets."""

@@ -36,11 +36,9 @@ import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import HiddenRelation
 
 GRAPHS_PER_STEP = 4
-# Options of a layer that compares positions by a bell, which can move to any angle.
+# A layer that compares positions, with its default options.
 LAYER: dict[str, Any] = {
     'z_channels': 2,
-    'tau': 1.0,
-    'scale': 5.0,
     'root_weight': False,
 }
 # The angles of `--seeds`, and the error below which a relation counts as found.

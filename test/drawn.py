@@ -39,7 +39,7 @@ def make_sampler(width=4, name='neural_gaussian', **kwargs):
     """Return a sampler with parameters that are not those of its beginning."""
     torch.manual_seed(5)
     given = {'k': K, 'tau': 0.8, 'scale': 3.0, 'train_scale': True, **kwargs}
-    sampler = GumbelKNNSampler(resolve_similarity(name, width), **given).double()
+    sampler = GumbelKNNSampler.paper(resolve_similarity(name, width), **given).double()
     with torch.no_grad():
         for parameter in sampler.similarity.parameters():
             parameter += torch.randn_like(parameter) / 3

@@ -16,7 +16,7 @@ def make(name='neural_gaussian', width=None, dtype=torch.double, **kwargs):
     """Return a sampler of nodes with six features."""
     torch.manual_seed(5)
     similarity = resolve_similarity(name, 6, out_channels=width)
-    return GumbelKNNSampler(similarity, **{'k': 3, **kwargs}).to(dtype)
+    return GumbelKNNSampler.paper(similarity, **{'k': 3, **kwargs}).to(dtype)
 
 
 def every_pair(form, x):

@@ -79,7 +79,9 @@ def make_sampler(method='auto', **options):
     options = {'k': 2, 'scale': 3.0} | options
     budget = {name: options.pop(name) for name in ('tail', 'memory') if name in options}
     options['budget'] = limits(method, options, **budget)
-    return GumbelKNNSampler(CosineSimilarity(5), method=method, **options).double()
+    return GumbelKNNSampler.paper(
+        CosineSimilarity(5), method=method, **options
+    ).double()
 
 
 @pytest.mark.parametrize(('form', 'method'), SERVED)
@@ -149,7 +151,7 @@ def test_one_seed_gives_one_graph(method, scale, options):
 
     def make():
         torch.manual_seed(2)
-        return GumbelKNNSampler(CosineSimilarity(5), k=2, **options)
+        return GumbelKNNSampler.paper(CosineSimilarity(5), k=2, **options)
 
     x, used = clustered(320, 0), make()
     for other in (clustered(320, 1), x, clustered(40, 2), x + 0.01, (x, x[:9])):
@@ -179,7 +181,7 @@ def test_one_seed_gives_one_graph_in_a_resumed_training(bounds):
     def make(state=None):
         torch.manual_seed(2)
         width = None if bounds == 'sparse' else 4
-        sampler = GumbelKNNSampler(
+        sampler = GumbelKNNSampler.paper(
             resolve_similarity(name, 5, out_channels=width), **options
         )
         if state is not None:
@@ -215,7 +217,7 @@ def test_one_seed_gives_one_graph_in_a_resumed_training(bounds):
 )
 def test_too_few_candidates_to_learn_from_warn(x, options, text):
     width = (x[0] if isinstance(x, tuple) else x).size(1)
-    sampler = GumbelKNNSampler(CosineSimilarity(width), **options)
+    sampler = GumbelKNNSampler.paper(CosineSimilarity(width), **options)
     with pytest.warns(UserWarning, match=f'each target {text}'):
         sampler(x)
     sampler.eval()(x)
@@ -265,12 +267,12 @@ def test_a_layer_returns_the_graph_of_its_sum(conv, options, eval_k, is_training
 def test_evaluation_over_few_neighbours_has_gradients():
     x = torch.randn(12, 3, dtype=torch.double, requires_grad=True)
     h = torch.randn(12, 2, dtype=torch.double, requires_grad=True)
-    sampler = GumbelKNNSampler(CosineSimilarity(3), scale=4.0, eval_k=3).double()
+    sampler = GumbelKNNSampler.paper(CosineSimilarity(3), scale=4.0, eval_k=3).double()
     assert torch.autograd.gradcheck(sampler.eval().propagate, (x, h))
 
 
 def test_a_graph_of_too_many_pairs_is_summed_and_not_listed():
-    sampler = GumbelKNNSampler(CosineSimilarity(2)).eval()
+    sampler = GumbelKNNSampler.paper(CosineSimilarity(2)).eval()
     x = torch.randn(8193, 2)
     with pytest.raises(ValueError, match=r"'eval_k' must be a number.*8193 x 8193"):
         sampler(x)
@@ -293,7 +295,7 @@ def test_a_sampled_evaluation_lists_what_it_sums(form, options):
     elif form == 'rows':
         given = {'rows': (30, 50)}
     budget = Budget(eval_pairs=1)
-    sampler = GumbelKNNSampler(
+    sampler = GumbelKNNSampler.paper(
         CosineSimilarity(5), scale=3.0, budget=budget, **options
     ).eval()
     graph = sampler(x, **given)
@@ -317,7 +319,9 @@ def test_evaluation_is_exact_where_a_sample_would_hold_all():
 
 
 def test_a_listed_sample_warns():
-    sampler = GumbelKNNSampler(CosineSimilarity(2), budget=Budget(eval_pairs=1)).eval()
+    sampler = GumbelKNNSampler.paper(
+        CosineSimilarity(2), budget=Budget(eval_pairs=1)
+    ).eval()
     with pytest.warns(SampledEvaluationWarning, match="1024 sources.*'eval_pairs'"):
         sampler(torch.randn(1100, 2))
 

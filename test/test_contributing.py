@@ -35,7 +35,7 @@ def test_its_scores(student):
 def test_all_methods_draw_its_neighbours(student, method, scale, monkeypatch):
     monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')  # It takes longer than the draws.
     x = torch.randn(2000, 3, generator=seeded())
-    sampler = GumbelKNNSampler(student(3, 8), k=5, scale=scale, method=method)
+    sampler = GumbelKNNSampler.paper(student(3, 8), k=5, scale=scale, method=method)
     if method == 'auto':
         assert sampler.plan(x).method == 'race'
         # Sharp scores are bounded by clusters, or by lists of the nearest.

@@ -139,7 +139,7 @@ def test_what_cannot_be_exported_says_why():
     with pytest.raises(ValueError, match="'x' must be dense for 'torch"):
         export(make(), (x.to_sparse_csr(),))
     with pytest.raises(ValueError, match="a sampler is not supported by 'torch"):
-        export(GumbelKNNSampler(LinearSimilarity(IN)).eval(), (x,))
+        export(GumbelKNNSampler.paper(LinearSimilarity(IN)).eval(), (x,))
     with pytest.raises(ValueError, match='KNNGCN cannot be exported'):
         export(KNNGCN(IN, 8, 2, OUT, k=3).eval(), (features(),))
 

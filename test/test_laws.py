@@ -103,7 +103,7 @@ def test_two_draws_have_their_exact_law(method, form, kind):
     options = {'k': 2, 'tau': 0.5, 'loop': form != 'without loops', **KINDS[kind]}
     budget = {'arrivals': options.pop('arrivals')} if 'arrivals' in options else {}
     options['budget'] = sampling.limits(method, options, **budget)
-    sampler = GumbelKNNSampler(LinearSimilarity(6), method=method, **options)
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(6), method=method, **options)
     x, kwargs, pair = alike(form)
     assert sampler.plan(x, **kwargs).method == method
     (source, target), weight = sampler(x, generator=seeded(3), **kwargs)
@@ -139,7 +139,7 @@ def drawn(name, method, tau, hard=False, scale=1.0, num_tail=None, num_sources=4
     options = {'k': 2, 'tau': tau, 'scale': scale, 'hard': hard}
     if method != 'dense':
         options['budget'] = Budget(tail=num_tail)
-    sampler = GumbelKNNSampler(similarity, method=method, **options)
+    sampler = GumbelKNNSampler.paper(similarity, method=method, **options)
     rows = max(8, 2**16 // num_sources)
     return samples(sampler, num_sources, rows, seed=1 + (method == 'race'))
 
@@ -194,7 +194,7 @@ def drawn_ragged(kind, method, tau, hard):
         allowed &= normal(n, n, seed=4) < torch.linspace(0.5, 3, n).unsqueeze(1)
         given = {'edge_index': allowed.nonzero().t().flip(0)}
     options = {'k': 2, 'tau': tau, 'hard': hard, 'loop': False}
-    sampler = GumbelKNNSampler(similarity, **options)
+    sampler = GumbelKNNSampler.paper(similarity, **options)
     assert sampler.plan(x, **given).method == 'race'
 
     def race(generator):
@@ -267,7 +267,7 @@ def means(method, first_seed):
     x = x_src, normal(TARGETS, 6, seed=8)
     h = normal(SOURCES, 1, seed=9) + x_src[:, :1]
     # Later arrivals weigh enough for their errors to be seen, were they shared by all.
-    sampler = GumbelKNNSampler(GaussianSimilarity(6), k=2, tau=0.5, method=method)
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(6), k=2, tau=0.5, method=method)
     assert sampler.plan(x).method == method
     with torch.no_grad():
         found = [

@@ -56,7 +56,7 @@ with warnings.catch_warnings():
     x = torch.randn(200, 4)
     T.ToSparseFeatures()(torch_geometric.data.Data(x=x))
     similarity = torch_geometric_gsl.GaussianSimilarity(4)
-    torch_geometric_gsl.GumbelKNNSampler(similarity, method='race')(x)
+    torch_geometric_gsl.GumbelKNNSampler.paper(similarity, method='race')(x)
 
 # Which say by themselves what they lack.
 NEEDY = ('torch_geometric_gsl.sklearn',)
@@ -80,7 +80,7 @@ for kind in ({}, {'num_transition_nodes': 5, 'num_nodes': 12}):
     optimizer.step()
     print('trained', bool(model.eval()(x).isfinite().all()))
 
-sampler = torch_geometric_gsl.GumbelKNNSampler(
+sampler = torch_geometric_gsl.GumbelKNNSampler.paper(
     torch_geometric_gsl.LinearSimilarity(6)
 )
 layer = torch_geometric.nn.GCNConv(6, 3, add_self_loops=False)

@@ -34,7 +34,7 @@ def with_anchors(module):
 def make_sampler(**kwargs):
     """A sampler that begins without random numbers, as a loss leaves it as it is."""
     similarity = gsl.LinearSimilarity(IN, feature_weights=True)
-    return gsl.GumbelKNNSampler(similarity, train_scale=True, **kwargs)
+    return gsl.GumbelKNNSampler.paper(similarity, train_scale=True, **kwargs)
 
 
 def make_network():
@@ -53,6 +53,10 @@ FACTORIES = {
     ],
     'DistanceSimilarity': [lambda: gsl.DistanceSimilarity(IN, OUT)],
     'HeatKernelSimilarity': [lambda: gsl.HeatKernelSimilarity(IN, OUT)],
+    'MixtureSimilarity': [
+        lambda: gsl.MixtureSimilarity(IN, OUT),
+        lambda: gsl.MixtureSimilarity(IN, share=0.2),
+    ],
     'CosineSimilarity': [
         lambda: gsl.CosineSimilarity(IN, OUT, heads=2),
         lambda: gsl.CosineSimilarity(IN),
@@ -63,8 +67,10 @@ FACTORIES = {
     ],
     'UniformSimilarity': [],  # Nothing to reset, nothing to learn.
     'GumbelKNNSampler': [
-        lambda: gsl.GumbelKNNSampler(gsl.NeuralGaussianSimilarity(IN, OUT)),
-        lambda: gsl.GumbelKNNSampler(gsl.CosineSimilarity(IN, OUT), method='dense'),
+        lambda: gsl.GumbelKNNSampler.paper(gsl.NeuralGaussianSimilarity(IN, OUT)),
+        lambda: gsl.GumbelKNNSampler.paper(
+            gsl.CosineSimilarity(IN, OUT), method='dense'
+        ),
     ],
     'LatentGraphConv': [
         lambda: gsl.LatentGraphConv(IN, OUT),

@@ -19,7 +19,7 @@ def features(num_nodes=N, seed=3):
 
 def make(**kwargs):
     torch.manual_seed(5)
-    return GumbelKNNSampler(NeuralGaussianSimilarity(IN, 4), k=3, **kwargs)
+    return GumbelKNNSampler.paper(NeuralGaussianSimilarity(IN, 4), k=3, **kwargs)
 
 
 @pytest.mark.parametrize('training', [True, False])

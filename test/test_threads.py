@@ -66,7 +66,7 @@ def test_filters_of_warnings_are_changed_once(monkeypatch):
 
 
 def test_no_filter_of_warnings_is_touched(monkeypatch):
-    sampler = GumbelKNNSampler(GaussianSimilarity(4), method='race')
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(4), method='race')
     x = torch.randn(200, 4)
     sampler(x)  # The first call of a process may hide what PyTorch says once.
     monkeypatch.delattr(warnings, 'catch_warnings')

@@ -28,7 +28,7 @@ def make(kind, layers):
 
 
 def make_sampler():
-    return gsl.GumbelKNNSampler(gsl.GaussianSimilarity(4), budget=FEW).eval()
+    return gsl.GumbelKNNSampler.paper(gsl.GaussianSimilarity(4), budget=FEW).eval()
 
 
 def make_conv():
@@ -98,7 +98,9 @@ def test_an_estimate_points_at_the_caller(run):
 def test_a_batch_warns_once_a_call(training, way):
     # One race serves all graphs; streams and estimates are one of each.
     options = {'tau': 9.0, 'method': 'stream'} if training else {'budget': FEW}
-    sampler = gsl.GumbelKNNSampler(gsl.GaussianSimilarity(4), **options).train(training)
+    sampler = gsl.GumbelKNNSampler.paper(gsl.GaussianSimilarity(4), **options).train(
+        training
+    )
     rows = X[:300] if training else X
     x, batch = torch.cat([rows, rows]), torch.arange(2).repeat_interleave(len(rows))
     args = (x, x) if way == 'propagate' else (x,)

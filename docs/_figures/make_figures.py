@@ -65,7 +65,7 @@ def compute() -> Numbers:
     centres = torch.randn(3, NUM_FEATURES)
     x = centres.repeat_interleave(4, dim=0) + 0.7 * torch.randn(NUM_NODES, NUM_FEATURES)
     similarity = GaussianSimilarity(NUM_FEATURES, b=0.8, c=0.2)
-    sampler = GumbelKNNSampler(similarity, k=3, scale=8.0, loop=False)
+    sampler = GumbelKNNSampler.paper(similarity, k=3, scale=8.0, loop=False)
     graph = sampler(x, generator=torch.Generator().manual_seed(0))
     weight = torch.zeros(NUM_NODES, NUM_NODES)
     weight[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight

@@ -133,7 +133,7 @@ def neighbours() -> None:
     x = digits().x
     for scale in (1.0, 5.0, 20.0):
         similarity = GaussianSimilarity(64)
-        sampler = GumbelKNNSampler(similarity, k=5, scale=scale).eval()
+        sampler = GumbelKNNSampler.paper(similarity, k=5, scale=scale).eval()
         edge_index, _ = sampler(x)
         weight = torch.softmax(scale * similarity(x) / sampler.tau, dim=1)
         held = weight[edge_index[1], edge_index[0]].sum() / x.size(0)

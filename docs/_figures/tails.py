@@ -72,7 +72,7 @@ def groups(n: int = 2000) -> None:
     for tau, runs in ((0.25, 200), (0.5, 200), (1.0, 60)):
         variance = []
         for method in ('race', 'dense'):
-            sampler = GumbelKNNSampler(similarity, tau=tau, method=method)
+            sampler = GumbelKNNSampler.paper(similarity, tau=tau, method=method)
             with torch.no_grad():
                 means = [sampler.propagate(x, h).mean(dim=0) for _ in range(runs)]
             variance.append(float(torch.stack(means).var(dim=0).mean()))
@@ -118,8 +118,8 @@ def sharp(n: int = 1000, runs: int = 400) -> None:
             found = []
             for scale in (1.0, 3.0, 5.0, 10.0, 20.0, 40.0):
                 options = {'k': 1, 'tau': tau, 'scale': scale}
-                race = GumbelKNNSampler(similarity, method='race', **options)
-                dense = GumbelKNNSampler(similarity, method='dense', **options)
+                race = GumbelKNNSampler.paper(similarity, method='race', **options)
+                dense = GumbelKNNSampler.paper(similarity, method='dense', **options)
                 ratio = variance(race, x, h, runs) / variance(dense, x, h, runs)
                 plan = race.plan(x)
                 needed = plan.num_proposals / plan.num_arrivals

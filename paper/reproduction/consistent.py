@@ -84,7 +84,7 @@ class ConsistentNet(torch.nn.Module):
                 options |= {'scale': initial_scale, 'train_scale': True}
             else:
                 similarity = UniformSimilarity(in_channels)
-            self.sampler = GumbelKNNSampler(similarity, **options)
+            self.sampler = GumbelKNNSampler.paper(similarity, **options)
         self.num_candidates, self.order = num_candidates, order
         self.num_passes, self.weight, self.warm_up = num_passes, weight, warm_up
         self.temperature = temperature

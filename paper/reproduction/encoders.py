@@ -53,7 +53,7 @@ def encode_drawn(
     edge_index = nearest_neighbours(x, options['k']).edge_index
     size = data.num_features
     similarity = UniformSimilarity(size) if scale is None else LinearSimilarity(size)
-    sampler = GumbelKNNSampler(
+    sampler = GumbelKNNSampler.paper(
         similarity, k=DRAWS, tau=1.0, scale=1.0 if scale is None else scale, loop=False
     )
     encoder = _DrawnEncoder(size, options['channels'])

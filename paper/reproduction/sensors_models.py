@@ -65,7 +65,7 @@ class LaggedGraph(torch.nn.Module):
         self.register_buffer('target', unit_rows(target), persistent=False)
         self.register_buffer('edges', candidates.edge_index, persistent=False)
         similarity = LinearSimilarity(source.size(1))
-        self.sampler = GumbelKNNSampler(
+        self.sampler = GumbelKNNSampler.paper(
             similarity, setting['draws'], 1.0, setting['scale'], train_scale=True
         )
 

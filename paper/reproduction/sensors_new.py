@@ -60,7 +60,7 @@ class NewSensors(torch.nn.Module):
         self.inverse = choose_inverse(traffic, sources)
         if kind != 'inverse distance':
             scale = 1.0 if kind == 'place' else setting['scale']
-            self.sampler = GumbelKNNSampler(
+            self.sampler = GumbelKNNSampler.paper(
                 similarity, setting['draws'], 1.0, scale, train_scale=True
             )
 

@@ -5,10 +5,10 @@ import pytest
 
 # Each number may fall, and is lowered then. The aims are 95 calls in 14 files for a
 # race step, and 18,500 lines in 115 files with 12 refusals.
-MOST_CALLS = {'race': 168, 'stream': 139, 'dense': 82, 'evaluation': 82}
+MOST_CALLS = {'race': 169, 'stream': 139, 'dense': 82, 'evaluation': 82}
 MOST_FILES_OF_A_STEP = 27
 ADVICE = 'shorten something, or raise the limit and say why in the commit'
-MOST_LINES, MOST_FILES, MOST_REFUSALS = 26_100, 137, 19
+MOST_LINES, MOST_FILES, MOST_REFUSALS = 26_450, 139, 19
 
 
 @pytest.mark.parametrize('name', MOST_CALLS)

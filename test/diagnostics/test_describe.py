@@ -68,7 +68,7 @@ def test_describe_graph_by_hand():
 
 def test_describe_graph_against_pyg_and_scipy():
     x, y = torch.randn(30, 4), torch.randint(3, (30,))
-    sampler = GumbelKNNSampler(LinearSimilarity(4), loop=False, hard=True)
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(4), loop=False, hard=True)
     graph = sampler(x.requires_grad_())
     summary = describe_graph(graph, y)
     # Straight-through graphs hold edges of weight zero, which do not count.
@@ -104,7 +104,7 @@ def test_describe_graph_without_edges():
 
 
 IDLE = torch.nn.Identity()
-IDLE.sampler = GumbelKNNSampler(LinearSimilarity(4))
+IDLE.sampler = GumbelKNNSampler.paper(LinearSimilarity(4))
 INDEX, WEIGHT = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)
 
 
@@ -297,7 +297,7 @@ def test_uniform_sampling_warns_above_the_threshold(scale, warns):
     # Node 0 sees itself at `scale` and 29 orthogonal nodes at 0; so do all others.
     share = float(np.exp(entropy(np.exp(scale * np.eye(30)[0])))) / 30
     assert 0.89 < share < 0.91
-    sampler = GumbelKNNSampler(LinearSimilarity(30), scale=scale)
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(30), scale=scale)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         (layer,) = describe_model(sampler, torch.eye(30)).layers

@@ -72,7 +72,7 @@ def sample_the_paper_way():
 
 def too_hot():
     x = torch.randn(500, 16)
-    GumbelKNNSampler(LinearSimilarity(16), tau=2.0, method='race')(x)
+    GumbelKNNSampler.paper(LinearSimilarity(16), tau=2.0, method='race')(x)
 
 
 CASES = {
@@ -80,7 +80,7 @@ CASES = {
     'gaps': fit_an_array_with_gaps,
     'dtype': lambda: net()(X.double()),
     'option': lambda: net(num_nearest=5),
-    'k': lambda: GumbelKNNSampler(LinearSimilarity(16), k=30, replace=False)(X),
+    'k': lambda: GumbelKNNSampler.paper(LinearSimilarity(16), k=30, replace=False)(X),
     'no graph': explain_without_a_graph,
     'new rows': forget_the_rows_of_training,
     'uniform': sample_the_paper_way,

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from torch_geometric_gsl import GSLNet, LatentGraphConv, LinearSimilarity
+from torch_geometric_gsl import (
+    GSLNet,
+    GumbelKNNSampler,
+    LatentGraphConv,
+    LinearSimilarity,
+    MixtureSimilarity,
+)
 from torch_geometric_gsl.datasets import HiddenRelation
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -40,7 +46,8 @@ def test_the_defaults_are_others():
         found = settings(sampler)
         assert found == (5, 0.5, pytest.approx(10.0), False, None)
         assert sampler.log_scale.requires_grad
-        assert sampler.similarity.lowest_centre == -1
+        assert type(sampler.similarity) is MixtureSimilarity
+        assert settings(GumbelKNNSampler(sampler.similarity)) == found
     assert net.z_channels == 6
     assert type(net.act) is torch.nn.ReLU
     # Projections are compared where the input cannot be.
@@ -55,9 +62,11 @@ def test_the_defaults_are_others():
 
 def test_a_default_layer_finds_a_hidden_relation():
     torch.manual_seed(0)
-    conv = LatentGraphConv(1, 1, z_channels=2)
+    conv = LatentGraphConv(1, 1, z_channels=2, root_weight=False)
+    # With a negative weight the bell first moves away from the relation.
+    torch.nn.init.ones_(conv.lin.weight)
     optimizer = torch.optim.Adam(conv.parameters(), lr=0.03)
-    for data in HiddenRelation(150, delta=110, seed=1):
+    for data in HiddenRelation(300, delta=110, seed=1):
         optimizer.zero_grad()
         (conv(data.x, z=data.pos) - data.y).square().mean().backward()
         optimizer.step()

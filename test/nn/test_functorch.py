@@ -44,7 +44,7 @@ MODULES = {
     'blocks': lambda: LatentGraphConv(IN, OUT, budget=Budget(memory=64)),
     'relations': lambda: MultiplexLatentGraphConv(IN, OUT, 2),
     'transition': lambda: TransitionGraphConv(IN, OUT, N, 5),
-    'sampler': lambda: GumbelKNNSampler(LinearSimilarity(IN, OUT)),
+    'sampler': lambda: GumbelKNNSampler.paper(LinearSimilarity(IN, OUT)),
     'table': lambda: TableNet(IN, 8, OUT, num_frequencies=0),
 }
 EACH = [pytest.param(make, id=name) for name, make in MODULES.items()]

@@ -86,7 +86,7 @@ def cases():
     add('projected', TransitionGraphConv, (OUT, N, S))
     add('free', TransitionGraphConv, (OUT,), **FREE)
     add('anchors', TransitionGraphConv, (OUT,), add_self_loops=True, **ANCHORS)
-    many = {'similarity_kwargs': BELL}
+    many = {'similarity': 'neural_gaussian', 'similarity_kwargs': BELL}
     add('multiplex', MultiplexLatentGraphConv, (OUT, 3), **many)
     add('node', MultiplexLatentGraphConv, (OUT, 2), shares='node', **many)
     add('messages', MultiplexLatentGraphConv, (OUT, 2), same_messages=False)

@@ -190,7 +190,7 @@ def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
     named = GSLNet(2, 8, 2, 3, 'linear'), GSLNet(3, 8, 2, 3), GSLNet.paper(1, 8, 2, 3)
     # Rows of two columns that are not the features may be angles.
     given = LatentGraphConv(1, 8, z_channels=2).sampler.similarity
-    assert isinstance(given, gsl.NeuralGaussianSimilarity)
+    assert isinstance(given, gsl.MixtureSimilarity)
     for net in named:
         assert not isinstance(net.convs[0].sampler.similarity, distance)
 
@@ -208,9 +208,9 @@ def test_distinct_draws_of_the_printed_model_are_as_many_in_evaluation():
     assert LatentGraphConv.paper(8, 8).sampler.num_nearest is None
 
 
-BELL = "NeuralGaussianSimilarity(32, c_scale=8, bias=True, centre='tanh')"
+BELL = 'MixtureSimilarity(32, share=0.5)'
 LINEAR = 'similarity=LinearSimilarity({}), k={}, tau={}, scale={}'.format
-SHORT = 'similarity=NeuralGaussianSimilarity, k=5, tau=0.5, scale=10.0'
+SHORT = 'similarity=MixtureSimilarity, k=5, tau=0.5, scale=10.0'
 SHOWN = [
     (LatentGraphConv(16, 32), f'16, 32, similarity={BELL}, k=5, tau=0.5, scale=10.0'),
     (
@@ -258,7 +258,7 @@ SHOWN = [
         HeteroGSLNet({'doc': 4}, 8, 2, 1, [NEAR], 'doc', task='binary'),
         "{'doc': 4}, 8, num_layers=2, out_channels=1, "
         "relations=[('doc', 'near', 'doc')], target='doc', task='binary', "
-        'similarity=NeuralGaussianSimilarity or DistanceSimilarity, k=5, tau=0.5, '
+        'similarity=MixtureSimilarity or DistanceSimilarity, k=5, tau=0.5, '
         'scale=10.0',
     ),
     (TableNet(4, 8, 1, graph='none', num_frequencies=0), "4, 8, 1, graph='none'"),
@@ -349,7 +349,7 @@ def test_parts_may_have_names_of_options():
     ],
 )
 def test_options_that_are_set_later_are_checked(name, value, error, text):
-    sampler = GumbelKNNSampler(LinearSimilarity(2), train_scale=True)
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(2), train_scale=True)
     before = getattr(sampler, name)
     with pytest.raises(error, match=text):
         setattr(sampler, name, value)

@@ -22,13 +22,13 @@ from torch_geometric_gsl.transforms import (
     ToSparseFeatures,
 )
 
-SAMPLER = GumbelKNNSampler(LinearSimilarity(4), k=2)
+SAMPLER = GumbelKNNSampler.paper(LinearSimilarity(4), k=2)
 # The class, its functional name, arguments, and how it prints itself.
 CASES = [
     (SimilarityKNNGraph, 'similarity_knn_graph', {'k': 2},
      'k=2, similarity=linear, loop=False, force_undirected=False, clamp=True'),
     (SampledLatentGraph, 'sampled_latent_graph', {'k': 2, 'seed': 1, 'hard': True},
-     'k=2, similarity=linear, tau=0.25, scale=20.0, seed=1, clamp=True, hard=True'),
+     'k=2, similarity=linear, tau=0.5, scale=20.0, seed=1, clamp=True, hard=True'),
     (FreezeLatentGraph, 'freeze_latent_graph', {'model': SAMPLER, 'k': 1},
      f'{SAMPLER}, layer=0, k=1, threshold=0.0'),
     (RefineGraph, 'refine_graph', {'k': 2, 'min_similarity': 0.1},

@@ -100,9 +100,9 @@ def sums(data):
 
 def test_is_what_the_sampler_draws(data):
     generator = torch.Generator().manual_seed(7)
-    sampler = GumbelKNNSampler(LinearSimilarity(4), k=3, tau=0.5, scale=2.0)
+    sampler = GumbelKNNSampler(LinearSimilarity(4), k=3, scale=2.0)
     edge_index, edge_weight = sampler(data.x, generator=generator)
-    out = SampledLatentGraph(k=3, tau=0.5, scale=2.0, seed=7)(data)
+    out = SampledLatentGraph(k=3, scale=2.0, seed=7)(data)
     assert torch.equal(out.edge_index, edge_index)
     torch.testing.assert_close(out.edge_weight, edge_weight)
     torch.testing.assert_close(sums(out), torch.ones(20))

@@ -18,7 +18,7 @@ from torch_geometric_gsl.transforms import (
     SimilarityKNNGraph,
 )
 
-SAMPLER = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
+SAMPLER = GumbelKNNSampler.paper(NeuralGaussianSimilarity(4), k=3)
 
 
 @pytest.fixture
@@ -54,7 +54,9 @@ NULL = {'z_channels': -1, 'eval_k': 2, 'scale': 5.0, 'null_score': 5.0}
 PARTS = {
     'layer': LatentGraphConv(4, 8, eval_k=3),
     'sampler': SAMPLER,
-    'more neighbours than nodes': GumbelKNNSampler(LinearSimilarity(4), eval_k=50),
+    'more neighbours than nodes': GumbelKNNSampler.paper(
+        LinearSimilarity(4), eval_k=50
+    ),
     'null neighbour': LatentGraphConv(4, 8, 'linear', **NULL),
     'prior': LatentGraphConv(4, 8, eval_k=2, observed='prior'),
 }

@@ -1,6 +1,7 @@
 r"""Describe a learned graph or model in numbers."""
 
 from torch_geometric_gsl.diagnostics.describe import (
+    HomophilyWarning,
     UniformSamplingWarning,
     describe_graph,
     describe_model,
@@ -17,5 +18,6 @@ __all__ = [
     'GraphSummary',
     'LayerSummary',
     'ModelSummary',
+    'HomophilyWarning',
     'UniformSamplingWarning',
 ]

@@ -29,6 +29,10 @@ from torch_geometric_gsl.distributed.sharded_model import ShardedModel
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
+from torch_geometric_gsl.nn.models.homophily import (
+    HomophilyWarning as HomophilyWarning,
+)
+from torch_geometric_gsl.nn.models.homophily import label_share
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.distribution import (
     UniformSamplingWarning as UniformSamplingWarning,
@@ -39,6 +43,7 @@ from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.mixture_similarity import MixtureSimilarity
 from torch_geometric_gsl.ops.graph_stats import (
     chance_share,
     same_label_share,
@@ -115,7 +120,9 @@ def describe_graph(
 
 
 @torch.no_grad()
-def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSummary:
+def describe_model(
+    model: torch.nn.Module, *args: Any, labels: Tensor | None = None, **kwargs: Any
+) -> ModelSummary:
     r"""Describe the sampling distributions of a model.
 
     For each call of a :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler` in
@@ -127,7 +134,10 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
       blocks of rows within the memory of the sampler's :obj:`budget`, in time
       :math:`O(n N)`,
     * the centres :math:`b_i` and bandwidths :math:`c_i` of a
-      :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`,
+      :class:`~torch_geometric_gsl.nn.similarity.NeuralGaussianSimilarity`, or of the
+      bells of a :class:`~torch_geometric_gsl.nn.similarity.MixtureSimilarity`,
+    * with :obj:`labels`, the homophily of the graph of evaluation mode, and that by
+      chance: a graph of no use is at chance,
     * the mixture weights of a
       :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`,
     * the gradient norms of the similarity's parameters: call it after :meth:`backward`,
@@ -151,6 +161,8 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
     Args:
         model (torch.nn.Module): A model or layer that contains samplers, or a sampler.
         *args (optional): The arguments of its forward pass, first the features.
+        labels (torch.Tensor, optional): The class of each node, -1 if unknown.
+            (default: :obj:`None`)
         **kwargs (optional): Its keyword arguments.
 
     Example:
@@ -160,7 +172,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         >>> [layer.name for layer in summary.layers]
         ['convs.0.sampler', 'convs.1.sampler']
         >>> print(summary)
-        convs.0.sampler: GumbelKNNSampler(NeuralGaussianSimilarity(32, ...
+        convs.0.sampler: GumbelKNNSampler(MixtureSimilarity(32, share=0.5), k=5, ...
     """
     shard = model.shard if isinstance(model, ShardedModel) else None
     _find_samplers(model if shard is None else model.model)  # Checks the model.
@@ -171,7 +183,7 @@ def describe_model(model: torch.nn.Module, *args: Any, **kwargs: Any) -> ModelSu
         samplers = _find_samplers(model if shard is None else model.model)
         stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
-            look = partial(_summarise, layers, shares, name, shard)
+            look = partial(_summarise, layers, shares, name, shard, labels)
             stack.callback(sampler.register_draw_hook(look).remove)
         for module in model.modules():
             if isinstance(module, MultiplexLatentGraphConv):
@@ -222,6 +234,7 @@ def _summarise(
     shares: dict[int, Tensor],
     name: str,
     shard: RowShard | None,
+    labels: Tensor | None,
     sampler: GumbelKNNSampler,
     x: Features,
     *given: Any,
@@ -234,9 +247,12 @@ def _summarise(
         spread = own.map(shard.gather)
     else:
         shard, spread = None, sampler.distribution(x, *given)
+    homophily: tuple[float | None, float | None] = None, None
+    if labels is not None and isinstance(x, Tensor) and len(x) == len(labels):
+        homophily = label_share(sampler, x, labels, *given)
     b, c = None, None
-    if isinstance(similarity, NeuralGaussianSimilarity):
-        b, c = similarity.pair_scores(x).response.params
+    if isinstance(similarity, NeuralGaussianSimilarity | MixtureSimilarity):
+        *_, b, c = similarity.pair_scores(x).response.params
     mixture = shares.pop(id(sampler), None)
     if shard is not None:
         b, c = (v if v is None else shard.gather(shard.split(v)) for v in (b, c))
@@ -249,7 +265,7 @@ def _summarise(
     if calls := sum(layer.name.partition(' (')[0] == name for layer in layers):
         name = f'{name} (call {calls + 1})'
     args = name, repr(sampler), *spread[:3], spread.share, b, c, norms
-    layers.append(LayerSummary(*args, null=spread.null, mixture=mixture))
+    layers.append(LayerSummary(*args, spread.null, mixture, *homophily))
 
 
 def _homophily(

@@ -82,6 +82,10 @@ class LayerSummary:
             number or one per target, in a
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
             (default: :obj:`None`)
+        homophily (float, optional): With labels, the share of the weight in evaluation
+            mode, among labelled nodes without self-loops, of neighbours with the label
+            of the target. (default: :obj:`None`)
+        chance (float, optional): The share of such pairs. (default: :obj:`None`)
     """
 
     name: str
@@ -95,6 +99,8 @@ class LayerSummary:
     grad_norms: dict[str, float | None]
     null: Tensor | None = None
     mixture: Tensor | None = None
+    homophily: float | None = None
+    chance: float | None = None
 
     def __str__(self) -> str:
         rows = {
@@ -110,7 +116,8 @@ class LayerSummary:
             f'{name} none' if norm is None else f'{name} {norm:.4g}'
             for name, norm in self.grad_norms.items()
         )
-        table = _table(rows, {'share': self.share})
+        numbers = {'share': self.share, 'homophily': self.homophily}
+        table = _table(rows, numbers | {'homophily by chance': self.chance})
         last = f'  gradient norms: {norms or "the similarity has no parameters"}'
         return '\n'.join([f'{self.name}: {self.sampler}', *table, last])
 

@@ -18,6 +18,7 @@ __all__ = [
     'DistanceSimilarity',
     'HeatKernelSimilarity',
     'CosineSimilarity',
+    'MixtureSimilarity',
     'DirectedSimilarity',
     'UniformSimilarity',
     'resolve_similarity',

@@ -99,7 +99,9 @@ def nearest_neighbours(
         edge_index = search_edges(pairs, graph_sizes(x, batch), k, backend, loop)
     else:
         budget = Budget(memory=memory_budget)
-        sampler = GumbelKNNSampler(metric, eval_k=k, loop=loop, budget=budget)
+        sampler = GumbelKNNSampler(
+            metric, train_scale=False, loop=loop, eval_k=k, budget=budget
+        )
         edge_index, _ = sampler.eval()(x, batch=batch)
     return _weighted(similarity, metric, (x, x), edge_index)
 
@@ -120,7 +122,8 @@ def nearest_in_context(
     check_option(similarity, WEIGHTS, 'similarity')
     metric = nearness(context.size(1))
     pair = _comparable(context), _comparable(x)
-    sampler = GumbelKNNSampler(metric, eval_k=k, budget=Budget(memory=memory_budget))
+    budget = Budget(memory=memory_budget)
+    sampler = GumbelKNNSampler(metric, train_scale=False, eval_k=k, budget=budget)
     edge_index, _ = sampler.eval()(pair, batch=batch)
     return _weighted(similarity, metric, pair, edge_index)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import MethodType, SimpleNamespace
 from typing import Any
@@ -50,6 +51,21 @@ def named_parts(
         for name in vars(part).get('_lenders', ()):
             path_of_part = f'{path}.{name}'.lstrip('.')
             yield from named_parts(getattr(part, name), memo, path_of_part)
+
+
+@contextmanager
+def keeping(*given: Any) -> Iterator[None]:
+    """Keep the state of those arguments of a constructor that are modules, while it
+    initialises all parts of a new one.
+    """
+    modules = [part for part in given if isinstance(part, torch.nn.Module)]
+    states = [
+        {name: value.clone() for name, value in part.state_dict().items()}
+        for part in modules
+    ]
+    yield
+    for part, state in zip(modules, states, strict=True):
+        part.load_state_dict(state)
 
 
 def twin_of(module: torch.nn.Module) -> Any:

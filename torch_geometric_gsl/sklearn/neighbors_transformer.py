@@ -190,7 +190,7 @@ class GSLNeighborsTransformer(
         number = len(label) if has_labels else self.n_samples_fit_
         # A labelled row is not its own candidate.
         k = min(self.n_neighbors, number - int(has_labels), _MOST_DRAWS)
-        sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, scale=10.0, loop=False)
+        sampler = GumbelKNNSampler(self._similarity, k, tau=1.0, train_scale=False)
         task: Any = sampler
         if not has_labels:
             with DrawsFrom(generator):
@@ -251,7 +251,7 @@ class GSLNeighborsTransformer(
         x = sources if is_own else self._tensor(rows)
         has_self = self._mode == 'distance'
         k = self._num_neighbors + int(has_self and not is_own)
-        sampler = GumbelKNNSampler(self._similarity, eval_k=k, loop=False).eval()
+        sampler = GumbelKNNSampler(self._similarity, eval_k=k).eval()
         features = x if is_own else (sources, x)
         edge_index, _ = sampler(features)
         distance = self._distances((sources, x), edge_index)

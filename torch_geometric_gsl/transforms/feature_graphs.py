@@ -161,7 +161,8 @@ class SimilarityKNNGraph(FeatureGraph):
             options |= {'loop': self.loop, 'backend': self.backend}
             return nearest_neighbours(x, k, **options)
         if isinstance(x, tuple) or self.backend == 'exact':
-            options = {'eval_k': k, 'loop': self.loop, 'budget': Budget(memory=memory)}
+            options = {'eval_k': k, 'loop': self.loop, 'train_scale': False}
+            options['budget'] = Budget(memory=memory)
             edge_index, _ = GumbelKNNSampler(similarity, **options).eval()(x)
         else:
             pairs = similarity.exact_scores(x)
@@ -200,7 +201,7 @@ class SampledLatentGraph(FeatureGraph):
         similarity (str or Similarity, optional): As in :class:`SimilarityKNNGraph`, but
             on one or two columns :obj:`"linear"` and :obj:`"heat_kernel"` are the
             kernel :math:`\exp(-d^2 / 2)` of the distance. (default: :obj:`"linear"`)
-        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.25`)
+        tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         scale (float, optional): The factor of the similarity; draws are almost uniform
             at 1. (default: :obj:`20.0`)
         seed (int, optional): Seed of a new generator for every graph: equal features
@@ -220,7 +221,7 @@ class SampledLatentGraph(FeatureGraph):
         >>> from torch_geometric.data import Data
         >>> data = Data(x=torch.randn(10, 4))
         >>> SampledLatentGraph(k=3, scale=1.0, seed=12)(data)  # Relaxed: all pairs.
-        Data(x=[10, 4], edge_index=[2, 100], edge_weight=[100])
+        Data(x=[10, 4], edge_index=[2, 90], edge_weight=[90])
         >>> SampledLatentGraph(k=3, replace=False, seed=12)(data)
         Data(x=[10, 4], edge_index=[2, 30], edge_weight=[30])
     """
@@ -229,7 +230,7 @@ class SampledLatentGraph(FeatureGraph):
         self,
         k: int = 5,
         similarity: str | Similarity = 'linear',
-        tau: float = 0.25,
+        tau: float = 0.5,
         scale: float = 20.0,
         *,
         seed: int | None = None,
@@ -250,7 +251,8 @@ class SampledLatentGraph(FeatureGraph):
         super().__init__(k, similarity, sampler.loop, clamp, attr, edge_types)
 
     def _sampler(self, similarity: Similarity, k: int) -> GumbelKNNSampler:
-        return GumbelKNNSampler(similarity, k, self.tau, self.scale, **self.kwargs)
+        options = {'scale': self.scale, 'train_scale': False, **self.kwargs}
+        return GumbelKNNSampler(similarity, k, self.tau, **options)
 
     def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
         generator = None

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_graph, check_type
 from torch_geometric_gsl._files import replacing
+from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
     agreed_count,
@@ -86,7 +87,9 @@ def explore(
         columns (Mapping or pandas.DataFrame, optional): The columns of a table to show
             instead of features: numbers, strings, or dates as
             :class:`numpy.datetime64`, with gaps. (default: :obj:`None`)
-        title (str, optional): The title of the page. (default: :obj:`"Learned graph"`)
+        title (str, optional): The title of the page, which adds the homophily of a
+            graph that joins equal labels as by chance. (default:
+            :obj:`"Learned graph"`)
         max_edges (int, optional): Heaviest edges to store. (default: :obj:`50_000`)
         max_features (int, optional): The number of features to show, those of largest
             variance, or columns, those with the most values. (default: :obj:`32`)
@@ -148,8 +151,23 @@ def explore(
         'images': None if images is None else image_sprite(images.detach().cpu()),
     }
     with replacing(path) as draft:
-        draft.write_text(make_page(title, content), encoding='utf-8')
+        page = make_page(title + _verdict(graphs, values.get('data.y')), content)
+        draft.write_text(page, encoding='utf-8')
     return Path(path)
+
+
+def _verdict(graphs: dict[str, SampledGraph], y: Values | None) -> str:
+    """Return what the title adds if a graph joins equal labels as by chance."""
+    if not isinstance(y, Tensor) or y.dtype != torch.long or y.dim() != 1:
+        return ''
+    known, verdict = y >= 0, ''
+    chance = chance_share(y[known])
+    for edge_index, weight in graphs.values():
+        is_shown = known[edge_index].all(dim=0) & (edge_index[0] != edge_index[1])
+        share = same_label_share(edge_index[:, is_shown], weight[is_shown], y, y)
+        if share <= 1.1 * chance:
+            verdict = f' (homophily {share:.2f}, by chance {chance:.2f}: untrained?)'
+    return verdict
 
 
 def _read_graph(graph: Any) -> SampledGraph:

@@ -46,7 +46,7 @@ def plain_graph(conv, mode, x, seed):
     similarity = resolve_similarity(name, compared[0].size(1)).double()
     similarity.load_state_dict(conv.sampler.similarity.state_dict())
     options = {'scale': MODES[mode].get('scale', 1.0), 'method': 'dense'}
-    sampler = GumbelKNNSampler(similarity, K, TAU, **options).train(conv.training)
+    sampler = GumbelKNNSampler.paper(similarity, K, TAU, **options).train(conv.training)
     return to_matrix(*sampler(compared, generator=seeded(seed)), 12, 9)
 
 

@@ -208,7 +208,7 @@ def test_options_of_relations():
     assert {s.scale for s in samplers.values()} == {2.0}
     assert samplers[IN_DOC].similarity is trained
     assert samplers[NEAR].similarity.in_channels == IN['doc']
-    assert samplers[OF].similarity.c_scale == 0.3
+    assert samplers[OF].similarity.bell.c_scale == 0.3
     assert samplers[OF].similarity is not samplers[NEAR].similarity
     # What is of the similarity goes with it, and stays where it is the same.
     relations = {IN_DOC: {'similarity': 'cosine'}, OF: {'similarity': 'linear'}}

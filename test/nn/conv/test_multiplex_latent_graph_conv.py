@@ -19,7 +19,10 @@ from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
 
 N, IN, OUT, K, R = 12, 6, 4, 3, 3
 EDGES = torch.stack([torch.arange(N).repeat(5), torch.randperm(5 * N) % N])
-BELL = {'bias': True, 'centre': 'tanh'}
+BELL = {
+    'similarity': 'neural_gaussian',
+    'similarity_kwargs': {'bias': True, 'centre': 'tanh'},
+}
 TRAINING = pytest.mark.parametrize('training', [True, False])
 MESSAGES = pytest.mark.parametrize('same_messages', [True, False])
 OPTIONS = {
@@ -28,7 +31,7 @@ OPTIONS = {
     'own messages': {'same_messages': False},
     'loops': {'add_self_loops': True, 'root_weight': False, 'bias': False},
     'null': {'null_score': 0.0, 'scale': 3.0, 'train_scale': True},
-    'input': {'z_channels': -1, 'similarity_kwargs': BELL},
+    'input': {'z_channels': -1, **BELL},
     'rows': {'z_channels': 2},
 }
 EACH = pytest.mark.parametrize('name', OPTIONS)
@@ -108,7 +111,7 @@ def test_the_mixture_of_graphs(name, training):
 @MESSAGES
 def test_relations_begin_apart_and_stay_so(same_messages):
     torch.manual_seed(0)
-    options = {'similarity_kwargs': BELL, 'same_messages': same_messages}
+    options = {**BELL, 'same_messages': same_messages}
     conv = MultiplexLatentGraphConv(IN, OUT, 2, k=K, **options)
     centres = [centre(relation.sampler.similarity) for relation in conv.relations]
     assert centres == pytest.approx([-0.5, 0.5])
@@ -122,8 +125,7 @@ def test_relations_begin_apart_and_stay_so(same_messages):
 
 def test_samplers_of_as_many_relations_are_shared():
     first, second, third = (
-        MultiplexLatentGraphConv(IN, OUT, count, k=K, similarity_kwargs=BELL)
-        for count in (2, 2, 3)
+        MultiplexLatentGraphConv(IN, OUT, count, k=K, **BELL) for count in (2, 2, 3)
     )
     second.share_sampler(first)
     for own, other in zip(second.relations, first.relations, strict=True):

@@ -63,8 +63,9 @@ def test_wide_matrix_is_never_formed(method, training, sparse, meter):
 
 def test_states_of_projections_are_as_they_were():
     names = {'bias', 'lin.weight', 'lin_root.weight', 'theta_t', 'theta_e'}
-    names |= {f'sampler.similarity.{name}' for name in ('w_b', 'w_c', 'bias_b')}
-    names |= {'sampler.similarity.bias_c', 'sampler.log_scale'}
+    bell = ('w_b', 'w_c', 'bias_b', 'bias_c')
+    names |= {f'sampler.similarity.bell.{name}' for name in bell}
+    names |= {'sampler.similarity.share_logit', 'sampler.log_scale'}
     assert set(TransitionGraphConv(IN, OUT, 7, S).state_dict()) == names
 
 

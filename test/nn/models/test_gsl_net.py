@@ -51,7 +51,7 @@ def test_training(name, kind):
     first = float(F.cross_entropy(model.eval()(x), y).detach())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     model.train()
-    for _ in range(25):
+    for _ in range(40):
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
         optimizer.step()

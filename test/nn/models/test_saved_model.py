@@ -23,7 +23,7 @@ MODELS = {
             'train_scale': True,
             'null_score': 0.0,
         },
-        {'similarity_kwargs': {'bias': True, 'c_scale': 0.2}, 'observed': 'prior'},
+        {'similarity_kwargs': {'share': 0.2}, 'observed': 'prior'},
         {'scale': 3.0, 'task': 'regression'},
         {'readout': 'mean', 'act': None},
     ],

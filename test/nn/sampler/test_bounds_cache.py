@@ -76,7 +76,7 @@ def make(name='linear', **options):
     torch.manual_seed(5)
     similarity = resolve_similarity(name, 6, out_channels=4)
     options = {'k': 2, 'scale': 8.0, 'method': 'race', **options}
-    return GumbelKNNSampler(similarity, **options)
+    return GumbelKNNSampler.paper(similarity, **options)
 
 
 def same_graph(first, second):
@@ -158,7 +158,7 @@ def test_edges_of_constant_rows_are_compared_once(is_sparse, monkeypatch):
     x = x.to_sparse_csr() if is_sparse else x
     options = {'scale': 3.0, 'train_scale': True, 'null_score': 0.0}
     sampler, fresh = (
-        GumbelKNNSampler(LinearSimilarity(6), **options) for _ in range(2)
+        GumbelKNNSampler.paper(LinearSimilarity(6), **options) for _ in range(2)
     )
     for _ in range(3):
         found = sampler(x.clone(), edges.clone(), generator=seeded(1))
@@ -210,7 +210,7 @@ def test_what_moves_in_place_is_seen(is_trained, bounds):
     # This similarity compares the features themselves.
     similarity = HeatKernelSimilarity(6, normalize=False)
     options = {'k': 1, 'scale': 8.0, 'hard': True, 'method': 'race'}
-    sampler = GumbelKNNSampler(similarity, **options)
+    sampler = GumbelKNNSampler.paper(similarity, **options)
     x = torch.nn.Parameter(grouped(200, 0.4))
     sampler((x, x[:1].expand(RUNS, 6)))
     new = grouped(200, 0.4, seed=8)
@@ -235,7 +235,10 @@ def sparse_rows(dtype, n=200):
 @pytest.mark.parametrize('bounds', ['lists'], indirect=True)
 def test_other_words_in_place_are_seen(dtype, bounds):
     options = {'k': 1, 'scale': 8.0, 'method': 'race', 'hard': True}
-    sampler, x = GumbelKNNSampler(LinearSimilarity(6), **options), sparse_rows(dtype)
+    sampler, x = (
+        GumbelKNNSampler.paper(LinearSimilarity(6), **options),
+        sparse_rows(dtype),
+    )
     offsets, words = torch.arange(RUNS + 1) * 2, torch.tensor([0, 1] * RUNS)
     target = torch.sparse_csr_tensor(offsets, words, torch.ones(2 * RUNS), (RUNS, 6))
     sampler((x, target))

@@ -38,7 +38,7 @@ def matrix(sampler, x, seed):
 )
 def test_definition(method, kept, options, tau):
     similarity = resolve_similarity('neural_gaussian', 6).double()
-    sampler = GumbelKNNSampler(
+    sampler = GumbelKNNSampler.paper(
         similarity,
         k=3,
         tau=tau,
@@ -80,7 +80,7 @@ def test_dense_equals_stream(name, options, monkeypatch):
         x = normal(N, 6).requires_grad_()
         budget = limits(method, options, arrivals=N)
         options = {**options, 'budget': budget}
-        sampler = GumbelKNNSampler(similarity, 3, 0.5, method=method, **options)
+        sampler = GumbelKNNSampler.paper(similarity, 3, 0.5, method=method, **options)
         weight = matrix(sampler, x, seed=7)
         inputs = [x, *similarity.parameters()]
         gradient = torch.autograd.grad((weight * value).sum(), inputs)
@@ -121,7 +121,7 @@ def held_noise(sampler, pair, options):
 @pytest.mark.parametrize('name', ['gaussian', 'neural_gaussian'])
 def test_gradient_of_a_race_by_finite_differences(name, hard):
     similarity = resolve_similarity(name, 6, out_channels=4).double()
-    sampler = GumbelKNNSampler(similarity, k=2, tau=0.5, hard=hard, method='race')
+    sampler = GumbelKNNSampler.paper(similarity, k=2, tau=0.5, hard=hard, method='race')
     pair, value = (normal(160, 6, seed=1), normal(3, 6, seed=2)), normal(160)
     plan = sampler.plan(pair)
     options = DrawOptions(2, 0.5, plan.num_arrivals, plan.num_tail)

@@ -32,7 +32,7 @@ FORMS = {
 def test_softmax_of_the_scores(name, form, loop, budget):
     x, given, is_candidate = FORMS[form]
     similarity = resolve_similarity(name, 6)
-    sampler = GumbelKNNSampler(
+    sampler = GumbelKNNSampler.paper(
         similarity, k=1, scale=SCALE, loop=loop, budget=Budget(memory=budget)
     )
     if not loop and form != 'pair':
@@ -61,14 +61,14 @@ def _double(x, dtype=torch.float64):
 @pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream'])
 def test_the_method_and_the_mode_do_not_matter(method, training):
     similarity, state = resolve_similarity('linear', 6), torch.get_rng_state()
-    expected = GumbelKNNSampler(similarity, k=1).distribution(X, batch=BATCH)
-    sampler = GumbelKNNSampler(similarity, k=1, method=method).train(training)
+    expected = GumbelKNNSampler.paper(similarity, k=1).distribution(X, batch=BATCH)
+    sampler = GumbelKNNSampler.paper(similarity, k=1, method=method).train(training)
     torch.testing.assert_close(sampler.distribution(X, batch=BATCH), expected)
     assert torch.equal(torch.get_rng_state(), state)  # Nothing is drawn.
 
 
 def test_hooks_see_the_inputs_of_each_draw():
-    sampler = GumbelKNNSampler(resolve_similarity('linear', 6), k=1)
+    sampler = GumbelKNNSampler.paper(resolve_similarity('linear', 6), k=1)
     seen = []
     handle = sampler.register_draw_hook(lambda *args: seen.append(args))
     others = sampler.register_draw_hook(lambda *args: seen.append(len(args)))
@@ -95,7 +95,7 @@ def test_hooks_come_before_the_draw():
     def refuse(*_):
         raise KeyError('refused')
 
-    sampler = GumbelKNNSampler(resolve_similarity('linear', 6), k=1)
+    sampler = GumbelKNNSampler.paper(resolve_similarity('linear', 6), k=1)
     sampler.register_draw_hook(refuse)
     state = torch.get_rng_state()
     for call in (sampler, lambda x: sampler.propagate(x, x)):
@@ -106,7 +106,9 @@ def test_hooks_come_before_the_draw():
 
 def test_a_sampler_that_trains_on_nearly_uniform_draws_warns_once():
     x = torch.randn(80, 16, generator=seeded())
-    flat, sharp = (GumbelKNNSampler(LinearSimilarity(16), scale=s) for s in (0.1, 30.0))
+    flat, sharp = (
+        GumbelKNNSampler.paper(LinearSimilarity(16), scale=s) for s in (1.5, 30.0)
+    )
     UniformSamplingWarning.reset()
     with warnings.catch_warnings():
         warnings.simplefilter('error')
@@ -116,10 +118,22 @@ def test_a_sampler_that_trains_on_nearly_uniform_draws_warns_once():
             flat.eval()(x)
         for _ in range(199):
             flat.train()(x)
-    with pytest.warns(UniformSamplingWarning, match=r'are (100|9\d)\.\d % \(a sampler'):
+    with pytest.warns(UniformSamplingWarning, match=r'are 9[0-7]\.\d % \(a sampler'):
         flat(x)
-    other = GumbelKNNSampler(LinearSimilarity(16), scale=0.1)
+    other = GumbelKNNSampler.paper(LinearSimilarity(16), scale=1.5)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         for _ in range(210):
             other(x)
+
+
+def test_draws_that_are_uniform_warn_at_once():
+    x = torch.randn(80, 16, generator=seeded())
+    UniformSamplingWarning.reset()
+    with pytest.warns(UniformSamplingWarning, match=r'are (100|99)\.\d % \(a sampler'):
+        GumbelKNNSampler.paper(LinearSimilarity(16), scale=0.1)(x)
+    UniformSamplingWarning.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        GumbelKNNSampler(LinearSimilarity(16))(x)
+    UniformSamplingWarning.reset()

@@ -15,7 +15,9 @@ WEIGHT = torch.rand(N * N, generator=seeded(1), **DOUBLE) + 0.1
 
 
 def make(**kwargs):
-    return gsl.GumbelKNNSampler(gsl.LinearSimilarity(IN), 3, **{'tau': 0.7} | kwargs)
+    return gsl.GumbelKNNSampler.paper(
+        gsl.LinearSimilarity(IN), 3, **{'tau': 0.7} | kwargs
+    )
 
 
 def matrix(graph):
@@ -110,7 +112,7 @@ def test_gradients(training):
 def test_the_nearest_of_equal_priors_where_scores_saturate():
     similarity = gsl.HeatKernelSimilarity(1, normalize=False)
     x = 1000 * torch.tensor([[0.0], [3.0], [1.0], [2.0]])
-    sampler = gsl.GumbelKNNSampler(similarity, eval_k=2, loop=False).eval()
+    sampler = gsl.GumbelKNNSampler.paper(similarity, eval_k=2, loop=False).eval()
     edges = torch.tensor([[1, 2, 3], [0, 0, 0]])
     graph = sampler(x, edges, torch.ones(3))
     assert graph.edge_index[0].tolist() == [2, 3]

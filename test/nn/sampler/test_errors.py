@@ -52,7 +52,7 @@ OPTIONS = [
 @pytest.mark.parametrize(('options', 'error', 'text'), OPTIONS)
 def test_bad_options(options, error, text):
     with pytest.raises(error, match=re.escape(text)):
-        gsl.GumbelKNNSampler(**{'similarity': gsl.LinearSimilarity(6), **options})
+        gsl.GumbelKNNSampler.paper(**{'similarity': gsl.LinearSimilarity(6), **options})
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,9 @@ def test_bounds_are_ordered(bounds):
 @pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
 def test_parameters_on_another_device(method, options):
     # Those of the sampler alone: the similarity has none.
-    sampler = gsl.GumbelKNNSampler(gsl.CosineSimilarity(6), method=method, **options)
+    sampler = gsl.GumbelKNNSampler.paper(
+        gsl.CosineSimilarity(6), method=method, **options
+    )
     text = "'x' is on cpu but the parameters are on meta"
     for call in (sampler.to('meta'), sampler.plan, sampler.distribution):
         with pytest.raises(ValueError, match=text):

@@ -21,8 +21,12 @@ def matrix(graph):
 
 
 def test_repr():
+    assert str(GumbelKNNSampler.paper(LinearSimilarity(4))) == (
+        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.25, scale=1.0, '
+        'train_scale=False, loop=True)'
+    )
     assert str(GumbelKNNSampler(LinearSimilarity(4))) == (
-        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.25, scale=1.0)'
+        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.5, scale=10.0)'
     )
     sampler = make(k=2, tau=1, scale=3, method='dense')
     assert str(sampler) == (

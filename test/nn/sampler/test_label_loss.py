@@ -11,7 +11,7 @@ Y = torch.tensor([0, 1, 1, 0, 2, 2, 1, 0, 0, 1])
 
 def build(name='linear', width=None, **options):
     similarity = resolve_similarity(name, 4, out_channels=width)
-    return GumbelKNNSampler(similarity, loop=False, **options).double()
+    return GumbelKNNSampler.paper(similarity, loop=False, **options).double()
 
 
 def features(n=10):
@@ -82,7 +82,7 @@ def test_labels(y, error, text):
 def test_arguments():
     with pytest.raises(TypeError, match="'sampler' must be a GumbelKNNSampler"):
         leave_one_out_loss(build().similarity, features(), Y)
-    loops = GumbelKNNSampler(resolve_similarity('linear', 4)).double()
+    loops = GumbelKNNSampler.paper(resolve_similarity('linear', 4)).double()
     with pytest.raises(ValueError, match=r"'sampler' must have loop=False.*loop=True"):
         leave_one_out_loss(loops, features(), Y)
     with pytest.raises(ValueError, match=r"'y' must have one label .* \(got 0 for 0 n"):

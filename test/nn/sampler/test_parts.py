@@ -26,7 +26,7 @@ def _few_samples(monkeypatch):
 def make(name, loop=True):
     similarity = resolve_similarity(name, 6, out_channels=4)
     options = {'loop': loop, 'budget': Budget(eval_pairs=1)}
-    sampler = GumbelKNNSampler(similarity, k=2, tau=TAU, scale=SCALE, **options)
+    sampler = GumbelKNNSampler.paper(similarity, k=2, tau=TAU, scale=SCALE, **options)
     return sampler.double().eval()
 
 

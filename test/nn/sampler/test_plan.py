@@ -83,7 +83,7 @@ def test_a_race_that_looks_at_a_quarter_of_the_candidates():
 def test_sharp_calls_race_where_that_is_cheaper(loop, scale):
     # Three groups: what is heavy lies in few clusters, next to a target.
     x = 0.1 * torch.randn(3000, 4) + torch.eye(3, 4).repeat(1000, 1)
-    sampler = GumbelKNNSampler(CosineSimilarity(4), scale=scale, loop=loop)
+    sampler = GumbelKNNSampler.paper(CosineSimilarity(4), scale=scale, loop=loop)
     plan = sampler.plan(x)
     assert plan.method == 'race'
     text = r'a race needs [\d.]+ per draw under (\d+ clusters|a head)'
@@ -108,12 +108,12 @@ def test_sharp_calls_stream_where_no_bound_serves():
     # Nothing is near anything, and few lie where the bell is high: anywhere.
     pair = torch.randn(3000, 16), torch.randn(1500, 16)
     similarity, options = GaussianSimilarity(16), {'scale': 20.0, 'tau': 1.0}
-    sampler = GumbelKNNSampler(similarity, **options)
+    sampler = GumbelKNNSampler.paper(similarity, **options)
     plan = sampler.plan(pair)
     assert (plan.method, plan.num_proposals) == ('stream', None)
     text = r'dense: .*; race: costs \d+ proposals per target, stream'
     assert re.match(text, plan.reason)
-    sampler = GumbelKNNSampler(similarity, method='race', **options)
+    sampler = GumbelKNNSampler.paper(similarity, method='race', **options)
     plan = sampler.plan(pair)
     # It looks at all candidates at once.
     assert (plan.method, plan.num_proposals) == ('race', 0.0)
@@ -143,7 +143,10 @@ PLANS = [
 
 @pytest.mark.parametrize(('n', 'options', 'expected'), PLANS)
 def test_numbers(n, options, expected):
-    sampler, x = GumbelKNNSampler(GaussianSimilarity(2), **options), torch.randn(n, 2)
+    sampler, x = (
+        GumbelKNNSampler.paper(GaussianSimilarity(2), **options),
+        torch.randn(n, 2),
+    )
     state = torch.get_rng_state()
     found = sampler.plan(x)
     assert found[:6] == SamplingPlan(*expected)[:6]
@@ -153,7 +156,7 @@ def test_numbers(n, options, expected):
 
 
 def test_a_plan_is_printed_in_words():
-    sampler, x = GumbelKNNSampler(GaussianSimilarity(2)), torch.randn(3000, 2)
+    sampler, x = GumbelKNNSampler.paper(GaussianSimilarity(2)), torch.randn(3000, 2)
     first, *others = str(sampler.plan(x)).splitlines()
     assert re.fullmatch(r'race: about \S+ s on one core', first)
     assert '  4 arrivals and a tail of 4' in others
@@ -180,7 +183,7 @@ def candidates(count, nodes):
 def test_a_forced_method_serves_or_raises(method, form, count):
     nodes = count if form == 'all' else 2 * count
     given, x = candidates(count, nodes)[form], torch.randn(nodes, 2)
-    sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method)
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), method=method)
     text = None
     if method == 'stream' and form == 'edge_index':
         text = "'method' cannot be 'stream': 'edge_index' is given"
@@ -211,10 +214,10 @@ def test_a_forced_race_serves_the_smallest(form):
     few = {key: value[..., -40:] for key, value in given.items()}
     x_few = x[-40:] if form == 'batch' else x
     raced = 'race', 'as requested', 22, 4, 4, None
-    sampler = GumbelKNNSampler(GaussianSimilarity(2), method='race')
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), method='race')
     assert sampler.plan(x, **given)[:6] == sampler.plan(x_few, **few)[:6] == raced
     assert sampler(x_few, **few).edge_weight.numel() > 0
-    sampler = GumbelKNNSampler(GaussianSimilarity(2))  # Which lists these.
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(2))  # Which lists these.
     assert sampler.plan(x, **given)[2:6] == raced[2:]
     found = sampler.plan(x_few, **few)
     assert found[:1] + found[2:6] == ('dense', None, None, 0, None)
@@ -225,8 +228,8 @@ def test_unbounded_similarities_and_given_candidates():
     x, edges = torch.randn(9, 2), torch.randint(9, (2, 20))
     for kwargs in ({'edge_index': edges}, {'batch': torch.zeros(9).long()}, {}):
         with pytest.raises(ValueError, match="cannot be 'race': 'similarity' has no f"):
-            GumbelKNNSampler(Unbounded(2), method='race')(x, **kwargs)
-        sampler = GumbelKNNSampler(Unbounded(2))
+            GumbelKNNSampler.paper(Unbounded(2), method='race')(x, **kwargs)
+        sampler = GumbelKNNSampler.paper(Unbounded(2))
         assert sampler(x, **kwargs).edge_weight.numel() > 0
         assert NO_BOUND in sampler.plan(x, **kwargs).reason
     assert sampler.plan(torch.randn(300, 2))[:6] == (
@@ -245,7 +248,7 @@ def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):
 
     monkeypatch.setattr(race, 'draw_tail', spy)
     expected = tail_size(0.75, 12, 300)
-    sampler = GumbelKNNSampler(GaussianSimilarity(2), tau=0.75)
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), tau=0.75)
     given = torch.stack([torch.arange(300), torch.zeros(300).long()])
     alone, batch = torch.randn(300, 2), torch.arange(3).repeat_interleave(300)
     for x, kwargs in (
@@ -272,7 +275,7 @@ def test_a_target_of_many_candidates_does_not_make_others_race(monkeypatch):
     sizes = torch.tensor([3000] + [300] * 20)
     target = torch.arange(21).repeat_interleave(sizes)
     source = torch.arange(int(sizes.sum())) % 3000
-    sampler = GumbelKNNSampler(UniformSimilarity(2), tau=1.0)
+    sampler = GumbelKNNSampler.paper(UniformSimilarity(2), tau=1.0)
     sampler(torch.randn(3000, 2), torch.stack([source, target]))
     size = tail_size(1.0, 16, 3000)
     assert 300 < 4 * size < 3000
@@ -288,13 +291,13 @@ def bipartite_plan(sizes, sampler):
 
 
 def test_the_plan_is_that_of_the_target_with_the_most_candidates(monkeypatch):
-    sampler = GumbelKNNSampler(LinearSimilarity(2), tau=1.0, method='stream')
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(2), tau=1.0, method='stream')
     found = bipartite_plan([(10, 2000), (5000, 1000)], sampler)
     size = tail_size(1.0, 16, 5000)
     assert found[:5] == ('stream', 'as requested', None, 16, size)
     # Few pairs are listed, others are not.
     monkeypatch.setattr(planning, 'SMALL', 60)
-    sampler = GumbelKNNSampler(LinearSimilarity(2), scale=1.01)
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(2), scale=1.01)
     found = bipartite_plan([(30, 2), (10, 9)], sampler)
     assert found[:1] + found[2:6] == ('dense', None, None, 0, None)
     found = bipartite_plan([(30, 9), (10, 2)], sampler)
@@ -305,13 +308,15 @@ def test_the_plan_is_that_of_the_target_with_the_most_candidates(monkeypatch):
 def test_high_temperatures(tau):
     x = torch.randn(3000, 2)
     options = {'k': 1, 'tau': tau}
-    auto = GumbelKNNSampler(GaussianSimilarity(2), **options)
+    auto = GumbelKNNSampler.paper(GaussianSimilarity(2), **options)
     found = auto.plan(x)
     assert (found.method, found.caveat) == ('dense', None)
     assert f'at tau={tau:g} ' in found.reason
     pair = x, x[:3]
     for method in ('race', 'stream'):
-        sampler = GumbelKNNSampler(GaussianSimilarity(2), method=method, **options)
+        sampler = GumbelKNNSampler.paper(
+            GaussianSimilarity(2), method=method, **options
+        )
         plan = sampler.plan(pair)
         assert plan.method == method
         for call in (sampler, lambda x, own=sampler: own.propagate(x, x[0])):
@@ -339,7 +344,7 @@ def test_variance_of_a_sum_beyond_tau_1(name, tau):
     @torch.no_grad()
     def variance(method):
         similarity = resolve_similarity(name, 8)
-        sampler = GumbelKNNSampler(similarity, k=1, tau=tau, method=method)
+        sampler = GumbelKNNSampler.paper(similarity, k=1, tau=tau, method=method)
         sums = sampler.propagate(pair, h, generator=seeded(1))
         return float(sums.var(dim=0).mean())
 
@@ -355,7 +360,7 @@ def test_variance_of_a_sum_beyond_tau_1(name, tau):
 @pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream'])
 def test_low_temperatures(method, tau, n):
     # Weights T^(-1 / tau) leave the range of numbers; their ratios do not.
-    sampler = GumbelKNNSampler(GaussianSimilarity(4), tau=tau, method=method)
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(4), tau=tau, method=method)
     x = torch.randn(n, 4, generator=seeded())
     if n == 5000 and method in ('dense', 'stream'):
         assert sampler.plan(x).caveat is None  # Drawing takes long.
@@ -384,7 +389,8 @@ def test_a_race_without_a_kernel_is_dear():
     x = torch.randn(3000, 8)
     similarities = CosineSimilarity(8), SaturatingSimilarity(8)
     plans = [
-        GumbelKNNSampler(one, scale=6.0, method='race').plan(x) for one in similarities
+        GumbelKNNSampler.paper(one, scale=6.0, method='race').plan(x)
+        for one in similarities
     ]
     known, unknown = (plan.cost / plan.num_proposals for plan in plans)
     assert unknown > 2 * known
@@ -392,7 +398,7 @@ def test_a_race_without_a_kernel_is_dear():
 
 def test_seconds_are_those_of_the_cost(monkeypatch):
     monkeypatch.setattr(planning, 'proposal_seconds', lambda: 2e-8)
-    sampler = GumbelKNNSampler(GaussianSimilarity(8))
+    sampler = GumbelKNNSampler.paper(GaussianSimilarity(8))
     costs = []
     for n in (1000, 2000):
         x = torch.randn(n, 8)

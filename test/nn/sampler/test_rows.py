@@ -45,7 +45,7 @@ def sampler(request, options):
         if request.param == 'neural bell'
         else LinearSimilarity(8)
     )
-    return GumbelKNNSampler(similarity.double(), k=3, **options).double()
+    return GumbelKNNSampler.paper(similarity.double(), k=3, **options).double()
 
 
 def features():
@@ -104,7 +104,9 @@ def test_tails_that_are_proposed_by_clusters():
     generator = torch.Generator().manual_seed(3)
     centre = torch.randn(20, 8, generator=generator)
     x = centre.repeat(100, 1) + 0.1 * torch.randn(2000, 8, generator=generator)
-    sampler = GumbelKNNSampler(NeuralGaussianSimilarity(8), scale=8.0, method='race')
+    sampler = GumbelKNNSampler.paper(
+        NeuralGaussianSimilarity(8), scale=8.0, method='race'
+    )
     assert 'clusters' in sampler.plan(x).reason
     assert sampler.plan(x).num_tail > 0
     one = sampler(x, generator=seeded())
@@ -117,7 +119,7 @@ def test_tails_that_are_proposed_by_clusters():
 def test_pairs_and_estimates():
     x, h = (v.detach().float() for v in features())
     budget = Budget(eval_pairs=1200 * N)  # A sample of all sources.
-    sampler = GumbelKNNSampler(LinearSimilarity(8), budget=budget).eval()
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(8), budget=budget).eval()
     pair = x.repeat(8, 1), x
     messages = h.repeat(8, 1)
     with pytest.warns(UserWarning, match='are estimated'):

@@ -17,7 +17,7 @@ METHODS = ['dense', 'race', 'stream']
 
 
 def make(**options):
-    return GumbelKNNSampler(LinearSimilarity(4), train_scale=True, **options)
+    return GumbelKNNSampler.paper(LinearSimilarity(4), train_scale=True, **options)
 
 
 def nodes(n=40):
@@ -29,7 +29,7 @@ def nodes(n=40):
 def test_equals_the_same_factor_given(method):
     x, h = nodes()
     learned = make(scale=3.0, method=method)
-    given = GumbelKNNSampler(LinearSimilarity(4), scale=3.0, method=method)
+    given = GumbelKNNSampler.paper(LinearSimilarity(4), scale=3.0, method=method)
     for training in (True, False):
         found, expected = (
             sampler.train(training).propagate(x, h, generator=seeded())
@@ -60,9 +60,9 @@ def test_a_tolerance_holds(scale, loop, monkeypatch):
     monkeypatch.setattr(certified_sum, '_may_pay', lambda *args: scale > 1)
     x, h = nodes(300)
     options = {'scale': scale, 'loop': loop}
-    exact = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
+    exact = GumbelKNNSampler.paper(LinearSimilarity(4), **options).eval()
     options['budget'] = Budget(eval_tolerance=1e-2)
-    near = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
+    near = GumbelKNNSampler.paper(LinearSimilarity(4), **options).eval()
     with torch.no_grad():
         expected, found = (sampler.propagate(x, h) for sampler in (exact, near))
     assert ((found - expected).norm(dim=1) <= 1e-2 * expected.norm(dim=1)).all()
@@ -76,9 +76,9 @@ def test_a_tolerance_is_never_an_estimate(case, monkeypatch):
     monkeypatch.setattr(sampler_options, 'EVAL_PAIRS', 10)
     x, h = nodes(3000)
     options = {'scale': 10.0, 'null_score': 0.0 if case == 'null' else None}
-    exact = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
+    exact = GumbelKNNSampler.paper(LinearSimilarity(4), **options).eval()
     options |= {'budget': Budget(eval_tolerance=1e-3, eval_pairs=10)}
-    near = GumbelKNNSampler(LinearSimilarity(4), **options).eval()
+    near = GumbelKNNSampler.paper(LinearSimilarity(4), **options).eval()
     x = x.to_sparse_csr() if case == 'sparse' else x
     with torch.set_grad_enabled(case == 'gradient'):
         assert torch.equal(near.propagate(x, h), exact.propagate(x, h))
@@ -96,7 +96,7 @@ def test_a_tolerance_holds_for_small_sums_beside_a_large_mean(mean):
     similarity = HeatKernelSimilarity(6, normalize=False)
     options = {'tau': 0.1, 'scale': 10.0, 'loop': False}
     options['budget'] = Budget(eval_tolerance=1e-3)
-    sampler = GumbelKNNSampler(similarity, **options).eval()
+    sampler = GumbelKNNSampler.paper(similarity, **options).eval()
     with torch.no_grad():
         found = sampler.propagate(x, h)[-64:].double()
         score = sampler.scale * similarity((x, x[-64:]))

@@ -27,7 +27,7 @@ def draw(size=N, seed=0):
 def make(search='exact', similarity=None, **options):
     similarity = DistanceSimilarity(IN) if similarity is None else similarity
     options = {'eval_k': K, 'loop': False, 'budget': Budget(search=search), **options}
-    return GumbelKNNSampler(similarity, **options).eval()
+    return GumbelKNNSampler.paper(similarity, **options).eval()
 
 
 @pytest.fixture

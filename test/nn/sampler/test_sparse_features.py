@@ -39,7 +39,9 @@ def run(name, x, form, is_training=True, **kwargs):
     """Return the graph, sums of messages, and the gradients of these."""
     torch.manual_seed(5)
     similarity = resolve_similarity(name, D).double()
-    sampler = GumbelKNNSampler(similarity, k=3, **kwargs).double().train(is_training)
+    sampler = (
+        GumbelKNNSampler.paper(similarity, k=3, **kwargs).double().train(is_training)
+    )
     h = H.clone().requires_grad_()
     graph = sampler(x, generator=seeded(2), **form)
     out = sampler.propagate(x, h, generator=seeded(2), **form)
@@ -95,9 +97,9 @@ def test_evaluation(name, form):
 
 
 def test_squared_distances_need_a_projection():
-    sampler = GumbelKNNSampler(HeatKernelSimilarity(D))
+    sampler = GumbelKNNSampler.paper(HeatKernelSimilarity(D))
     with pytest.raises(ValueError, match=r"'x' is sparse .* needs a projection:"):
         sampler(X.float().to_sparse_csr())
-    sampler = GumbelKNNSampler(LinearSimilarity(D, feature_weights=True))
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(D, feature_weights=True))
     with pytest.raises(ValueError, match=r'needs a projection with feature_weights:'):
         sampler(X.float().to_sparse_csr())

@@ -55,7 +55,7 @@ def make(kind, sampler=None, **kwargs):
 
 
 def test_repr():
-    sampler = GumbelKNNSampler(LinearSimilarity(16), k=2)
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(16), k=2)
     end = f', sampler={sampler})'
     found = GraphDenoising(sampler, 16), GraphContrast(sampler, 16, 32, tau=0.5)
     assert str(found[0]) == f'GraphDenoising(16, 512, binary=False{end}'
@@ -121,7 +121,9 @@ def test_the_sampler_is_that_of_the_user(kind):
 @TRAINING
 def test_sparse_features_give_the_same(kind, training):
     # Unit rows are compared without a projection, sparse or not.
-    sampler = GumbelKNNSampler(LinearSimilarity(IN), k=3, scale=5.0, method='dense')
+    sampler = GumbelKNNSampler.paper(
+        LinearSimilarity(IN), k=3, scale=5.0, method='dense'
+    )
     module, x = make(kind, sampler).train(training), words()
     calls = [(x, {}), (x.to_sparse_csr(), {}), (x, {'z': x})]
     dense, *others = (

@@ -42,6 +42,11 @@ def _neural(module, u, v):
     return _bell(_cosine(u, v), b, c)
 
 
+def _mixture(module, u, v):
+    a = sigmoid(module.share_logit.item())
+    return a * _cosine(u, v) + (1 - a) * _neural(module.bell, u, v)
+
+
 def _heat(module, u, v):
     if module.normalize:
         u, v = unit(u), unit(v)
@@ -138,6 +143,20 @@ CASES = [
         _neural,
         "c_scale=8, bias=True, centre='tanh'",
         {**BELLS, 'bias_b': 0, 'bias_c': 0},
+    ),
+    Case(
+        'mixture',
+        nn.MixtureSimilarity,
+        {'share': 0.7},
+        _mixture,
+        'share=0.7',
+        {'share_logit': 0, **{f'bell.{name}': rows for name, rows in BELLS.items()}}
+        | {'bell.bias_b': 0, 'bell.bias_c': 0},
+        (
+            ({'share': 1.0}, ValueError, r"'share' must lie between 0 and 1 \(got 1"),
+            ({'share': 'half'}, TypeError, r"'share' must be .* \(got str\)"),
+            ({'c_scale': 0}, ValueError, r"'c_scale' must be pos.* \(got 0\)"),
+        ),
     ),
     Case(
         'heat_kernel',

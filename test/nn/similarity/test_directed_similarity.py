@@ -44,7 +44,7 @@ def test_no_node_is_drawn_by_itself(method):
     module = DirectedSimilarity(LinearSimilarity(3))
     # A node's halves are equal: it would be nearest to itself.
     x = normal(9, 3).repeat(1, 2)
-    sampler = GumbelKNNSampler(module, k=3, scale=4.0, loop=False, method=method)
+    sampler = GumbelKNNSampler.paper(module, k=3, scale=4.0, loop=False, method=method)
     source, target = sampler(x, generator=seeded()).edge_index
     assert source.numel() >= 27
     assert bool((source != target).all())

@@ -39,7 +39,7 @@ def test_their_gradient_is_that_of_scaled_features(cls, options, method):
     x, h = torch.randn(40, 5, **DOUBLE), torch.randn(40, 3, **DOUBLE)
 
     def gradient(similarity, given, leaf):
-        sampler = GumbelKNNSampler(similarity, k=2, tau=0.5, method=method)
+        sampler = GumbelKNNSampler.paper(similarity, k=2, tau=0.5, method=method)
         generator = torch.Generator().manual_seed(1)
         out = sampler.propagate(given, h, generator=generator)
         return torch.autograd.grad(out.square().sum(), leaf)[0]

@@ -55,7 +55,7 @@ def test_arguments_are_passed_on_and_modules_through():
 @pytest.mark.parametrize(
     ('value', 'error', 'text'),
     [
-        ('', ValueError, r"must be one of \['linear', .*'bell'\] \(got ''\)"),
+        ('', ValueError, r"must be one of \['linear', .*'uniform'\] \(got ''\)"),
         ('Linear', ValueError, r"must be one of \['linear', .* \(got 'Linear'\)"),
         (LinearSimilarity(4), ValueError, r'in_channels=5, .* \(got 4\)'),
         (None, TypeError, r'must be a name or a Similarity \(got NoneType\)'),
@@ -87,7 +87,7 @@ def test_uniform_scores_are_zero(dtype):
 
 
 def test_a_race_accepts_every_proposal():
-    plan = GumbelKNNSampler(UniformSimilarity(3)).plan(torch.randn(80, 3))
+    plan = GumbelKNNSampler.paper(UniformSimilarity(3)).plan(torch.randn(80, 3))
     assert (plan.method, plan.num_proposals) == ('race', 8)
 
 

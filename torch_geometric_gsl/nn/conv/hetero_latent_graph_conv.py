@@ -34,6 +34,7 @@ from torch_geometric_gsl.nn.conv.typed import (
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import HasSamplers, check_options
+from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched
@@ -96,7 +97,7 @@ class HeteroLatentGraphConv(HasSamplers):
             override the layer's.
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module is shared by all relations.
-            (default: :obj:`"bell"`)
+            (default: :obj:`"mixture"`)
         k, tau (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         aggr (str, optional): How relations to one type are combined, as in
@@ -132,7 +133,7 @@ class HeteroLatentGraphConv(HasSamplers):
         in_channels: int | dict[NodeType, int],
         out_channels: int,
         relations: Any,
-        similarity: str | Similarity = 'bell',
+        similarity: str | Similarity = 'mixture',
         k: int = 5,
         tau: float = 0.5,
         *,
@@ -168,7 +169,9 @@ class HeteroLatentGraphConv(HasSamplers):
                 self.roots[target] = plain_linear(*size)
             if bias:
                 self.biases[target] = torch.nn.Parameter(torch.empty(size[1]))
-        self.reset_parameters()
+        own_kinds = (own.get('similarity') for own in options.values())
+        with keeping(similarity, *own_kinds):
+            self.reset_parameters()
 
     def _make(
         self, relation: EdgeType, common: dict[str, Any], own: dict[str, Any]

@@ -27,12 +27,11 @@ from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
-    DEFAULTS,
     HasSamplers,
     SamplerOptions,
     check_options,
 )
-from torch_geometric_gsl.nn.shared_part import SharedPart, share_part
+from torch_geometric_gsl.nn.shared_part import SharedPart, keeping, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -209,7 +208,7 @@ class LearnedGraphConv(RootTerm):
         self,
         in_channels: Channels,
         out_channels: int,
-        similarity: str | Similarity = 'bell',
+        similarity: str | Similarity = 'mixture',
         k: int = 5,
         tau: float = 0.5,
         *,
@@ -246,12 +245,13 @@ class LearnedGraphConv(RootTerm):
         width = z_channels or out_channels
         is_input = z_channels is not None and z_channels == in_channels
         # The cosine is of little use with two features, and of none with one.
-        if similarity == 'bell' and width <= 1 + is_input:
+        if similarity == 'mixture' and width <= 1 + is_input:
             similarity = 'distance'
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
-        self.sampler = GumbelKNNSampler(compared, k, tau, **{**DEFAULTS, **kwargs})
-        # Not a subclass's reset: its parameters do not exist yet.
-        LearnedGraphConv.reset_parameters(self)
+        self.sampler = GumbelKNNSampler(compared, k, tau, **kwargs)
+        with keeping(similarity):
+            # Not a subclass's reset: its parameters do not exist yet.
+            LearnedGraphConv.reset_parameters(self)
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
@@ -318,7 +318,7 @@ class LearnedGraphConv(RootTerm):
         sampler = self.sampler
         text = (
             f'{self.__class__.__name__}({self._sizes()}, '
-            f'similarity={sampler.similarity}, {sampler.describe_options(**DEFAULTS)}'
+            f'similarity={sampler.similarity}, {sampler.describe_options()}'
         )
         if self.prior is not None:
             text += ", observed='prior'"

@@ -16,11 +16,10 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import RootTerm
 from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (
-    DEFAULTS,
     SamplerOptions,
     check_options,
 )
-from torch_geometric_gsl.nn.shared_part import share_part
+from torch_geometric_gsl.nn.shared_part import keeping, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     NeuralGaussianSimilarity,
@@ -94,7 +93,7 @@ class MultiplexLatentGraphConv(RootTerm):
         num_relations (int): The number of relations :math:`R`.
         similarity (str, Similarity or list, optional): The similarity of two nodes, by
             name, as a module (copied for later relations), or a list with one per
-            relation. (default: :obj:`"bell"`)
+            relation. (default: :obj:`"mixture"`)
         k, tau (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         shares (str, optional): Whether the mixture weights are parameters
@@ -128,7 +127,7 @@ class MultiplexLatentGraphConv(RootTerm):
         in_channels: int,
         out_channels: int,
         num_relations: int,
-        similarity: str | Similarity | Sequence[str | Similarity] = 'bell',
+        similarity: str | Similarity | Sequence[str | Similarity] = 'mixture',
         k: int = 5,
         tau: float = 0.5,
         *,
@@ -165,7 +164,8 @@ class MultiplexLatentGraphConv(RootTerm):
         share_similarities(self)
         self._make_root(root_weight, bias)
         self.mixture = RelationShares(in_channels, num_relations, shares)
-        self.reset_parameters()
+        with keeping(*kinds):
+            self.reset_parameters()
         if same_messages or z_channels is not None:
             check_apart(self._similarities)
 
@@ -258,7 +258,7 @@ class MultiplexLatentGraphConv(RootTerm):
         equal = len({*map(repr, kinds)}) == 1
         text = f'{self._sizes()}, num_relations={self.num_relations}, '
         text += f'similarity={kinds[0] if equal else kinds}'
-        text += f', {sampler.describe_options(**DEFAULTS)}'
+        text += f', {sampler.describe_options()}'
         if self.mixture.kind == 'node':
             text += ", shares='node'"
         if not self.same_messages:
@@ -283,13 +283,11 @@ def begin_apart(similarities: Sequence[Similarity]) -> None:
     if len(similarities) == 1:
         return
     for number, similarity in enumerate(map(_inner, similarities)):
-        if (
-            isinstance(similarity, NeuralGaussianSimilarity)
-            and similarity.bias_b is not None
-        ):
-            lowest = similarity.lowest_centre
+        bell = getattr(similarity, 'bell', similarity)
+        if isinstance(bell, NeuralGaussianSimilarity) and bell.bias_b is not None:
+            lowest = bell.lowest_centre
             step = (1 - lowest) / len(similarities)
-            similarity.begin_at(lowest + (number + 0.5) * step)
+            bell.begin_at(lowest + (number + 0.5) * step)
         if similarity.feature_weight is not None:
             torch.nn.init.normal_(similarity.feature_weight, 1.0, 0.1)
 

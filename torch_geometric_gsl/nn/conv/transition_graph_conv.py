@@ -80,7 +80,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             :math:`s`. (default: :obj:`500`)
         similarity (str or Similarity, optional): The similarity of a node and a
             transition node, by name or as a module of :obj:`out_channels` input
-            channels. (default: :obj:`"bell"`)
+            channels. (default: :obj:`"mixture"`)
         k, tau, similarity_kwargs, root_weight, add_self_loops, bias (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         transition (str, optional): The form of the transition nodes,
@@ -113,7 +113,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         out_channels: int,
         num_nodes: int | None = None,
         num_transition_nodes: int = 500,
-        similarity: str | Similarity = 'bell',
+        similarity: str | Similarity = 'mixture',
         k: int = 5,
         tau: float = 0.5,
         *,

@@ -6,6 +6,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,15 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
+from torch_geometric_gsl.nn.models.homophily import LOOK_AFTER, warn_at_chance
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
 from torch_geometric_gsl.nn.one_type import OneType
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.options import DEFAULTS, PASSED_ON, PLAIN
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
+    GumbelKNNSampler,
+    samplers_of,
+)
+from torch_geometric_gsl.nn.sampler.options import PASSED_ON, PLAIN
 
 
 class SavedModel(torch.nn.Module):
@@ -107,6 +112,7 @@ class FollowsTask(torch.nn.Module):
     """Base class of models with a :obj:`task`, such as classification."""
 
     task: str = 'classification'
+    _num_losses = 0
     in_channels: Any
     hidden_channels: int
     num_layers: int
@@ -141,7 +147,23 @@ class FollowsTask(torch.nn.Module):
                 indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
         """
-        return self._label_loss(self(x, **kwargs), y, mask)
+        self._num_losses += self.training
+        if not self.training or self._num_losses != LOOK_AFTER:
+            return self._label_loss(self(x, **kwargs), y, mask)
+        draws: list[Any] = []
+        with ExitStack() as stack:
+            for sampler in samplers_of(self)[:1]:
+                hook = sampler.register_draw_hook(lambda *draw: draws.append(draw))
+                stack.callback(hook.remove)
+            out = self(x, **kwargs)
+        loss = self._label_loss(out, y, mask)
+        if draws and self.task == 'classification':
+            sampler, rows, *given = draws[0]
+            # Given candidates, graphs of a batch and pairs are not looked at.
+            if isinstance(rows, Tensor) and given == [None, None, None]:
+                choice = every_node(out) if mask is None else mask
+                warn_at_chance(sampler, rows, y, choice)
+        return loss
 
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
         r"""Return the predictions in evaluation mode.
@@ -206,7 +228,7 @@ class FollowsTask(torch.nn.Module):
                 shown.append(f'{name}={value!r}')
         if samplers:
             kinds = {type(sampler.similarity).__name__: 0 for sampler in samplers}
-            texts = {sampler.describe_options(**DEFAULTS): 0 for sampler in samplers}
+            texts = {sampler.describe_options(): 0 for sampler in samplers}
             shown += [f'similarity={" or ".join(kinds)}', ' or '.join(texts)]
         return f'{self.__class__.__name__}({", ".join(shown)})'
 

@@ -38,6 +38,7 @@ from torch_geometric_gsl.nn.sampler.options import (
     check_options,
     paper_options,
 )
+from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
@@ -76,8 +77,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name; a module is shared by all layers, which must be equally wide.
-            :obj:`"bell"` becomes :obj:`"distance"` for one or two compared features.
-            (default: :obj:`"bell"`)
+            :obj:`"mixture"` becomes :obj:`"distance"` for one or two compared features.
+            (default: :obj:`"mixture"`)
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
         num_nodes, transition (optional): As in
@@ -131,7 +132,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         hidden_channels: int,
         num_layers: int,
         out_channels: int,
-        similarity: str | Similarity = 'bell',
+        similarity: str | Similarity = 'mixture',
         num_transition_nodes: int | None = None,
         num_nodes: int | None = None,
         *,
@@ -165,7 +166,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         self.z_channels = compared_width(z_channels, in_channels)  # type: ignore[arg-type]
         self.num_relations = num_relations
         self.convs = self._make_layers(sizes, {'similarity': similarity, **kwargs})
-        self.reset_parameters()
+        with keeping(similarity, act, readout):
+            self.reset_parameters()
 
     @classmethod
     def paper(cls, *args: Any, **kwargs: Any) -> GSLNet:

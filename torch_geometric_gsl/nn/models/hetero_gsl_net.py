@@ -29,6 +29,7 @@ from torch_geometric_gsl.nn.models.row_index import WatchesRows
 from torch_geometric_gsl.nn.models.tasks import Task
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import check_options
+from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import SampledGraph
@@ -82,7 +83,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
             (default: :obj:`None`)
         similarity (str or Similarity, optional): The similarity of a source and a
             target, by name; a module is shared by all layers, which must be equally
-            wide, and all relations. (default: :obj:`"bell"`)
+            wide, and all relations. (default: :obj:`"mixture"`)
         task, dropout, act (optional): As in :class:`~torch_geometric_gsl.nn.GSLNet`.
         aggr (str, optional): How relations to one type are combined:
             :obj:`"sum"`, :obj:`"mean"`, :obj:`"min"` or :obj:`"max"`.
@@ -115,7 +116,7 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         out_channels: int,
         relations: Any,
         target: NodeType | None = None,
-        similarity: str | Similarity = 'bell',
+        similarity: str | Similarity = 'mixture',
         *,
         task: str = 'classification',
         dropout: float = 0.5,
@@ -140,7 +141,9 @@ class HeteroGSLNet(WatchesRows, FollowsTask):
         kwargs |= {'similarity': similarity, 'aggr': aggr}
         self.convs = self._make_layers(sizes, options, kwargs)
         share_similarities(self)
-        self.reset_parameters()
+        own_kinds = (own.get('similarity') for own in options.values())
+        with keeping(similarity, act, *own_kinds):
+            self.reset_parameters()
 
     def _make_layers(
         self,

@@ -24,10 +24,10 @@ UNIFORM_SHARE = 0.9
 class UniformSamplingWarning(UserWarning):
     r"""Issued if a sampler draws neighbours almost uniformly at random.
 
-    It is issued once per process, by a sampler after some draws in training mode or by
+    It is issued once per process, by a sampler after 200 draws in training mode or by
     :func:`~torch_geometric_gsl.diagnostics.describe_model`, if the effective number of
     candidates (perplexity of :math:`\pi_i`) exceeds 90 % of the candidates, as a mean
-    over the targets with at least two.
+    over the targets with at least two; by the first draw if it exceeds 98 %.
     """
 
     _issued: ClassVar[bool] = False
@@ -94,9 +94,9 @@ def describe(found: Parts) -> NeighbourDistribution:
     return NeighbourDistribution(candidates, total[0], total[1], null)
 
 
-def warn_if_uniform(shares: dict[str, float]) -> None:
+def warn_if_uniform(shares: dict[str, float], most: float = UNIFORM_SHARE) -> None:
     """Warn once if the sampling distribution of a named sampler is nearly uniform."""
-    flat = {name: share for name, share in shares.items() if share > UNIFORM_SHARE}
+    flat = {name: share for name, share in shares.items() if share > most}
     if not flat or UniformSamplingWarning._issued:
         return
     UniformSamplingWarning._issued = True

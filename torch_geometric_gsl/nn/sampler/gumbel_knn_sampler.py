@@ -27,13 +27,19 @@ from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.candidates import assign
 from torch_geometric_gsl.nn.sampler.distribution import (
+    UNIFORM_SHARE,
     NeighbourDistribution,
     describe,
     warn_if_uniform,
 )
 from torch_geometric_gsl.nn.sampler.evaluation import exported_sum
 from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
-from torch_geometric_gsl.nn.sampler.options import Budget, check_budget, check_options
+from torch_geometric_gsl.nn.sampler.options import (
+    Budget,
+    check_budget,
+    check_options,
+    paper_options,
+)
 from torch_geometric_gsl.nn.sampler.parts import Parts
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings, make_call
 from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
@@ -70,8 +76,10 @@ _CHECKS: dict[str, Callable[..., None]] = {
     **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
 }
 
-# After this number of draws, a sampler checks this number of targets for uniform draws.
-_LOOK_AFTER, _LOOK_AT = 200, 64
+# The numbers of the draws that are checked for uniform draws, with the largest share
+# of effective candidates: a learned scale may start low. The number of targets looked
+# at.
+_LOOKS, _LOOK_AT = {1: 0.98, 200: UNIFORM_SHARE}, 64
 
 
 class GumbelKNNSampler(OneType):
@@ -114,16 +122,16 @@ class GumbelKNNSampler(OneType):
         similarity (Similarity): The similarity of two nodes.
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6; draws
-            become one-hot for :math:`\tau \to 0`. (default: :obj:`0.25`)
+            become one-hot for :math:`\tau \to 0`. (default: :obj:`0.5`)
         scale (float, optional): The factor :math:`\lambda` of the similarity, between
-            1e-9 and 1e9; larger values sharpen. (default: :obj:`1.0`)
+            1e-9 and 1e9; larger values sharpen. (default: :obj:`10.0`)
         train_scale (bool, optional): If :obj:`True`, the factor is learned, starting
-            at :obj:`scale`; its logarithm is a parameter. (default: :obj:`False`)
+            at :obj:`scale`; its logarithm is a parameter. (default: :obj:`True`)
         null_score (float, optional): If given, each target has a null neighbour (sink),
             which can absorb weight. Its score :math:`s_0` is a parameter that starts at
             this value; :math:`\lambda` does not apply. (default: :obj:`None`)
         loop (bool, optional): If :obj:`False`, a node is not its own candidate. Pairs
-            have no self-loops. (default: :obj:`True`)
+            have no self-loops. (default: :obj:`False`)
         hard (bool, optional): If :obj:`True`, each draw is one-hot in the forward pass
             and relaxed in the backward pass (straight-through). Edges that only carry
             gradient weigh exactly zero: see :meth:`SampledGraph.prune()
@@ -171,12 +179,12 @@ class GumbelKNNSampler(OneType):
         self,
         similarity: Similarity,
         k: int = 5,
-        tau: float = 0.25,
-        scale: float = 1.0,
+        tau: float = 0.5,
+        scale: float = 10.0,
         *,
-        train_scale: bool = False,
+        train_scale: bool = True,
         null_score: float | None = None,
-        loop: bool = True,
+        loop: bool = False,
         hard: bool = False,
         replace: bool = True,
         method: str = 'auto',
@@ -217,6 +225,20 @@ class GumbelKNNSampler(OneType):
         self._bounds = BoundsCache()
         self._num_draws = 0
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
+
+    @classmethod
+    def paper(cls, *args: Any, **kwargs: Any) -> GumbelKNNSampler:
+        r"""Return the sampler as printed in the paper, with the constructor's
+        arguments: draws with loops at :obj:`tau=0.25` and :obj:`scale=1`, and all
+        candidates in evaluation mode.
+
+        Example:
+            >>> from torch_geometric_gsl.nn.similarity import GaussianSimilarity
+            >>> GumbelKNNSampler.paper(GaussianSimilarity(16)).tau
+            0.25
+        """
+        more = {'similarity': None, 'eval_k': None}
+        return cls(*args, **paper_options(cls, args, kwargs, **more))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == 'budget':
@@ -433,15 +455,15 @@ class GumbelKNNSampler(OneType):
         edge_index, _, batch, _ = given
         if self.training and edge_index is None and batch is None:
             self._num_draws += 1
-            if self._num_draws == _LOOK_AFTER:
-                self._look(x, pairs.dst.size(0))
+            if self._num_draws in _LOOKS:
+                self._look(x, pairs.dst.size(0), _LOOKS[self._num_draws])
         return assign(pairs, settings, self._bounds, *given)
 
     @disable_compile
-    def _look(self, x: Features, num_targets: int) -> None:
+    def _look(self, x: Features, num_targets: int, most: float) -> None:
         """Warn if the sampling distribution of some targets is nearly uniform."""
         found = self.distribution(x, rows=(0, min(num_targets, _LOOK_AT)))
-        warn_if_uniform({'a sampler in training': found.share})
+        warn_if_uniform({'a sampler in training': found.share}, most)
 
     def _begin(
         self, x: Features, is_noisy: bool, *, is_exact: bool = False

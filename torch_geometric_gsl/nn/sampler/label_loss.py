@@ -49,7 +49,8 @@ def leave_one_out_loss(
 
     Example:
         >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
-        >>> sampler = GumbelKNNSampler(LinearSimilarity(2), k=2, tau=1.0, loop=False)
+        >>> options = {'tau': 1.0, 'scale': 1.0, 'train_scale': False}
+        >>> sampler = GumbelKNNSampler(LinearSimilarity(2), **options)
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
         >>> leave_one_out_loss(sampler.eval(), x, torch.tensor([0, 0, 1, 1]))
         tensor(0.5978)

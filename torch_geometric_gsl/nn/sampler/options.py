@@ -187,9 +187,6 @@ PAPER: dict[str, Any] = {
     'loop': True,
     'eval_k': 'all',
 }
-#: Defaults of layers that differ from the sampler's, chosen on validation data:
-#: ``benchmark/defaults.py`` compares them.
-DEFAULTS: dict[str, Any] = {'scale': 10.0, 'train_scale': True, 'loop': False}
 
 
 def paper_options(

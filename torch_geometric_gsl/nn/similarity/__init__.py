@@ -16,6 +16,7 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import (
     LinearSimilarity,
     UniformSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.mixture_similarity import MixtureSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     'HeatKernelSimilarity',
     'DistanceSimilarity',
     'CosineSimilarity',
+    'MixtureSimilarity',
     'DirectedSimilarity',
     'UniformSimilarity',
     'Similarity',

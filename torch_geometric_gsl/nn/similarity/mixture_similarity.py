@@ -16,7 +16,9 @@ from torch_geometric_gsl.ops import scores
 
 
 class MixtureSimilarity(Similarity):
-    r"""A mixture of the linear and the neural Gaussian similarity.
+    r"""A mixture of the linear and the neural Gaussian similarity from the `"Neural
+    Gaussian Similarity Modeling for Differential Graph Structure Learning"
+    <https://arxiv.org/abs/2312.09498>`_ paper.
 
     .. math::
         \phi_{ij} = a \, t_{ij} + (1 - a) \exp \left( - \frac{(t_{ij} - b_i)^2}{c_i}
@@ -34,6 +36,8 @@ class MixtureSimilarity(Similarity):
         out_channels (int, optional): Size of a projection. (default: :obj:`None`)
         share (float, optional): The initial share :math:`a`, between 0 and 1.
             (default: :obj:`0.5`)
+        c_scale (float, optional): The factor of the bandwidths.
+            (default: :obj:`8.0`)
         **kwargs (optional): Arguments of :class:`Similarity`.
 
     Example:
@@ -51,6 +55,7 @@ class MixtureSimilarity(Similarity):
         out_channels: int | None = None,
         *,
         share: float = 0.5,
+        c_scale: float = 8.0,
         **kwargs: Any,
     ) -> None:
         check_number(share, 'share')
@@ -58,8 +63,9 @@ class MixtureSimilarity(Similarity):
             raise ValueError(f"'share' must lie between 0 and 1 (got {share})")
         super().__init__(in_channels, out_channels, **kwargs)
         self.initial_share = float(share)
-        width = self.embedding_channels
-        self.bell = NeuralGaussianSimilarity(width, bias=True, centre='tanh')
+        self.bell = NeuralGaussianSimilarity(
+            self.embedding_channels, c_scale=c_scale, bias=True, centre='tanh'
+        )
         self.share_logit = torch.nn.Parameter(torch.empty(1))
         self.reset_parameters()
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from torch_geometric_gsl._checks import check_option, check_type
@@ -20,6 +19,7 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import (
     LinearSimilarity,
     UniformSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.mixture_similarity import MixtureSimilarity
 
 #: Similarities by the names that ``similarity=`` accepts.
 SIMILARITIES: dict[str, type[Similarity]] = {
@@ -30,13 +30,12 @@ SIMILARITIES: dict[str, type[Similarity]] = {
     'heat_kernel': HeatKernelSimilarity,
     'distance': DistanceSimilarity,
     'cosine': CosineSimilarity,
+    'mixture': MixtureSimilarity,
 }
 # The control has no projection, no gradient and no nearest nodes.
 NAMED: dict[str, Callable[..., Similarity]] = {
     **SIMILARITIES,
     'uniform': UniformSimilarity,
-    # A wide neural Gaussian that may move to any cosine.
-    'bell': partial(NeuralGaussianSimilarity, bias=True, centre='tanh'),
 }
 
 
@@ -48,9 +47,8 @@ def resolve_similarity(
     Args:
         similarity (str or Similarity): :obj:`"linear"`, :obj:`"difference"`,
             :obj:`"gaussian"`, :obj:`"neural_gaussian"`, :obj:`"heat_kernel"`,
-            :obj:`"distance"`, :obj:`"cosine"`, :obj:`"uniform"`, :obj:`"bell"` (a
-            neural Gaussian with :obj:`bias=True` and :obj:`centre="tanh"`), or a
-            module.
+            :obj:`"distance"`, :obj:`"cosine"`, :obj:`"mixture"`, :obj:`"uniform"`, or
+            a module.
         in_channels (int): Size of each input sample.
         **kwargs (optional): Arguments of the named similarity.
 
