@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_geometric_gsl import Budget, GSLNet, GumbelKNNSampler, LinearSimilarity
+from torch_geometric_gsl import (
+    Budget,
+    GSLNet,
+    GumbelKNNSampler,
+    LinearSimilarity,
+    NeuralGaussianSimilarity,
+)
 from torch_geometric_gsl.diagnostics import UniformSamplingWarning, describe_model
 
 DOCS = Path(__file__).resolve().parents[2] / 'docs'
@@ -59,6 +65,14 @@ def find_no_signal():
     module.GSLRegressor('none', **options).fit(rows[:, :2], rows[:, 2])
 
 
+def join_other_classes():
+    similarity = NeuralGaussianSimilarity(2, c_scale=0.1, bias=True, centre='tanh')
+    similarity.begin_at(0.01)
+    model = GSLNet(2, 4, 2, 2, similarity, z_channels=-1)
+    for _ in range(50):
+        model.loss(torch.eye(2).repeat(4, 1), torch.arange(8) % 2)
+
+
 def forget_the_rows_of_training():
     model = net()
     model(X)
@@ -84,6 +98,7 @@ CASES = {
     'no graph': explain_without_a_graph,
     'new rows': forget_the_rows_of_training,
     'uniform': sample_the_paper_way,
+    'chance': join_other_classes,
     'tau': too_hot,
     'pairs': lambda: net(budget=Budget(eval_pairs=1000)).eval()(torch.randn(1500, 16)),
     'epochs': stop_too_early,

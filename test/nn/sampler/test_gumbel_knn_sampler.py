@@ -31,12 +31,12 @@ def test_repr():
     sampler = make(k=2, tau=1, scale=3, method='dense')
     assert str(sampler) == (
         'GumbelKNNSampler(NeuralGaussianSimilarity(6, 4, c_scale=0.1), k=2, tau=1.0, '
-        "scale=3.0, method='dense')"
+        "scale=3.0, train_scale=False, loop=True, method='dense')"
     )
     options = {
-        'train_scale': True,
+        'train_scale': False,
         'null_score': 0.0,
-        'loop': False,
+        'loop': True,
         'hard': True,
         'replace': False,
         'method': 'stream',
