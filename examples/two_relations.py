@@ -30,16 +30,19 @@ STARTS = (30, 65, 105, 140)
 COLORS = ('#0072B2', '#D55E00')
 
 
+LAYER: dict[str, Any] = {'tau': 1.0, 'scale': 5.0, **hidden.LAYER}
+
+
 def two_bells() -> hidden.GraphLayer:
-    conv = gsl.MultiplexLatentGraphConv(1, 1, 2, **hidden.LAYER)
-    return hidden.GraphLayer(conv)
+    wide = {'bias': True, 'centre': 'tanh'}
+    options = {'similarity': 'neural_gaussian', 'similarity_kwargs': wide, **LAYER}
+    return hidden.GraphLayer(gsl.MultiplexLatentGraphConv(1, 1, 2, **options))
 
 
 def one_bell(start: float) -> hidden.GraphLayer:
-    model = hidden.one_bell(c_scale=0.1)
-    bell: Any = model.samplers()[0].similarity
+    bell = gsl.NeuralGaussianSimilarity(2, c_scale=0.1, bias=True, centre='tanh')
     bell.begin_at(math.cos(math.radians(start)))
-    return model
+    return hidden.GraphLayer(gsl.LatentGraphConv(1, 1, bell, **LAYER))
 
 
 ROWS: dict[str, tuple[hidden.Make, ...]] = {

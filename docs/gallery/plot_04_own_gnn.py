@@ -34,7 +34,7 @@ from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 seed_everything(0)
 x = torch.randn(1000, 16)
-sampler = GumbelKNNSampler(NeuralGaussianSimilarity(16), k=5)
+sampler = GumbelKNNSampler.paper(NeuralGaussianSimilarity(16))
 edge_index, edge_weight = sampler(x)
 out = GraphConv(16, 32)(x, edge_index, edge_weight)
 print(edge_index.shape, out.shape)
@@ -99,9 +99,7 @@ class MyGNN(torch.nn.Module):
 
 def learned():
     bell = NeuralGaussianSimilarity(2, bias=True, centre='tanh')
-    return GumbelKNNSampler(
-        bell, k=20, tau=1.0, scale=5.0, train_scale=True, loop=False
-    )
+    return GumbelKNNSampler(bell, k=20, tau=1.0, scale=5.0)
 
 
 def fit(model):
@@ -133,7 +131,7 @@ print(f'squared error over variance: {error(model):.2f}')
 
 
 def random_nodes():
-    return GumbelKNNSampler(UniformSimilarity(2), k=20, tau=1.0, loop=False)
+    return GumbelKNNSampler(UniformSimilarity(2), k=20, tau=1.0)
 
 
 def nearest_nodes(pos):

@@ -80,11 +80,12 @@ class Net(torch.nn.Module):
 class OnPlaces(torch.nn.Module):
     """Sums over neighbours that are sampled by position."""
 
-    def __init__(self, similarity):
+    def __init__(self, similarity, **kwargs):
         super().__init__()
         self.layer = LatentGraphConv(
             *(1, 8),
             similarity=similarity,
+            similarity_kwargs=kwargs,
             z_channels=2,
             tau=1.0,
             scale=5.0,
@@ -96,7 +97,7 @@ class OnPlaces(torch.nn.Module):
 
 
 def learned():
-    return OnPlaces('bell')
+    return OnPlaces('neural_gaussian', bias=True, centre='tanh')
 
 
 # %%
