@@ -34,7 +34,7 @@ from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 seed_everything(0)
 x = torch.randn(1000, 16)
-sampler = GumbelKNNSampler.paper(NeuralGaussianSimilarity(16))
+sampler = GumbelKNNSampler(NeuralGaussianSimilarity(16), k=5)
 edge_index, edge_weight = sampler(x)
 out = GraphConv(16, 32)(x, edge_index, edge_weight)
 print(edge_index.shape, out.shape)

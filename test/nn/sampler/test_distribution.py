@@ -7,6 +7,7 @@ from oracles import seeded
 from torch_geometric_gsl import Budget, LinearSimilarity
 from torch_geometric_gsl.diagnostics import UniformSamplingWarning
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.similarity import UniformSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 
 N, SCALE = 12, 2.5
@@ -136,4 +137,5 @@ def test_draws_that_are_uniform_warn_at_once():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         GumbelKNNSampler(LinearSimilarity(16))(x)
+        GumbelKNNSampler(UniformSimilarity(16))(x)
     UniformSamplingWarning.reset()

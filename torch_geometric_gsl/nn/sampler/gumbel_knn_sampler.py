@@ -462,6 +462,8 @@ class GumbelKNNSampler(OneType):
     @disable_compile
     def _look(self, x: Features, num_targets: int, most: float) -> None:
         """Warn if the sampling distribution of some targets is nearly uniform."""
+        if self.similarity.bounds[0] == self.similarity.bounds[1]:
+            return  # A control, which shall be uniform.
         found = self.distribution(x, rows=(0, min(num_targets, _LOOK_AT)))
         warn_if_uniform({'a sampler in training': found.share}, most)
 
