@@ -91,6 +91,7 @@ def adversaries():
     yield 'lengths', x.repeat(3, 1) * torch.logspace(-6, 1, 90, **DOUBLE)[:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('stubborn')
 @pytest.mark.parametrize('tolerance', TOLERANCES)
 @pytest.mark.parametrize('has_loops', [True, False])
