@@ -484,3 +484,20 @@ def test_images_without_pillow(monkeypatch, write):
     monkeypatch.setitem(sys.modules, 'PIL', None)
     with pytest.raises(ImportError, match='pip install pillow'):
         write(images=torch.zeros(4, 1, 1, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ('y', 'text'),
+    [
+        (torch.tensor([0, 1, 0, 1]), ' (homophily 0.00, by chance 0.33: untrained?)'),
+        (torch.tensor([0, 1, -1, -1]), ''),
+        (torch.tensor([0, 0, 1, 1]), ''),
+        (torch.tensor([0.5, 1.0, 0.0, 2.0]), ''),
+        (['a', 'b', 'a', 'b'], ''),
+        (None, ''),
+    ],
+)
+def test_the_title_tells_a_graph_at_chance(y, text, tmp_path):
+    page = explore(GRAPH, data=Data(y=y, num_nodes=4), path=tmp_path / 'graph.html')
+    (title,) = re.findall('<title>(.*)</title>', page.read_text(encoding='utf-8'))
+    assert title == f'Learned graph{text}'

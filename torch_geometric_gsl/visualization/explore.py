@@ -165,7 +165,7 @@ def _verdict(graphs: dict[str, SampledGraph], y: Values | None) -> str:
     for edge_index, weight in graphs.values():
         is_shown = known[edge_index].all(dim=0) & (edge_index[0] != edge_index[1])
         share = same_label_share(edge_index[:, is_shown], weight[is_shown], y, y)
-        if share <= 1.1 * chance:
+        if share <= 1.1 * chance and chance > 0:
             verdict = f' (homophily {share:.2f}, by chance {chance:.2f}: untrained?)'
     return verdict
 
