@@ -5,8 +5,9 @@ predict its mean at an angle of delta to both sides. The angle is not given: a l
 graph has to find these nodes. Controls: an MLP, which sees each node alone, a GCN with
 a root weight on the graph of nearest neighbours, and neighbours drawn at random. Each
 model is trained once. `--seeds` trains only the learned graph, from several seeds at
-eight angles: its similarity, a bell, starts wide at 90 degrees and narrows at the angle
-of the relation. With `--c-scale 0.1` it starts narrow.
+eight angles: its similarity is the default, a mixture of the cosine and a bell, which
+starts wide at 90 degrees and narrows at the angle of the relation. With `--c-scale 0.1`
+the bell starts narrow.
 
     python examples/hidden_relation.py
     python examples/hidden_relation.py --delta 60
