@@ -15,6 +15,7 @@ from torch_geometric_gsl._checks import (
     as_pair,
     check_count,
     check_graph,
+    check_index,
     check_node_labels,
     check_number,
     check_type,
@@ -197,6 +198,11 @@ def describe_model(
             f"'model' must call its samplers in a forward pass (got "
             f'{type(model).__name__}, which called none of {list(samplers)})'
         )
+    if labels is not None and all(layer.homophily is None for layer in layers):
+        raise ValueError(
+            f"'labels' must have one class for each node that a sampler compares with "
+            f'the others (got {list(labels.shape)})'
+        )
     warn_if_uniform({layer.name: layer.share for layer in layers})
     return ModelSummary(tuple(layers))
 
@@ -249,6 +255,7 @@ def _summarise(
         shard, spread = None, sampler.distribution(x, *given)
     homophily: tuple[float | None, float | None] = None, None
     if labels is not None and isinstance(x, Tensor) and len(x) == len(labels):
+        check_index(labels, 'labels', '[num_nodes]', 1, like=x)
         homophily = label_share(sampler, x, labels, *given)
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity | MixtureSimilarity):

@@ -10,6 +10,7 @@ from types import MethodType, SimpleNamespace
 from typing import Any
 
 import torch
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 
 class SharedPart:
@@ -58,7 +59,13 @@ def keeping(*given: Any) -> Iterator[None]:
     """Keep the state of those arguments of a constructor that are modules, while it
     initialises all parts of a new one.
     """
-    modules = [part for part in given if isinstance(part, torch.nn.Module)]
+    modules = [
+        part
+        for part in given
+        if isinstance(part, torch.nn.Module)
+        # Lazy parameters have no state yet.
+        and not any(map(is_uninitialized_parameter, part.parameters()))
+    ]
     states = [
         {name: value.clone() for name, value in part.state_dict().items()}
         for part in modules

@@ -162,11 +162,14 @@ def _verdict(graphs: dict[str, SampledGraph], y: Values | None) -> str:
         return ''
     known, verdict = y >= 0, ''
     chance = chance_share(y[known])
-    for edge_index, weight in graphs.values():
+    for name, (edge_index, weight) in graphs.items():
         is_shown = known[edge_index].all(dim=0) & (edge_index[0] != edge_index[1])
         share = same_label_share(edge_index[:, is_shown], weight[is_shown], y, y)
         if share <= 1.1 * chance and chance > 0:
-            verdict = f' (homophily {share:.2f}, by chance {chance:.2f}: untrained?)'
+            of = f' of {name}' if len(graphs) > 1 else ''
+            verdict += (
+                f' (homophily{of} {share:.2f}, by chance {chance:.2f}: untrained?)'
+            )
     return verdict
 
 

@@ -96,3 +96,36 @@ def test_describe_model_shows_homophily():
     assert layer.chance == pytest.approx(9 / 39)
     assert 'homophily by chance' in str(layer)
     assert 'homophily' not in str(describe_model(net, X))
+
+
+def test_rows_that_are_sorted_by_class_are_not_at_chance(monkeypatch):
+    monkeypatch.setattr(homophily, 'LOOK_AT', 10)
+    order = Y.argsort(stable=True)
+    net = GSLNet(4, 8, 2, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', HomophilyWarning)
+        for _ in range(60):
+            net.loss(X[order], Y[order])
+        net = GSLNet(4, 8, 2, 4)
+        for _ in range(60):  # One class alone says nothing.
+            net.loss(X[Y == 0], Y[Y == 0])
+
+
+def test_losses_in_evaluation_mode_leave_the_net_as_it_was():
+    net = GSLNet(4, 8, 2, 4).eval()
+    before = set(vars(net))
+    net.loss(X, Y)
+    assert set(vars(net)) == before
+
+
+@pytest.mark.parametrize(
+    ('labels', 'error', 'text'),
+    [
+        (Y[:5], ValueError, r"'labels' must have one class for each .* \(got \[5\]"),
+        (Y.float(), TypeError, "'labels'"),
+        (Y.view(-1, 1), ValueError, "'labels'"),
+    ],
+)
+def test_labels_that_do_not_fit(labels, error, text):
+    with pytest.raises(error, match=text):
+        describe_model(GSLNet(4, 8, 2, 4), X, labels=labels)

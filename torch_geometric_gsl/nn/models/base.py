@@ -147,7 +147,8 @@ class FollowsTask(torch.nn.Module):
                 indices; all nodes if :obj:`None`. (default: :obj:`None`)
             **kwargs (optional): Additional arguments of the forward method.
         """
-        self._num_losses += self.training
+        if self.training:
+            self._num_losses += 1
         if not self.training or self._num_losses != LOOK_AFTER:
             return self._label_loss(self(x, **kwargs), y, mask)
         draws: list[Any] = []

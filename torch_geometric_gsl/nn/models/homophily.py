@@ -41,7 +41,7 @@ def label_share(
         *given (optional): Its other arguments.
     """
     known = y >= 0
-    label = y.clamp(min=0)
+    label = y.clamp(min=0).long()
     with evaluation(sampler, has_options=True) as twin:
         vars(twin).update(loop=False, _draw_hooks={})
         messages = one_hot(label).float() * known.unsqueeze(1)
@@ -54,9 +54,11 @@ def warn_at_chance(
     sampler: GumbelKNNSampler, x: Tensor, y: Tensor, choice: Tensor
 ) -> None:
     """Warn if the graph of some labelled nodes is at chance."""
-    nodes = torch.arange(x.size(0), device=x.device)[choice][:LOOK_AT]
+    nodes = torch.arange(x.size(0), device=x.device)[choice]
+    # Evenly, as rows may be sorted by class.
+    nodes = nodes[:: -(-nodes.numel() // LOOK_AT)]
     share, chance = label_share(sampler, x[nodes], y[nodes])
-    if share <= chance:
+    if share <= chance < 1:
         warn_caller(
             f'the learned graph joins labelled nodes of one class no more often than '
             f'chance ({share:.2f}, by chance {chance:.2f}): try '
