@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import torch
 from record import environment, write_json
+from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 from torch_geometric import seed_everything
@@ -93,8 +94,11 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     'scale 10': MIXTURE | {'scale': 10.0},
     'scale 40': MIXTURE | {'scale': 40.0},
     'fixed scale': MIXTURE | {'train_scale': False},
+    'fixed scale 40': MIXTURE | {'train_scale': False, 'scale': 40.0},
     'tau 0.25': MIXTURE | {'tau': 0.25},
     'tau 1': MIXTURE | {'tau': 1.0},
+    'tau 1, fixed scale': MIXTURE | {'tau': 1.0, 'train_scale': False},
+    'tau 1, scale 40': MIXTURE | {'tau': 1.0, 'scale': 40.0},
     'k 1': MIXTURE | {'k': 1},
     'k 20': MIXTURE | {'k': 20},
     'loops': MIXTURE | {'loop': True},
@@ -130,6 +134,15 @@ def frequent(x: Tensor) -> Tensor:
     return x[:, x.count_nonzero(dim=0).topk(min(COLUMNS, x.size(1))).indices]
 
 
+def load_raw(seed: int) -> Source:
+    """Return digits whose columns are divided by 16, so that all cosines are large."""
+    digits = load_digits()
+    x = torch.from_numpy(digits.data).float() / 16
+    generator = torch.Generator().manual_seed(seed)
+    some = torch.randperm(len(x), generator=generator)[:ROWS]
+    return x[some], torch.from_numpy(digits.target)[some], None
+
+
 def load_graph(rate: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return what lies near a node of CiteSeer at a rate of attack."""
     graph = attacked_data.load('CiteSeer', rate=rate, k=1)
@@ -162,6 +175,7 @@ def load_cloud(seed: int) -> Source:
 NAMES = 'digits', 'wine', 'breast_cancer', 'CiteSeer', 'PubMed', 'Chameleon', '20News'
 SOURCES: dict[str, Callable[[int], Source]] = {
     **{name: cache(partial(load_rows, name)) for name in NAMES},
+    'raw digits': cache(load_raw),
     'attacked': cache(partial(load_graph, 25)),
     'noisy': cache(load_noisy),
     'cloud': cache(load_cloud),

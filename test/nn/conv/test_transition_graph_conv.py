@@ -65,7 +65,7 @@ def test_states_of_projections_are_as_they_were():
     names = {'bias', 'lin.weight', 'lin_root.weight', 'theta_t', 'theta_e'}
     bell = ('w_b', 'w_c', 'bias_b', 'bias_c')
     names |= {f'sampler.similarity.bell.{name}' for name in bell}
-    names |= {'sampler.similarity.share_logit', 'sampler.log_scale'}
+    names |= {'sampler.similarity.raw_share', 'sampler.log_scale'}
     assert set(TransitionGraphConv(IN, OUT, 7, S).state_dict()) == names
 
 

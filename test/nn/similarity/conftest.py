@@ -43,7 +43,7 @@ def _neural(module, u, v):
 
 
 def _mixture(module, u, v):
-    a = sigmoid(module.share_logit.item())
+    a = sigmoid(4 * module.raw_share.item())
     return a * _cosine(u, v) + (1 - a) * _neural(module.bell, u, v)
 
 
@@ -150,7 +150,7 @@ CASES = [
         {'share': 0.7},
         _mixture,
         'share=0.7',
-        {'share_logit': 0, **{f'bell.{name}': rows for name, rows in BELLS.items()}}
+        {'raw_share': 0, **{f'bell.{name}': rows for name, rows in BELLS.items()}}
         | {'bell.bias_b': 0, 'bell.bias_c': 0},
         (
             ({'share': 1.0}, ValueError, r"'share' must lie between 0 and 1 \(got 1"),

@@ -152,7 +152,7 @@ def test_parameters_start_as_those_of_glorot(case):
         bell = getattr(module, 'bell', module)
         is_moving = getattr(bell, 'bias_b', None) is not None
         name = name.removeprefix('bell.')
-        if name == 'share_logit':
+        if name == 'raw_share':
             continue
         if name.startswith('bias') or (name == 'w_b' and is_moving):
             assert not parameter.any(), f'{name} must start at zero'
