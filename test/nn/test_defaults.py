@@ -44,7 +44,7 @@ def test_the_defaults_are_others():
     net = GSLNet(6, 8, 2, 3)
     for sampler in (net.convs[1].sampler, LatentGraphConv(6, 8).sampler):
         found = settings(sampler)
-        assert found == (5, 0.5, pytest.approx(10.0), False, None)
+        assert found == (5, 0.5, pytest.approx(20.0), False, None)
         assert sampler.log_scale.requires_grad
         assert type(sampler.similarity) is MixtureSimilarity
         assert settings(GumbelKNNSampler(sampler.similarity)) == found

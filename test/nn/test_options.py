@@ -210,23 +210,23 @@ def test_distinct_draws_of_the_printed_model_are_as_many_in_evaluation():
 
 BELL = 'MixtureSimilarity(32, share=0.5)'
 LINEAR = 'similarity=LinearSimilarity({}), k={}, tau={}, scale={}'.format
-SHORT = 'similarity=MixtureSimilarity, k=5, tau=0.5, scale=10.0'
+SHORT = 'similarity=MixtureSimilarity, k=5, tau=0.5, scale=20.0'
 SHOWN = [
-    (LatentGraphConv(16, 32), f'16, 32, similarity={BELL}, k=5, tau=0.5, scale=10.0'),
+    (LatentGraphConv(16, 32), f'16, 32, similarity={BELL}, k=5, tau=0.5, scale=20.0'),
     (
         LatentGraphConv(-1, 8, 'linear', k=2, tau=1.0, eval_k=3, method='race'),
-        f"-1, 8, {LINEAR(8, 2, 1.0, 10.0)}, method='race', eval_k=3",
+        f"-1, 8, {LINEAR(8, 2, 1.0, 20.0)}, method='race', eval_k=3",
     ),
     (
         LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior'),
-        f"8, 8, {LINEAR(8, 5, 0.5, 10.0)}, null_score=0.0, observed='prior'",
+        f"8, 8, {LINEAR(8, 5, 0.5, 20.0)}, null_score=0.0, observed='prior'",
     ),
     (
         MultiplexLatentGraphConv(
             6, 4, 2, ['linear', 'difference'], k=2, shares='node', same_messages=False
         ),
         '6, 4, num_relations=2, similarity=[LinearSimilarity(4), '
-        "DifferenceSimilarity(4)], k=2, tau=0.5, scale=10.0, shares='node', "
+        "DifferenceSimilarity(4)], k=2, tau=0.5, scale=20.0, shares='node', "
         'same_messages=False',
     ),
     (
@@ -235,7 +235,7 @@ SHOWN = [
     ),
     (
         TransitionGraphConv(16, 8, similarity='linear', **FREE),
-        f"16, 8, num_transition_nodes=3, transition='free', {LINEAR(8, 5, 0.5, 10.0)}",
+        f"16, 8, num_transition_nodes=3, transition='free', {LINEAR(8, 5, 0.5, 20.0)}",
     ),
     (
         HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, [IN_DOC], aggr=None),
@@ -259,7 +259,7 @@ SHOWN = [
         "{'doc': 4}, 8, num_layers=2, out_channels=1, "
         "relations=[('doc', 'near', 'doc')], target='doc', task='binary', "
         'similarity=MixtureSimilarity or DistanceSimilarity, k=5, tau=0.5, '
-        'scale=10.0',
+        'scale=20.0',
     ),
     (TableNet(4, 8, 1, graph='none', num_frequencies=0), "4, 8, 1, graph='none'"),
 ]

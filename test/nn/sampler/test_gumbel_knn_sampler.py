@@ -26,7 +26,7 @@ def test_repr():
         'train_scale=False, loop=True)'
     )
     assert str(GumbelKNNSampler(LinearSimilarity(4))) == (
-        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.5, scale=10.0)'
+        'GumbelKNNSampler(LinearSimilarity(4), k=5, tau=0.5, scale=20.0)'
     )
     sampler = make(k=2, tau=1, scale=3, method='dense')
     assert str(sampler) == (

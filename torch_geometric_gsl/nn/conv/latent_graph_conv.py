@@ -92,7 +92,7 @@ class LatentGraphConv(LearnedGraphConv):
         **kwargs (optional): Additional arguments of
             :class:`~torch_geometric_gsl.nn.sampler.GumbelKNNSampler`, such as
             :obj:`hard` or :obj:`method`. The defaults of a layer are
-            :obj:`scale=10.0`, :obj:`train_scale=True` and :obj:`loop=False`.
+            :obj:`scale=20.0`, :obj:`train_scale=True` and :obj:`loop=False`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, dense or sparse

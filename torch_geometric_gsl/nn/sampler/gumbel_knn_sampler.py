@@ -124,7 +124,7 @@ class GumbelKNNSampler(OneType):
         tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6; draws
             become one-hot for :math:`\tau \to 0`. (default: :obj:`0.5`)
         scale (float, optional): The factor :math:`\lambda` of the similarity, between
-            1e-9 and 1e9; larger values sharpen. (default: :obj:`10.0`)
+            1e-9 and 1e9; larger values sharpen. (default: :obj:`20.0`)
         train_scale (bool, optional): If :obj:`True`, the factor is learned, starting
             at :obj:`scale`; its logarithm is a parameter. (default: :obj:`True`)
         null_score (float, optional): If given, each target has a null neighbour (sink),
@@ -180,7 +180,7 @@ class GumbelKNNSampler(OneType):
         similarity: Similarity,
         k: int = 5,
         tau: float = 0.5,
-        scale: float = 10.0,
+        scale: float = 20.0,
         *,
         train_scale: bool = True,
         null_score: float | None = None,
