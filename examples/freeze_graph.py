@@ -1,27 +1,29 @@
 """Freeze a learned graph into the data, and train GAT and GraphSAGE on it.
 
-Data: handwritten digits, no graph. Expected output: about 97 % test accuracy each.
+Data: handwritten digits, no graph. The controls, models without a learned graph, are
+GraphSAGE on the nearest rows and an MLP. Expected test accuracy: 96 % each, and GAT on
+the frozen graph 98 %: on digits differences of a point are not significant.
 """
 
 import torch
 import torch.nn.functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
-from torch_geometric.nn.models import GAT, GraphSAGE
+from torch_geometric.nn.models import GAT, MLP, GraphSAGE
 
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.datasets import load_dataset, paper_split
-from torch_geometric_gsl.transforms import FreezeLatentGraph
+from torch_geometric_gsl.transforms import FreezeLatentGraph, SimilarityKNNGraph
 
 seed_everything(0)
 data = paper_split(load_dataset('digits'), seed=0)
 
 
 def train(
-    model: torch.nn.Module, data: Data, epochs: int, **graph: torch.Tensor
-) -> float:
+    name: str, model: torch.nn.Module, data: Data, **graph: torch.Tensor
+) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(epochs):
+    for _ in range(60):
         model.train()
         optimizer.zero_grad()
         out = model(data.x, **graph)
@@ -30,19 +32,21 @@ def train(
     model.eval()
     with torch.no_grad():
         hit = model(data.x, **graph).argmax(dim=-1) == data.y
-    return 100 * float(hit[data.test_mask].float().mean())
+    print(f'{name:<24} {100 * hit[data.test_mask].float().mean():.1f} %')
 
 
-learner = GSLNet(data.num_features, 32, 2, 10, 'linear', scale=10.0, loop=False)
-print(f'GSLNet     {train(learner, data, epochs=60):.1f} %')
+sizes = data.num_features, 32, 2, 10
+learner = GSLNet(*sizes, 'linear', scale=10.0, loop=False)
+train('GSLNet', learner, data)
+near = SimilarityKNNGraph(10)(Data(x=data.x)).edge_index
+train('nearest rows, GraphSAGE', GraphSAGE(*sizes, dropout=0.5), data, edge_index=near)
+train('no graph, MLP', MLP([sizes[0], 32, 10], dropout=0.5, norm=None), data)
 
 data = FreezeLatentGraph(learner, k=5)(data)
 print(data)
 
-gat = GAT(data.num_features, 32, 2, 10, heads=4, edge_dim=1, dropout=0.5)
+gat = GAT(*sizes, heads=4, edge_dim=1, dropout=0.5)
 attributes = data.edge_weight.unsqueeze(1)
-accuracy = train(gat, data, 60, edge_index=data.edge_index, edge_attr=attributes)
-print(f'GAT        {accuracy:.1f} %')
-
-sage = GraphSAGE(data.num_features, 32, 2, 10, dropout=0.5)
-print(f'GraphSAGE  {train(sage, data, 60, edge_index=data.edge_index):.1f} %')
+train('frozen, GAT', gat, data, edge_index=data.edge_index, edge_attr=attributes)
+sage = GraphSAGE(*sizes, dropout=0.5)
+train('frozen, GraphSAGE', sage, data, edge_index=data.edge_index)

@@ -1,7 +1,9 @@
 """Classify graphs in batches, with learned edges inside each graph.
 
 Data: handwritten digits as sets of lit pixels (position and brightness), one graph
-per image, no edges. Expected output: about 90 % test accuracy.
+per image, no edges. The controls, models without a learned graph, are GraphSAGE on the
+nearest pixels and an MLP of each pixel. Expected test accuracy: learned graph 93 %,
+nearest pixels 95 %, no graph 95 %: on digits a learned graph gains nothing.
 """
 
 from typing import Any
@@ -13,20 +15,23 @@ from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import Linear, global_max_pool
+from torch_geometric.nn.models import MLP, GraphSAGE
 
 from torch_geometric_gsl import LatentGraphConv
 from torch_geometric_gsl.datasets import load_dataset
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 seed_everything(0)
 table: Any = load_dataset('digits', standardize=False)
 row, column = torch.cartesian_prod(torch.arange(8), torch.arange(8)).t()
 position = torch.cat([F.one_hot(row), F.one_hot(column)], dim=1).float()
+near = SimilarityKNNGraph(10)  # Only the control reads these edges.
 
 
 def lit_pixels(image: Tensor, label: Tensor) -> Data:
     lit = image > 0
     x = torch.cat([position[lit], image[lit].unsqueeze(1) / 16], dim=1)
-    return Data(x=x, y=label)
+    return near(Data(x=x, y=label))
 
 
 graphs = [lit_pixels(x, y) for x, y in zip(table.x, table.y, strict=True)]
@@ -35,36 +40,44 @@ train = DataLoader([graphs[i] for i in order[:1300]], batch_size=64, shuffle=Tru
 test = DataLoader([graphs[i] for i in order[1300:]], batch_size=64)
 
 
-class Net(torch.nn.Module):
+class Learned(torch.nn.Module):
+    """Two layers on learned graphs."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.lin = Linear(17, 64)
         self.conv1 = LatentGraphConv(64, 64)
         self.conv2 = LatentGraphConv(64, 64)
-        self.out = Linear(64, 10)
 
     def forward(self, x: Tensor, batch: Tensor) -> Tensor:
-        x = F.elu(self.lin(x))
         x = F.elu(self.conv1(x, batch=batch))
-        x = F.elu(self.conv2(x, batch=batch))
-        return self.out(global_max_pool(x, batch))
+        return self.conv2(x, batch=batch)
 
 
-model = Net()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-for epoch in range(1, 11):
-    model.train()
-    total = 0.0
-    for data in train:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(data.x, data.batch), data.y)
-        loss.backward()
-        optimizer.step()
-        total += loss.item() * data.num_graphs
-    if epoch % 2 == 0:
-        print(f'epoch {epoch}: loss {total / 1300:.3f}')
+class Net(torch.nn.Module):
+    def __init__(self, body: torch.nn.Module, *attributes: str) -> None:
+        super().__init__()
+        self.lin, self.body, self.out = Linear(17, 64), body, Linear(64, 10)
+        self.attributes = attributes
 
-model.eval()
-with torch.no_grad():
-    hits = sum(int((model(d.x, d.batch).argmax(-1) == d.y).sum()) for d in test)
-print(f'test accuracy {100 * hits / (len(graphs) - 1300):.1f} %')
+    def forward(self, data: Data) -> Tensor:
+        graph = (data[name] for name in self.attributes)
+        x = F.elu(self.body(F.elu(self.lin(data.x)), *graph))
+        return self.out(global_max_pool(x, data.batch))
+
+
+models = {
+    'learned graph': Net(Learned(), 'batch'),
+    'nearest pixels': Net(GraphSAGE(64, 64, 2, 64), 'edge_index'),
+    'no graph': Net(MLP([64, 64, 64], norm=None)),
+}
+for name, model in models.items():
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(10):
+        for data in train:
+            optimizer.zero_grad()
+            F.cross_entropy(model(data), data.y).backward()
+            optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        hits = sum(int((model(data).argmax(-1) == data.y).sum()) for data in test)
+    print(f'{name:<15} {100 * hits / (len(graphs) - 1300):.1f} %')

@@ -2,8 +2,8 @@
 
 Nodes on a circle observe the noisy value of a function, a new one in each graph, and
 predict its mean at an angle of delta to both sides. The angle is not given: a learned
-graph has to find these nodes. Controls: an MLP, which sees each node alone, a GCN with
-a root weight on the graph of nearest neighbours, and neighbours drawn at random. Each
+graph has to find these nodes. Controls: PyG's MLP, which sees each node alone, its
+GraphSAGE on the ten nearest nodes, and neighbours drawn at random. Each
 model is trained once. `--seeds` trains only the learned graph, from several seeds at
 eight angles: its similarity is the default, a mixture of the cosine and a bell, which
 starts wide at 90 degrees and narrows at the angle of the relation. With `--c-scale 0.1`
@@ -31,10 +31,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.data import Batch
+from torch_geometric.nn.models import MLP, GraphSAGE
 from tqdm import tqdm
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.datasets import HiddenRelation
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 GRAPHS_PER_STEP = 4
 # A layer that compares positions, with its default options.
@@ -52,13 +54,14 @@ COLORS = ('#0072B2', '#D55E00', '#009E73')
 class Network(torch.nn.Module):
     """A model that takes the value and the position of each node as features."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, has_graph: bool = False) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.has_graph = model, has_graph
 
     def forward(self, data: Any) -> Tensor:
         x = torch.cat([data.x, data.pos], dim=1)
-        out: Tensor = self.model(x, batch=data.batch)
+        graph = [near(data).edge_index] if self.has_graph else []
+        out: Tensor = self.model(x, *graph)
         return out
 
 
@@ -97,16 +100,15 @@ def one_bell(c_scale: float | None = None) -> GraphLayer:
     return GraphLayer(gsl.LatentGraphConv(1, 1, similarity_kwargs=bell, **LAYER))
 
 
+near = SimilarityKNNGraph(10, attr='pos')
 Make = Callable[[], torch.nn.Module]
 MODELS: dict[str, Make] = {
     'learned graph': one_bell,
     'random neighbours': lambda: GraphLayer(
         gsl.LatentGraphConv(1, 1, 'uniform', **LAYER)
     ),
-    'kNN graph, GCN': lambda: Network(
-        gsl.KNNGCN(3, 32, 2, 1, k=5, dropout=0.0, root_weight=True)
-    ),
-    'MLP, no graph': lambda: Network(gsl.MLPClassifier(3, 32, 2, 1, dropout=0.0)),
+    'nearest nodes': lambda: Network(GraphSAGE(3, 32, 2, 1), has_graph=True),
+    'MLP, no graph': lambda: Network(MLP([3, 32, 1], norm=None)),
 }
 
 

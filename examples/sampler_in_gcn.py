@@ -1,16 +1,21 @@
 """Put a sampler into a two-layer GCN, and learn the graph with the model.
 
-Data: handwritten digits, no graph. Expected output: about 95 % test accuracy.
+Data: handwritten digits, no graph. The controls, models without a learned graph, are
+GraphSAGE on the nearest rows and an MLP. Expected test accuracy: learned graph 94 %,
+nearest rows 96 %, no graph 96 %: on digits a learned graph gains nothing.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import seed_everything
+from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, Linear
+from torch_geometric.nn.models import MLP, GraphSAGE
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
 from torch_geometric_gsl.datasets import load_dataset, paper_split
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 seed_everything(0)
 data = paper_split(load_dataset('digits'), seed=0)
@@ -36,21 +41,26 @@ class Net(torch.nn.Module):
 
 
 model = Net()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-for epoch in range(1, 61):
-    model.train()
-    optimizer.zero_grad()
-    out = model(data.x)
-    loss = F.cross_entropy(out[data.train_mask], data.y[data.train_mask])
-    loss.backward()
-    optimizer.step()
-    if epoch % 10 == 0:
-        print(f'epoch {epoch}: loss {loss.item():.3f}')
+near = SimilarityKNNGraph(10)(Data(x=data.x)).edge_index
+sizes = data.num_features, 32, 2, num_classes
+models = {
+    'learned graph': (model,),
+    'nearest rows': (GraphSAGE(*sizes, dropout=0.5), near),
+    'no graph': (MLP([sizes[0], 32, num_classes], dropout=0.5, norm=None),),
+}
+for name, (net, *graph) in models.items():
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(60):
+        net.train()
+        optimizer.zero_grad()
+        out = net(data.x, *graph)
+        F.cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
+        optimizer.step()
+    with torch.no_grad():
+        hit = net.eval()(data.x, *graph).argmax(dim=-1) == data.y
+    print(f'{name:<14} {100 * hit[data.test_mask].float().mean():.1f} %')
 
-model.eval()
 with torch.no_grad():
-    hit = model(data.x).argmax(dim=-1) == data.y
     edge_index, edge_weight = model.sampler(data.x)
 same = data.y[edge_index[0]] == data.y[edge_index[1]]
-print(f'test accuracy {100 * hit[data.test_mask].float().mean():.1f} %')
 print(f'{100 * same.float().mean():.1f} % of the learned edges join one digit')

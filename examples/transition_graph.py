@@ -1,15 +1,20 @@
 """Learn a transition graph: n nodes exchange messages via s learned nodes, in O(n).
 
-Data: handwritten digits, no graph. Expected output: about 96 % test accuracy.
+Data: handwritten digits, no graph. The controls, models without a learned graph, are
+GraphSAGE on the nearest rows and an MLP. Expected test accuracy: learned graph 95 %,
+nearest rows 97 %, no graph 96 %: on digits a learned graph gains nothing.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric import seed_everything
+from torch_geometric.data import Data
+from torch_geometric.nn.models import MLP, GraphSAGE
 
 from torch_geometric_gsl import TransitionGraphConv
 from torch_geometric_gsl.datasets import load_dataset, paper_split
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 seed_everything(0)
 data = paper_split(load_dataset('digits'), seed=0)
@@ -30,20 +35,25 @@ class Net(torch.nn.Module):
 
 model = Net(num_transition_nodes=100)
 print(model)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-for epoch in range(1, 101):
-    model.train()
-    optimizer.zero_grad()
-    out = model(data.x)
-    loss = F.cross_entropy(out[data.train_mask], data.y[data.train_mask])
-    loss.backward()
-    optimizer.step()
-    if epoch % 20 == 0:
-        print(f'epoch {epoch}: loss {loss.item():.3f}')
+near = SimilarityKNNGraph(10)(Data(x=data.x)).edge_index
+sizes = data.num_features, 32, 2, num_classes
+models = {
+    'learned graph': (model,),
+    'nearest rows': (GraphSAGE(*sizes, dropout=0.5), near),
+    'no graph': (MLP([sizes[0], 32, num_classes], dropout=0.5, norm=None),),
+}
+for name, (net, *graph) in models.items():
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(100):
+        net.train()
+        optimizer.zero_grad()
+        out = net(data.x, *graph)
+        F.cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
+        optimizer.step()
+    with torch.no_grad():
+        hit = net.eval()(data.x, *graph).argmax(dim=-1) == data.y
+    print(f'{name:<14} {100 * hit[data.test_mask].float().mean():.1f} %')
 
-model.eval()
 with torch.no_grad():
-    hit = model(data.x).argmax(dim=-1) == data.y
     edge_index, _ = model.conv1.graph(data.x)
-print(f'test accuracy {100 * hit[data.test_mask].float().mean():.1f} %')
 print(f'{edge_index.size(1):,} edges from transition nodes to nodes')

@@ -47,6 +47,7 @@ def one_bell(start: float) -> hidden.GraphLayer:
 
 ROWS: dict[str, tuple[hidden.Make, ...]] = {
     'MLP, no graph': (hidden.MODELS['MLP, no graph'],),
+    'nearest nodes': (hidden.MODELS['nearest nodes'],),
     'uniform graph': (hidden.MODELS['random neighbours'],),
     'one bell': tuple(partial(one_bell, start) for start in STARTS),
     'two bells': (two_bells,),
