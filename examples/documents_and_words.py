@@ -4,7 +4,8 @@ Data: posts of ten newsgroups (20News), without a graph. The features of a docum
 the weights of its words, those of a word come from a singular value decomposition of
 the same table. Prints the test accuracy of four models, mean and standard deviation
 over the splits. Two are controls of PyG without a learned graph: an MLP, and GraphSAGE
-on the ten nearest documents; --picture FILE draws the learned neighbours of some documents.
+on the ten nearest documents. --picture FILE draws the learned neighbours of some
+documents.
 """
 
 import argparse

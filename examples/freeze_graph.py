@@ -19,9 +19,7 @@ seed_everything(0)
 data = paper_split(load_dataset('digits'), seed=0)
 
 
-def train(
-    name: str, model: torch.nn.Module, data: Data, **graph: torch.Tensor
-) -> None:
+def train(name: str, model: torch.nn.Module, data: Data, **graph: torch.Tensor) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(60):
         model.train()

@@ -3,7 +3,8 @@
     pip install lightning
     python examples/train_with_lightning.py
 
-Data: handwritten digits, no graph. Expected output: about 96 % test accuracy.
+Data: handwritten digits, no graph. The controls, models without a learned graph, are
+GraphSAGE on the nearest rows and an MLP. Expected test accuracy: 96 to 97 % each.
 """
 
 import logging
@@ -12,11 +13,14 @@ import warnings
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 from torch_geometric.data.lightning import LightningNodeData
+from torch_geometric.nn.models import MLP, GraphSAGE
 
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.datasets import load_dataset, paper_split
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 try:
     import lightning as L
@@ -24,26 +28,32 @@ except ImportError:
     sys.exit("This example needs Lightning, and is skipped: pip install 'lightning'")
 
 
-class LitGSLNet(L.LightningModule):  # type: ignore[misc, unused-ignore]
-    """A model of the package, with its loss and metric."""
+class LitModel(L.LightningModule):  # type: ignore[misc, unused-ignore]
+    """A model of nodes, which takes the features, or these and the nearest rows."""
 
-    def __init__(self, in_channels: int, num_classes: int) -> None:
+    def __init__(self, model: torch.nn.Module, has_graph: bool = False) -> None:
         super().__init__()
-        options = {'similarity': 'linear', 'z_channels': -1, 'scale': 20.0}
-        self.model = GSLNet(in_channels, 64, 2, num_classes, **options)
+        self.model, self.has_graph = model, has_graph
+
+    def forward(self, data: Data) -> Tensor:
+        graph = [data.edge_index] if self.has_graph else []
+        out: Tensor = self.model(data.x, *graph)
+        return out
 
     def training_step(self, data: Data) -> Tensor:
-        loss = self.model.loss(data.x, data.y, data.train_mask)
+        loss = cross_entropy(self(data)[data.train_mask], data.y[data.train_mask])
         self.log('loss', loss, prog_bar=True, batch_size=data.num_nodes)
         return loss
 
+    def log_accuracy(self, name: str, data: Data, mask: Tensor) -> None:
+        hit = self(data).argmax(dim=1) == data.y
+        self.log(name, hit[mask].float().mean(), batch_size=data.num_nodes)
+
     def validation_step(self, data: Data) -> None:
-        score = self.model.score(data.x, data.y, data.val_mask)
-        self.log('val', score['accuracy'], prog_bar=True, batch_size=data.num_nodes)
+        self.log_accuracy('val', data, data.val_mask)
 
     def test_step(self, data: Data) -> None:
-        score = self.model.score(data.x, data.y, data.test_mask)
-        self.log('test', score['accuracy'], batch_size=data.num_nodes)
+        self.log_accuracy('test', data, data.test_mask)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=0.01, weight_decay=5e-4)
@@ -53,22 +63,30 @@ def main() -> None:
     warnings.filterwarnings('ignore', module='lightning')  # On the number of workers.
     logging.getLogger('lightning.pytorch').setLevel(logging.ERROR)
     L.seed_everything(0, verbose=False)
-    data = paper_split(load_dataset('digits'), seed=0)
+    # Only the control 'nearest rows' reads the edges.
+    data = SimilarityKNNGraph(10)(paper_split(load_dataset('digits'), seed=0))
     # All nodes are one batch, as each can be a neighbour of any other.
     nodes = LightningNodeData(data, loader='full')
-    trainer = L.Trainer(
-        max_epochs=60,
-        accelerator='cpu',
-        log_every_n_steps=1,
-        check_val_every_n_epoch=10,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-    )
-    model = LitGSLNet(data.num_features, int(data.y.max()) + 1)
-    trainer.fit(model, nodes)
-    (found,) = trainer.test(model, nodes, verbose=False)
-    print(f'test accuracy {100 * found["test"]:.1f} %')
+    sizes = data.num_features, 64, 2, int(data.y.max()) + 1
+    options = {'similarity': 'linear', 'z_channels': -1, 'scale': 20.0}
+    models = {
+        'learned graph': LitModel(GSLNet(*sizes, **options)),
+        'nearest rows': LitModel(GraphSAGE(*sizes, dropout=0.5), has_graph=True),
+        'no graph': LitModel(MLP([sizes[0], 64, sizes[-1]], dropout=0.5, norm=None)),
+    }
+    for name, model in models.items():
+        trainer = L.Trainer(
+            max_epochs=60,
+            accelerator='cpu',
+            log_every_n_steps=1,
+            check_val_every_n_epoch=10,
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+        )
+        trainer.fit(model, nodes)
+        (found,) = trainer.test(model, nodes, verbose=False)
+        print(f'{name}: test accuracy {100 * found["test"]:.1f} %')
 
 
 if __name__ == '__main__':

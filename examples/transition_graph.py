@@ -55,5 +55,5 @@ for name, (net, *graph) in models.items():
     print(f'{name:<14} {100 * hit[data.test_mask].float().mean():.1f} %')
 
 with torch.no_grad():
-    edge_index, _ = model.conv1.graph(data.x)
-print(f'{edge_index.size(1):,} edges from transition nodes to nodes')
+    transition = model.conv1.graph(data.x)
+print(f'{transition.edge_index.size(1):,} edges from transition nodes to nodes')

@@ -88,7 +88,7 @@ def test_a_loop_over_a_file_goes_on_from_its_checkpoint(run, tmp_path, monkeypat
         ends.append(
             [
                 torch.load(folder / f'{name}.pt', weights_only=True)
-                for name in ('free', 'anchors', 'mlp')
+                for name in ('free', 'anchors', 'near', 'mlp')
             ]
         )
     for straight, resumed in zip(*ends, strict=True):
