@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
-from torch_geometric.data.lightning import LightningNodeData
 from torch_geometric.nn.models import MLP, GraphSAGE
 
 from torch_geometric_gsl import GSLNet
@@ -24,6 +23,7 @@ from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 try:
     import lightning as L
+    from torch_geometric.data.lightning import LightningNodeData
 except ImportError:
     sys.exit("This example needs Lightning, and is skipped: pip install 'lightning'")
 
