@@ -111,12 +111,11 @@ def make_envelope(
 
 @torch.no_grad()
 def find_nearest(pairs: PairScores, size: int) -> Head:
-    """List fewer than all best sources, and bound what is compared with the others.
-
-    The response is monotonic.
+    """List fewer than all sources of the largest compared values, or the smallest,
+    and bound what is compared with the others.
     """
     dst, src = pairs.dst.detach(), pairs.src.detach()
-    is_largest = pairs.response.monotonic > 0
+    is_largest = pairs.response.head_sign > 0
     source = torch.empty(dst.size(0), size, dtype=torch.long, device=dst.device)
     rest = dst.new_empty(dst.size(0))
     bytes_per_row = 3 * src.size(0) * dst.element_size()
@@ -145,10 +144,12 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     """
     head, size = envelope.head, rows.indices(pairs.dst.size(0))
     upper = pairs.upper + pairs.src.new_zeros(len(range(*size)), 1)
-    if envelope.clusters is None:
+    span = None if envelope.balls is not None else pairs.response.span
+    if envelope.clusters is None and span is None:
         return upper
     dst = pairs.dst[rows]
-    low, high = torch.full_like(upper, -torch.inf), torch.full_like(upper, torch.inf)
+    ends = span or (-torch.inf, torch.inf)
+    low, high = (torch.full_like(upper, end) for end in ends)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
     if envelope.balls is not None:

@@ -93,6 +93,8 @@ class Response(ABC):
     formula: ClassVar[str | None] = None
     #: Whether a score changes by at most as much as the compared value.
     is_lipschitz: ClassVar[bool] = False
+    #: What compared values lie between, where this bounds the scores of a target.
+    span: ClassVar[tuple[float, float] | None] = None
 
     params: tuple[Tensor, ...] = ()
 
@@ -138,6 +140,13 @@ class Response(ABC):
         """Return whether :meth:`interval` is available."""
         own = (base for base in type(self).__mro__ if base is not Response)
         return self.monotonic != 0 or any('interval' in vars(base) for base in own)
+
+    @property
+    def head_sign(self) -> int:
+        """Return 1 if large compared values may outweigh all others, -1 if small
+        ones may, and 0 if neither.
+        """
+        return self.monotonic
 
     @property
     def ranking(self) -> Response:
@@ -245,7 +254,7 @@ class Gaussian(Response):
 class Mixture(Response):
     r"""The mixture :math:`a t + (1 - a) \exp(-(t - b)^2 / c)` of line and bell.
 
-    The share :math:`a` of the line lies between 0 and 1.
+    The share :math:`a` of the line lies between 0 and 1, and :math:`t` is a cosine.
 
     Example:
         >>> Mixture.value(torch.tensor([0.5, 0.7]), 0.5, 0.5, 0.04)
@@ -253,6 +262,7 @@ class Mixture(Response):
     """
 
     formula = 'mixture'
+    head_sign, span = 1, (-1.0, 1.0)
 
     @staticmethod
     def value(
@@ -264,20 +274,46 @@ class Mixture(Response):
     def interval(
         cls, low: Tensor, high: Tensor, a: Tensor, b: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
-        # Each part is bounded by itself.
-        least, most = Gaussian.interval(low, high, b, c)
-        return a * low + (1 - a) * least, a * high + (1 - a) * most
+        least, _ = Gaussian.interval(low, high, b, c)  # Each part by itself.
+        peak = torch.minimum(torch.maximum(cls.peak(a, b, c), low), high)
+        most = torch.maximum(cls.value(peak, a, b, c), cls.value(high, a, b, c))
+        return a * low + (1 - a) * least, most
+
+    @staticmethod
+    def peak(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        r"""Return where the mixture is largest near the centre of its bell.
+
+        With :math:`t = b + u \sqrt{c}` it rises up to the first root of :math:`2 u
+        e^{-u^2} = a \sqrt{c} / (1 - a)`, and everywhere if there is none.
+        """
+        width = c.sqrt()
+        slope = a * width / (1 - a)
+        last = math.sqrt(0.5)  # The left side rises up to here, and is concave.
+        u = torch.zeros_like(slope)
+        tiny = torch.finfo(u.dtype).tiny
+        for _ in range(20):  # Newton's method; a double root gains one bit a step.
+            bell = (-u.square()).exp()
+            rise = (2 * bell * (1 - 2 * u.square())).clamp(min=tiny)
+            u = (u + (slope - 2 * u * bell) / rise).clamp(max=last)
+        return b + u * width
 
     def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        share = self.params[0]
-        least, most = Gaussian(*self.params[1:]).bounds_of_all(low, high)
-        ends = [
-            (a * low + (1 - a) * least, a * high + (1 - a) * most)
-            for a in (share.amin(), share.amax())
-        ]
-        return torch.minimum(*(e[0] for e in ends)), torch.maximum(
-            *(e[1] for e in ends)
-        )
+        share, b, c = self.params
+        first, last, width = b.amin(), b.amax(), c.amax()
+        least, _ = Gaussian(b, c).bounds_of_all(low, high)
+        eps = 4 * torch.finfo(low.dtype).eps
+
+        def largest(a: Tensor, t: Tensor) -> Tensor:
+            offset = (t - t.clamp(first, last)).abs() - eps * (t.abs() + last.abs())
+            return a * t + (1 - a) * Gaussian.value(offset.clamp(min=0), 0, width)
+
+        ends = []
+        for a in share.aminmax():
+            peak = torch.minimum(torch.maximum(self.peak(a, last, width), low), high)
+            most = torch.maximum(largest(a, peak), largest(a, high))
+            ends.append((a * low + (1 - a) * least, most))
+        (least, most), (other_least, other_most) = ends
+        return torch.minimum(least, other_least), torch.maximum(most, other_most)
 
 
 class MinusOffset(Response):

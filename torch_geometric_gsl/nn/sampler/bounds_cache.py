@@ -78,11 +78,11 @@ class BoundsCache:
             if options.num_races * found[-1][1] < BOUND * more:
                 break  # More bounds would cost more than they save.
         num_sources = pairs.src.size(0)
-        is_monotone = pairs.response.monotonic != 0 and num_sources > 2 * _HEAD
+        has_head = pairs.response.head_sign != 0 and num_sources > 2 * _HEAD
         accepted = options.num_races * options.num_arrivals
         least = min(cost for cost, *_ in found)
-        if is_monotone and least - accepted > SEARCH * num_sources:
-            kind = 'head', pairs.comparison, pairs.response.monotonic
+        if has_head and least - accepted > SEARCH * num_sources:
+            kind = 'head', pairs.comparison, pairs.response.head_sign
             find_head = partial(find_nearest, pairs, _HEAD)
             found.append(measure(None, self._find(kind, _rows(pairs), find_head)))
         _, expected, envelope = min(found, key=lambda each: each[0])

@@ -14,7 +14,6 @@ from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
 )
 from torch_geometric_gsl.ops import scores
 
-
 #: The share is the sigmoid of a parameter times this. At 1, relations beyond 150
 #: degrees are found by some seeds only: the bell narrows before the share has fallen.
 SHARE_RATE = 4.0

@@ -51,18 +51,32 @@ inline void ball(T distance, T radius, T error, T &low, T &high) {
   low *= low, high *= high;
 }
 
-// The largest response in an interval.
-template <typename T, int response> inline T best(T low, T high, T a, T b, T c) {
+// Where a mixture is largest near its bell: `Mixture.peak` of `ops/scores.py`.
+template <typename T> T peak_of(T a, T b, T c) {
+  const T width = std::sqrt(c), slope = a * width / (1 - a), last = std::sqrt(T(0.5));
+  T u = 0;
+  for (int i = 0; i < 20; ++i) {
+    const T bell = std::exp(-u * u);
+    const T rise = larger(2 * bell * (1 - 2 * u * u), std::numeric_limits<T>::min());
+    u = lesser(u + (slope - 2 * u * bell) / rise, last);
+  }
+  return b + u * width;
+}
+
+// The largest response in an interval, near which a mixture has its peak.
+template <typename T, int response>
+inline T best(T low, T high, T a, T b, T c, T peak) {
   low = lesser(low, high);
   if (response == NEGATIVE) return -low;
   if (response == DIFFERENCE) return 1 - low;
   if (response == HEAT_KERNEL) return exponential(-low / c);
   if (response == IDENTITY) return high;
   static_assert(response <= MIXTURE, "a formula without its largest response");
-  const T offset = lesser(larger(b, low), high) - b;
+  const T top = lesser(larger(peak, low), high), offset = top - b, end = high - b;
   const T bell = exponential(-(offset * offset) / c);
-  // Each part of a mixture is largest by itself.
-  return response == MIXTURE ? a * high + (1 - a) * bell : bell;
+  if (response == GAUSSIAN) return bell;
+  const T other = a * high + (1 - a) * exponential(-(end * end) / c);
+  return larger(a * top + (1 - a) * bell, other);
 }
 
 // Write the bounds of a target.
@@ -71,6 +85,7 @@ void write_bounds(const Rates<T> &rates, int64_t row) {
   const T a = rates.a ? rates.a[row * rates.a_stride] : 0;
   const T b = rates.b ? rates.b[row * rates.b_stride] : 0;
   const T c = rates.c ? rates.c[row * rates.c_stride] : 1;
+  const T peak = response == MIXTURE ? peak_of(a, b, c) : b;
   const T norm = is_dot ? rates.norm[row] : 1, error = T(rates.error);
   const T scale = T(rates.scale), upper = T(rates.upper);
   const T rounding = 16 * std::numeric_limits<T>::epsilon();
@@ -86,7 +101,7 @@ void write_bounds(const Rates<T> &rates, int64_t row) {
       cone(compared[j], norm, radius[j], least[j], most[j], error, low, high);
     else
       ball(compared[j], radius[j], error, low, high);
-    const T score = scale * best<T, response>(low, high, a, b, c);
+    const T score = scale * best<T, response>(low, high, a, b, c, peak);
     bound[j] = lesser(score + rounding * (std::abs(score) + scale), upper);
   }
 }
