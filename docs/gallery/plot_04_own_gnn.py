@@ -13,7 +13,9 @@ import matplotlib.pyplot as plt
 import torch
 from torch.nn import functional as F
 from torch_geometric import seed_everything
+from torch_geometric.data import Data
 from torch_geometric.nn import GraphConv, SAGEConv
+from torch_geometric.nn.models import MLP, GraphSAGE
 
 from torch_geometric_gsl import (
     GumbelKNNSampler,
@@ -21,7 +23,7 @@ from torch_geometric_gsl import (
     UniformSimilarity,
 )
 from torch_geometric_gsl.datasets import HiddenRelation
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 # %%
 # Two lines
@@ -125,29 +127,32 @@ print(f'squared error over variance: {error(model):.2f}')
 # Controls
 # --------
 #
-# The same network, trained in the same way, on three other graphs: neighbours drawn at
-# random, the nearest nodes of the circle, and no neighbours at all, which leaves a
-# multilayer perceptron. An error of 1 is that of a model that predicts the mean.
+# The same network with neighbours drawn at random, and two models of PyTorch Geometric
+# on values and positions: GraphSAGE on the ten nearest nodes of the circle, and a
+# multilayer perceptron, which has no neighbours. All are trained in the same way. An
+# error of 1 is that of a model that predicts the mean.
 
 
-def random_nodes():
-    return GumbelKNNSampler(UniformSimilarity(2), k=20, tau=1.0)
+class OnRows(torch.nn.Module):
+    def __init__(self, model, *transforms):
+        super().__init__()
+        self.model, self.transforms = model, transforms
+
+    def forward(self, data):
+        x = torch.cat([data.x, data.pos], dim=1)
+        graph = [near(Data(x=data.pos)).edge_index for near in self.transforms]
+        return self.model(x, *graph)
 
 
-def nearest_nodes(pos):
-    edge_index, _ = nearest_neighbours(pos, k=20)
-    return edge_index, torch.full((edge_index.size(1),), 1 / 20)
-
-
-def no_nodes(pos):
-    return torch.empty(2, 0, dtype=torch.long), torch.empty(0)
-
-
+random_nodes = GumbelKNNSampler(UniformSimilarity(2), k=20, tau=1.0)
+seed_everything(0)
+controls = {
+    'random': MyGNN(random_nodes),
+    'nearest': OnRows(GraphSAGE(3, 16, 2, 1), SimilarityKNNGraph(10)),
+    'none (MLP)': OnRows(MLP([3, 16, 1], norm=None)),
+}
 errors = {'learned': error(model)}
-controls = {'random': random_nodes(), 'nearest': nearest_nodes, 'none (MLP)': no_nodes}
-for name, edges in controls.items():
-    seed_everything(0)
-    errors[name] = error(fit(MyGNN(edges)))
+errors |= {name: error(fit(control)) for name, control in controls.items()}
 for name, value in errors.items():
     print(f'{name:<12}{value:.2f}')
 
