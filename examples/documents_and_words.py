@@ -54,10 +54,10 @@ def make(name: str, data: HeteroData, num_classes: int) -> list[Any]:
     sizes = HIDDEN, 2, num_classes
     x, width = data['document'].x, widths['document']
     if name == 'MLP':
-        return [MLP([width, HIDDEN, num_classes], dropout=0.5, norm=None), x]
+        return [MLP([width, HIDDEN, num_classes], dropout=0.5, act='elu', norm=None), x]
     if name == 'nearest rows':
         near: Any = SimilarityKNNGraph(10)(Data(x=x))
-        return [GraphSAGE(width, *sizes, dropout=0.5), x, near.edge_index]
+        return [GraphSAGE(width, *sizes, dropout=0.5, act='elu'), x, near.edge_index]
     if name == 'GSLNet':
         options: dict[str, Any] = COSINE
         return [GSLNet(width, *sizes, act='elu', **options), x]

@@ -57,10 +57,10 @@ def build(name: str, data: Data, args: argparse.Namespace) -> list[Any]:
     }
     x: Any = data.x
     if name == 'mlp':  # Layers of PyG take dense features.
-        return [MLP(**sizes, dropout=0.5, norm=None), x.to_dense()]
+        return [MLP(**sizes, dropout=0.5, act='elu', norm=None), x.to_dense()]
     if name == 'knn':
         near: Any = SimilarityKNNGraph(10)(Data(x=x.to_dense()))
-        return [GraphSAGE(**sizes, dropout=0.5), near.x, near.edge_index]
+        return [GraphSAGE(**sizes, dropout=0.5, act='elu'), near.x, near.edge_index]
     if name == 'transition':
         sizes |= {'num_transition_nodes': 500, 'num_nodes': data.num_nodes}
     options = {'k': args.k, 'tau': args.tau, 'scale': args.scale}

@@ -3,7 +3,7 @@
 Data: handwritten digits as sets of lit pixels (position and brightness), one graph
 per image, no edges. The controls, models without a learned graph, are GraphSAGE on the
 nearest pixels and an MLP of each pixel. Expected test accuracy: learned graph 93 %,
-nearest pixels 95 %, no graph 95 %: on digits a learned graph gains nothing.
+nearest pixels 94 %, no graph 94 %: on digits a learned graph gains nothing.
 """
 
 from typing import Any
@@ -67,8 +67,8 @@ class Net(torch.nn.Module):
 
 models = {
     'learned graph': Net(Learned(), 'batch'),
-    'nearest pixels': Net(GraphSAGE(64, 64, 2, 64), 'edge_index'),
-    'no graph': Net(MLP([64, 64, 64], norm=None)),
+    'nearest pixels': Net(GraphSAGE(64, 64, 2, 64, act='elu'), 'edge_index'),
+    'no graph': Net(MLP([64, 64, 64], act='elu', norm=None)),
 }
 for name, model in models.items():
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

@@ -102,9 +102,9 @@ for name in ('free', 'anchors', 'near', 'mlp'):
     sizes, begin = (WIDTH, 64, 2, CLASSES), time.perf_counter()
     model: Any
     if name == 'mlp':
-        model = MLP([WIDTH, 64, CLASSES], norm=None)
+        model = MLP([WIDTH, 64, CLASSES], act='elu', norm=None)
     elif name == 'near':
-        model = GraphSAGE(*sizes)
+        model = GraphSAGE(*sizes, act='elu')
     else:
         model = gsl.GSLNet.paper(*sizes, dropout=0.0, transition=name, **NET)
     if name == 'anchors':

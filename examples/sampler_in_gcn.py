@@ -45,8 +45,8 @@ near = SimilarityKNNGraph(10)(Data(x=data.x)).edge_index
 sizes = data.num_features, 32, 2, num_classes
 models = {
     'learned graph': (model,),
-    'nearest rows': (GraphSAGE(*sizes, dropout=0.5), near),
-    'no graph': (MLP([sizes[0], 32, num_classes], dropout=0.5, norm=None),),
+    'nearest rows': (GraphSAGE(*sizes, dropout=0.5, act='elu'), near),
+    'no graph': (MLP([sizes[0], 32, num_classes], dropout=0.5, act='elu', norm=None),),
 }
 for name, (net, *graph) in models.items():
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)

@@ -2,7 +2,7 @@
 
 Data: handwritten digits, no graph. The controls, models without a learned graph, are
 GraphSAGE on the nearest rows and an MLP. Expected test accuracy: learned graph 95 %,
-nearest rows 97 %, no graph 96 %: on digits a learned graph gains nothing.
+nearest rows 96 %, no graph 96 %: on digits a learned graph gains nothing.
 """
 
 import torch
@@ -39,8 +39,8 @@ near = SimilarityKNNGraph(10)(Data(x=data.x)).edge_index
 sizes = data.num_features, 32, 2, num_classes
 models = {
     'learned graph': (model,),
-    'nearest rows': (GraphSAGE(*sizes, dropout=0.5), near),
-    'no graph': (MLP([sizes[0], 32, num_classes], dropout=0.5, norm=None),),
+    'nearest rows': (GraphSAGE(*sizes, dropout=0.5, act='elu'), near),
+    'no graph': (MLP([sizes[0], 32, num_classes], dropout=0.5, act='elu', norm=None),),
 }
 for name, (net, *graph) in models.items():
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
