@@ -52,8 +52,6 @@ extras_require = {
         'selenium',
         # As in `pyproject.toml`: a test reads the metadata that it writes.
         'setuptools>=77',
-        # Its interpreter runs the kernels on a CPU.
-        "triton; sys_platform == 'linux'",
     ],
     'docs': [
         'furo',

@@ -1,192 +1,235 @@
-"""Check the package on a device against its definitions, then time it there.
+"""Check the package on a device against the CPU, then time it there.
 
     python benchmark/gpu.py
-    python benchmark/gpu.py --small --device cpu --out gpu.json
+    python benchmark/gpu.py --device cpu --small --out gpu.json
 
-Needs PyTorch, PyG, Triton, NumPy and a copy of the repository, which need not be
-installed. Parts run in order of importance; each is isolated: a failure is recorded
-with its traceback, and the next part starts. The file is written before and after each
-part. If an error leaves CUDA unusable, the process restarts with the next part. Parts
-for which no time is left are skipped. The exit status is 1 if a part has failed.
-Formulas of bytes and operations are in `gpu_times.py` and `gpu_tables.py`.
+Needs PyTorch, PyG and a copy of the repository, which need not be installed. Each
+method draws its noise on the CPU, so that graph, sums and gradients must be those of
+the CPU. A failed part is recorded with its traceback, and the next one starts; the file
+is written after each part. The exit status is 1 if a part failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import faulthandler
-import gc
-import json
-import os
+import copy
+import statistics
 import sys
 import time
 import traceback
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-# A borrowed GPU machine has no installed package.
+# A machine used only to measure has a copy of the repository and no installation.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import gpu_checks
-import gpu_times
-from gpu_frame import Part, Setup
 from record import environment, write_json
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+import torch_geometric_gsl as gsl
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
+from torch_geometric_gsl.ops.noise import clone_generator
 
 OUT = Path(__file__).resolve().parent / 'results' / 'gpu.json'
-# Seconds after the time limit at which a hanging part ends the process.
-GRACE = 60.0
+METHODS = 'race', 'stream', 'dense'
+FORMS = 'all', 'pair', 'batch', 'listed'
+# The share of targets whose draws may differ: another rounding of a score may accept
+# another proposal; and the largest relative errors of sums and of gradients.
+DIFFERENT, ERROR, GRADIENT_ERROR = 0.005, 1e-4, 1e-3
+ROUNDS = 5
+
+Part = tuple[str, Callable[[], dict[str, Any]]]
 
 
-def describe(device: torch.device) -> dict[str, Any]:
-    """Describe the card: its name, memory, processors and CUDA version."""
-    if device.type != 'cuda':
-        return {'name': device.type, 'threads': torch.get_num_threads()}
-    card = torch.cuda.get_device_properties(device)
-    return {
-        'name': card.name,
-        'memory_bytes': card.total_memory,
-        'processors': card.multi_processor_count,
-        'capability': f'{card.major}.{card.minor}',
-        'cuda': torch.version.cuda,
-        'tf32': torch.backends.cuda.matmul.allow_tf32,
-    }
+class NoiseOfCPU(TorchFunctionMode):
+    """Draw on the CPU what is drawn on any device."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is clone_generator:
+            twin = torch.Generator()
+            twin.set_state(self.generator.get_state())
+            return twin
+        generator = kwargs.get('generator') or self.generator
+        if func in (torch.rand, torch.randint):
+            device = kwargs.get('device')
+            on_cpu = {'device': 'cpu', 'generator': generator}
+            return func(*args, **{**kwargs, **on_cpu}).to(device)
+        if func in (Tensor.random_, Tensor.bernoulli_):
+            drawn = args[0].cpu()
+            func(drawn, *args[1:], **{**kwargs, 'generator': generator})
+            return args[0].copy_(drawn)
+        return func(*args, **kwargs)
 
 
-def triton_version() -> str | None:
-    try:
-        import triton  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        return None
-    return str(triton.__version__)
+def rows(n: int, channels: int, seed: int) -> Tensor:
+    return torch.randn(n, channels, generator=torch.Generator().manual_seed(seed))
 
 
-def run_part(part: Part, setup: Setup) -> dict[str, Any]:
-    """Run a part and return its results or its error."""
-    begin = time.perf_counter()
-    if is_cuda := setup.device.type == 'cuda':
-        torch.cuda.reset_peak_memory_stats(setup.device)
-    try:
-        found: dict[str, Any] = {'status': 'passed', **part.run(setup)}
-        if is_cuda:  # Errors of pending kernels belong to this part.
-            torch.cuda.synchronize(setup.device)
-            peak = torch.cuda.max_memory_allocated(setup.device)
-            found['peak_memory_bytes'] = peak
-    except Exception as error:
-        found = {'status': 'failed', 'error': f'{type(error).__name__}: {error}'}
-        found['traceback'] = traceback.format_exc()
-        print(found['traceback'], file=sys.stderr)
-    found['seconds'] = time.perf_counter() - begin
-    # JSON has no NaN: it is stored as text.
-    plain: dict[str, Any] = json.loads(json.dumps(found), parse_constant=str)
-    return plain
+def inputs(form: str, n: int) -> dict[str, Any]:
+    """Return the arguments of a sampler that say who may join whom."""
+    if form == 'listed':
+        generator = torch.Generator().manual_seed(3)
+        edge_index = torch.randint(n, (2, 30 * n), generator=generator)
+        return {'edge_index': edge_index.unique(dim=1)}
+    return {'batch': torch.arange(n) // (n // 3)} if form == 'batch' else {}
 
 
-def is_lost(device: torch.device) -> bool:
-    """Free unused memory and return whether the device no longer responds."""
-    gc.collect()
-    if device.type != 'cuda':
-        return False
-    try:
-        torch.cuda.empty_cache()
-        torch.ones(1, device=device).item()
-    except RuntimeError:
-        return True
-    return False
-
-
-def run_all(setup: Setup, content: dict[str, Any], args: argparse.Namespace) -> None:
-    """Run the parts that have not run yet, as long as there is time."""
-    for kind, module in (('checks', gpu_checks), ('times', gpu_times)):
-        for part in module.parts(setup):
-            if part.name not in content[kind]:
-                run_one(part, kind, setup, content, args)
-
-
-def run_one(
-    part: Part,
-    kind: str,
-    setup: Setup,
-    content: dict[str, Any],
-    args: argparse.Namespace,
-) -> None:
-    """Run a part if time is left, and write its results."""
-    done = content[kind]
-    if time.time() - content['begin'] >= 60 * args.minutes:
-        done[part.name] = {'status': 'skipped', 'reason': 'no time'}
-    else:  # Written first: if the process dies in this part, the file shows it.
-        done[part.name] = {'status': 'running'}
-        write_json(args.out, content)
-        done[part.name] = run_part(part, setup)
-    status = done[part.name]['status']
-    print(f'{status:>8}  {kind}: {part.name}', flush=True)
-    gpu_times.add_ratios(content['times'], list(gpu_times.parts(setup)))
-    write_json(args.out, content)
-    if status == 'failed' and is_lost(setup.device):
-        argv = [word for word in sys.argv if word != '--resume']
-        os.execv(sys.executable, [sys.executable, *argv, '--resume'])
-
-
-def summary(content: dict[str, Any]) -> str:
-    """Return the table of times and the number of parts per status."""
-    lines = [f'{"median [ms]":>12} {"ratio":>8} {"of copy":>8}  part']
-    for name, found in content['times'].items():
-        if 'median' in found:
-            ratio, share = found.get('ratio', 1.0), found.get('share_of_copy')
-            cell = '' if share is None else f'{share:.1%}'
-            lines.append(
-                f'{1e3 * found["median"]:12.2f} {ratio:8.2f} {cell:>8}  {name}'
-            )
-    every = {**content['checks'], **content['times']}
-    for status in ('passed', 'failed', 'skipped'):
-        names = [name for name, found in every.items() if found['status'] == status]
-        says = '' if status == 'passed' else ''.join(f'\n  {name}' for name in names)
-        lines.append(f'{len(names)} {status}{says}')
-    return '\n'.join(lines)
-
-
-def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def run_sampler(
+    sampler: gsl.GumbelKNNSampler, form: str, n: int, device: torch.device
+) -> list[Tensor]:
+    """Return the weights of all pairs, sums and gradients of one seed."""
+    x, h = (
+        rows(n, m, seed).to(device).requires_grad_() for m, seed in ((9, 0), (4, 1))
     )
-    add, has_cuda = parser.add_argument, torch.cuda.is_available()
-    add('--device', type=torch.device, default='cuda' if has_cuda else 'cpu')
-    add('--minutes', type=float, default=8.0, help='no part starts after this time (8)')
-    add('--small', action='store_true', help='small sizes, a few seconds')
-    add('--seed', type=int, default=0)
-    add('--out', type=Path, default=OUT)
-    add('--resume', action='store_true', help='continue the file of the last run')
-    args = parser.parse_args(argv)
-    if args.device.type == 'cuda' and not has_cuda:
-        parser.error("'--device cuda' needs a GPU (got none)")
-    return args
+    targets = rows(n // 2, 9, 2).to(device) if form == 'pair' else x
+    given = {key: value.to(device) for key, value in inputs(form, n).items()}
+    z = (x, targets) if form == 'pair' else x
+    with NoiseOfCPU(1):
+        (source, target), weight = sampler(z, **given)
+    graph = weight.new_zeros(len(targets), n).index_put((target, source), weight)
+    with NoiseOfCPU(1):
+        out = sampler.propagate(z, h, **given)
+    loss = (out * rows(len(targets), 4, 5).to(device)).sum()
+    leaves = [x, h, *sampler.parameters()]
+    grads = torch.autograd.grad(loss, leaves, materialize_grads=True)
+    return [value.detach().cpu() for value in (graph, out, *grads)]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    args = parse_args(argv)
-    warnings.simplefilter('ignore')
-    setup = Setup(args.device, args.small, args.seed)
-    about = {'seed': args.seed, 'minutes': args.minutes, 'small': args.small}
-    content = environment(**about) | {'triton': triton_version()}
-    content |= {'card': describe(args.device), 'begin': time.time()}
-    content |= {'checks': {}, 'times': {}}
-    if args.resume:
-        content = json.loads(args.out.read_text(encoding='utf-8'))
-    left = content['begin'] + 60 * args.minutes - time.time()
-    wait = max(0.0, left) + GRACE
-    faulthandler.dump_traceback_later(wait, exit=True, file=2)
-    try:
-        run_all(setup, content, args)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-    print(f'{summary(content)}\n\nWritten: {args.out}')
-    every = [*content['checks'].values(), *content['times'].values()]
-    if any(found['status'] == 'failed' for found in every):
-        sys.exit(1)
+def compare(found: list[Tensor], expected: list[Tensor]) -> dict[str, Any]:
+    """Compare the graph, sums and gradients of a device with those of the CPU."""
+    graph, expected_graph = found[0], expected[0]
+    is_different = (graph - expected_graph).abs().amax(dim=1) > ERROR
+    share = float(is_different.double().mean())
+    if share > DIFFERENT:
+        raise AssertionError(f'{share:.1%} of the targets have other neighbours')
+    result: dict[str, Any] = {'different_targets': int(is_different.sum())}
+    if share == 0:  # Else sums and gradients are those of another graph.
+        pairs = zip(found[1:], expected[1:], strict=True)
+        errors = [
+            float((a - b).norm() / b.norm().clamp(min=1e-12)) if b.any() else 0.0
+            for a, b in pairs
+        ]
+        if errors[0] > ERROR or max(errors) > GRADIENT_ERROR:
+            raise AssertionError(f'errors of sum and gradients: {errors}')
+        result['errors'] = errors
+    return result
+
+
+def check_method(
+    device: torch.device, method: str, name: str, form: str, n: int
+) -> dict[str, Any]:
+    torch.manual_seed(0)
+    similarity = gsl.resolve_similarity(name, 9)
+    twin = gsl.GumbelKNNSampler(similarity, k=3, scale=5.0, method=method)
+    sampler = copy.deepcopy(twin).to(device)
+    found = run_sampler(sampler, form, n, device)
+    return compare(found, run_sampler(twin, form, n, torch.device('cpu')))
+
+
+def check_model(device: torch.device, make: Callable[[], Any]) -> dict[str, Any]:
+    """Compare evaluation and a training step of a net with the CPU."""
+    torch.manual_seed(0)
+    twin = make()
+    net, x = copy.deepcopy(twin).to(device), rows(300, 9, 0)
+    found: list[Tensor] = []
+    expected: list[Tensor] = []
+    for module, own, results in ((net, x.to(device), found), (twin, x, expected)):
+        with NoiseOfCPU(1):
+            out = module.train()(own)
+        out.square().mean().backward()
+        grads = [p.grad for p in module.parameters() if p.grad is not None]
+        values = module.eval()(own), out, *grads
+        results.extend(value.detach().cpu() for value in values)
+    return compare(found, expected)
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    'GSLNet': lambda: gsl.GSLNet(9, 16, 2, 3, dropout=0.0),
+    'transition nodes': lambda: gsl.GSLNet(
+        9, 16, 2, 3, num_transition_nodes=20, num_nodes=300, dropout=0.0
+    ),
+}
+
+
+def time_step(
+    device: torch.device, step: Callable[[], object], rounds: int = ROUNDS
+) -> dict[str, Any]:
+    """Time a step after an uncounted one."""
+    seconds = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        step()
+        if device.type == 'cuda':
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - begin)
+    first, *rest = seconds
+    return {'median': statistics.median(rest), 'least': min(rest), 'first': first}
+
+
+def time_net(device: torch.device, n: int, **options: Any) -> dict[str, Any]:
+    """Time a training step of a net of two layers on random rows."""
+    torch.manual_seed(0)
+    net = gsl.GSLNet(64, 64, 2, 7, **options).to(device)
+    x = rows(n, 64, 0).to(device)
+    result = time_step(device, lambda: net(x).square().mean().backward())
+    if device.type == 'cuda':
+        result['bytes'] = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+    return result
+
+
+def parts(device: torch.device, *, is_small: bool) -> Iterator[Part]:
+    """Yield the checks, and then the times."""
+    for method, name, form in product(METHODS, SIMILARITIES, FORMS):
+        if method == 'stream' and form == 'listed':
+            continue  # It is for all sources.
+        run = partial(check_method, device, method, name, form, 60 if is_small else 900)
+        yield f'{method}, {name}, {form}', run
+    for name, make in MODELS.items():
+        yield name, partial(check_model, device, make)
+    for n in (300,) if is_small else (3_327, 100_000):
+        for scale, method in product((1.0, 20.0), ('race', 'dense')):
+            if method == 'race' or n < 10_000:
+                options = {'scale': scale, 'method': method}
+                run = partial(time_net, device, n, **options)
+                yield f'seconds: {n} rows, {method}, scale {scale:g}', run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--device', type=torch.device, default=torch.device('cuda'))
+    parser.add_argument('--small', action='store_true')
+    parser.add_argument('--out', type=Path, default=OUT)
+    args = parser.parse_args()
+    results: dict[str, Any] = {}
+    report = {'environment': environment(), 'device': str(args.device)}
+    if args.device.type == 'cuda':
+        report['card'] = torch.cuda.get_device_name(args.device)
+    failed = 0
+    for name, run in parts(args.device, is_small=args.small):
+        try:
+            results[name] = run()
+        except Exception:  # Of any kind: a card may fail in many ways.
+            failed += 1
+            results[name] = {'failed': traceback.format_exc().splitlines()[-6:]}
+        print(name, results[name], flush=True)
+        write_json(args.out, report | {'parts': results})
+    print(f'{failed} of {len(results)} parts failed')
+    return int(failed > 0)
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

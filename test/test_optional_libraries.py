@@ -41,7 +41,6 @@ import torch_geometric.transforms
 wanted.clear()  # What PyTorch Geometric looks for is its own affair.
 
 import importlib
-import importlib.util
 import pkgutil
 import torch
 import torch_geometric_gsl
@@ -61,12 +60,9 @@ with warnings.catch_warnings():
 # Which say by themselves what they lack.
 NEEDY = ('torch_geometric_gsl.sklearn',)
 sys.modules |= dict.fromkeys(NEEDY)
-has_triton = importlib.util.find_spec('triton') is not None
 for info in pkgutil.walk_packages(
     torch_geometric_gsl.__path__, 'torch_geometric_gsl.'
 ):
-    if '._triton.' in info.name and not has_triton:
-        continue  # Kernels are imported on a GPU alone.
     if sys.modules.get(info.name, info) is None:
         continue
     importlib.import_module(info.name)

@@ -2,7 +2,7 @@
 
 import ast
 import copy
-import importlib.util
+import importlib
 import inspect
 import io
 import math
@@ -162,9 +162,8 @@ def public_modules():
 
 def all_modules():
     """Every Python module of the package, imported."""
-    path, has_triton = gsl.__path__, importlib.util.find_spec('triton')
-    walked = [info.name for info in pkgutil.walk_packages(path, 'torch_geometric_gsl.')]
-    names = [name for name in walked if has_triton or '._triton.' not in name]
+    path = gsl.__path__
+    names = [info.name for info in pkgutil.walk_packages(path, 'torch_geometric_gsl.')]
     return [gsl, *map(importlib.import_module, names)]
 
 

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 from oracles import matrix_pairs, seeded
-from responses import Tanh
 
-from torch_geometric_gsl.ops import race, race_block, scan
+from torch_geometric_gsl.ops import race_block, scan
 from torch_geometric_gsl.ops._native import compiled
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.edges import Candidates
@@ -313,27 +312,3 @@ def test_scores_beyond_their_bounds_raise(bounds, shown):
         race_arrivals(pairs, DrawOptions(3, 0.5, 9), 20, generator=seeded())
     pairs = matrix_pairs(score)._replace(lower=-0.25, upper=0.75)
     race_arrivals(pairs, DrawOptions(3, 0.5, 9), 20, generator=seeded())
-
-
-@pytest.mark.parametrize(
-    ('change', 'is_served'),
-    [
-        ({}, True),
-        ({'options': DrawOptions(2, 0.5, 2, replace=False)}, False),
-        ({'dtype': torch.float64}, False),
-        ({'response': Tanh()}, False),
-    ],
-)
-@pytest.mark.usefixtures('definition')
-def test_the_kernel_serves_what_it_knows(change, is_served, monkeypatch):
-    pytest.importorskip('triton')
-    from torch_geometric_gsl.ops._triton import race_kernel
-
-    calls = []
-    monkeypatch.setattr(race, 'has_triton', lambda device: True)
-    monkeypatch.setattr(race_kernel, 'race_kernel', lambda *args: calls.append(args))
-    pairs = matrix_pairs(scores(4, 6, change.get('dtype', torch.float32)))
-    if 'response' in change:
-        pairs = pairs._replace(response=change['response'], upper=1.0, lower=-1.0)
-    race_arrivals(pairs, change.get('options', DrawOptions(2, 0.5, 2)), 9)
-    assert len(calls) == is_served

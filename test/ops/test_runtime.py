@@ -9,7 +9,6 @@ from torch_geometric_gsl.ops.runtime import (
     find_compiler,
     full_dtype,
     full_precision,
-    has_triton,
     is_compiling_off,
     row_blocks,
 )
@@ -69,21 +68,6 @@ def test_a_compiler_of_several_words(monkeypatch, given, present, expected):
     monkeypatch.setattr(module.shutil, 'which', found.get)
     monkeypatch.setenv('CXX', given)
     assert find_compiler.__wrapped__() == expected
-
-
-@pytest.mark.parametrize(
-    ('device', 'installed', 'capability', 'expected'),
-    [
-        ('cpu', True, (9, 0), False),
-        ('cuda', False, (9, 0), False),
-        ('cuda', True, (7, 5), False),
-        ('cuda', True, (8, 0), True),
-    ],
-)
-def test_has_triton(monkeypatch, device, installed, capability, expected):
-    monkeypatch.setattr(module, 'find_spec', lambda _: installed or None)
-    monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda _: capability)
-    assert has_triton(torch.device(device)) is expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ r"""Sums over all sources of a pool, weighted by a softmax of distances.
 
 A matrix product without gradients scores all pairs. Those with non-negligible weights,
 a few percent for a sharp softmax, are scored again with gradients, and summed by sparse
-products. On a GPU a Triton kernel sums all pairs.
+products.
 """
 
 from __future__ import annotations
@@ -16,13 +16,7 @@ from torch_geometric.utils import cumsum
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import (
-    has_triton,
-    is_transforming,
-    recomputed,
-    row_blocks,
-)
-from torch_geometric_gsl.ops.scores import Identity
+from torch_geometric_gsl.ops.runtime import recomputed, row_blocks
 
 # Bytes of a block of scores; several blocks are recomputed in the backward pass.
 _BUDGET = 2**26
@@ -80,10 +74,6 @@ def pool_sum(
     """
     if pairs.available <= 0 or pairs.dst.size(0) == 0:
         return h.new_zeros(pairs.dst.size(0), h.size(1))
-    if _has_kernel(pairs):
-        from torch_geometric_gsl.ops._triton.pool_kernel import pool_kernel
-
-        return pool_kernel(h, pairs, p, draws, generator)
     bytes_per_row = pairs.src.size(0) * pairs.dst.element_size()
     rows = [*row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)]
     if len(rows) == 1:
@@ -94,16 +84,6 @@ def pool_sum(
     run = recomputed(_block_sum)
     blocks = zip(rows, seeds.tolist(), strict=True)
     return torch.cat([run(h, pairs, p, draws, part, seed) for part, seed in blocks])
-
-
-def _has_kernel(pairs: PairScores) -> bool:
-    """Return whether the Triton kernel supports a call."""
-    if not has_triton(pairs.dst.device) or pairs.is_sparse or is_transforming():
-        return False
-    is_dot = pairs.comparison == 'dot' and type(pairs.response) is Identity
-    is_single = pairs.dst.dtype == pairs.src.dtype == torch.float32
-    is_plain = pairs.candidates is None and pairs.null is None
-    return is_dot and is_single and is_plain and pairs.src.size(0) < 2**31
 
 
 def _block_sum(

@@ -20,7 +20,6 @@ from torch_geometric_gsl.ops.race_block import (
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     disable_compile,
-    has_triton,
     outside_transforms,
     row_blocks,
 )
@@ -51,18 +50,10 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
 
 
 def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
-    """Return the kernel that serves a call: in C++ on a CPU, by Triton on a GPU."""
-    if not has_kernel(pairs):
-        return None
-    if find_library('race', pairs) is not None:
+    """Return the kernel in C++ if it serves a call."""
+    if has_kernel(pairs) and find_library('race', pairs) is not None:
         return race_native
-    is_served = pairs.dst.dtype == torch.float32 and options.replace
-    is_served &= pairs.response.kernel_formula != 'mixture'
-    if not (is_served and has_triton(pairs.dst.device)):
-        return None
-    from torch_geometric_gsl.ops._triton.race_kernel import race_kernel
-
-    return race_kernel
+    return None
 
 
 @disable_compile
@@ -98,8 +89,7 @@ def race_arrivals(
     :obj:`pairs.upper`; :obj:`least` arrivals are enough, or all :math:`M` by default.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
-    graph whatever the memory budget. A kernel in C++, or of Triton on a GPU, runs
-    the same rounds.
+    graph whatever the memory budget. A kernel in C++ runs the same rounds.
 
     Also returns the tail, without gradient. Up to a temperature of 1 and with clusters
     its sources are sampled by their bounds, so that no heavy one is missed, else

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from functools import cache, partial, wraps
-from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 import torch
@@ -92,13 +91,6 @@ def is_compiling_off() -> bool:
     """Return whether the user has turned compilation off."""
     is_off = os.environ.get('TORCH_COMPILE_DISABLE') == '1'
     return is_off or bool(torch._dynamo.config.disable)
-
-
-def has_triton(device: torch.device) -> bool:
-    """Return whether Triton is installed and runs on a device: from capability 8.0."""
-    if device.type != 'cuda' or find_spec('triton') is None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def full_dtype(dtype: torch.dtype) -> torch.dtype:
