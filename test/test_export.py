@@ -70,7 +70,6 @@ def test_sources_of_new_rows(kwargs):
         {'loop': False},
         {'null_score': 0.0},
         {'train_scale': True},
-        {'budget': Budget(eval_tolerance=1e-3), 'scale': 30.0},
         {'budget': Budget(memory=1)},
         {'add_self_loops': True},
     ],

@@ -127,7 +127,7 @@ for name, (model, *graph) in models.items():
 # warning gives the error measured on some rows. To show it, the limit is lowered here
 # to a tenth of the pairs. A sample hardly misses clusters of a hundred rows; where only
 # a handful of rows matter to each target, a sample misses them, and the warning gives a
-# large error. Then use ``Budget.eval_tolerance``.
+# large error. Then set ``eval_k``.
 
 (model,) = models['rows to rows']
 with warnings.catch_warnings(record=True) as caught, torch.no_grad():

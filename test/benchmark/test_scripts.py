@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
-import certified
 import clouds
 import estimate
 import heaviest
@@ -20,7 +19,6 @@ import table_epoch
 import torch
 from embeddings import load
 
-from torch_geometric_gsl.ops import certified_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
 # A command of `paper` has the same name.
@@ -33,7 +31,6 @@ spec.loader.exec_module(tables)
 @pytest.fixture
 def at_once(monkeypatch):
     """Scripts measure in this process, and not their memory, which would change it."""
-    monkeypatch.setattr(certified_sum, '_FEW', 0)
 
     def use(module, change=lambda row: None):
         def ask(function, request):
@@ -47,21 +44,11 @@ def at_once(monkeypatch):
     return use
 
 
-def larger_error(row):
-    row['error'] = 2e-3
-
-
 def other_error(row):
     row['actual_error'] *= 9
 
 
 CASES = {
-    'certified': (
-        certified,
-        '--workloads clustered-1000@0.1 --scales 20 --repeats 1',
-        larger_error,
-        'an error exceeds the tolerance',
-    ),
     'estimate': (
         estimate,
         '--sizes 1500 --samples 1024 --repeats 1',

@@ -195,14 +195,6 @@ def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
         assert not isinstance(net.convs[0].sampler.similarity, distance)
 
 
-def test_budgets_of_all_candidates_need_them():
-    tolerance = {'budget': gsl.Budget(eval_tolerance=0.1)}
-    for few in ({'eval_k': 3}, {'replace': False}):
-        with pytest.raises(ValueError, match="'eval_tolerance' is not supported"):
-            LatentGraphConv(8, 8, **tolerance, **few)
-    LatentGraphConv(8, 8, **tolerance, eval_k=3, null_score=0.0)
-
-
 def test_distinct_draws_of_the_printed_model_are_as_many_in_evaluation():
     assert LatentGraphConv.paper(8, 8, replace=False).sampler.num_nearest == 5
     assert LatentGraphConv.paper(8, 8).sampler.num_nearest is None

@@ -2,7 +2,7 @@ r"""Cells of targets, and bounds of the scores between a cell and each source.""
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,18 +33,13 @@ _PRECISION = 1e-9
 
 
 class Members(NamedTuple):
-    """Sources ordered by cluster, with their centres and distances to them.
-
-    A whole cluster can be a member: a source at its centre that represents all sources
-    within its radius.
-    """
+    """Sources ordered by cluster, with their centres and distances to them."""
 
     source: Tensor  # [N].
     src: Tensor  # Their embeddings [N, m].
     number: Tensor  # Their clusters [N].
     centre: Tensor  # The centres of the clusters [C, m].
     distance: Tensor  # The distances to them [N].
-    radius: Tensor | None = None  # The extent of what a source represents [N].
 
     def take(self, some: Tensor, clusters: Tensor) -> Members:
         """Select sources, or all sources of some clusters."""
@@ -54,13 +49,6 @@ class Members(NamedTuple):
         )
         number = torch.searchsorted(clusters, number)
         return Members(source, src, number, self.centre[clusters], distance)
-
-    def whole_clusters(self) -> Members:
-        """Return the clusters, each as one source."""
-        every = torch.arange(self.centre.size(0), device=self.centre.device)
-        zero = self.distance.new_zeros(every.numel())
-        radius = zero.scatter_reduce(0, self.number, self.distance, 'amax')
-        return Members(every, self.centre, every, self.centre, zero, radius)
 
 
 @torch.no_grad()
@@ -119,7 +107,8 @@ class CellSearch(NamedTuple):
             response=pairs.response.map(Tensor.double),
             excluded=excluded,
         )
-        radius = cast(Tensor, members.whole_clusters().radius)
+        radius = members.distance.new_zeros(clusters.size.numel())
+        radius.scatter_reduce_(0, members.number, members.distance, 'amax')
         return cls(pairs, members, radius, clusters.offsets, k)
 
     @property
@@ -242,7 +231,6 @@ def _middle(dst: Tensor) -> Tensor:
 def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]:
     """Compute intervals of the compared values of the targets with each source."""
     comparison, dst, number = pairs.comparison, pairs.dst, members.number
-    reach: Tensor | float = 0.0 if members.radius is None else members.radius
     middle = _middle(dst)
     radius = torch.linalg.vector_norm(dst - middle, dim=1).amax()
     error = 4 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
@@ -256,19 +244,15 @@ def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]
         length = torch.linalg.vector_norm(dst, dim=1).amax()
         norm = torch.linalg.vector_norm(members.centre, dim=1)
         size = (length * (2 * norm[number] + members.distance)).mul_(2)
-        slack = members.distance * radius + length * reach
+        slack = members.distance * radius
     else:
-        size = near + (most + base)[number] + 2 * reach**2
+        size = near + (most + base)[number]
         slack = members.distance * (2 * radius)
     slack = slack + error * (size + slack)
     low = near + (least - base)[number] - slack
     high = near + (most - base)[number] + slack
     if is_dot:
         return low, high
-    if members.radius is not None:
-        reach = reach * (1 + error)
-        low = (low.clamp_(min=0).sqrt_() * (1 - error) - reach).clamp_(min=0).square_()
-        high = ((high.sqrt_() + reach) * (1 + error)).square_()
     # Distances beyond the largest square are clamped and tie.
     limit = max_square(dst.dtype)
     is_far = ~(size < limit / 4)

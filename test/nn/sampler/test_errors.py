@@ -33,15 +33,9 @@ OPTIONS = [
     ({'budget': 7}, TypeError, "'budget' must be a Budget (got int)"),
     *(({'budget': gsl.Budget(**{name: least - 1})}, ValueError, f"'{name}' must be at")
       for name, least in LEAST.items()),
-    ({'budget': gsl.Budget(eval_tolerance=0.0)}, ValueError,
-     "'eval_tolerance' must be positive"),
-    ({'budget': gsl.Budget(eval_tolerance='1e-3')}, TypeError,
-     "'eval_tolerance' must be a positive"),
     ({'budget': gsl.Budget(search='annoy'), 'eval_k': 3}, ValueError,
      "'search' must be one of ['exact', 'faiss', 'pynndescent'] (got 'annoy')"),
     # What cannot act is refused.
-    ({'budget': gsl.Budget(eval_tolerance=0.1, eval_pairs=9)}, ValueError,
-     "'eval_pairs' must be omitted with 'eval_tolerance'"),
     *(({'budget': gsl.Budget(**{name: 4}), **options}, ValueError, f"'{name}' is not s")
       for name, options in (('arrivals', {'method': 'dense'}),
                             ('tail', {'method': 'dense'}),

@@ -13,7 +13,6 @@ from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.sampler.plan import SampledEvaluationWarning, Settings
 from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.ops.certified_sum import certified_sum
 from torch_geometric_gsl.ops.dense import dense_graph
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.knn_backends import library_search
@@ -90,7 +89,7 @@ def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
 def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGraph:
     """List the pairs over which :func:`all_sum` sums: all, or a sample."""
     num_sources = scores.src.size(0)
-    count = _num_samples(settings, total, num_sources)
+    count = _num_samples(settings, total)
     if total * min(count, num_sources) > MOST_LISTED:
         raise ValueError(
             f"'eval_k' must be a number, such as 96, to list the graph of {total} x "
@@ -115,10 +114,8 @@ def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGra
     return SampledGraph(edges.edge_index[:, keep], weight[keep])
 
 
-def _num_samples(settings: Settings, total: int, num_sources: int) -> int:
+def _num_samples(settings: Settings, total: int) -> int:
     """Return the number of sources that evaluation sums over."""
-    if settings.budget.eval_tolerance is not None:
-        return num_sources
     return max(int(min(settings.budget.eval_pairs, 2**62)) // total, LEAST_SAMPLES)
 
 
@@ -133,11 +130,9 @@ def evaluated_sum(
 
 
 def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Tensor:
-    """Sum messages over all sources: exactly, to a tolerance, or from a sample."""
+    """Sum messages over all sources: exactly, or from a sample."""
     tau, num_sources = settings.tau, scores.src.size(0)
-    if settings.budget.eval_tolerance is not None:
-        return certified_sum(h, scores, tau, settings.budget.eval_tolerance)
-    count = _num_samples(settings, total, num_sources)
+    count = _num_samples(settings, total)
     if count >= num_sources:
         return noise_free_sum(h, scores, tau)
     out, error = sampled_noise_free_sum(h, scores, tau, count)

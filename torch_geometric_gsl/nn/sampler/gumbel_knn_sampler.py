@@ -207,10 +207,6 @@ class GumbelKNNSampler(OneType):
         self.method = method
         self.eval_k = eval_k
         self.budget = budget
-        if self.num_nearest is not None and null_score is None:
-            # The weight of a null neighbour is its share among all candidates.
-            few = f'if evaluation takes {self.num_nearest} neighbours'
-            check_absent(self.budget.eval_tolerance, 'eval_tolerance', few)
         if not replace or method == 'dense':
             why = "with method='dense'" if replace else 'with replace=False'
             check_absent(self.budget.arrivals, 'arrivals', why)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import torch
 
-from torch_geometric_gsl._checks import check_count, check_positive, suggest
+from torch_geometric_gsl._checks import check_count, suggest
 from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.ops.knn_backends import check_backend
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
@@ -33,10 +33,6 @@ class Budget(NamedTuple):
             the same in sums and in the graph, and issues a
             :class:`SampledEvaluationWarning`. Given candidates are never sampled.
             (default: :obj:`2**33`)
-        eval_tolerance (float, optional): Replaces :obj:`eval_pairs`: a bound on the
-            relative error of sums in evaluation, within which pairs are skipped. With
-            gradients enabled, a null neighbour or sparse features all pairs are summed.
-            (default: :obj:`None`)
         memory (int, optional): The bytes of a block of rows. Does not affect results.
             (default: :obj:`2**25`)
         search (str, optional): How evaluation finds the :obj:`eval_k` heaviest
@@ -54,7 +50,6 @@ class Budget(NamedTuple):
     arrivals: int | None = None
     tail: int | None = None
     eval_pairs: int = EVAL_PAIRS
-    eval_tolerance: float | None = None
     memory: int = MEMORY_BUDGET
     search: str = 'exact'
 
@@ -70,13 +65,6 @@ def check_budget(value: Any) -> Budget:
     check_count(budget.eval_pairs, 'eval_pairs')
     check_count(budget.memory, 'memory')
     check_backend(budget.search, 'search')
-    if budget.eval_tolerance is not None:
-        check_positive(budget.eval_tolerance, 'eval_tolerance')
-        if budget.eval_pairs != EVAL_PAIRS:
-            raise ValueError(
-                f"'eval_pairs' must be omitted with 'eval_tolerance', which replaces "
-                f'it (got {budget.eval_pairs})'
-            )
     return budget
 
 
@@ -169,7 +157,6 @@ _RENAMED = {
     'num_tail': "'budget=Budget(tail=...)'",
     'num_nearest': "'eval_k'",
     'max_eval_pairs': "'budget=Budget(eval_pairs=...)'",
-    'eval_tolerance': "'budget=Budget(eval_tolerance=...)'",
     'memory_budget': "'budget=Budget(memory=...)'",
     'regularizers': "a term of your own loss, by 'return_graph=True'",
     'sample_in_eval': "'sampler.train()'",
