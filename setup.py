@@ -33,8 +33,6 @@ extras_require = {
     'datasets': datasets_requires,
     'sklearn': sklearn_requires,
     'plot': plot_requires,
-    # Other searches of nearest neighbours, and what else PyG can work with.
-    'knn': ['faiss-cpu', 'pynndescent'],
     'lightning': ['lightning'],
     'full': sparse_requires + datasets_requires + sklearn_requires + plot_requires,
     'test': [

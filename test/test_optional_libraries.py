@@ -12,7 +12,7 @@ from typing import Any
 
 OPTIONAL = {
     *('torch_sparse', 'torch_scatter', 'sklearn', 'matplotlib', 'yacs', 'lightning'),
-    *('faiss', 'pynndescent', 'pytorch_lightning'),
+    'pytorch_lightning',
 }
 wanted = []
 
@@ -91,11 +91,6 @@ for name in NEEDY:
         importlib.import_module(name)
     except ImportError as error:
         print('refused', error)
-for backend in ('faiss', 'pynndescent'):
-    try:
-        T.SimilarityKNNGraph(backend=backend)
-    except ImportError as error:
-        print('refused', error)
 """
 
 
@@ -117,7 +112,4 @@ def test_works_without_optional_libraries():
         'pip install --no-build-isolation torch-scatter torch-sparse',
         "refused 'torch_geometric_gsl.sklearn' needs scikit-learn: "
         'pip install scikit-learn',
-        "refused backend='faiss' needs the library faiss: pip install 'faiss-cpu'",
-        "refused backend='pynndescent' needs the library pynndescent: "
-        "pip install 'pynndescent'",
     ]

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from torch_geometric_gsl._checks import (
-    check_batch,
     check_count,
     check_features,
     check_option,
@@ -20,7 +19,6 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.knn_backends import check_backend, search_edges
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.typing import SampledGraph
@@ -68,14 +66,13 @@ def nearest_neighbours(
     similarity: str = 'linear',
     loop: bool = False,
     memory_budget: int = MEMORY_BUDGET,
-    backend: Any = 'exact',
 ) -> SampledGraph:
     r"""Join each node to the nodes with the largest cosine, weighted by a similarity.
 
     On one or two columns, nodes are joined to those at the smallest distance, as by
     :class:`~torch_geometric_gsl.transforms.SimilarityKNNGraph`.
 
-    The search is exact, in blocks of rows, by default. Sparse features stay sparse. A
+    The search is exact, in blocks of rows. Sparse features stay sparse. A
     node with fewer than :obj:`k` candidates is joined to all of them.
 
     Args:
@@ -86,23 +83,17 @@ def nearest_neighbours(
             :obj:`"heat_kernel"` (of unit rows). (default: :obj:`"linear"`)
         loop (bool, optional): If :obj:`True`, has self-loops. (default: :obj:`False`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
-        backend (str or KNNIndex, optional): The search. (default: :obj:`"exact"`)
     """
     check_features(x)
     check_count(k, 'k')
-    check_backend(backend)
     check_option(similarity, WEIGHTS, 'similarity')
     metric = nearness(x.size(1))
     x = _comparable(x)
-    if backend != 'exact':
-        pairs = metric.exact_scores(x)
-        edge_index = search_edges(pairs, graph_sizes(x, batch), k, backend, loop)
-    else:
-        budget = Budget(memory=memory_budget)
-        sampler = GumbelKNNSampler(
-            metric, train_scale=False, loop=loop, eval_k=k, budget=budget
-        )
-        edge_index, _ = sampler.eval()(x, batch=batch)
+    budget = Budget(memory=memory_budget)
+    sampler = GumbelKNNSampler(
+        metric, train_scale=False, loop=loop, eval_k=k, budget=budget
+    )
+    edge_index, _ = sampler.eval()(x, batch=batch)
     return _weighted(similarity, metric, (x, x), edge_index)
 
 
@@ -126,15 +117,6 @@ def nearest_in_context(
     sampler = GumbelKNNSampler(metric, train_scale=False, eval_k=k, budget=budget)
     edge_index, _ = sampler.eval()(pair, batch=batch)
     return _weighted(similarity, metric, pair, edge_index)
-
-
-def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
-    """Count the nodes of each graph, which may be empty."""
-    if batch is None:
-        return [x.size(0)] if x.size(0) > 0 else []
-    check_batch(batch, x)
-    sizes: list[int] = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
-    return sizes
 
 
 def _comparable(x: Tensor) -> Tensor:

@@ -43,26 +43,16 @@ def noise_free_weights(score: Tensor, tau: float, null: Tensor | None = None) ->
     return weight[:, : score.size(1)]
 
 
-def nearest_graph(
-    pairs: PairScores, k: int, tau: float, *, source: Tensor | None = None
-) -> SampledGraph:
+def nearest_graph(pairs: PairScores, k: int, tau: float) -> SampledGraph:
     """Return the :obj:`k` best sources of each target, with their noise-free weights.
 
-    The sources may be given, padded with -1. The caller handles a null neighbour:
-    weights of a target sum to 1.
+    The caller handles a null neighbour: weights of a target sum to 1.
     """
-    listed = None
-    if source is None:
-        k = min(k, pairs.available)
-        source = best_sources(pairs, k)
-    else:
-        listed, source = source >= 0, source.clamp(min=0)
+    source = best_sources(pairs, min(k, pairs.available))
     # Only the scores of these pairs are recomputed with gradients.
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     score = pairs.pairs(slice(None), neighbours)
-    if listed is not None:
-        score = score.masked_fill(~listed, torch.finfo(score.dtype).min)
-    return neighbour_graph(source, noise_free_weights(score, tau), listed)
+    return neighbour_graph(source, noise_free_weights(score, tau))
 
 
 @disable_compile

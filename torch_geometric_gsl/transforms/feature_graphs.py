@@ -12,7 +12,6 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_count,
     check_flag,
-    check_option,
     check_seed,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import (
@@ -24,12 +23,6 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import Budget, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
-from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.knn_backends import (
-    check_backend,
-    check_is_nearest,
-    search_edges,
-)
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 from torch_geometric_gsl.transforms._graphs import FeatureGraph
 from torch_geometric_gsl.typing import Features, SampledGraph
@@ -48,9 +41,8 @@ class SimilarityKNNGraph(FeatureGraph):
         \qquad w_{ij} = \phi_{ij}
 
     where :math:`\phi_{ij}` is the similarity of candidate :math:`j` for node :math:`i`.
-    The search is exact, in blocks of rows, unless another :obj:`backend` is set; the
-    weights are always exact. Known similarities are ranked by the cosine or the
-    distance itself, even if :math:`\phi_{ij}` underflows to zero. On one or two
+    The search is exact, in blocks of rows. Known similarities are ranked by the cosine
+    or the distance itself, even if :math:`\phi_{ij}` underflows to zero. On one or two
     columns, where the cosine is not informative, :obj:`"linear"` and
     :obj:`"heat_kernel"` rank by the distance :math:`d_{ij}`, and :math:`w_{ij} =
     \exp(-d_{ij}^2 / \max_{j \in \mathcal{N}(i)} d_{ij}^2)`. The edges run from
@@ -80,14 +72,6 @@ class SimilarityKNNGraph(FeatureGraph):
             candidates are joined to all of them. If :obj:`False`, they raise an error.
             (default: :obj:`True`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
-        backend (str or KNNIndex, optional): The search: :obj:`"exact"`, built in;
-            :obj:`"faiss"`, the exact index of that library, in :obj:`float32`; an empty
-            index of :mod:`torch_geometric.nn.pool`, such as
-            :class:`~torch_geometric.nn.pool.ApproxMIPSKNNIndex`; or
-            :obj:`"pynndescent"`, approximate, with a fixed seed, also for sparse
-            features. All but the first require their library, and :obj:`"linear"`,
-            :obj:`"heat_kernel"` or a module with the same ranking. (default:
-            :obj:`"exact"`)
         attr (str, optional): The features: an attribute of the nodes, such as
             :obj:`"pos"`. Positions are compared by their distances with
             :obj:`HeatKernelSimilarity(3, normalize=False)`. (default: :obj:`"x"`)
@@ -98,9 +82,7 @@ class SimilarityKNNGraph(FeatureGraph):
     Raises:
         TypeError: If :obj:`data` is heterogeneous without :obj:`edge_types`.
         ValueError: If the named similarity has parameters, the features are missing, a
-            graph has too few nodes and :obj:`clamp` is :obj:`False`, or the
-            :obj:`backend` cannot compute it.
-        ImportError: If the library of the :obj:`backend` is missing.
+            graph has too few nodes and :obj:`clamp` is :obj:`False`.
 
     Example:
         >>> from torch_geometric.data import Data
@@ -122,7 +104,6 @@ class SimilarityKNNGraph(FeatureGraph):
         force_undirected: bool = False,
         clamp: bool = True,
         memory_budget: int = MEMORY_BUDGET,
-        backend: Any = 'exact',
         attr: str = 'x',
         edge_types: Any = None,
     ) -> None:
@@ -131,16 +112,9 @@ class SimilarityKNNGraph(FeatureGraph):
         check_flag(force_undirected, 'force_undirected')
         check_count(memory_budget, 'memory_budget')
         super().__init__(k, similarity, loop, clamp, attr, edge_types)
-        check_backend(backend)
         if any(source != target for source, _, target in self.edge_types or []):
             between = 'for edges between two types'
-            check_option(backend, ['exact'], 'backend')
             check_absent(force_undirected or None, 'force_undirected', between)
-        if backend != 'exact' and isinstance(similarity, str):
-            named = resolve_similarity(similarity, 1)
-            response = named.response(torch.empty(0, 1))
-            check_is_nearest(response, named.comparison, repr(similarity))
-        self.backend = backend
         self.force_undirected = force_undirected
         self.memory_budget = memory_budget
 
@@ -158,23 +132,17 @@ class SimilarityKNNGraph(FeatureGraph):
             options['memory_budget'] = memory
             if isinstance(x, tuple):
                 return nearest_in_context(x[1], x[0], k, **options)
-            options |= {'loop': self.loop, 'backend': self.backend}
-            return nearest_neighbours(x, k, **options)
-        if isinstance(x, tuple) or self.backend == 'exact':
-            options = {'eval_k': k, 'loop': self.loop, 'train_scale': False}
-            options['budget'] = Budget(memory=memory)
-            edge_index, _ = GumbelKNNSampler(similarity, **options).eval()(x)
-        else:
-            pairs = similarity.exact_scores(x)
-            edge_index = search_edges(pairs, [x.size(0)], k, self.backend, self.loop)
+            return nearest_neighbours(x, k, loop=self.loop, **options)
+        options = {'eval_k': k, 'loop': self.loop, 'train_scale': False}
+        options['budget'] = Budget(memory=memory)
+        edge_index, _ = GumbelKNNSampler(similarity, **options).eval()(x)
         return SampledGraph(edge_index, similarity(x, edge_index))
 
     def __repr__(self) -> str:
-        backend = '' if self.backend == 'exact' else f', backend={self.backend}'
         return (
             f'{self.__class__.__name__}(k={self.k}, similarity={self.similarity}, '
             f'loop={self.loop}, force_undirected={self.force_undirected}, '
-            f'clamp={self.clamp}{backend}{self.extra_repr()})'
+            f'clamp={self.clamp}{self.extra_repr()})'
         )
 
 

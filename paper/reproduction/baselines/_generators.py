@@ -10,8 +10,8 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import Linear
 from torch_geometric.utils import to_undirected
 
+from torch_geometric_gsl._checks import check_batch
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.edges import expand_ranges, list_sources
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
@@ -27,6 +27,15 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows, unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 
 ACTIVATIONS = {'tanh': torch.tanh, 'relu': torch.relu}
+
+
+def graph_sizes(x: Tensor, batch: Tensor | None) -> list[int]:
+    """Count the nodes of each graph, which may be empty."""
+    if batch is None:
+        return [x.size(0)] if x.size(0) > 0 else []
+    check_batch(batch, x)
+    sizes: list[int] = torch.unique_consecutive(batch, return_counts=True)[1].tolist()
+    return sizes
 
 
 class FullGenerator(torch.nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset
 
+from reproduction.baselines._generators import graph_sizes
 from torch_geometric_gsl._checks import (
     check_batch,
     check_count,
@@ -24,7 +25,6 @@ from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import resolve_activation
 from torch_geometric_gsl.nn.models.row_index import IndexesRows
-from torch_geometric_gsl.nn.nearest_neighbours import graph_sizes
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision

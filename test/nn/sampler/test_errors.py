@@ -33,8 +33,6 @@ OPTIONS = [
     ({'budget': 7}, TypeError, "'budget' must be a Budget (got int)"),
     *(({'budget': gsl.Budget(**{name: least - 1})}, ValueError, f"'{name}' must be at")
       for name, least in LEAST.items()),
-    ({'budget': gsl.Budget(search='annoy'), 'eval_k': 3}, ValueError,
-     "'search' must be one of ['exact', 'faiss', 'pynndescent'] (got 'annoy')"),
     # What cannot act is refused.
     *(({'budget': gsl.Budget(**{name: 4}), **options}, ValueError, f"'{name}' is not s")
       for name, options in (('arrivals', {'method': 'dense'}),

@@ -10,13 +10,9 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import check_messages
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.sampler.plan import SampledEvaluationWarning, Settings
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import dense_graph
-from torch_geometric_gsl.ops.knn import best_sources
-from torch_geometric_gsl.ops.knn_backends import library_search
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
@@ -32,8 +28,6 @@ from torch_geometric_gsl.typing import SampledGraph
 MOST_LISTED = 2**26
 # An estimate from fewer sources is too noisy.
 LEAST_SAMPLES = 1024
-# Targets searched exactly to count what a library misses.
-_LOOKED_AT = 64
 
 
 def noise_free_graph(
@@ -46,13 +40,10 @@ def noise_free_graph(
         settings (Settings): The options of the sampler.
         total (int): The number of all targets.
     """
-    tau, k, budget = settings.tau, settings.num_nearest, settings.budget
+    k = settings.num_nearest
     if k is None:
         return _all_edges(scores, settings, total)
-    source = None
-    if budget.search != 'exact':
-        source = _found_by_library(scores, min(k, scores.available), budget)
-    graph = nearest_graph(scores, k, tau, source=source)
+    graph = nearest_graph(scores, k, settings.tau)
     if scores.null is None:
         return graph
     # The nearest carry the weight of all candidates, less that of the null one.
@@ -60,30 +51,6 @@ def noise_free_graph(
     share = all_sum(ones, scores, settings, total).squeeze(1)
     weight = graph.edge_weight * share[graph.edge_index[1]]
     return SampledGraph(graph.edge_index, weight)
-
-
-@torch.no_grad()
-def _found_by_library(scores: PairScores, k: int, budget: Budget) -> Tensor:
-    """Search the heaviest sources with a library; warn if it misses some."""
-    found = library_search(scores, k, budget.search, 'search')
-    every = torch.arange(found.size(0), device=found.device)
-    looked_at = every[:: max(1, -(-every.numel() // _LOOKED_AT))]
-    some, num_sources = scores.ranking.take(looked_at), scores.src.size(0)
-    best, own = best_sources(some, k), found[looked_at]
-    # Ties may go to any source.
-    least, score = (
-        some.pairs(slice(None), Neighbours(listed.clamp(min=0), num_sources))
-        for listed in (best, own)
-    )
-    hits = (score >= least.amin(dim=1, keepdim=True)) & (own >= 0)
-    if not bool(hits.all()):
-        _warn(
-            f'{budget.search} found a share of {{:.4g}} of the {k} heaviest sources, '
-            f'measured on {looked_at.numel()} targets: '
-            f"search='exact' of the budget finds all",
-            hits.double().mean(),
-        )
-    return found
 
 
 def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGraph:

@@ -11,7 +11,6 @@ import torch
 
 from torch_geometric_gsl._checks import check_count, suggest
 from torch_geometric_gsl.nn.shared_part import named_parts
-from torch_geometric_gsl.ops.knn_backends import check_backend
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 
 #: The number of pairs up to which evaluation is exact by default.
@@ -35,12 +34,6 @@ class Budget(NamedTuple):
             (default: :obj:`2**33`)
         memory (int, optional): The bytes of a block of rows. Does not affect results.
             (default: :obj:`2**25`)
-        search (str, optional): How evaluation finds the :obj:`eval_k` heaviest
-            candidates: :obj:`"exact"`, or with another library, :obj:`"faiss"` (exact
-            index in single precision) or :obj:`"pynndescent"` (approximate), if the
-            similarity decreases with the distance. A :class:`SampledEvaluationWarning`
-            reports the neighbours missed on 64 targets. Given candidates are searched
-            exactly. (default: :obj:`"exact"`)
 
     Example:
         >>> Budget(tail=0)._replace(memory=2**20).memory
@@ -51,7 +44,6 @@ class Budget(NamedTuple):
     tail: int | None = None
     eval_pairs: int = EVAL_PAIRS
     memory: int = MEMORY_BUDGET
-    search: str = 'exact'
 
 
 def check_budget(value: Any) -> Budget:
@@ -64,7 +56,6 @@ def check_budget(value: Any) -> Budget:
             check_count(count, name, minimum)
     check_count(budget.eval_pairs, 'eval_pairs')
     check_count(budget.memory, 'memory')
-    check_backend(budget.search, 'search')
     return budget
 
 
