@@ -89,15 +89,15 @@ KNOWN = {
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): 'b4ff265946',
-    ('lin_sim_t', 0): '95fa54f4a8',
-    ('gau_sim', 0): 'f5d3c69f8d',
-    ('gau_sim_t', 0): '2e62a2ef86',
-    ('neural_gau_sim', 0): 'df077e3e80',
-    ('neural_gau_sim_t', 0): '61d737aa07',
+    ('lin_sim', 0): '20b75c6c91',
+    ('lin_sim_t', 0): 'ead226cd2d',
+    ('gau_sim', 0): '5448ac0d13',
+    ('gau_sim_t', 0): '3fd4035d48',
+    ('neural_gau_sim', 0): '2b7fe03eaf',
+    ('neural_gau_sim_t', 0): 'f9c4b7c9b0',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): 'aaed9b8f80',
+    ('uniform', 0): 'c54420c569',
 }
 
 

@@ -68,6 +68,7 @@ def pool_sum(
     A target without candidates gets zero; messages are :math:`[N, m]`.
 
     Example:
+        >>> from torch_geometric_gsl.ops.scores import Identity
         >>> pairs = PairScores(torch.zeros(1, 1), torch.zeros(2, 1), Identity())
         >>> pool_sum(torch.tensor([[2.0], [4.0]]), pairs)
         tensor([[3.]])
