@@ -108,18 +108,18 @@ def test_outputs_are_written_in_place():
 
 def test_what_it_serves(monkeypatch):
     monkeypatch.setattr(compiled, 'load', lambda name: None)
-    pairs, options, _ = make(Case())
-    assert find_kernel(pairs, options) is None
+    pairs, _options, _ = make(Case())
+    assert find_kernel(pairs) is None
     monkeypatch.undo()
     half = pairs._replace(dst=pairs.dst.bfloat16(), src=pairs.src.bfloat16())
-    assert find_kernel(half, options) is None
+    assert find_kernel(half) is None
     bell, _, _ = make(next(one for one in CASES if one.response == 'gaussian'))
     width = bell.response.map(Tensor.double)  # Numbers of another type.
-    assert find_kernel(bell._replace(response=width), options) is None
+    assert find_kernel(bell._replace(response=width)) is None
     if find_compiler() is not None:
-        assert find_kernel(pairs, options) is race_native.race_native
+        assert find_kernel(pairs) is race_native.race_native
     monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
-    assert find_kernel(pairs, options) is None
+    assert find_kernel(pairs) is None
 
 
 class Saturating(scores.Identity):
@@ -132,7 +132,7 @@ class Saturating(scores.Identity):
 def test_a_subclass_with_another_formula_runs_by_its_definition():
     pairs, options, _ = make(Case())
     pairs = pairs._replace(response=Saturating(), lower=-2.0, upper=2.0)
-    assert find_kernel(pairs, options) is None
+    assert find_kernel(pairs) is None
     found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     with mock.patch.object(compiled, 'load', return_value=None):
         plain, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
@@ -148,9 +148,9 @@ class Shifted(scores.Response):
 
 
 def test_a_kernel_has_the_parameters_of_its_formula():
-    pairs, options, _ = make(Case())
+    pairs, _options, _ = make(Case())
     one = pairs.dst.new_ones(pairs.dst.size(0))
-    assert find_kernel(pairs._replace(response=Shifted(one, one, one)), options) is None
+    assert find_kernel(pairs._replace(response=Shifted(one, one, one))) is None
 
 
 @needs_compiler

@@ -49,7 +49,7 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
     return math.ceil(needed * math.exp(spread)) if spread < 40 else math.inf
 
 
-def find_kernel(pairs: PairScores, options: DrawOptions) -> Kernel | None:
+def find_kernel(pairs: PairScores) -> Kernel | None:
     """Return the kernel in C++ if it serves a call."""
     if has_kernel(pairs) and find_library('race', pairs) is not None:
         return race_native
@@ -108,7 +108,7 @@ def race_arrivals(
         shape = *noise.shape[:2], options.num_tail
         tail = source.new_empty(shape), noise.new_empty(shape)
         tail_seed = draw_seed(dst.device, generator)
-    kernel = find_kernel(pairs, options)
+    kernel = find_kernel(pairs)
     if kernel is not None:  # Once for all blocks.
         pairs = pairs._replace(dst=dst.contiguous(), src=pairs.src.contiguous())
     stored = num_races * length if kernel is None else 0  # A kernel stores none.
