@@ -108,7 +108,7 @@ def test_outputs_are_written_in_place():
 
 def test_what_it_serves(monkeypatch):
     monkeypatch.setattr(compiled, 'load', lambda name: None)
-    pairs, _options, _ = make(Case())
+    pairs, _, _ = make(Case())
     assert find_kernel(pairs) is None
     monkeypatch.undo()
     half = pairs._replace(dst=pairs.dst.bfloat16(), src=pairs.src.bfloat16())
@@ -148,7 +148,7 @@ class Shifted(scores.Response):
 
 
 def test_a_kernel_has_the_parameters_of_its_formula():
-    pairs, _options, _ = make(Case())
+    pairs, _, _ = make(Case())
     one = pairs.dst.new_ones(pairs.dst.size(0))
     assert find_kernel(pairs._replace(response=Shifted(one, one, one))) is None
 
