@@ -349,10 +349,8 @@ def check_edge_weight(
     edge_index: Any,
     like: Tensor,
     name: str = 'edge_weight',
-    *,
-    is_signed: bool = False,
 ) -> None:
-    """Raise unless each edge has a finite weight, non-negative or signed."""
+    """Raise unless each edge has a finite weight that is not negative."""
     if edge_index is None:
         raise ValueError(f"'{name}' needs 'edge_index' (got None)")
     if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
@@ -366,9 +364,8 @@ def check_edge_weight(
         )
     _check_device(edge_weight, like.device, name)
     check_finite(edge_weight, name)
-    if not is_signed:
-        is_valid = (edge_weight >= 0).all()
-        check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
+    is_valid = (edge_weight >= 0).all()
+    check_value(is_valid, f"'{name}' must not be negative", got=edge_weight.min)
 
 
 def check_weighted_edges(
