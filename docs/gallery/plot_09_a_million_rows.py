@@ -147,10 +147,9 @@ print(caught[0].message)
 # * A step of a million rows with 128 columns takes 34.8 s and 3.1 GB at a scale of 1,
 #   on an Intel Xeon before races ran in C++, and 21.5 s on an AMD EPYC.
 # * Where scores are sharp (a bell, scale 5, clusters as narrow as these) a layer takes
-#   61 s on one core. Scoring all pairs is predicted to take four hours.
+#   61 s on one core.
 # * Evaluation by 8,192 sampled sources takes 28 s at a scale of 1, with an error of
-#   0.028 for sums with a root mean square of 0.10; with a tolerance of 0.001, at scale
-#   5, it takes 206 s and 1.0 GB.
+#   0.028 for sums with a root mean square of 0.10.
 # * None of this was measured on a GPU.
 
 ROWS = [3_327, 19_717, 34_493, 100_000, 1_000_000]

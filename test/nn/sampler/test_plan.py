@@ -1,7 +1,5 @@
 import math
 import re
-from functools import cache
-from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -18,7 +16,7 @@ from torch_geometric_gsl import (
     TruncatedRaceWarning,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.sampler import cost, methods
+from torch_geometric_gsl.nn.sampler import methods
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.plan import SMALL, Settings, make_call
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -158,7 +156,7 @@ def test_numbers(n, options, expected):
 def test_a_plan_is_printed_in_words():
     sampler, x = GumbelKNNSampler.paper(GaussianSimilarity(2)), torch.randn(3000, 2)
     first, *others = str(sampler.plan(x)).splitlines()
-    assert re.fullmatch(r'race: about \S+ s on one core', first)
+    assert first == 'race'
     assert '  4 arrivals and a tail of 4' in others
     assert any(line.startswith('  not dense: ') for line in others)
     sampler.method = 'stream'
@@ -396,17 +394,14 @@ def test_a_race_without_a_kernel_is_dear():
     assert unknown > 2 * known
 
 
-def test_seconds_are_those_of_the_cost(monkeypatch):
-    monkeypatch.setattr(planning, 'proposal_seconds', lambda: 2e-8)
+def test_the_cost_counts_the_draws_of_all_targets():
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(8))
     costs = []
     for n in (1000, 2000):
         x = torch.randn(n, 8)
-        plan = sampler.plan(x)
-        assert plan.seconds == 2e-8 * plan.cost
-        costs.append(plan.cost)
+        costs.append(sampler.plan(x).cost)
     # A race is linear in the number of targets, beside what a call costs.
-    width = 1 + 8 / cost.WIDTH
+    width = 1 + 8 / planning.WIDTH
     race = methods.Race.call_cost
     assert (costs[1] - race * width) / (costs[0] - race * width) == pytest.approx(2)
     # All graphs of a batch count, and lists.
@@ -415,12 +410,3 @@ def test_seconds_are_those_of_the_cost(monkeypatch):
     edges = torch.randint(2000, (2, 40_000))
     listed = sampler.plan(x, edges).cost
     assert listed == pytest.approx(5 * 40_000 / 4, rel=0.1)
-
-
-def test_a_proposal_is_measured_once(monkeypatch):
-    reads = iter([*range(5 * cost._REPEATS)])
-    clock = SimpleNamespace(process_time=lambda: float(next(reads)))
-    monkeypatch.setattr(cost, 'time', clock)
-    measure = cache(cost.proposal_seconds.__wrapped__)
-    assert measure() == measure() == (cost._LOGARITHMS + cost._ROWS) / cost._SIZE
-    assert next(reads) == 4 * cost._REPEATS

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.sampler.cost import BOUND, SEARCH
+from torch_geometric_gsl.nn.sampler.plan import BOUND, SEARCH
 from torch_geometric_gsl.ops.clusters import k_means, num_clusters
 from torch_geometric_gsl.ops.envelope import (
     Envelope,

@@ -12,19 +12,17 @@ from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
-from torch_geometric_gsl.nn.sampler.cost import (
+from torch_geometric_gsl.nn.sampler.plan import (
     ARRIVAL,
     BOUND,
     EDGE,
+    LARGE,
+    RACE_FACTOR,
     RATE,
     SEARCH,
     SLOW,
-    TAIL,
-)
-from torch_geometric_gsl.nn.sampler.plan import (
-    LARGE,
-    RACE_FACTOR,
     SMALL,
+    TAIL,
     Call,
     SamplingPlan,
     TruncatedRaceWarning,

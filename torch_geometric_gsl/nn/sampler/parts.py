@@ -12,10 +12,9 @@ from torch import Tensor
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._warnings import one_of_each
-from torch_geometric_gsl.nn.sampler.cost import WIDTH
 from torch_geometric_gsl.nn.sampler.evaluation import evaluated_sum, noise_free_graph
 from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Draw
-from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings
+from torch_geometric_gsl.nn.sampler.plan import WIDTH, SamplingPlan, Settings
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import candidate_graph, nearest_candidates
 from torch_geometric_gsl.ops.edges import empty_graph
