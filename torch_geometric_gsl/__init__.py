@@ -19,15 +19,3 @@ __all__ = []
 __all__ += nn.__all__
 __all__ += baselines.__all__
 __all__ += ['SampledGraph', '__version__']
-
-_MOVED = ('KNNLINKX', 'SLAPS', 'SUBLIME', 'HESGSL', 'IDGL', 'IDGLAnchor', 'NodeFormer')
-
-
-def __getattr__(name: str) -> object:
-    """Raise an error with the new place of a name that moved."""
-    if name in _MOVED:
-        raise ImportError(
-            f'since 0.2 {name!r} is in a separate distribution: '
-            f"'pip install ./paper', 'from reproduction.baselines import {name}'"
-        )
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

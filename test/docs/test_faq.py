@@ -93,7 +93,7 @@ CASES = {
     'nan': lambda: net()(X.masked_fill(X[0, 0] == X, torch.nan)),
     'gaps': fit_an_array_with_gaps,
     'dtype': lambda: net()(X.double()),
-    'option': lambda: net(num_nearest=5),
+    'option': lambda: net(null_scor=5),
     'k': lambda: GumbelKNNSampler.paper(LinearSimilarity(16), k=30, replace=False)(X),
     'no graph': explain_without_a_graph,
     'new rows': forget_the_rows_of_training,

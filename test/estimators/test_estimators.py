@@ -13,7 +13,6 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_classification
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from torch_geometric_gsl._columns import find_far
@@ -67,28 +66,6 @@ def test_docstrings_show_every_parameter(cls):
     assert text.index('\nArgs:\n') < text.index('\nAttributes:\n')
     assert '\nExample:\n' in text
     assert '{' not in text
-
-
-NEURAL = GSLClassifier, GSLRegressor, GSLNeighborsTransformer
-
-
-@pytest.mark.parametrize('cls', NEURAL)
-def test_an_unknown_option_is_named_with_one_alike(cls):
-    text = f"^{cls.__name__} has no option '{{}}'{{}}"
-    with pytest.raises(TypeError, match=text.format('max_itr', ": did you mean 'max")):
-        cls(max_itr=5)
-    with pytest.raises(TypeError, match=text.format('null', ", but .*'max_iter'")):
-        cls(null=True)
-    pipeline = Pipeline([('model', cls())])
-    for name in ('learnin_rate', 'learning_rate__x'):
-        said = text.format(name, ": did you mean 'learning_rate'")
-        with pytest.raises(ValueError, match=said):
-            cls().set_params(**{name: 0.1})
-        with pytest.raises(ValueError, match=said):
-            pipeline.set_params(**{f'model__{name}': 0.1})
-    with pytest.raises(TypeError, match=text.format('epochs', ": did you mean 'max_i")):
-        cls(epochs=5)
-    assert clone(cls().set_params(max_iter=7)).max_iter == 7
 
 
 @pytest.mark.parametrize('has_frame', [True, False])

@@ -356,13 +356,6 @@ def test_compared_rows_that_are_wrong(name):
             module(x, z=z)
 
 
-@each({n for n in CASES if 'typed' in n})
-@pytest.mark.parametrize('old', ['context', 'embedding', 'shard'])
-def test_arguments_of_old_calls(name, old):
-    with pytest.raises(TypeError, match=rf"has no argument '{old}': since 0.2 it is"):
-        CASES[name].make()(normal(N, IN), **{old: 3})
-
-
 @each()
 def test_generators_that_are_wrong(name):
     case = CASES[name]

@@ -1,7 +1,5 @@
 """What layers and networks refuse when they are made, and how they show themselves."""
 
-import re
-
 import pytest
 import torch
 
@@ -168,16 +166,6 @@ def test_options_that_are_wrong(kind, options, error, text):
         kind(**{**SIZES[kind], **options})
 
 
-def test_advice_about_options_of_old_calls():
-    """A class is never given an option that it has not."""
-    for kind in (LatentGraphConv, GSLNet):
-        with pytest.raises(TypeError, match="it is 'z_channels'"):
-            kind(**SIZES[kind], compare='input')
-    with pytest.raises(TypeError, match="has no option 'compare', but") as error:
-        TransitionGraphConv(**PLAIN, **FREE, compare='input')
-    assert not re.search('z_channels', str(error.value))
-
-
 def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
     distance = gsl.DistanceSimilarity
     for width in (1, 2):
@@ -262,44 +250,6 @@ def test_repr(module, text):
     assert str(module) == f'{type(module).__name__}({text})'
 
 
-@pytest.mark.parametrize('kind', SIZES)
-def test_options_of_samplers_are_set_on_samplers(kind):
-    given = {'transition': 'free'} if kind is TransitionGraphConv else {}
-    model = kind(**SIZES[kind], **given)
-    with pytest.raises(AttributeError, match=r"'eval_k' cannot .* on [\"']model"):
-        model.eval_k = 3
-    model.own = 3  # Other names stay free.
-
-
-def test_where_to_set_options_is_told():
-    model = GSLNet(6, 8, 2, 4, z_channels=None)
-    where = r"set it on 'model.convs\[0\]\.sampler' and 'model.convs\[1\]\.sampler'$"
-    with pytest.raises(AttributeError, match=where):
-        model.tau = 1.0
-    typed = HeteroLatentGraphConv({'word': 8, 'doc': 16}, 32, [IN_DOC])
-    with pytest.raises(AttributeError, match=r'model\.convs\[.*\]\.sampler"$') as error:
-        typed.tau = 1.0
-    # What the message names can be pasted.
-    assert eval(str(error.value).split('"')[1], {'model': typed}).tau == 0.5
-
-
-@pytest.mark.parametrize(
-    ('name', 'value'),
-    [
-        *[('observed', 'prior'), ('root_weight', False), ('z_channels', 4)],
-        *[('similarity', 'linear'), ('null_score', 0.0), ('num_layers', 3)],
-        *[('readout', 'mean'), ('add_self_loops', True), ('out_channels', 3)],
-    ],
-)
-def test_options_that_choose_parts_are_fixed(name, value):
-    conv, net = LatentGraphConv(6, 8), GSLNet(6, 8, 2, 4)
-    for module in (net,) if name in ('num_layers', 'readout') else (conv, net):
-        text = f"'{name}' cannot be set on a {type(module).__name__}: create a new one"
-        with pytest.raises(AttributeError, match=text):
-            setattr(module, name, value)
-    net.task = 'binary'  # Other options stay free.
-
-
 def test_a_module_for_all_layers_has_the_width_of_the_input():
     with pytest.raises(
         ValueError, match="'similarity' must have in_channels=6, the wid"
@@ -307,23 +257,6 @@ def test_a_module_for_all_layers_has_the_width_of_the_input():
         GSLNet(6, 8, 2, 4, LinearSimilarity(8))
     assert GSLNet(6, 8, 2, 8, LinearSimilarity(8)).z_channels is None
     assert GSLNet(6, 8, 2, 4, LinearSimilarity(6)).z_channels == 6
-
-
-def test_parts_may_have_names_of_options():
-    class Own(GSLNet):
-        def __init__(self, *args, index=True, **kwargs):
-            super().__init__(*args, **kwargs)
-            self.target = torch.ones(3)
-            self.similarity = torch.nn.Linear(2, 2)
-
-    net = Own(6, 8, 2, 4, readout='mean')
-    net.target = 'day'
-    net.readout = torch.nn.Identity()  # As `DataParallel` and others set parts.
-    assert 'index' not in repr(net)
-    conv = LatentGraphConv(6, 8)
-    conv.hidden_channels = 4
-    conv.hidden_channels = 5
-    conv.sampler.similarity = torch.compile(conv.sampler.similarity)
 
 
 @pytest.mark.parametrize(

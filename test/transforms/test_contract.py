@@ -147,12 +147,12 @@ BAD = {
         (
             {'model': torch.nn.Sequential(SAMPLER)},
             TypeError,
-            "(got Sequential): pass 'model[0]', and data.x as it receives it",
+            "(got Sequential): pass model.get_submodule('0'), and data.x as it gets it",
         ),
         (
             {'model': torch.nn.Sequential(torch.nn.ReLU(), LatentGraphConv(4, 4))},
             TypeError,
-            "(got Sequential): pass 'model[1]', and data.x as it receives it",
+            "(got Sequential): pass model.get_submodule('1'), and data.x as it gets it",
         ),
         ({'model': 3}, TypeError, "'model' must be a torch.nn.Module (got int"),
         ({'model': torch.nn.Tanh()}, TypeError, 'or be a GumbelKNNSampler (got Tanh)'),

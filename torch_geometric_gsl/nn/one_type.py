@@ -10,14 +10,6 @@ from torch._C._functorch import peek_interpreter_stack
 from torch_geometric_gsl._checks import check_one_type
 from torch_geometric_gsl.ops.runtime import check_not_batched
 
-# Replacements of arguments of 0.1.
-_RENAMED = {
-    'context': "a pair, 'x=(x_src, x_dst)'",
-    'embedding': "'z'",
-    'remember': "'model.index(x)'",
-    'shard': "'ShardedModel(model, shard)(x)'",
-}
-
 
 class OneType(torch.nn.Module):
     r"""Base class of modules on nodes of one type.
@@ -35,11 +27,6 @@ class OneType(torch.nn.Module):
         for value in (*args, *kwargs.values()):
             if value is not None and not isinstance(value, torch.Tensor | bool):
                 check_one_type(value)
-        for name in _RENAMED.keys() & kwargs.keys():
-            raise TypeError(
-                f'{type(self).__name__} has no argument {name!r}: since 0.2 it is '
-                f'{_RENAMED[name]}'
-            )
         if not torch.compiler.is_compiling() and peek_interpreter_stack() is not None:
             parameters = () if self._maps_parameters else self.parameters()
             check_not_batched(self, (args, kwargs), parameters)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import wraps
-from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_type
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.sklearn._frames import (
     columns_of,
     distinct,
@@ -44,27 +41,7 @@ _MOST_IN_DOUBLE = 2**17
 _BLOCK = 2048
 
 
-class ChecksOptions(BaseEstimator):  # type: ignore[misc]
-    """Base class of estimators whose unknown options raise an error with a hint."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        init = cls.__init__  # Its signature must not change, by rule of scikit-learn.
-
-        @wraps(init)
-        def checked(self: Any, *args: Any, **params: Any) -> None:
-            if params.keys() - signature(init).parameters.keys():
-                check_options(type(self), params)
-            init(self, *args, **params)
-
-        cls.__init__ = checked  # type: ignore[method-assign]
-
-    def set_params(self, **params: Any) -> Any:
-        check_options(type(self), params, error=ValueError)  # As in scikit-learn.
-        return super().set_params(**params)
-
-
-class Predictions(ChecksOptions):
+class Predictions(BaseEstimator):  # type: ignore[misc]
     """Predict new rows, and training rows from each other."""
 
     def __sklearn_is_fitted__(self) -> bool:

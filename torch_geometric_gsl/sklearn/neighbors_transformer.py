@@ -5,7 +5,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
@@ -33,7 +37,6 @@ from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
 from torch_geometric_gsl.sklearn._frames import check_unmasked
-from torch_geometric_gsl.sklearn._predictions import ChecksOptions
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
 from torch_geometric_gsl.sklearn._transaction import atomic, default_modes
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
@@ -53,7 +56,7 @@ SIMILARITIES = ('linear', 'difference', 'gaussian', 'neural_gaussian', 'heat_ker
 class GSLNeighborsTransformer(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    ChecksOptions,
+    BaseEstimator,
 ):
     r"""Transformer to a sparse graph of the nearest rows under a learned similarity, a
     drop-in for :class:`sklearn.neighbors.KNeighborsTransformer`.

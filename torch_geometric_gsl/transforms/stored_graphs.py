@@ -21,6 +21,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl._warnings import silence_csr_warning, warn_caller
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
+from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
 from torch_geometric_gsl.nn.models.layers import evaluation
@@ -28,7 +29,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
     samplers_of,
 )
-from torch_geometric_gsl.nn.sampler.options import parts_with
+from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.ops.dense import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
     COUNTS,
@@ -316,8 +317,11 @@ def _check_model(model: Any) -> None:
     methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
     if not isinstance(model, GumbelKNNSampler) and not any(map(callable, methods)):
         # The sampler of a layer compares projected rows.
-        found = parts_with(model, 'share_sampler') or parts_with(model, 'log_scale')
-        hint = f': pass {found[0]!r}, and data.x as it receives it' if found else ''
+        kinds = GumbelKNNSampler, LearnedGraphConv
+        paths = [path for path, part in named_parts(model) if isinstance(part, kinds)]
+        hint = ''
+        if paths:
+            hint = f': pass model.get_submodule({paths[0]!r}), and data.x as it gets it'
         raise TypeError(
             f"'model' must have a method 'graphs' or 'graph', or be a "
             f'GumbelKNNSampler (got {type(model).__name__}){hint}'

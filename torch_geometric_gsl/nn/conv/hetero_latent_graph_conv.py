@@ -33,7 +33,7 @@ from torch_geometric_gsl.nn.conv.typed import (
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
-from torch_geometric_gsl.nn.sampler.options import HasSamplers, check_options
+from torch_geometric_gsl.nn.sampler.options import check_options
 from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
@@ -61,7 +61,7 @@ TypedRows: TypeAlias = (
 )
 
 
-class HeteroLatentGraphConv(HasSamplers):
+class HeteroLatentGraphConv(torch.nn.Module):
     r"""Graph convolution on learned graphs between nodes of several types: one layer
     of the `"Neural Gaussian Similarity Modeling for Differential Graph Structure
     Learning" <https://arxiv.org/abs/2312.09498>`_ paper per relation.

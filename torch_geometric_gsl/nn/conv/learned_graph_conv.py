@@ -27,7 +27,6 @@ from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
-    HasSamplers,
     SamplerOptions,
     check_options,
 )
@@ -153,7 +152,7 @@ def _most(pair: tuple[Tensor, Tensor]) -> int:
     return max(x.size(0) for x in pair)
 
 
-class RootTerm(HasSamplers, OneType):
+class RootTerm(OneType):
     """Base class of the layers with a root term and a bias."""
 
     #: Whether sources and targets may have different widths.

@@ -22,7 +22,6 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
 from torch_geometric_gsl.nn.models.layers import evaluation
-from torch_geometric_gsl.nn.sampler.options import HasSamplers
 from torch_geometric_gsl.ops.runtime import is_exporting
 
 #: Ends the error of options that transition nodes do not support.
@@ -33,7 +32,7 @@ class NewRowsWarning(UserWarning):
     r"""Issued if a model predicts new rows without its training or indexed rows."""
 
 
-class WatchesRows(HasSamplers):
+class WatchesRows(torch.nn.Module):
     """Base class of models that warn of new rows without training rows."""
 
     # The number of rows of the last training call.

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -37,7 +37,6 @@ from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
 from torch_geometric_gsl.nn.sampler.options import (
     Budget,
     check_budget,
-    check_options,
     paper_options,
 )
 from torch_geometric_gsl.nn.sampler.parts import Parts
@@ -149,7 +148,6 @@ class GumbelKNNSampler(OneType):
             edges is summed, but not listed. (default: :obj:`None`)
         budget (Budget, optional): Limits on arrivals, pairs and bytes of a draw and an
             evaluation. (default: :obj:`Budget()`)
-        **unknown (optional): Old names raise a :class:`TypeError` with the new one.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a pair
@@ -190,10 +188,8 @@ class GumbelKNNSampler(OneType):
         method: str = 'auto',
         eval_k: int | str | None = None,
         budget: Budget = Budget(),  # noqa: B008
-        **unknown: NoReturn,
     ) -> None:
         super().__init__()
-        check_options(type(self), unknown, ())
         check_type(similarity, Similarity, 'similarity', 'a Similarity')
         self.similarity = similarity
         self.k = k  # Checked by `__setattr__`, as are the options below.
