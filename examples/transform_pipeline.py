@@ -10,12 +10,11 @@ from torch_geometric import seed_everything
 from torch_geometric.nn.models import GCN
 
 from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.transforms import DropObservedGraph, SimilarityKNNGraph
+from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 seed_everything(0)
 transform = T.Compose(
     [
-        DropObservedGraph(),
         SimilarityKNNGraph(k=5, force_undirected=True),
         T.RandomNodeSplit(num_val=0.25, num_test=0.25),
     ]

@@ -53,7 +53,7 @@ import torch_geometric_gsl.transforms as T
 with warnings.catch_warnings():
     warnings.simplefilter('error')
     x = torch.randn(200, 4)
-    T.ToSparseFeatures()(torch_geometric.data.Data(x=x))
+    T.SimilarityKNNGraph(3)(torch_geometric.data.Data(x=x))
     similarity = torch_geometric_gsl.GaussianSimilarity(4)
     torch_geometric_gsl.GumbelKNNSampler.paper(similarity, method='race')(x)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import torch_geometric_gsl as gsl
-from torch_geometric_gsl.transforms import ToSparseFeatures
+from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 DOCS = Path(__file__).resolve().parents[2] / 'docs'
 FOLDER = DOCS / 'gallery'
@@ -150,7 +150,7 @@ def test_methods_are_those_of_the_package(reference):
     assert methods >= {'index', 'clear_index', 'paper', 'choose_anchors', 'loss'}
     assert methods >= {'save', 'load', 'predict'}
     assert methods.isdisjoint({'to', 'cuda', 'parameters'})
-    assert 'forward' not in {*reference.public_methods(ToSparseFeatures)}
+    assert 'forward' not in {*reference.public_methods(FreezeLatentGraph)}
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,10 @@ from torch_geometric.loader import DataLoader
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.transforms import (
-    DropObservedGraph,
     FreezeLatentGraph,
     RefineGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
-    ToSparseFeatures,
 )
 
 KNN = SimilarityKNNGraph(k=3)
@@ -31,9 +29,6 @@ TRANSFORMS = {
     'frozen': FreezeLatentGraph(gsl.GSLNet(4, 8, 2, 3, k=3).double()),
     'refined': RefineGraph(k=3, prob='prob'),
     'reweighted': RefineGraph(k=0),
-    'dropped': DropObservedGraph(),
-    'knn, then dropped': T.Compose([KNN, DropObservedGraph()]),
-    'dropped, then knn': T.Compose([DropObservedGraph(), KNN]),
     'knn, then sampled': T.Compose([KNN, SAMPLED]),
     'sampled, then refined': T.Compose([SAMPLED, RefineGraph(k=2)]),
 }
@@ -45,10 +40,7 @@ TYPED = {
     'frozen': FreezeLatentGraph(
         gsl.HeteroGSLNet({'doc': 4, 'word': 4}, 8, 2, 3, RELATIONS, 'doc', k=3).double()
     ),
-    'dropped': DropObservedGraph(),
 }
-TYPED['knn, then dropped'] = T.Compose([TYPED['knn'], DropObservedGraph()])
-TYPED['dropped, then knn'] = T.Compose([DropObservedGraph(), TYPED['knn']])
 TYPED['knn, then frozen'] = T.Compose([TYPED['knn'], TYPED['frozen']])
 each = pytest.mark.parametrize('name', TRANSFORMS)
 each_typed = pytest.mark.parametrize('name', TYPED)
@@ -280,27 +272,13 @@ def test_graph_ids_without_slices(name, sized):
     assert not hasattr(out, '_slice_dict')
 
 
-def test_the_number_of_nodes_of_edges_alone():
-    edges = [torch.tensor([[0, 1], [1, 3]]), torch.tensor([[0], [1]])]
-    assert_separates(
-        DropObservedGraph(), [Data(edge_index=e, num_nodes=5) for e in edges]
-    )
-    with pytest.warns(UserWarning, match='Unable to accurately infer'):
-        batch = assert_separates(
-            DropObservedGraph(), [Data(edge_index=e) for e in edges]
-        )
-    assert [data.num_nodes for data in batch.to_data_list()] == [4, 2]
-
-
 def test_a_batch_of_batches():
     inner = [[example(4, 5), example(6, 2)], [example(3, 3)]]
     batches = [Batch.from_data_list(examples) for examples in inner]
-    for transform in (KNN, DropObservedGraph()):
-        outer = transform(Batch.from_data_list(batches)).to_data_list()
-        expected = [transform(batch) for batch in batches]
-        for data, batch in zip(outer, expected, strict=True):
-            assert torch.equal(data.batch, batch.batch)
-            assert str(data.edge_index) == str(batch.edge_index)
+    outer = KNN(Batch.from_data_list(batches)).to_data_list()
+    for data, batch in zip(outer, map(KNN, batches), strict=True):
+        assert torch.equal(data.batch, batch.batch)
+        assert torch.equal(data.edge_index, batch.edge_index)
 
 
 def test_a_batch_after_other_transforms(sized):
@@ -350,10 +328,9 @@ def test_what_belongs_to_the_edges_of_each_example():
         data.rank = torch.arange(n)
         # Eight scores in all, as edges and nodes, and four for each graph.
         data.scores = torch.rand(4)
-    for transform in (KNN, DropObservedGraph()):
-        batch = assert_separates(transform, examples)
-        assert {'rank', 'scores'} <= set(batch.keys())
-        assert not {'norm', 'words', 'numbers'} & set(batch.keys())
+    batch = assert_separates(KNN, examples)
+    assert {'rank', 'scores'} <= set(batch.keys())
+    assert not {'norm', 'words', 'numbers'} & set(batch.keys())
     # A mesh has as many faces as edges.
     face = torch.tensor([[0, 1], [1, 2], [2, 0]])
     mesh = Data(x=torch.randn(3, 4), face=face, edge_index=face[:2])
@@ -370,10 +347,12 @@ def test_follow_batch_of_another_attribute():
 
 def test_sparse_features_are_not_separated(sized):
     """PyG cannot select rows of sparse CSR tensors, and says so."""
-    for batch in (
-        ToSparseFeatures()(Batch.from_data_list(sized)),
-        Batch.from_data_list([ToSparseFeatures()(data) for data in sized]),
-    ):
+    whole = Batch.from_data_list(sized)
+    whole.x = whole.x.to_sparse_csr()
+    sparse = [data.clone() for data in sized]
+    for data in sparse:
+        data.x = data.x.to_sparse_csr()
+    for batch in (whole, Batch.from_data_list(sparse)):
         out = KNN(batch)
         assert torch.equal(out.edge_index, KNN(Batch.from_data_list(sized)).edge_index)
         for unchanged in (batch, out):

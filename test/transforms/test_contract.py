@@ -14,12 +14,10 @@ from torch_geometric_gsl.nn.models import GSLNet
 from torch_geometric_gsl.nn.sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 from torch_geometric_gsl.transforms import (
-    DropObservedGraph,
     FreezeLatentGraph,
     RefineGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
-    ToSparseFeatures,
 )
 
 SAMPLER = GumbelKNNSampler.paper(LinearSimilarity(4), k=2)
@@ -33,8 +31,6 @@ CASES = [
      f'{SAMPLER}, layer=0, k=1, threshold=0.0'),
     (RefineGraph, 'refine_graph', {'k': 2, 'min_similarity': 0.1},
      'k=2, min_similarity=0.1'),
-    (ToSparseFeatures, 'to_sparse_features', {}, ''),
-    (DropObservedGraph, 'drop_observed_graph', {}, ''),
 ]  # fmt: skip
 each = pytest.mark.parametrize(
     ('cls', 'name', 'kwargs', 'inside'), CASES, ids=[case[1] for case in CASES]
@@ -59,8 +55,7 @@ def test_functional_name_pickle_and_repr(cls, name, kwargs, inside, examples):
 @each
 def test_wrong_data(cls, name, kwargs, inside):
     transform = cls(**kwargs)
-    kinds = [TemporalData] if cls is DropObservedGraph else [HeteroData, TemporalData]
-    for kind in kinds:
+    for kind in (HeteroData, TemporalData):
         text = rf"'data' must be a homogeneous .*Data.* \(got {kind.__name__}\)"
         with pytest.raises(TypeError, match=text):
             transform(kind())

@@ -17,7 +17,6 @@ from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.transforms import (
     SampledLatentGraph,
     SimilarityKNNGraph,
-    ToSparseFeatures,
 )
 
 NAMES = ('linear', 'difference', 'gaussian', 'heat_kernel')
@@ -69,7 +68,7 @@ def test_force_undirected():
 
 def test_sparse_features():
     examples = [Data(x=torch.randn(n, 6).relu()) for n in (5, 8)]
-    sparse = [ToSparseFeatures()(data) for data in examples]
+    sparse = [Data(x=data.x.to_sparse_csr()) for data in examples]
     for similarity in (GaussianSimilarity(6, 3), 'gaussian', 'linear', 'heat_kernel'):
         transform = SimilarityKNNGraph(2, similarity)
         expected = transform(Batch.from_data_list(examples))

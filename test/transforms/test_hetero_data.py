@@ -9,7 +9,6 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.transforms import (
-    DropObservedGraph,
     FreezeLatentGraph,
     SampledLatentGraph,
     SimilarityKNNGraph,
@@ -173,16 +172,6 @@ def test_a_frozen_graph_of_given_candidates():
     text = r"'data' must hold candidates of a relation .* \(got \[\('author', 'wrote'"
     with pytest.raises(ValueError, match=text):
         FreezeLatentGraph(net(), use_edge_index=True)(data)
-
-
-def test_dropping_all_graphs():
-    data = SimilarityKNNGraph(k=2, edge_types=RELATIONS)(draw())
-    out = DropObservedGraph()(data)
-    assert out.edge_types == [IN_DOC]  # It has labels of links, and a name.
-    assert set(out[IN_DOC].keys()) == {'edge_label', 'name'}
-    assert set(out.node_types) == {'doc', 'word', 'author'}
-    assert IN_DOC in data.edge_types
-    assert 'edge_index' in data[IN_DOC]
 
 
 def test_few_nodes():

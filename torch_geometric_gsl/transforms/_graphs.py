@@ -6,7 +6,6 @@ A :class:`~torch_geometric.data.Data` object has one store, and a
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from itertools import zip_longest
 from typing import Any
@@ -225,16 +224,10 @@ def _are_clear(data: Any, store: Any, counts: list[int]) -> tuple[bool, bool]:
     if not isinstance(store, NodeStorage):
         return True, True
     num_graphs = store['ptr'].numel() - 1 if 'ptr' in store else 1
-    known = COUNTS - ({'batch'} if 'ptr' in store else set()) | {'adj', 'adj_t'}
-    if not known & {*store.keys()}:
-        return False, False
     ptr = node_ptr(data, store)
     sizes = [] if ptr is None else ptr.diff().tolist()
     pairs = zip(counts, sizes, strict=False)
-    with warnings.catch_warnings():
-        # The warning that the number of nodes is a guess.
-        warnings.filterwarnings('ignore', 'Unable to accurately infer')
-        is_clear = sum(counts) not in (num_graphs, store.num_nodes)
+    is_clear = sum(counts) not in (num_graphs, store.num_nodes)
     return is_clear, any(count not in (1, size) for count, size in pairs)
 
 

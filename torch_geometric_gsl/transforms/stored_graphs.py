@@ -19,7 +19,7 @@ from torch_geometric_gsl._checks import (
     check_number,
     check_type,
 )
-from torch_geometric_gsl._warnings import silence_csr_warning, warn_caller
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
@@ -32,15 +32,8 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
 from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.ops.dense import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
-    COUNTS,
-    OBSERVED,
-    check_data,
-    graph_keys,
-    move_graph,
     node_features,
-    rename,
     set_graph,
-    set_num_nodes,
     sorted_graph,
 )
 from torch_geometric_gsl.typing import SampledGraph
@@ -224,78 +217,6 @@ class FreezeLatentGraph(BaseTransform):
             f'{self.__class__.__name__}({self.model}, layer={self.layer}, k={self.k}, '
             f'threshold={self.threshold}{attr})'
         )
-
-
-@functional_transform('drop_observed_graph')
-class DropObservedGraph(BaseTransform):
-    r"""Remove the graph of :obj:`data` and keep its nodes (functional name:
-    :obj:`drop_observed_graph`).
-
-    Deletes :obj:`edge_index`, :obj:`adj`, :obj:`adj_t`, every attribute with one entry
-    per edge, such as :obj:`edge_attr`, and a graph kept under the prefix
-    :obj:`observed_`. Labels of links (:obj:`edge_label`, :obj:`edge_label_index`) stay.
-    If there are as many edges as nodes, or only the edges determine the number of
-    nodes, attributes are deleted only if their name contains :obj:`edge`; in the second
-    case the number is stored as :obj:`data.num_nodes`.
-
-    Apply it before transforms that add a graph, not after.
-
-    Example:
-        >>> from torch_geometric.data import Data
-        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-        >>> data = Data(x=torch.randn(3, 4), edge_index=edge_index)
-        >>> DropObservedGraph()(data)
-        Data(x=[3, 4])
-    """
-
-    def forward(self, data: Data | HeteroData) -> Data | HeteroData:
-        if not isinstance(data, HeteroData):
-            check_data(data)
-            store = data.stores[0]
-            # The graph ids of a batch are not those of its examples.
-            counts = COUNTS - ({'batch'} if 'ptr' in store else set())
-            if graph_keys(data, store) and not counts & {*store.keys()}:
-                num_nodes = data.num_nodes
-                move_graph(data, store, None)
-                set_num_nodes(data, store, num_nodes)
-        for store in data.edge_stores:
-            move_graph(data, store, None)
-            for key in list(store.keys()):
-                if key.startswith(OBSERVED):
-                    rename(data, store, key, None)
-            if isinstance(data, HeteroData) and not store.keys():
-                del data[store._key]
-        return data
-
-
-@functional_transform('to_sparse_features')
-class ToSparseFeatures(BaseTransform):
-    r"""Store the features :obj:`data.x` as a sparse CSR tensor (functional name:
-    :obj:`to_sparse_features`).
-
-    Bag-of-words features are mostly zeros, and the cost of a sparse product
-    :math:`\mathbf{X} \mathbf{W}` is proportional to the non-zero entries. Layers that
-    start with such a product support them:
-    :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`,
-    :class:`~torch_geometric_gsl.nn.conv.TransitionGraphConv` and
-    :class:`~torch_geometric_gsl.nn.models.GSLNet`.
-
-    .. note::
-        Examples with sparse features can be batched, but
-        :meth:`~torch_geometric.data.Batch.to_data_list` cannot separate them.
-
-    Example:
-        >>> from torch_geometric.data import Data
-        >>> data = ToSparseFeatures()(Data(x=torch.eye(3)))
-        >>> data.x.layout, data.x.values()
-        (torch.sparse_csr, tensor([1., 1., 1.]))
-    """
-
-    def forward(self, data: Data) -> Data:
-        x = node_features(data)
-        silence_csr_warning()
-        data.x = x.to_sparse_csr()
-        return data
 
 
 @contextmanager
