@@ -170,6 +170,44 @@ def test_one_seed_gives_one_graph(method, scale, options):
             assert torch.equal(graph.edge_weight, fresh.edge_weight)
 
 
+def drawn(method, memory, **options):
+    """Return a graph of clustered rows, and a sum over one of the same seed."""
+    torch.manual_seed(1)
+    x, h = clustered(200, 0).double(), torch.arange(200.0).double().unsqueeze(1)
+    sampler = make_sampler(method, memory=memory, **options)
+    graph = sampler(x, generator=seeded(5))
+    return graph, sampler.propagate(x, h, generator=seeded(5))
+
+
+def assert_same_draw(one, other):
+    assert torch.equal(one[0].edge_index, other[0].edge_index)
+    # What is summed in blocks of another size differs in its last bits.
+    torch.testing.assert_close(one[0].edge_weight, other[0].edge_weight)
+    torch.testing.assert_close(one[1], other[1])
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('scale', [1.0, 20.0])
+@pytest.mark.parametrize('options', OPTIONS, ids=str)
+def test_memory_changes_no_graph(method, scale, options):
+    whole, blocks = (
+        drawn(method, memory, scale=scale, **options) for memory in (2**25, 2**13)
+    )
+    assert_same_draw(whole, blocks)
+
+
+@pytest.mark.parametrize('method', ['race', 'stream'])
+def test_threads_change_no_graph(method):
+    before = torch.get_num_threads()
+    one = drawn(method, 2**25, scale=20.0)
+    try:
+        torch.set_num_threads(2)
+        two = drawn(method, 2**25, scale=20.0)
+    finally:
+        torch.set_num_threads(before)
+    assert_same_draw(one, two)
+
+
 @pytest.mark.parametrize('bounds', ['squared_distance', 'sparse', 'bell'])
 def test_one_seed_gives_one_graph_in_a_resumed_training(bounds):
     x = clustered(300, 0)

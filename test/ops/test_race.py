@@ -10,13 +10,12 @@ from torch_geometric_gsl.ops import race_block, scan
 from torch_geometric_gsl.ops._native import compiled
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.edges import Candidates
-from torch_geometric_gsl.ops.envelope import find_nearest, make_envelope
+from torch_geometric_gsl.ops.envelope import make_envelope
 from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.scan import stream_arrivals
-from torch_geometric_gsl.ops.scores import Identity, unit_rows
 
 INF = float('inf')
 CPU = torch.device('cpu')
@@ -173,43 +172,6 @@ def test_against_loops(case, length, kept, replace, dtype):
                 assert noise == pytest.approx(value, abs=1e-5)
 
 
-def enveloped(loop=True):
-    """Scores of unit rows under clusters and a head, and how they are drawn."""
-    x = unit_rows(torch.randn(40, 4, generator=seeded()))
-    excluded = None if loop else torch.arange(40)
-    pairs = PairScores(x, x, Identity(), 'dot', 8.0, -8.0, 8.0, excluded)
-    head = find_nearest(pairs, 6)
-    return pairs, make_envelope(pairs, group(torch.arange(40) % 5), head)
-
-
-ENVELOPES = {
-    'one bound': lambda: (matrix_pairs(scores(9, 50)), None),
-    'one bound, without loops': lambda: (matrix_pairs(scores(9, 50), loop=False), None),
-    'clusters and a head': enveloped,
-    'clusters and a head, without loops': lambda: enveloped(loop=False),
-}
-
-
-def flat(found):
-    """All tensors of arrivals and of a tail."""
-    arrivals, tail = found
-    return [*arrivals[:3], *([] if tail is None else tail[:2])]
-
-
-@pytest.mark.parametrize('name', ENVELOPES)
-@pytest.mark.parametrize('replace', [True, False])
-def test_any_memory_budget_gives_the_same_arrivals(name, replace):
-    (pairs, envelope), found = ENVELOPES[name](), []
-    options = DrawOptions(2 if replace else 4, 0.5, 4, 5 * replace, replace=replace)
-    for size in (2**25, 1, 777, 3001, 10_000, 50_000):
-        args = pairs._replace(memory=size), options, 3, envelope
-        found.append(flat(race_arrivals(*args, generator=seeded())))
-    for whole, *blocks in zip(*found, strict=True):
-        # What is summed in blocks of another size differs in its last bits.
-        same = torch.equal if whole.dtype == torch.long else torch.allclose
-        assert all(same(whole, part) for part in blocks)
-
-
 @pytest.fixture
 def shapes(monkeypatch, definition):
     """The shapes of the blocks of proposals that are scored."""
@@ -253,18 +215,6 @@ def test_no_round_is_a_look_at_all_candidates(shapes):
     plain = stream_arrivals(pairs, 2, 4, generator=seeded())
     assert all(map(torch.equal, found[:3], plain[:3]))
     assert not shapes  # No candidate is proposed.
-
-
-def test_the_seed_alone_decides():
-    args = matrix_pairs(scores(9, 50)), DrawOptions(2, 0.5, 4, 3), 20
-    first = flat(race_arrivals(*args, generator=seeded(1)))
-    state = torch.get_rng_state()
-    again = flat(race_arrivals(*args, generator=seeded(1)))
-    assert all(map(torch.equal, first, again))
-    assert torch.equal(state, torch.get_rng_state())
-    torch.manual_seed(1)  # The global generator is one generator among others.
-    assert all(map(torch.equal, first, flat(race_arrivals(*args))))
-    assert not torch.equal(first[1], flat(race_arrivals(*args))[1])
 
 
 @pytest.mark.parametrize('m', [1, 4, 16, 30])

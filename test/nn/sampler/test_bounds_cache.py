@@ -12,7 +12,6 @@ from torch_geometric_gsl.nn.sampler import bounds_cache as module
 from torch_geometric_gsl.nn.sampler import methods
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -77,41 +76,6 @@ def make(name='linear', **options):
     similarity = resolve_similarity(name, 6, out_channels=4)
     options = {'k': 2, 'scale': 8.0, 'method': 'race', **options}
     return GumbelKNNSampler.paper(similarity, **options)
-
-
-def same_graph(first, second):
-    assert torch.equal(first.edge_index, second.edge_index)
-    torch.testing.assert_close(first.edge_weight, second.edge_weight)
-
-
-def blocks_change_nothing(name, options, num_threads):
-    # Sums differ in their last bits.
-    x, graphs, own = grouped(100), [], torch.get_num_threads()
-    torch.set_num_threads(num_threads)
-    try:
-        for memory in (2**25, 2**12):
-            sampler = make(name, budget=Budget(memory=memory), **options)
-            assert sampler.plan(x).num_proposals > 0
-            graphs.append(sampler(x, generator=seeded(1)))
-    finally:
-        torch.set_num_threads(own)
-    for graph in graphs[1:]:
-        same_graph(graphs[0], graph)
-
-
-@pytest.mark.parametrize(
-    ('name', 'options', 'num_threads'),
-    [(name, {}, 1) for name in ('linear', 'gaussian', 'heat_kernel')]
-    + [('neural_gaussian', {'loop': False}, 2), ('linear', {'replace': False}, 1)],
-)
-@pytest.mark.usefixtures('_races')
-def test_memory_and_threads_change_no_graph(name, options, num_threads):
-    blocks_change_nothing(name, options, num_threads)
-
-
-def test_memory_and_threads_change_no_graph_of_one_kind_of_bounds(bounds):
-    blocks_change_nothing('linear', {}, 1)
-    blocks_change_nothing('linear', {'loop': False}, 2)
 
 
 def test_bounds_are_found_once_for_equal_rows(found):

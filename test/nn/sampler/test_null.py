@@ -98,17 +98,6 @@ def test_races_weigh_it_as_the_definition_does(tau):
         assert float(z.abs().max()) < 4.9  # 24 of them: below 1e-4 in all.
 
 
-def test_budgets_draw_one_graph():
-    x, h = normal(300, 6), normal(300, 4, seed=9)
-    first, second = (
-        sampler(method='race', budget=Budget(memory=budget)).propagate(
-            x, h, generator=seeded(1)
-        )
-        for budget in (2**25, 2**14)
-    )
-    torch.testing.assert_close(first, second)
-
-
 def test_limits():
     x = normal(N, 6)
     graph = sampler(null_score=-80.0, method='race')(x, generator=seeded(1))
