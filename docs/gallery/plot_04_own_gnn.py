@@ -42,13 +42,14 @@ out = GraphConv(16, 32)(x, edge_index, edge_weight)
 print(edge_index.shape, out.shape)
 
 # %%
-# A thousand rows have a million pairs, most of which were not scored. The draw is a
-# :term:`race`: every candidate arrives after a random time, which tends to be earlier
-# for a larger score, and the first to arrive is the neighbour. The race finds the first
-# arrivals by trying some candidates at random, without scoring all pairs:
+# The draw is a :term:`race`: every candidate arrives after a random time, which tends to
+# be earlier for a larger score, and the first to arrive are the neighbours. The sampler
+# finds them by the cheapest of three methods, and says which one and why. Here a
+# ``stream`` scores each pair once; a ``race`` proposes candidates until the first have
+# arrived, which pays among more rows or with flatter scores:
 
-plan = sampler.plan(x)
-print(f'{plan.method}: {plan.num_proposals} of 1000 are tried for each draw')
+print(sampler.plan(x))
+print(GumbelKNNSampler(sampler.similarity, scale=1.0).plan(x))
 
 # %%
 # A task that needs neighbours
