@@ -26,12 +26,7 @@ LAYERS = {
     'uniform': (LatentGraphConv, {'similarity': 'uniform', 'z_channels': 3}),
     'labels': (LatentGraphConv, {'label_channels': OUT, 'loop': False}),
     'relations': (MultiplexLatentGraphConv, {'num_relations': 2, 'shares': 'node'}),
-    'relations, prior': (
-        MultiplexLatentGraphConv,
-        {'num_relations': 2, 'same_messages': False, 'observed': 'prior'},
-    ),
     'pair': (LatentGraphConv, {}),
-    'prior': (LatentGraphConv, {'observed': 'prior', 'add_self_loops': True}),
     'sharp': (LatentGraphConv, RACE | {'scale': 12.0, 'train_scale': True}),
     'sharp cosine': (LatentGraphConv, RACE | SHARP),
     'transition': (TransitionGraphConv, {'num_nodes': N}),
@@ -49,7 +44,6 @@ NETS = {
     'net, pair': {},
     'net, pair of z': {'z_channels': 3},
     'net, sharp': {'scale': 10.0, 'method': 'race'},
-    'net, prior': {'observed': 'prior'},
     'net, transition': {'num_nodes': N},
     'net, regression': {'task': 'regression'},
 }
@@ -93,13 +87,6 @@ def arguments(name, rows):
         given['z'] = numbers(1, n, 3)[rows].clone().requires_grad_()
     if 'label_channels' in options:
         given['y'] = torch.arange(n)[rows] % (OUT + 1) - 1  # Some are unknown.
-    if options.get('observed') == 'prior':
-        source, target = torch.randint(
-            n, (2, 3 * n), generator=torch.Generator().manual_seed(3)
-        )
-        target = target % (n - 5)  # The last nodes have none.
-        keep = (target >= rows.start) & (target < rows.stop)
-        given['edge_index'] = torch.stack([source[keep], target[keep]])
     return x, given
 
 

@@ -278,8 +278,7 @@ def test_the_method_changes_no_evaluation(form, eval_k):
     ('conv', 'options'),
     [
         (LatentGraphConv, {}),
-        (LatentGraphConv, {'add_self_loops': True, 'null_score': 0.0}),
-        (LatentGraphConv, {'observed': 'prior'}),
+        (LatentGraphConv, {'null_score': 0.0}),
         (MultiplexLatentGraphConv, {'num_relations': 2}),
         (SensorGraphConv, {'num_sensors': N}),
         (TransitionGraphConv, {'num_nodes': N, 'num_transition_nodes': 9}),
@@ -288,16 +287,13 @@ def test_the_method_changes_no_evaluation(form, eval_k):
 def test_a_layer_returns_the_graph_of_its_sum(conv, options, eval_k, is_training):
     torch.manual_seed(4)
     x = torch.randn(N, 6)
-    given = {}
-    if options.get('observed'):
-        given = {'edge_index': torch.randint(N, (2, 3 * N))}
     layer = conv(6, 5, eval_k=eval_k, **options).train(is_training)
     seeds = (seeded(5) for _ in range(3))
-    expected = layer(x, **given, generator=next(seeds))
-    out, graph = layer(x, **given, generator=next(seeds), return_graph=True)
+    expected = layer(x, generator=next(seeds))
+    out, graph = layer(x, generator=next(seeds), return_graph=True)
     torch.testing.assert_close(out, expected)
     look = layer.graphs if conv is MultiplexLatentGraphConv else layer.graph
-    shown = look(x, **given, generator=next(seeds))
+    shown = look(x, generator=next(seeds))
     torch.testing.assert_close(tuple(graph), tuple(shown))
 
 

@@ -71,7 +71,6 @@ def test_sources_of_new_rows(kwargs):
         {'null_score': 0.0},
         {'train_scale': True},
         {'budget': Budget(memory=1)},
-        {'add_self_loops': True},
     ],
     ids=str,
 )

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 import torch_geometric_gsl as gsl
 from reproduction import baselines
 from torch_geometric_gsl import NodeClassifier
+from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 RESULTS = Path(__file__).resolve().parents[1] / 'results'
@@ -131,6 +132,13 @@ class CandidateNet(NodeClassifier):
         return out
 
 
+def _average_with_self_loops(conv: Any, args: tuple[Tensor], out: Tensor) -> Tensor:
+    """Average the learned graph of a layer with self-loops, which searches tried."""
+    (x,) = args
+    h = apply_linear(conv.lin, x) + apply_linear(conv.lin_root, x)
+    return (out + h + conv.bias) / 2
+
+
 def gsl_net(
     *args: Any,
     num_nodes: int,
@@ -141,6 +149,12 @@ def gsl_net(
     """Build the net of the paper: full graph, transition graph, or candidates."""
     if kwargs.get('scale') == 'auto':  # Each training sets its scale.
         del kwargs['scale']
+    if kwargs.pop('add_self_loops', False):
+        net = gsl_net(*args, num_nodes=num_nodes, candidates=candidates, **kwargs)
+        for part in net.modules():
+            if isinstance(part, gsl.LatentGraphConv):
+                part.register_forward_hook(_average_with_self_loops)
+        return net
     if candidates is not None:
         return CandidateNet(candidates, *args, **kwargs)
     if num_transition_nodes is not None:

@@ -154,15 +154,6 @@ def test_a_model_is_as_before_after_an_error():
     assert (graph.edge_index.size(1), other.edge_index.size(1)) == (20, 132)
 
 
-def test_a_pair_with_a_prior():
-    conv = LatentGraphConv(IN, OUT, observed='prior').double().eval()
-    x, edges = numbers(0, 12, IN), torch.tensor([[5, 11], [1, 2]])
-    expected, graph = conv((x, x[:3]), edges, return_graph=True)
-    found, own = ShardedModel(conv, RowShard(3))((x, x[:3]), edges, return_graph=True)
-    assert torch.equal(found, expected)
-    assert torch.equal(own.edge_index, graph.edge_index)
-
-
 def run(model, x):
     return model(x)
 
@@ -187,10 +178,6 @@ BAD = {
     'nodes': (TransitionGraphConv(IN, OUT, 13, 4), run,
               "ValueError: 'shard' must have num_nodes=13 rows on all ranks together "
               '(got 12)'),
-    'edges': (LatentGraphConv(IN, OUT, observed='prior'),
-              lambda model, x: model(x, torch.tensor([[0, 0], [3, 12]])),
-              "ValueError: 'edge_index' must lead to the rows (0, 12) of this rank "
-              '(got 3..12)'),
     'sparse': (LatentGraphConv(IN, OUT, z_channels=-1),
                lambda model, x: model(x.to_sparse_csr()),
                "ValueError: 'x' must be dense to be sent to other ranks "

@@ -47,7 +47,6 @@ def test_arguments_of_another_class_have_their_defaults(rows):
         'k': '5',
         'tau': '0.5',
         'root_weight': 'True',
-        'observed': "'candidates'",
         'dropout': '0.5',
         'act': "'elu'",
     }.items():

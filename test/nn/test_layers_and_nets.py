@@ -80,12 +80,11 @@ def cases():
 
     add('latent', LatentGraphConv, (OUT,))
     add('latent linear', LatentGraphConv, (OUT, 'linear'), scale=3.0, null_score=0.0)
-    add('latent input', LatentGraphConv, (OUT,), z_channels=IN, add_self_loops=True)
+    add('latent input', LatentGraphConv, (OUT,), z_channels=IN)
     add('latent rows', LatentGraphConv, (OUT,), {'z': Z}, z_channels=3)
-    add('latent prior', LatentGraphConv, (OUT,), observed='prior')
     add('projected', TransitionGraphConv, (OUT, N, S))
     add('free', TransitionGraphConv, (OUT,), **FREE)
-    add('anchors', TransitionGraphConv, (OUT,), add_self_loops=True, **ANCHORS)
+    add('anchors', TransitionGraphConv, (OUT,), **ANCHORS)
     many = {'similarity': 'neural_gaussian', 'similarity_kwargs': BELL}
     add('multiplex', MultiplexLatentGraphConv, (OUT, 3), **many)
     add('node', MultiplexLatentGraphConv, (OUT, 2), shares='node', **many)
@@ -101,8 +100,6 @@ def cases():
     add('net auto', GSLNet, net, z_channels='auto')
     add('net input', GSLNet, net, z_channels=IN, similarity='linear', train_scale=True)
     add('net rows', GSLNet, net, {'z': Z}, z_channels=3)
-    own = {'observed': 'prior', 'add_self_loops': True}
-    add('net prior', GSLNet, net, z_channels=None, **own)
     own = {'num_relations': 2, 'shares': 'node'}
     add('net many', GSLNet, net, z_channels=None, **own)
     add('net projected', GSLNet, net, **PROJECTED)
@@ -143,8 +140,7 @@ def test_sparse_features(name, training):
 def test_gradients_reach_every_parameter(name, training):
     case = CASES[name]
     module = case.make().train(training)
-    given = {} if 'prior' not in name else {'edge_index': EDGES}
-    module(normal(N, IN), **given, **case.row_wise()).square().sum().backward()
+    module(normal(N, IN), **case.row_wise()).square().sum().backward()
     check_gradients(module)
 
 

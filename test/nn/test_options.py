@@ -58,7 +58,6 @@ OWN = {
             ValueError,
             '_channels=6',
         ),
-        ({'observed': 'graph'}, ValueError, r"'observed' must be one of .* 'graph'"),
     ],
     MultiplexLatentGraphConv: [
         ({'num_relations': 0}, ValueError, r"'num_relations' must be at least 1 \(go"),
@@ -87,8 +86,6 @@ OWN = {
         ({'directed': 1}, TypeError, r"'directed' must be a bool \(got 1\)"),
         ({'embedding_channels': 0}, ValueError, "'embedding_channels' must be at lea"),
         ({'similarity': LinearSimilarity(3)}, ValueError, 'must have in_channels='),
-        ({'observed': 'prior'}, TypeError, "SensorGraphConv has no option 'observed'"),
-        ({'add_self_loops': False}, TypeError, "has no option 'add_self_loops'"),
     ],
     TransitionGraphConv: [
         ({'transition': 'none'}, ValueError, r"'transition' must be one of .* 'none'"),
@@ -97,7 +94,6 @@ OWN = {
         (FREE | {'num_nodes': 9}, ValueError, "'num_nodes' is not supported with tr"),
         (ANCHORS | {'num_transition_nodes': 0}, ValueError, 'n_nodes. must be at le'),
         (FREE | {'num_transition_nodes': 0.5}, TypeError, 'nodes. must be an integer'),
-        ({'num_nodes': 9, 'observed': 'prior'}, TypeError, "no option 'observed'"),
         ({'num_nodes': 9, 'z_channels': 3}, TypeError, "no option 'z_channels'"),
         ({'in_channels': (4, 5), 'num_nodes': 9}, TypeError, r'integer \(got tuple'),
     ],
@@ -111,7 +107,6 @@ OWN = {
         ({'in_channels': {'doc': 6}}, ValueError, "'in_channels' .* entry for 'word'"),
         ({'in_channels': IN | {'page': 2}}, ValueError, r"dict of \['word', .* 'page'"),
         ({'z_channels': -1}, ValueError, r"'in_channels' must be one known .* \(5, 6"),
-        ({'add_self_loops': True}, TypeError, "has no option 'add_self_loops'"),
         ({'aggr': 'add'}, ValueError, r"'aggr' must be one of \['sum', .*\(got 'add'"),
     ],
     GSLNet: [
@@ -128,7 +123,6 @@ OWN = {
         (ANCHORS | {'num_nodes': 9}, ValueError, "'num_nodes' is not supported with"),
         (FREE | {'z_channels': -1}, ValueError, "'z_channels' is not supported with "),
         (FREE | {'num_relations': 2}, ValueError, "'num_relations' is not supported w"),
-        (FREE | {'observed': 'prior'}, TypeError, "GSLNet has no option 'observed'"),
         ({'num_relations': 0}, ValueError, "'num_relations' must be at least 1"),
         ({'task': 'ranking'}, ValueError, r"'task' must be one of .*\(got 'ranking'\)"),
         ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
@@ -198,8 +192,8 @@ SHOWN = [
         f"-1, 8, {LINEAR(8, 2, 1.0, 20.0)}, method='race', eval_k=3",
     ),
     (
-        LatentGraphConv(8, 8, 'linear', null_score=0.0, observed='prior'),
-        f"8, 8, {LINEAR(8, 5, 0.5, 20.0)}, null_score=0.0, observed='prior'",
+        LatentGraphConv(8, 8, 'linear', null_score=0.0),
+        f'8, 8, {LINEAR(8, 5, 0.5, 20.0)}, null_score=0.0',
     ),
     (
         MultiplexLatentGraphConv(
@@ -222,8 +216,8 @@ SHOWN = [
         "{'word': 8, 'doc': 16}, 32, relations=[('word', 'in', 'doc')], aggr=None",
     ),
     (
-        GSLNet(16, 32, 2, 7, eval_k=9, observed='prior'),
-        f"16, 32, num_layers=2, out_channels=7, observed='prior', {SHORT}, eval_k=9",
+        GSLNet(16, 32, 2, 7, eval_k=9, root_weight=False),
+        f'16, 32, num_layers=2, out_channels=7, root_weight=False, {SHORT}, eval_k=9',
     ),
     (
         GSLNet(16, 32, 2, 7, z_channels=None),

@@ -15,7 +15,7 @@ from reproduction.experiments import (
     make_config,
 )
 from reproduction.files import write_json
-from reproduction.settings import METHODS
+from reproduction.settings import METHODS, gsl_net
 from reproduction.training import build, parameter_groups
 
 DEFAULT = Choice((), (), range(5))
@@ -89,15 +89,15 @@ KNOWN = {
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): '20b75c6c91',
-    ('lin_sim_t', 0): 'ead226cd2d',
-    ('gau_sim', 0): '5448ac0d13',
-    ('gau_sim_t', 0): '3fd4035d48',
-    ('neural_gau_sim', 0): '2b7fe03eaf',
-    ('neural_gau_sim_t', 0): 'f9c4b7c9b0',
+    ('lin_sim', 0): '3c6ee2d427',
+    ('lin_sim_t', 0): '7d2b013f86',
+    ('gau_sim', 0): 'bb2c3923c2',
+    ('gau_sim_t', 0): 'b19272ae0d',
+    ('neural_gau_sim', 0): 'cdb2de28a6',
+    ('neural_gau_sim_t', 0): '163eadcd3c',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): 'c54420c569',
+    ('uniform', 0): '9524a1d139',
 }
 
 
@@ -148,3 +148,16 @@ def test_a_change_needs_a_new_revision(method, data):
         f'of before are those of another setting, then write {digest(method, data)!r} '
         'here for the new one'
     )
+
+
+@pytest.mark.parametrize('candidates', [None, 4])
+def test_self_loops_of_a_search_weigh_as_much_as_the_graph(candidates):
+    size = {'num_nodes': 20, 'candidates': candidates}
+    net = gsl_net(6, 8, 1, 3, **size, add_self_loops=True).eval()
+    plain = gsl_net(6, 8, 1, 3, **size).eval()
+    plain.load_state_dict(net.state_dict())
+    x = torch.randn(20, 6)
+    conv = getattr(net, 'net', net).convs[0]
+    root = conv.lin_root(x) + conv.bias
+    expected = (plain(x) - root + conv.lin(x)) / 2 + root
+    torch.testing.assert_close(net(x), expected)

@@ -55,21 +55,21 @@ PARTS = {
         LinearSimilarity(4), eval_k=50
     ),
     'null neighbour': LatentGraphConv(4, 8, 'linear', **NULL),
-    'prior': LatentGraphConv(4, 8, eval_k=2, observed='prior'),
+    'candidates': LatentGraphConv(4, 8, eval_k=2),
 }
 
 
 @pytest.mark.parametrize('name', PARTS)
 @pytest.mark.parametrize('layer', [0, -1])
 def test_graph_of_a_part(data, name, layer, graph_of):
-    part, is_prior = PARTS[name].train(), name == 'prior'
-    out = FreezeLatentGraph(part, layer, use_edge_index=is_prior)(data)
+    part, is_given = PARTS[name].train(), name == 'candidates'
+    out = FreezeLatentGraph(part, layer, use_edge_index=is_given)(data)
     assert part.training
     batch = Batch.from_data_list([data, data])
-    batch = FreezeLatentGraph(part, use_edge_index=is_prior)(batch)
+    batch = FreezeLatentGraph(part, use_edge_index=is_given)(batch)
     assert torch.equal(graph_of(batch, 1)[0], out.edge_index)
     part.eval()
-    expected = getattr(part, 'graph', part)(data.x, *[data.edge_index][:is_prior])
+    expected = getattr(part, 'graph', part)(data.x, *[data.edge_index][:is_given])
     assert torch.equal(out.edge_index, expected.edge_index)
     torch.testing.assert_close(out.edge_weight, expected.edge_weight)
     assert not out.edge_weight.requires_grad
@@ -124,11 +124,3 @@ def test_indexed_rows_are_not_the_nodes():
     with pytest.raises(ValueError, match=re.escape(text)):
         FreezeLatentGraph(model)(Data(x=torch.randn(30, 4)))
     assert FreezeLatentGraph(model.clear_index())(Data(x=torch.randn(30, 4))).num_edges
-
-
-def test_a_prior_that_is_left_out_is_told():
-    conv = LatentGraphConv(4, 4, observed='prior', eval_k=2)
-    data = Data(x=torch.randn(6, 4), edge_index=torch.tensor([[0, 1], [1, 0]]))
-    with pytest.warns(UserWarning, match="set 'use_edge_index=True'"):
-        FreezeLatentGraph(conv)(data.clone())
-    assert FreezeLatentGraph(conv, use_edge_index=True)(data).num_edges >= 12

@@ -28,8 +28,7 @@ class ShardedModel(torch.nn.Module):
     any number of ranks samples the same graph. All ranks must make the same calls in
     the same order, with the arguments of the model's methods for their rows.
 
-    The sources of a pair :obj:`(x_src, x_dst)` are the same on all ranks. Edges of a
-    prior lead from any row of the table to the rows of this rank.
+    The sources of a pair :obj:`(x_src, x_dst)` are the same on all ranks.
 
     Args:
         model (torch.nn.Module): A :class:`~torch_geometric_gsl.nn.GSLNet` without a

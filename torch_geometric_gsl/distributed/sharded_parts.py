@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import as_pair, check_absent, check_index, check_matrix
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.conv.learned_graph_conv import ObservedPrior
 from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
     MultiplexLatentGraphConv,
 )
@@ -134,31 +133,6 @@ def _propagate(
     return (out, graph) if return_graph else out
 
 
-def _add_prior(
-    prior: Any, gather: _Gather, out: Tensor, h: Tensor, edges: Tensor, *others: Any
-) -> Tensor:
-    """Mix in the observed edges that lead to the rows of this rank."""
-    own = _own_edges(edges, gather.shard), others[0]
-    mixed: Tensor = type(prior).forward(prior, out, gather.sources(h), *own)
-    return mixed
-
-
-def _mix_with_prior(
-    prior: Any,
-    gather: _Gather,
-    graph: SampledGraph,
-    x: Any,
-    edges: Tensor,
-    *others: Any,
-) -> SampledGraph:
-    """Mix the graph of this rank with the observed edges to its rows."""
-    shard = gather.shard
-    own = SampledGraph(_own_edges(graph.edge_index, shard), graph.edge_weight)
-    observed = _own_edges(edges, shard), others[0]
-    pair = gather.sources(x[0]), x[1]
-    return _shifted(type(prior).graph(prior, own, pair, *observed), shard)
-
-
 def _mix(conv: Any, gather: _Gather, graphs: Any, x: Features) -> SampledGraph:
     """Mix the graphs of relations, with the rows of this rank as targets."""
     shard = gather.shard
@@ -215,7 +189,6 @@ def _drop(
 _SHARED: dict[type, dict[str, Callable[..., Any]]] = {
     GSLNet: {'_hidden': _hidden},
     GumbelKNNSampler: {'propagate': _propagate},
-    ObservedPrior: {'forward': _add_prior, 'graph': _mix_with_prior},
     MultiplexLatentGraphConv: {'mix': _mix},
     ProjectNodes: {'forward': _project},
     Dropout: {'forward': _drop},

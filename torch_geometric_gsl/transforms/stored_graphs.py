@@ -19,7 +19,6 @@ from torch_geometric_gsl._checks import (
     check_number,
     check_type,
 )
-from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
@@ -156,14 +155,6 @@ class FreezeLatentGraph(BaseTransform):
                     'use_edge_index=True (got None)'
                 )
             args |= {'edge_index': data.edge_index, 'edge_weight': data.edge_weight}
-        elif 'edge_index' in data and any(
-            getattr(part, 'prior', None) is not None for part in model.modules()
-        ):
-            warn_caller(
-                "the observed graph of 'data' is not stored, although the model mixes "
-                "it with its own: set 'use_edge_index=True'",
-                UserWarning,
-            )
         args = {name: value for name, value in args.items() if value is not None}
         if isinstance(model, GumbelKNNSampler):
             graphs = [model(x, **args)]

@@ -52,17 +52,16 @@ def plain_graph(conv, mode, x, seed):
 
 @EACH
 @TRAINING
-@pytest.mark.parametrize('loops', [False, True])
-def test_the_definition(mode, training, loops):
-    options = {'add_self_loops': True, **dict.fromkeys(PLAIN, True)} if loops else {}
+@pytest.mark.parametrize('has_root', [False, True])
+def test_the_definition(mode, training, has_root):
+    options = dict.fromkeys(PLAIN, True) if has_root else {}
     conv = make(mode, method='dense', **options).train(training)
     x, given = call(mode)
     matrix = plain_graph(conv, mode, x, seed=7)
     torch.testing.assert_close(matrix.sum(dim=1), torch.ones(12).double())
     expected = matrix @ SOURCES @ conv.lin.weight.t()
-    if loops:
+    if has_root:
         torch.nn.init.normal_(conv.bias)
-        expected = (expected + x[1] @ conv.lin_dst.weight.t()) / 2
         expected = expected + x[1] @ conv.lin_root.weight.t() + conv.bias
     torch.testing.assert_close(conv(x, **given, generator=seeded(7)), expected)
     graph = conv.graph(x, **given, generator=seeded(7))

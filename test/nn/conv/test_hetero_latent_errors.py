@@ -26,7 +26,6 @@ BOTH, IDS, WEIGHTS = (X, NEW), (BATCH, NEW_IDS), {NEAR: torch.ones(3).double()}
         ({}, False, None),
         ({'loop': False}, False, 11),
         ({'loop': False}, True, None),
-        ({'loop': False, 'observed': 'prior'}, True, 11),
     ],
 )
 def test_candidates_are_counted(options, edges, available):

@@ -50,7 +50,7 @@ BOTH = X, NEW
     [
         ({}, ()),
         ({'loop': False}, ('batch_dict',)),
-        ({'observed': 'prior'}, ('edge_index_dict', 'edge_weight_dict')),
+        ({}, ('edge_index_dict', 'edge_weight_dict')),
         (COMPARED, ('z_dict', 'edge_index_dict', 'edge_weight_dict')),
         (
             {'relations': {NEAR: COMPARED, HAS: {}, IN_DOC: {}}},

@@ -59,7 +59,7 @@ def test_labels_are_added_to_messages(training, form):
 def test_no_row_hears_its_own_label(training, method, similarity, form):
     if form == 'edges' and method == 'stream':
         method = 'auto'  # Listed candidates are not streamed.
-    conv = make(similarity, method=method, add_self_loops=True).train(training)
+    conv = make(similarity, method=method).train(training)
     x, y = draw_rows()
     given = {}
     if form == 'edges':  # Loops are among them.
@@ -89,9 +89,6 @@ def test_where_labels_cannot_be_told():
         make(label_channels=None)(x, y=y)
     with pytest.raises(ValueError, match=r"'y' must be given with 'label_channels'"):
         make()(x)
-    text = "'label_channels' must be None with observed='prior'"
-    with pytest.raises(ValueError, match=text):
-        make(observed='prior')
     with pytest.raises(ValueError, match='one label for each of the 40 sources'):
         make()(x, y=y[:3])
     with pytest.raises(TypeError, match="has no option 'label_channels'"):

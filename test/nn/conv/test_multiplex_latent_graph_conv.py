@@ -29,7 +29,7 @@ OPTIONS = {
     'plain': {},
     'node': {'shares': 'node'},
     'own messages': {'same_messages': False},
-    'loops': {'add_self_loops': True, 'root_weight': False, 'bias': False},
+    'no root': {'root_weight': False, 'bias': False},
     'null': {'null_score': 0.0, 'scale': 3.0, 'train_scale': True},
     'input': {'z_channels': -1, **BELL},
     'rows': {'z_channels': 2},
@@ -61,8 +61,6 @@ def by_loop(conv, x, generator=None, z=None, **kwargs):
         own = h if relation.z_channels is None else x
         graph = relation.sampler(own if z is None else z, generator=generator, **kwargs)
         out = to_matrix(*graph, x.size(0), x.size(0)) @ h
-        if relation.add_self_loops:
-            out = (out + h) / 2
         total = total + shares[:, number : number + 1] * out
         graphs.append(graph)
     if conv.lin_root is not None:
@@ -164,18 +162,6 @@ def test_equal_messages_are_projected_once(name, is_new):
     # What is not compared is not projected, unless it is a message of its own.
     targets = is_new and name not in ('input', 'rows')
     assert sorted(calls) == [5] * (times * targets) + [N] * times
-
-
-def test_a_given_graph_is_a_prior_of_each_relation():
-    conv, x = make(observed='prior'), normal(N, IN)
-    assert len([name for name, _ in conv.named_parameters() if 'prior' in name]) == R
-    out = conv(x, EDGES, generator=seeded(1))
-    graph = to_matrix(*conv.graph(x, EDGES, generator=seeded(1)), N, N)
-    h = x @ conv.relations[0].lin.weight.t()
-    expected = graph @ h + x @ conv.lin_root.weight.t() + conv.bias
-    torch.testing.assert_close(out, expected)
-    out.sum().backward()
-    assert all(float(relation.prior.logit.grad) != 0 for relation in conv.relations)
 
 
 def test_similarities_of_several_kinds():

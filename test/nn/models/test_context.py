@@ -23,7 +23,7 @@ def draw_rows(number=N):
 
 def test_a_source_gets_what_it_got_there():
     """Edges to it are given once more; the table of all nets has the other cases."""
-    net, x, rows = make(observed='prior'), draw_rows(), torch.tensor([3, 3, 17])
+    net, x, rows = make(), draw_rows(), torch.tensor([3, 3, 17])
     of_row = [EDGES[0][EDGES[1] == row] for row in rows]
     target = [torch.full_like(s, i) for i, s in enumerate(of_row)]
     new = torch.stack([torch.cat(of_row), torch.cat(target)])

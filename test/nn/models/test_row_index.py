@@ -28,7 +28,6 @@ NETS = {
     'z': {'z_channels': 5},
     'relations': {'num_relations': 2},
     'edges': {},
-    'prior': {'observed': 'prior'},
     'readout': {'readout': 'mean'},
 }
 OTHERS = {'KNNGCN': KNNGCN, 'NodeFormer': NodeFormer}
@@ -54,7 +53,7 @@ def problem(kind):
         x, new = x.to_sparse_csr(), new.to_sparse_csr()
     if kind == 'z':
         own, given = {'z': Z[:N]}, {'z': Z[N:]}
-    if kind in ('edges', 'prior'):
+    if kind == 'edges':
         own = {'edge_index': EDGES, 'edge_weight': WEIGHT}
         given = {'edge_index': NEW_EDGES, 'edge_weight': WEIGHT[:N]}
     return x, new, own, given

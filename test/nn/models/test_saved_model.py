@@ -23,7 +23,7 @@ MODELS = {
             'train_scale': True,
             'null_score': 0.0,
         },
-        {'similarity_kwargs': {'share': 0.2}, 'observed': 'prior'},
+        {'similarity_kwargs': {'share': 0.2}, 'root_weight': False},
         {'scale': 3.0, 'task': 'regression'},
         {'readout': 'mean', 'act': None},
     ],

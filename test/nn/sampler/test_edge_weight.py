@@ -122,7 +122,6 @@ def test_the_nearest_of_equal_priors_where_scores_saturate():
 
 MODELS = {
     'conv': lambda: gsl.LatentGraphConv(IN, 3, 'linear'),
-    'prior': lambda: gsl.LatentGraphConv(IN, 3, 'linear', observed='prior'),
     'multiplex': lambda: gsl.MultiplexLatentGraphConv(
         IN, 3, 2, ['linear', 'difference']
     ),
@@ -147,24 +146,3 @@ def test_layers_and_models(name):
     zeros = weight * keep
     expected = model(X, edges[:, keep], weight[keep])
     torch.testing.assert_close(model(X, edges, zeros), expected)
-
-
-def test_observed_weights_are_normalised():
-    conv = gsl.LatentGraphConv(IN, IN, 'linear', observed='prior', root_weight=False)
-    conv = conv.double().eval()
-    edges, weight = torch.tensor([[1, 2, 3], [0, 0, 4]]), torch.tensor([1.0, 3.0, 0.0])
-    weight = weight.double().requires_grad_()
-    graph = conv.graph(X, edges, weight)
-    own = conv.graph(X)
-    share = conv.prior.share.double()
-    expected = (1 - share) * matrix(own)
-    expected[4] = matrix(own)[4]  # Nothing was observed of weight.
-    expected[0, 1] += share * 0.25
-    expected[0, 2] += share * 0.75
-    expected[1:4] = 0
-    kept = matrix(graph)
-    kept[1:4] = 0
-    torch.testing.assert_close(kept[[0, 4]], expected[[0, 4]])
-    (grad,) = torch.autograd.grad(conv(X, edges, weight).square().sum(), weight)
-    assert bool(grad.isfinite().all())
-    assert bool((grad[:2] != 0).all())

@@ -107,7 +107,7 @@ class HeteroLatentGraphConv(torch.nn.Module):
         root_weight, bias (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`, for each type.
         **kwargs (optional): Further options of the layers of all relations, such as
-            :obj:`z_channels`, :obj:`observed` or :obj:`scale`.
+            :obj:`z_channels` or :obj:`scale`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}_t|, F_t)` of each type, dense or

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_geometric_gsl._checks import (
     as_pair,
     check_compared,
-    check_edge_weight,
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
@@ -37,19 +36,13 @@ class LatentGraphConv(LearnedGraphConv):
     noise-free weights :math:`A_{ij} = \mathrm{softmax}_j(\lambda \phi_{ij} / \tau)`
     over all nodes, or the :obj:`eval_k` nearest, in evaluation mode. The rows of
     :math:`\mathbf{A}` sum to 1, less the weight of a null neighbour. With
-    :obj:`add_self_loops` (not in the paper) :math:`\frac{1}{2} (\mathbf{A} +
-    \mathbf{I})` replaces it. With :obj:`z_channels` the similarity compares rows
-    :obj:`z` of the call, or :math:`\mathbf{X}` itself if there are none: use it if the
-    features are informative and a wide projection overfits.
+    :obj:`z_channels` the similarity compares rows :obj:`z` of the call, or
+    :math:`\mathbf{X}` itself if there are none: use it if the features are informative
+    and a wide projection overfits.
 
-    Given edges are the candidates, which the layer prunes and weighs; or, with
-    :obj:`observed="prior"`, an observed graph :math:`\mathbf{A}^{\mathrm{obs}}` that is
-    mixed with the learned graph of all nodes. The mixture weight :math:`\alpha`,
-    :obj:`conv.prior.share`, is learned:
-
-    .. math::
-        \tilde{\mathbf{A}} = \alpha \, \mathbf{D}^{-1} \mathbf{A}^{\mathrm{obs}} +
-        (1 - \alpha) \, \mathbf{A}
+    Given edges are the candidates, which the layer prunes and weighs. To add a learned
+    graph of all nodes to a given one, add the outputs of two layers, such as
+    :obj:`GCNConv(16, 32)(x, edge_index) + LatentGraphConv(16, 32)(x)`.
 
     With :obj:`label_channels` neighbours also send their labels, as messages
     :math:`\mathbf{x}_j \mathbf{W} + y_j \mathbf{W}_y + \mathbf{b}_y`. A row never sees
@@ -78,15 +71,11 @@ class LatentGraphConv(LearnedGraphConv):
         root_weight (bool, optional): If :obj:`False`, the layer does not add
             :math:`\mathbf{X} \mathbf{W}_{\textrm{root}}`; on a nearly uniform graph all
             nodes then have nearly the same output. (default: :obj:`True`)
-        add_self_loops (bool, optional): If :obj:`True`, the layer adds self-loops,
-            which :meth:`graph` does not return. (default: :obj:`False`)
         bias (bool, optional): If :obj:`False`, the layer does not learn a bias.
             (default: :obj:`True`)
         z_channels (int, optional): The width of the compared rows, and of a similarity
             given as a module; :obj:`-1` is the width of the input. If :obj:`None`,
             projections are compared. (default: :obj:`None`)
-        observed (str, optional): How given edges are used, as :obj:`"candidates"` or
-            as a :obj:`"prior"`. (default: :obj:`"candidates"`)
         label_channels (int, optional): The number of classes, or of numeric columns, of
             the labels that neighbours send. (default: :obj:`None`)
         **kwargs (optional): Additional arguments of
@@ -144,11 +133,9 @@ class LatentGraphConv(LearnedGraphConv):
             x (torch.Tensor or tuple[torch.Tensor, torch.Tensor]): The node features,
                 dense or sparse CSR, or a pair :obj:`(x_src, x_dst)`.
             edge_index (torch.Tensor, optional): If given, only these edges are
-                candidates, unless they are a prior; without it a prior has no effect.
-                (default: :obj:`None`)
-            edge_weight (torch.Tensor, optional): Their non-negative weights: a prior
-                whose logarithm is added to the scores, or the weights of an observed
-                graph. (default: :obj:`None`)
+                candidates. (default: :obj:`None`)
+            edge_weight (torch.Tensor, optional): Their non-negative weights, whose
+                logarithms are added to the scores. (default: :obj:`None`)
             batch (torch.Tensor or tuple, optional): Sorted graph ids, a pair for a
                 pair. (default: :obj:`None`)
             y (torch.Tensor, optional): The labels of the sources: classes, -1 where
@@ -171,7 +158,7 @@ class LatentGraphConv(LearnedGraphConv):
         h = self._project(x_src, self.lin)
         if not isinstance(x, tuple | list):
             return h, h
-        if self.add_self_loops or self.z_channels is None:
+        if self.z_channels is None:
             return h, self._project(x_dst, self.lin_dst or self.lin)
         return h, None
 
@@ -188,23 +175,20 @@ class LatentGraphConv(LearnedGraphConv):
         return_graph: bool,
     ) -> Any:
         """Run the forward pass, given projections."""
-        (h, h_dst), (_, x_dst) = projected, as_pair(x)
-        message = self._add_labels(h, y, x)
-        given: dict[str, Any] = {'edge_index': edge_index, 'edge_weight': edge_weight}
-        if self.prior is not None:
-            if edge_weight is not None:
-                check_edge_weight(edge_weight, edge_index, h)
-            given = {}
-        given |= {'batch': batch, 'generator': generator, 'return_graph': return_graph}
-        out = self.sampler.propagate(self._compared(x, projected, z), message, **given)
-        out, graph = out if return_graph else (out, None)
-        if self.prior is not None and edge_index is not None:
-            observed = edge_index, edge_weight, batch
-            if graph is not None:
-                graph = self.prior.graph(graph, (h, x_dst), *observed)
-            out = self.prior(out, h, *observed)
-        out = self._finish(x_dst, h_dst, out)
-        return (out, graph) if return_graph else out
+        out: Any = self.sampler.propagate(
+            self._compared(x, projected, z),
+            self._add_labels(projected[0], y, x),
+            edge_index=edge_index,
+            edge_weight=edge_weight,
+            batch=batch,
+            generator=generator,
+            return_graph=return_graph,
+        )
+        _, x_dst = as_pair(x)
+        if not return_graph:
+            return self._add_root(x_dst, out)
+        out, graph = out
+        return self._add_root(x_dst, out), graph
 
     def _add_labels(self, h: Tensor, y: Tensor | None, x: Features) -> Tensor:
         """Add the labels to the messages of the sources."""

@@ -8,18 +8,14 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset, zeros
-from torch_geometric.utils import coalesce, scatter
 from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
     as_pair,
     check_count,
-    check_edge_index,
     check_features,
     check_finite,
     check_flag,
-    check_one_graph,
-    check_option,
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
@@ -33,12 +29,8 @@ from torch_geometric_gsl.nn.sampler.options import (
 from torch_geometric_gsl.nn.shared_part import SharedPart, keeping, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.ops.edges import merge_edges
-from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+from torch_geometric_gsl.typing import Features, SampledGraph
 
-#: How given edges are used.
-OBSERVED = ('candidates', 'prior')
 #: Size of each sample: one for all, or one for sources and one for targets.
 Channels: TypeAlias = int | tuple[int, int]
 
@@ -66,90 +58,6 @@ def check_serves_as_z(x: Any, z_channels: int, suffix: str = '') -> None:
                 f"'z{suffix}' is required unless 'x{suffix}' has "
                 f'z_channels={z_channels} channels (got {rows.size(-1)})'
             )
-
-
-class ObservedPrior(torch.nn.Module):
-    r"""Mix an observed graph with a learned one; the weight :math:`\alpha` is learned.
-
-    .. math::
-        \tilde{\mathbf{A}}_i = \alpha \, \mathbf{D}_i^{-1} \mathbf{A}^{\mathrm{obs}}_i +
-        (1 - \alpha) \, \mathbf{A}_i, \qquad \alpha = \sigma(\beta)
-
-    A node without observed edges uses its learned ones only.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logit = torch.nn.Parameter(torch.empty(()))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        zeros(self.logit)
-
-    @property
-    def share(self) -> Tensor:
-        """Return the weight of the observed graph."""
-        return self.logit.sigmoid()
-
-    def forward(
-        self,
-        out: Tensor,
-        h: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        batch: Batch | None = None,
-    ) -> Tensor:
-        """Mix sums over the learned graph with sums over observed edges, whose weights
-        are one by default.
-        """
-        observed, kept = self._mixed(edge_index, edge_weight, (h, out), h.dtype, batch)
-        total = weighted_sum(h, *observed, out.size(0))
-        return out * kept.unsqueeze(1) + total
-
-    def graph(
-        self,
-        graph: SampledGraph,
-        x: Features,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        batch: Batch | None = None,
-    ) -> SampledGraph:
-        """Mix both graphs; weights of duplicate edges add up."""
-        pair = as_pair(x)
-        dtype = graph.edge_weight.dtype
-        observed, kept = self._mixed(edge_index, edge_weight, pair, dtype, batch)
-        weight = graph.edge_weight * kept[graph.edge_index[1]]
-        edges = torch.cat([observed.edge_index, graph.edge_index], dim=1)
-        weight = torch.cat([observed.edge_weight, weight])
-        return merge_edges(edges, weight, _most(pair))
-
-    def _mixed(
-        self,
-        edge_index: Tensor,
-        edge_weight: Tensor | None,
-        pair: tuple[Tensor, Tensor],
-        dtype: torch.dtype,
-        batch: Batch | None,
-    ) -> tuple[SampledGraph, Tensor]:
-        """Weigh the observed graph; also return the weights [n] of the learned one."""
-        check_edge_index(edge_index, *pair)
-        if batch is not None:
-            check_one_graph(edge_index, batch)
-        most, num_targets = _most(pair), pair[1].size(0)
-        if edge_weight is None:  # Drop duplicates.
-            edges = coalesce(edge_index, num_nodes=most, sort_by_row=False)
-            weight = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
-        else:
-            given = edge_index, edge_weight.to(dtype)
-            edges, weight = coalesce(*given, num_nodes=most, sort_by_row=False)
-        size = scatter(weight, edges[1], 0, num_targets, reduce='sum')
-        share, is_joined = self.share.to(dtype), size > 0
-        weight = share * weight / size.where(is_joined, 1)[edges[1]]
-        return SampledGraph(edges, weight), 1 - share * is_joined.to(dtype)
-
-
-def _most(pair: tuple[Tensor, Tensor]) -> int:
-    return max(x.size(0) for x in pair)
 
 
 class RootTerm(OneType):
@@ -213,33 +121,22 @@ class LearnedGraphConv(RootTerm):
         *,
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
-        add_self_loops: bool = False,
         bias: bool = True,
         z_channels: int | None = None,
-        observed: str = 'candidates',
         label_channels: int | None = None,
         **kwargs: Unpack[SamplerOptions],
     ) -> None:
         super().__init__()
         check_options(type(self), kwargs, SamplerOptions.__annotations__)
-        check_flag(add_self_loops, 'add_self_loops')
-        self.add_self_loops = add_self_loops
         self._keep_sizes(in_channels, out_channels)
         self.z_channels = z_channels = compared_width(z_channels, in_channels)
         self.lin = self._make_linear()
         self.lin_dst: Linear | None = None
-        if isinstance(in_channels, tuple) and (z_channels is None or add_self_loops):
+        if isinstance(in_channels, tuple) and z_channels is None:
             self.lin_dst = self._make_linear(1)
         self._make_root(root_weight, bias)
-        check_option(observed, OBSERVED, 'observed')
-        self.prior = ObservedPrior() if observed == 'prior' else None
         self.label: LabelEmbedding | None = None
         if label_channels is not None:
-            if self.prior is not None:
-                raise ValueError(
-                    "'label_channels' must be None with observed='prior' "
-                    f'(got {label_channels})'
-                )
             self.label = LabelEmbedding(label_channels, out_channels)
         width = z_channels or out_channels
         is_input = z_channels is not None and z_channels == in_channels
@@ -256,13 +153,8 @@ class LearnedGraphConv(RootTerm):
         r"""Reset all learnable parameters of the module."""
         reset(self._modules.get('lin'))
         self._reset_root()
-        for name in ('lin_dst', 'sampler', 'prior', 'label'):
+        for name in ('lin_dst', 'sampler', 'label'):
             reset(self._modules.get(name))
-
-    @property
-    def observed(self) -> str:
-        r"""Return how given edges are used."""
-        return OBSERVED[self.prior is not None]
 
     def share_sampler(self, other: Any) -> None:
         r"""Use the sampler of another layer that compares rows of the same width.
@@ -301,11 +193,6 @@ class LearnedGraphConv(RootTerm):
         check_finite(h, 'x @ weight')
         return h
 
-    def _finish(self, x: Tensor, h: Tensor | None, out: Tensor) -> Tensor:
-        if self.add_self_loops and h is not None:
-            out = (out + h) / 2
-        return self._add_root(x, out)
-
     def graph(self, *args: Any, **kwargs: Any) -> SampledGraph:
         r"""Return the graph that :meth:`forward` sums over, given the same arguments:
         edges and weights, sorted by target.
@@ -315,10 +202,7 @@ class LearnedGraphConv(RootTerm):
 
     def __repr__(self) -> str:
         sampler = self.sampler
-        text = (
+        return (
             f'{self.__class__.__name__}({self._sizes()}, '
-            f'similarity={sampler.similarity}, {sampler.describe_options()}'
+            f'similarity={sampler.similarity}, {sampler.describe_options()})'
         )
-        if self.prior is not None:
-            text += ", observed='prior'"
-        return f'{text})'

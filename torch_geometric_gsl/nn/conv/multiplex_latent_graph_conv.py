@@ -104,7 +104,7 @@ class MultiplexLatentGraphConv(RootTerm):
             (default: :obj:`True`)
         similarity_kwargs (dict or list, optional): Arguments of named similarities, or
             a list with one dictionary per relation. (default: :obj:`None`)
-        root_weight, add_self_loops, bias, z_channels, observed (optional): As in
+        root_weight, bias, z_channels (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         **kwargs (optional): Further options of the samplers, such as :obj:`scale`.
 
@@ -135,10 +135,8 @@ class MultiplexLatentGraphConv(RootTerm):
         same_messages: bool = True,
         similarity_kwargs: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
         root_weight: bool = True,
-        add_self_loops: bool = False,
         bias: bool = True,
         z_channels: int | None = None,
-        observed: str = 'candidates',
         **kwargs: Unpack[SamplerOptions],
     ) -> None:
         super().__init__()
@@ -149,8 +147,7 @@ class MultiplexLatentGraphConv(RootTerm):
         self.num_relations = num_relations
         self.same_messages = same_messages
         options: Any = {'root_weight': False, 'bias': False, **kwargs}
-        options |= {'add_self_loops': add_self_loops, 'z_channels': z_channels}
-        options['observed'] = observed
+        options['z_channels'] = z_channels
         kinds = one_each(similarity, num_relations, 'similarity')
         each = one_each(similarity_kwargs, num_relations, 'similarity_kwargs')
         sizes = in_channels, out_channels

@@ -81,7 +81,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         similarity (str or Similarity, optional): The similarity of a node and a
             transition node, by name or as a module of :obj:`out_channels` input
             channels. (default: :obj:`"mixture"`)
-        k, tau, similarity_kwargs, root_weight, add_self_loops, bias (optional): As in
+        k, tau, similarity_kwargs, root_weight, bias (optional): As in
             :class:`~torch_geometric_gsl.nn.conv.LatentGraphConv`.
         transition (str, optional): The form of the transition nodes,
             :obj:`"projected"` (the paper), :obj:`"free"` or :obj:`"anchors"`.
@@ -119,7 +119,6 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         *,
         similarity_kwargs: dict[str, Any] | None = None,
         root_weight: bool = True,
-        add_self_loops: bool = False,
         bias: bool = True,
         transition: str = 'projected',
         **kwargs: Unpack[SamplerOptions],
@@ -135,7 +134,6 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             tau,
             similarity_kwargs=similarity_kwargs,
             root_weight=root_weight,
-            add_self_loops=add_self_loops,
             bias=bias,
             **kwargs,
         )
@@ -196,9 +194,9 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             (nodes, h), messages, generator=generator, return_graph=return_graph
         )
         if not return_graph:
-            return self._finish(x_dst, h, out)
+            return self._add_root(x_dst, out)
         out, graph = out
-        return self._finish(x_dst, h, out), graph
+        return self._add_root(x_dst, out), graph
 
     def _sources(self, x: Features) -> tuple[Tensor | None, Tensor]:
         """Check features; return the rows of transition nodes, and the targets."""

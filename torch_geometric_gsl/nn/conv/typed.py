@@ -18,7 +18,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.sampler.options import LayerOptions
 
 #: Options that belong to a whole layer.
-_OF_LAYER = {'root_weight', 'bias', 'add_self_loops'}
+_OF_LAYER = {'root_weight', 'bias'}
 #: The options that a relation may override.
 OPTIONS = {'similarity', 'z_channels', *LayerOptions.__annotations__} - _OF_LAYER
 #: Rows of sources and of targets, by type.

@@ -103,8 +103,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
             (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
-            :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight`,
-            :obj:`null_score` or :obj:`observed`, with the defaults of the layers.
+            :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight` or
+            :obj:`null_score`, with the defaults of the layers.
 
     Shapes:
         - **input and output:** as in

@@ -81,9 +81,7 @@ class LayerOptions(SamplerOptions, total=False):
     tau: float
     similarity_kwargs: Any
     root_weight: bool
-    add_self_loops: bool
     bias: bool
-    observed: str
 
 
 #: Options of samplers, which other modules do not have as attributes.
