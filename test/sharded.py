@@ -6,7 +6,6 @@ from torch_geometric_gsl import (
     GSLNet,
     GumbelKNNSampler,
     LatentGraphConv,
-    MultiplexLatentGraphConv,
     TransitionGraphConv,
 )
 from torch_geometric_gsl.diagnostics import describe_model
@@ -25,7 +24,6 @@ LAYERS = {
     'input': (LatentGraphConv, {'z_channels': -1, 'similarity': 'cosine'}),
     'uniform': (LatentGraphConv, {'similarity': 'uniform', 'z_channels': 3}),
     'labels': (LatentGraphConv, {'label_channels': OUT, 'loop': False}),
-    'relations': (MultiplexLatentGraphConv, {'num_relations': 2, 'shares': 'node'}),
     'pair': (LatentGraphConv, {}),
     'sharp': (LatentGraphConv, RACE | {'scale': 12.0, 'train_scale': True}),
     'sharp cosine': (LatentGraphConv, RACE | SHARP),
@@ -40,7 +38,6 @@ LAYERS = {
 NETS = {
     'net': {'z_channels': None},
     'net, input': {'z_channels': -1, 'method': 'race'},
-    'net, relations': {'num_relations': 2, 'shares': 'node', 'z_channels': None},
     'net, pair': {},
     'net, pair of z': {'z_channels': 3},
     'net, sharp': {'scale': 10.0, 'method': 'race'},
@@ -72,9 +69,6 @@ def make(name):
     module = kind(*sizes, k=3, **options).double()
     if options.get('transition') == 'anchors':
         module.choose_anchors(numbers(8, 20, IN))
-    for key, parameter in module.named_parameters():
-        if 'mixture' in key:  # It begins with equal shares.
-            torch.nn.init.normal_(parameter)
     return module
 
 
@@ -133,8 +127,7 @@ def results(name, rows, shard=None):
     module.train()
     summary = describe_model(model, x, **given)
     found['summary'] = [
-        (a.candidates, a.entropy, a.b, a.c, a.null, a.share, a.mixture)
-        for a in summary.layers
+        (a.candidates, a.entropy, a.b, a.c, a.null, a.share) for a in summary.layers
     ]
     samplers = [part for part in module.modules() if isinstance(part, GumbelKNNSampler)]
     found['bounds'] = any(s._bounds._entries for s in samplers)

@@ -11,7 +11,6 @@ from sampling import assert_graph, limits, make, normal
 from torch_geometric_gsl import GSLNet, SampledEvaluationWarning
 from torch_geometric_gsl.nn.conv import (
     LatentGraphConv,
-    MultiplexLatentGraphConv,
     SensorGraphConv,
     TransitionGraphConv,
 )
@@ -279,7 +278,6 @@ def test_the_method_changes_no_evaluation(form, eval_k):
     [
         (LatentGraphConv, {}),
         (LatentGraphConv, {'null_score': 0.0}),
-        (MultiplexLatentGraphConv, {'num_relations': 2}),
         (SensorGraphConv, {'num_sensors': N}),
         (TransitionGraphConv, {'num_nodes': N, 'num_transition_nodes': 9}),
     ],
@@ -292,8 +290,7 @@ def test_a_layer_returns_the_graph_of_its_sum(conv, options, eval_k, is_training
     expected = layer(x, generator=next(seeds))
     out, graph = layer(x, generator=next(seeds), return_graph=True)
     torch.testing.assert_close(out, expected)
-    look = layer.graphs if conv is MultiplexLatentGraphConv else layer.graph
-    shown = look(x, generator=next(seeds))
+    shown = layer.graph(x, generator=next(seeds))
     torch.testing.assert_close(tuple(graph), tuple(shown))
 
 
@@ -360,10 +357,9 @@ def test_a_listed_sample_warns():
 
 
 @pytest.mark.parametrize('is_training', [True, False])
-@pytest.mark.parametrize('options', [{}, {'num_relations': 2}], ids=str)
-def test_a_network_returns_the_graphs_of_its_layers(options, is_training):
+def test_a_network_returns_the_graphs_of_its_layers(is_training):
     torch.manual_seed(6)
-    x, model = torch.randn(N, 6), GSLNet(6, 8, 2, 3, k=3, eval_k=4, **options)
+    x, model = torch.randn(N, 6), GSLNet(6, 8, 2, 3, k=3, eval_k=4)
     model.train(is_training)
     draws = []
     for module in model.modules():
@@ -374,15 +370,11 @@ def test_a_network_returns_the_graphs_of_its_layers(options, is_training):
     count = len(draws)
     out, graphs = model(x, generator=next(seeds), return_graph=True)
     torch.testing.assert_close(out, expected)
-    flat = [graph for layer in graphs for graph in layer] if options else graphs
     # One draw each: none is repeated to be seen.
-    assert len(flat) == count
+    assert len(graphs) == count
     assert len(draws) == 2 * count
     shown = model.graphs(x, generator=next(seeds))
-    if not options:
-        torch.testing.assert_close(
-            [tuple(g) for g in shown], [tuple(g) for g in graphs]
-        )
-    flat[0].edge_weight.square().sum().backward()  # It reaches the similarity.
-    first = model.convs[0].relations[0] if options else model.convs[0]
-    assert any(p.grad.any() for p in first.sampler.similarity.parameters())
+    torch.testing.assert_close([tuple(g) for g in shown], [tuple(g) for g in graphs])
+    graphs[0].edge_weight.square().sum().backward()  # It reaches the similarity.
+    similarity = model.convs[0].sampler.similarity
+    assert any(p.grad.any() for p in similarity.parameters())

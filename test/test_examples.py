@@ -140,6 +140,17 @@ def test_lightning(run, capsys, monkeypatch):
     assert accuracy > 90
 
 
+def test_relations_are_summed_by_their_shares(run):
+    pytest.importorskip('matplotlib')
+    make = run('two_relations', '--quick')['RelationsConv']
+    conv, x = make(6, 4, ['linear', 'cosine']).eval(), torch.randn(20, 6)
+    with torch.no_grad():
+        conv.logit.copy_(torch.tensor([1.0, 3.0]).log())
+    first, second = conv.convs
+    expected = first(x) / 4 + 3 * second(x) / 4 + conv.lin_root(x) + conv.bias
+    torch.testing.assert_close(conv(x), expected)
+
+
 def test_no_example_hides_a_library():
     """Scripts are found by the name of their file before installed packages are."""
     names = {path.stem for path in EXAMPLES.glob('*.py')}

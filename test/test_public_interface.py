@@ -80,12 +80,6 @@ FACTORIES = {
         lambda: gsl.SensorGraphConv(IN, OUT, N),
         lambda: gsl.SensorGraphConv(IN, OUT, null_score=0.0),
     ],
-    'MultiplexLatentGraphConv': [
-        lambda: gsl.MultiplexLatentGraphConv(IN, OUT, 2),
-        lambda: gsl.MultiplexLatentGraphConv(
-            IN, OUT, 2, shares='node', same_messages=False, method='dense'
-        ),
-    ],
     'TransitionGraphConv': [
         lambda: gsl.TransitionGraphConv(IN, OUT, N, 5),
         lambda: gsl.TransitionGraphConv(IN, OUT, **FREE),

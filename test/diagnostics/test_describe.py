@@ -22,7 +22,6 @@ from torch_geometric_gsl.nn import (
     GumbelKNNSampler,
     LatentGraphConv,
     LinearSimilarity,
-    MultiplexLatentGraphConv,
     NeuralGaussianSimilarity,
     TransitionGraphConv,
 )
@@ -188,33 +187,6 @@ def test_describe_model_reports_each_call():
     assert layers[-1].b.shape == (9,)
 
 
-@pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')
-@pytest.mark.parametrize('shares', ['global', 'node'])
-def test_describe_model_reports_each_relation(shares):
-    conv = MultiplexLatentGraphConv(4, 8, 2, shares=shares, null_score=0.0, scale=5.0)
-    torch.nn.init.normal_(next(conv.mixture.parameters()))
-    x = torch.randn(9, 4)
-    layers = describe_model(conv, x=x).layers
-    names = [f'relations.{i}.sampler' for i in (0, 1)]
-    assert [layer.name for layer in layers] == names
-    h = x @ conv.relations[0].lin.weight.t()
-    for number, layer in enumerate(layers):
-        spread = conv.relations[number].sampler.distribution(h)
-        torch.testing.assert_close(layer.effective_candidates, spread.effective)
-        torch.testing.assert_close(layer.null, spread.null)
-        expected = conv.shares(x)[..., number]
-        torch.testing.assert_close(layer.mixture, expected.detach())
-    assert not torch.equal(layers[0].null, layers[1].null)
-    assert 'mixture share' in str(layers[0])
-    # The relations of all layers may share their samplers, but not their shares.
-    model = GSLNet(4, 8, 2, 3, num_relations=2, z_channels=-1)
-    with torch.no_grad():
-        model.convs[1].mixture.logits.copy_(torch.tensor([0.0, 2.0]))
-    layers = describe_model(model, x).layers
-    expected = [share for conv in model.convs for share in conv.shares().tolist()]
-    assert [float(layer.mixture) for layer in layers] == pytest.approx(expected)
-
-
 @pytest.mark.usefixtures('quiet')
 def test_describe_model_reports_gradients():
     x = torch.randn(20, 4)
@@ -236,7 +208,7 @@ def test_describe_model_reports_gradients():
 
 @pytest.mark.usefixtures('quiet')
 def test_describe_model_leaves_the_model_as_it_was():
-    model = GSLNet(4, 8, 2, 3, dropout=0.9, num_relations=2)
+    model = GSLNet(4, 8, 2, 3, dropout=0.9)
     model.train()
     model.convs[1].eval()
     modes = [module.training for module in model.modules()]
@@ -336,10 +308,9 @@ def test_layer_summary():
     assert numbers(text, 'share') == [0.25]
     assert text.endswith('gradient norms: the similarity has no parameters')
     assert str(ModelSummary((layer, layer))).count(text) == 2
-    norms, mixture = {'w_b': 2.0, 'w_c': None}, torch.tensor(0.5)
+    norms = {'w_b': 2.0, 'w_c': None}
     args = 'conv', 'S()', values, values, values, 0.25, values / 4, values, norms
-    text = str(LayerSummary(*args, mixture=mixture))
+    text = str(LayerSummary(*args))
     assert numbers(text, 'b ') == [0.25, 0.375, 0.5, 0.625, 0.75, 0.5]
     assert numbers(text, 'c ') == [1, 1.5, 2, 2.5, 3, 2]
-    assert numbers(text, 'mixture share') == [0.5] * 6
     assert text.endswith('gradient norms: w_b 2, w_c none')

@@ -26,7 +26,6 @@ from torch_geometric_gsl import (
     KNNGCN,
     GSLNet,
     LatentGraphConv,
-    MultiplexLatentGraphConv,
     TransitionGraphConv,
 )
 from torch_geometric_gsl.diagnostics import UniformSamplingWarning
@@ -124,7 +123,7 @@ def test_sparse_features(tmp_path):
 
 def indexed(rank, sizes):
     shard = RowShard(sizes[rank])
-    model, calls = make('net, relations').eval().index(numbers(0, 30, IN)), []
+    model, calls = make('net').eval().index(numbers(0, 30, IN)), []
     first = model.convs[0]
     first.register_forward_pre_hook(lambda _, args: calls.append(len(args[0]) == 30))
     sharded = ShardedModel(model, shard)
@@ -134,7 +133,7 @@ def indexed(rank, sizes):
 
 
 def test_rows_of_an_index_are_the_sources_of_all_ranks(tmp_path):
-    model = make('net, relations').eval().index(numbers(0, 30, IN))
+    model = make('net').eval().index(numbers(0, 30, IN))
     parts = run_ranks(indexed, 2, tmp_path, blocks(N, 2))
     # Their hidden rows are in the index.
     assert all(calls == [False, False] for _, calls in parts)
@@ -145,7 +144,7 @@ def test_rows_of_an_index_are_the_sources_of_all_ranks(tmp_path):
 
 def test_a_model_is_as_before_after_an_error():
     x = numbers(0, 12, IN).float()
-    model = GSLNet(IN, 8, 2, OUT, num_relations=2).eval()
+    model = GSLNet(IN, 8, 2, OUT).eval()
     sharded, expected = ShardedModel(model, RowShard(12)), model(x)
     with pytest.raises(ValueError, match="'batch' is not supported"):
         sharded(x, batch=ZEROS)
@@ -172,8 +171,7 @@ BAD = {
     'targets of a pair': (NET, lambda model, x: model((x, x[:2])), TWO_ROWS),
     'batch': (CONV, lambda model, x: model(x, batch=ZEROS),
               NO_MEANING.format('batch', 'Tensor')),
-    'candidates': (MultiplexLatentGraphConv(IN, OUT, 2),
-                   lambda model, x: model(x, ZEROS.view(2, 6)),
+    'candidates': (CONV, lambda model, x: model(x, ZEROS.view(2, 6)),
                    NO_MEANING.format('edge_index', 'Tensor')),
     'nodes': (TransitionGraphConv(IN, OUT, 13, 4), run,
               "ValueError: 'shard' must have num_nodes=13 rows on all ranks together "
@@ -227,8 +225,6 @@ def test_rows_are_gathered_once(tmp_path, monkeypatch):
         'net': [N * 20, N * 20, 0],
         # And the input, once for both layers; its gradient goes back.
         'net, input': [N * (20 + IN)] * 2 + [0],
-        # Relations whose messages are the same gather them once.
-        'net, relations': [N * 20, N * 20, 0],
         # The transition nodes and their messages, back and forth: 9 rows of 4 numbers.
         'transition': [0, 0, 2 * 2 * 36],
         'free': [0, 0, 0],

@@ -16,7 +16,7 @@ EXTENSIONS = Path(__file__).resolve().parents[2] / 'docs' / '_ext'
 PAGE = """Page
 ====
 
-.. autoclass:: torch_geometric_gsl.MultiplexLatentGraphConv
+.. autoclass:: torch_geometric_gsl.TransitionGraphConv
 .. autoclass:: torch_geometric_gsl.MLPClassifier
 """
 
@@ -52,6 +52,6 @@ def test_arguments_of_another_class_have_their_defaults(rows):
     }.items():
         assert rows[name][0] == default
         assert rows[name][1].startswith('As in')
-    assert rows['num_relations'][0] == 'required'
-    assert rows['shares'][0] == '"global"'
+    assert rows['in_channels'][0] == 'required'
+    assert rows['transition'][0] == '"projected"'
     assert rows['**kwargs'][0] == ''

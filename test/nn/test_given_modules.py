@@ -17,9 +17,6 @@ NETS = {
     ),
     'sensors': lambda s: gsl.SensorGraphConv(4, 6, 9, 4, s, directed=False),
     'directed': lambda s: gsl.SensorGraphConv(4, 6, 9, 4, s),
-    'relations': lambda s: gsl.MultiplexLatentGraphConv(
-        4, 6, 2, [s, 'linear'], z_channels=-1, same_messages=False
-    ),
     'types': lambda s: gsl.HeteroLatentGraphConv(WIDTHS, 4, [IN_DOC, NEAR], s),
     'net': lambda s: gsl.GSLNet(4, 6, 2, 3, s),
     'paper net': lambda s: gsl.GSLNet.paper(4, 6, 2, 3, s, z_channels=-1),

@@ -12,7 +12,6 @@ from torch_geometric_gsl import (
     HeteroGSLNet,
     HeteroLatentGraphConv,
     LatentGraphConv,
-    MultiplexLatentGraphConv,
     SensorGraphConv,
     TransitionGraphConv,
 )
@@ -23,7 +22,6 @@ BATCH, Z = torch.arange(N) // 6, normal(N, 3, seed=8)
 FREE = {'num_transition_nodes': S, 'transition': 'free'}
 ANCHORS = {'num_transition_nodes': S, 'transition': 'anchors'}
 PROJECTED = {'num_transition_nodes': S, 'num_nodes': N}
-BELL = {'bias': True, 'centre': 'tanh'}
 
 
 class Typed(torch.nn.Module):
@@ -85,11 +83,6 @@ def cases():
     add('projected', TransitionGraphConv, (OUT, N, S))
     add('free', TransitionGraphConv, (OUT,), **FREE)
     add('anchors', TransitionGraphConv, (OUT,), **ANCHORS)
-    many = {'similarity': 'neural_gaussian', 'similarity_kwargs': BELL}
-    add('multiplex', MultiplexLatentGraphConv, (OUT, 3), **many)
-    add('node', MultiplexLatentGraphConv, (OUT, 2), shares='node', **many)
-    add('messages', MultiplexLatentGraphConv, (OUT, 2), same_messages=False)
-    add('many rows', MultiplexLatentGraphConv, (OUT, 2), {'z': Z}, z_channels=3)
     add('sensors', SensorGraphConv, (OUT,), num_sensors=N)
     add('sensor rows', SensorGraphConv, (OUT,), {'z': Z}, z_channels=3, loop=True)
     add('windows', SensorGraphConv, (OUT,), loop=True)
@@ -100,8 +93,6 @@ def cases():
     add('net auto', GSLNet, net, z_channels='auto')
     add('net input', GSLNet, net, z_channels=IN, similarity='linear', train_scale=True)
     add('net rows', GSLNet, net, {'z': Z}, z_channels=3)
-    own = {'num_relations': 2, 'shares': 'node'}
-    add('net many', GSLNet, net, z_channels=None, **own)
     add('net projected', GSLNet, net, **PROJECTED)
     add('net free', GSLNet, net, **FREE)
     add('net anchors', GSLNet, net, **ANCHORS)
@@ -144,7 +135,7 @@ def test_gradients_reach_every_parameter(name, training):
     check_gradients(module)
 
 
-@each({'latent input', 'net input', 'net auto', 'node', 'net many'})
+@each({'latent input', 'net input', 'net auto'})
 def test_channels_from_the_first_input(name):
     case, x = CASES[name], normal(N, IN).float()
     lazy = case.make(-1, torch.float32).eval()

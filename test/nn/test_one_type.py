@@ -17,7 +17,6 @@ REASON = (
 MODULES = {
     'LatentGraphConv': lambda: gsl.LatentGraphConv(IN, OUT),
     'SensorGraphConv': lambda: gsl.SensorGraphConv(IN, OUT, N),
-    'MultiplexLatentGraphConv': lambda: gsl.MultiplexLatentGraphConv(IN, OUT, 2),
     'TransitionGraphConv': lambda: gsl.TransitionGraphConv(IN, OUT, N, 3),
     'GSLNet': lambda: gsl.GSLNet(IN, 8, 2, OUT),
     'GumbelKNNSampler': lambda: gsl.GumbelKNNSampler.paper(gsl.LinearSimilarity(IN)),

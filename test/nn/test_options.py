@@ -10,7 +10,6 @@ from torch_geometric_gsl import (
     HeteroLatentGraphConv,
     LatentGraphConv,
     LinearSimilarity,
-    MultiplexLatentGraphConv,
     SensorGraphConv,
     TransitionGraphConv,
 )
@@ -25,7 +24,6 @@ TYPED, NET = {'in_channels': IN, 'relations': RELATIONS}, NET | {'num_layers': 2
 #: What each is made with, beside the options of a case.
 SIZES = {
     LatentGraphConv: PLAIN,
-    MultiplexLatentGraphConv: PLAIN | {'num_relations': 2},
     SensorGraphConv: PLAIN,
     TransitionGraphConv: PLAIN,
     HeteroLatentGraphConv: PLAIN | TYPED,
@@ -57,25 +55,6 @@ OWN = {
             {'similarity': LinearSimilarity(4), 'z_channels': -1},
             ValueError,
             '_channels=6',
-        ),
-    ],
-    MultiplexLatentGraphConv: [
-        ({'num_relations': 0}, ValueError, r"'num_relations' must be at least 1 \(go"),
-        ({'shares': 'edge'}, ValueError, r"'shares' must be one of .*'edge'"),
-        ({'same_messages': 1}, TypeError, "'same_messages' must be a bool"),
-        ({'similarity': ['linear'] * 3}, ValueError, r"'similarity' .* \(got 3 for 2"),
-        ({'similarity_kwargs': [{}]}, ValueError, "'similarity_kwargs' .* 1 for 2"),
-        ({'similarity': 'linear'}, ValueError, "'similarity' must have distinct"),
-        (
-            {'similarity': 'gaussian', 'same_messages': False, 'z_channels': -1},
-            ValueError,
-            r"distinct .* per relation \(got \['GaussianSimilarity\(6, b=0.5",
-        ),
-        ({'in_channels': (6, 6)}, TypeError, "'in_channels' must be an integer"),
-        (
-            {'in_channels': -1, 'shares': 'node'},
-            ValueError,
-            "must be known if shares='n",
         ),
     ],
     SensorGraphConv: [
@@ -122,8 +101,6 @@ OWN = {
         ({'transition': 'free'}, ValueError, "nodes' is required with transition='f"),
         (ANCHORS | {'num_nodes': 9}, ValueError, "'num_nodes' is not supported with"),
         (FREE | {'z_channels': -1}, ValueError, "'z_channels' is not supported with "),
-        (FREE | {'num_relations': 2}, ValueError, "'num_relations' is not supported w"),
-        ({'num_relations': 0}, ValueError, "'num_relations' must be at least 1"),
         ({'task': 'ranking'}, ValueError, r"'task' must be one of .*\(got 'ranking'\)"),
         ({'task': 'binary'}, ValueError, r"'out_channels' must be 1 .* \(got 4\)"),
     ],
@@ -194,14 +171,6 @@ SHOWN = [
     (
         LatentGraphConv(8, 8, 'linear', null_score=0.0),
         f'8, 8, {LINEAR(8, 5, 0.5, 20.0)}, null_score=0.0',
-    ),
-    (
-        MultiplexLatentGraphConv(
-            6, 4, 2, ['linear', 'difference'], k=2, shares='node', same_messages=False
-        ),
-        '6, 4, num_relations=2, similarity=[LinearSimilarity(4), '
-        "DifferenceSimilarity(4)], k=2, tau=0.5, scale=20.0, shares='node', "
-        'same_messages=False',
     ),
     (
         SensorGraphConv(-1, 8, None, 4, k=2, z_channels=2, directed=False),

@@ -15,7 +15,6 @@ from torch_geometric_gsl import (
     HeteroLatentGraphConv,
     LatentGraphConv,
     LinearSimilarity,
-    MultiplexLatentGraphConv,
 )
 from torch_geometric_gsl.diagnostics import describe_model
 from torch_geometric_gsl.distributed import RowShard, ShardedModel
@@ -28,28 +27,16 @@ def weighted(width):
     return LinearSimilarity(width, feature_weights=True)
 
 
-def with_one_module_twice():
-    similarity = weighted(OUT)
-    return MultiplexLatentGraphConv(
-        IN, OUT, 2, [similarity, similarity], same_messages=False
-    )
-
-
 # Every option that lets several modules use the same part.
 SHARING = {
     'net': lambda: GSLNet(IN, 8, 3, OUT),
     'net-act': lambda: GSLNet(IN, 8, 3, OUT, act=torch.nn.PReLU()),
-    'net-relations': lambda: GSLNet(IN, 8, 2, OUT, num_relations=2),
-    'net-messages': lambda: GSLNet(IN, 8, 2, OUT, num_relations=2, same_messages=False),
     'net-similarity': lambda: GSLNet(IN, 8, 2, 8, weighted(8), z_channels=None),
     'net-similarity-z': lambda: GSLNet(IN, 8, 2, OUT, weighted(IN)),
     'net-directed': lambda: GSLNet(
         IN, 8, 2, 8, DirectedSimilarity(weighted(4)), z_channels=None
     ),
     'net-transition': lambda: GSLNet(IN, 8, 2, 8, weighted(8), **TRANSITION),
-    'multiplex': lambda: MultiplexLatentGraphConv(IN, OUT, 3),
-    'multiplex-lazy': lambda: MultiplexLatentGraphConv(-1, OUT, 2),
-    'multiplex-similarity': with_one_module_twice,
     'hetero': lambda: HeteroLatentGraphConv(IN, OUT, RELATIONS, weighted(OUT)),
     'hetero-net': lambda: HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', z_channels=-1),
     'hetero-net-similarity': lambda: HeteroGSLNet(

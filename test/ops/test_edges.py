@@ -1,4 +1,4 @@
-"""Lists of candidates, edges that are dropped, and mixtures of graphs."""
+"""Lists of candidates, and edges that are dropped."""
 
 from itertools import pairwise
 
@@ -14,11 +14,9 @@ from torch_geometric_gsl.ops.edges import (
     drop_edges,
     list_candidates,
     list_sources,
-    mix_graphs,
     sort_candidates,
 )
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.typing import SampledGraph
 
 N = 6
 
@@ -50,15 +48,6 @@ def test_dropout_of_edges():
         expected = edges.weight[~zeros] / (1 - probability)
         torch.testing.assert_close(dropped[~zeros], expected)
     assert drop_edges(edges, 0.0, None) is edges
-
-
-def test_no_edges():
-    nothing = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
-    mixed = mix_graphs([nothing, nothing], torch.ones(2) / 2, N)
-    assert mixed.edge_index.shape == (2, 0)
-    edge = SampledGraph(torch.tensor([[1], [4]]), torch.ones(1))
-    mixed = mix_graphs([nothing, edge], torch.ones(2) / 2, N)
-    assert mixed.edge_weight.tolist() == [0.5]
 
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)

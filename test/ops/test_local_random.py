@@ -58,7 +58,7 @@ DRAWS = {
     'loader': lambda: torch.stack(
         [*torch.utils.data.DataLoader(torch.arange(9), shuffle=True)]
     ),
-    'GSLNet': lambda: numbers_of(GSLNet(3, 4, 2, 2, num_relations=2)),
+    'GSLNet': lambda: numbers_of(GSLNet(3, 4, 2, 2)),
     'HeteroGSLNet': lambda: numbers_of(
         HeteroGSLNet({'a': 3}, 4, 2, 2, [('a', 'to', 'a')])
     ),

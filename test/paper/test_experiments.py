@@ -89,15 +89,15 @@ KNOWN = {
     ('idgl', 0): 'dbdb416e3d',
     ('idgl_anchor', 0): '05fe474f5d',
     ('nodeformer', 0): '29aab05408',
-    ('lin_sim', 0): '3c6ee2d427',
-    ('lin_sim_t', 0): '7d2b013f86',
-    ('gau_sim', 0): 'bb2c3923c2',
-    ('gau_sim_t', 0): 'b19272ae0d',
-    ('neural_gau_sim', 0): 'cdb2de28a6',
-    ('neural_gau_sim_t', 0): '163eadcd3c',
+    ('lin_sim', 0): 'b4fddd7078',
+    ('lin_sim_t', 0): '307b6865aa',
+    ('gau_sim', 0): '5b3e3f3082',
+    ('gau_sim_t', 0): '35f472a950',
+    ('neural_gau_sim', 0): 'bc94577bf2',
+    ('neural_gau_sim_t', 0): '9b41e3e97d',
     ('mlp', 0): 'a8f8c19b5a',
     ('knn_gcn_root', 0): '1f5b147a45',
-    ('uniform', 0): '9524a1d139',
+    ('uniform', 0): 'adc7e61e2d',
 }
 
 

@@ -12,7 +12,6 @@ from torch_geometric.utils import homophily
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import (
-    as_pair,
     check_count,
     check_graph,
     check_index,
@@ -27,9 +26,6 @@ from torch_geometric_gsl.diagnostics.summaries import (
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.distributed.sharded_model import ShardedModel
-from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
-    MultiplexLatentGraphConv,
-)
 from torch_geometric_gsl.nn.models.homophily import (
     HomophilyWarning as HomophilyWarning,
 )
@@ -139,8 +135,6 @@ def describe_model(
       bells of a :class:`~torch_geometric_gsl.nn.similarity.MixtureSimilarity`,
     * with :obj:`labels`, the homophily of the graph of evaluation mode, and that by
       chance: a graph of no use is at chance,
-    * the mixture weights of a
-      :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`,
     * the gradient norms of the similarity's parameters: call it after :meth:`backward`,
       before gradients are cleared.
 
@@ -178,20 +172,13 @@ def describe_model(
     shard = model.shard if isinstance(model, ShardedModel) else None
     _find_samplers(model if shard is None else model.model)  # Checks the model.
     layers: list[LayerSummary] = []
-    shares: dict[int, Tensor] = {}
     with ExitStack() as stack:
         model = stack.enter_context(evaluation(model))
         samplers = _find_samplers(model if shard is None else model.model)
         stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
-            look = partial(_summarise, layers, shares, name, shard, labels)
+            look = partial(_summarise, layers, name, shard, labels)
             stack.callback(sampler.register_draw_hook(look).remove)
-        for module in model.modules():
-            if isinstance(module, MultiplexLatentGraphConv):
-                own = [id(relation.sampler) for relation in module.relations]
-                note = partial(_note_shares, shares, own)
-                handle = module.register_forward_pre_hook(note, with_kwargs=True)
-                stack.callback(handle.remove)
         model(*args, **kwargs)
     if not layers:
         raise ValueError(
@@ -227,17 +214,8 @@ def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
     return samplers
 
 
-def _note_shares(
-    shares: dict[int, Tensor], samplers: list[int], conv: Any, args: Any, kwargs: Any
-) -> None:
-    """Record the mixture weights of relations by sampler, before a layer's call."""
-    found = conv.shares(as_pair(args[0] if args else kwargs['x'])[1])
-    shares |= zip(samplers, found.unbind(dim=-1), strict=True)
-
-
 def _summarise(
     layers: list[LayerSummary],
-    shares: dict[int, Tensor],
     name: str,
     shard: RowShard | None,
     labels: Tensor | None,
@@ -260,11 +238,8 @@ def _summarise(
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity | MixtureSimilarity):
         *_, b, c = similarity.pair_scores(x).response.params
-    mixture = shares.pop(id(sampler), None)
     if shard is not None:
         b, c = (v if v is None else shard.gather(shard.split(v)) for v in (b, c))
-        if mixture is not None and mixture.dim() > 0:
-            mixture = shard.gather(mixture)
     norms = {
         key: None if parameter.grad is None else float(parameter.grad.norm())
         for key, parameter in similarity.named_parameters()
@@ -272,7 +247,7 @@ def _summarise(
     if calls := sum(layer.name.partition(' (')[0] == name for layer in layers):
         name = f'{name} (call {calls + 1})'
     args = name, repr(sampler), *spread[:3], spread.share, b, c, norms
-    layers.append(LayerSummary(*args, spread.null, mixture, *homophily))
+    layers.append(LayerSummary(*args, spread.null, *homophily))
 
 
 def _homophily(

@@ -78,10 +78,6 @@ class LayerSummary:
                 similarity, :obj:`None` if it has no gradient.
         null (torch.Tensor, optional): The probability of the null neighbour per target,
             if any. (default: :obj:`None`)
-        mixture (torch.Tensor, optional): The mixture weight of the sampler's graph, one
-            number or one per target, in a
-            :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
-            (default: :obj:`None`)
         homophily (float, optional): With labels, the share of the weight in evaluation
             mode, among labelled nodes without self-loops, of neighbours with the label
             of the target. (default: :obj:`None`)
@@ -98,7 +94,6 @@ class LayerSummary:
     c: Tensor | None
     grad_norms: dict[str, float | None]
     null: Tensor | None = None
-    mixture: Tensor | None = None
     homophily: float | None = None
     chance: float | None = None
 
@@ -107,7 +102,6 @@ class LayerSummary:
             'b': self.b,
             'c': self.c,
             'null neighbour': self.null,
-            'mixture share': self.mixture,
             'entropy of pi (nats)': self.entropy,
             'effective candidates': self.effective_candidates,
             'candidates': self.candidates,

@@ -11,9 +11,6 @@ from torch_geometric_gsl._checks import check_absent, check_type
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.distributed.sharded_parts import sharing
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
-    MultiplexLatentGraphConv,
-)
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.models.tasks import check_choice, every_node
@@ -48,8 +45,8 @@ class ShardedModel(torch.nn.Module):
 
     def __init__(self, model: torch.nn.Module, shard: RowShard) -> None:
         super().__init__()
-        layers = LatentGraphConv, TransitionGraphConv, MultiplexLatentGraphConv
-        check_type(model, (GSLNet, *layers), 'model', 'a GSLNet or one of its layers')
+        kinds = GSLNet, LatentGraphConv, TransitionGraphConv
+        check_type(model, kinds, 'model', 'a GSLNet or one of its layers')
         check_type(shard, RowShard, 'shard', 'a RowShard')
         readout = getattr(model, 'readout', None)
         check_absent(readout, 'readout', 'with distributed rows')

@@ -15,20 +15,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import as_pair, check_absent, check_index, check_matrix
+from torch_geometric_gsl._checks import as_pair, check_absent, check_matrix
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
-    MultiplexLatentGraphConv,
-)
 from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
 from torch_geometric_gsl.nn.models.layers import Dropout
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.shared_part import named_parts
-from torch_geometric_gsl.ops.edges import mix_graphs
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import full_precision
-from torch_geometric_gsl.typing import Features, SampledGraph
+from torch_geometric_gsl.typing import Features
 
 
 @contextmanager
@@ -71,8 +67,6 @@ class _Gather:
 
     def __init__(self, shard: RowShard) -> None:
         self.shard = shard
-        #: Whether the sources of the last sum are the same on all ranks.
-        self.is_pair = False
         self.is_idle = False
         self._found: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -81,10 +75,6 @@ class _Gather:
             # Keep the tensor: its id could be reused by a later one.
             self._found[id(x)] = x, self.shard.gather(x)
         return self._found[id(x)][1]
-
-    def sources(self, h: Tensor) -> Tensor:
-        """Return all sources; the sources of a pair are the same on all ranks."""
-        return h if self.is_pair else self(h)
 
 
 def _hidden(model: Any, gather: _Gather, *args: Any, **kwargs: Any) -> Any:
@@ -110,7 +100,9 @@ def _propagate(
     for name, value in candidates.items():
         check_absent(value, name, 'with distributed rows')
     shard = gather.shard
-    gather.is_pair = isinstance(z, tuple | list)
+    # The sources of a pair are the same on all ranks.
+    is_pair = isinstance(z, tuple | list)
+    source = h if is_pair else gather(h)
     if not isinstance(z, tuple | list):
         compared: Features = gather(z)
     elif sampler.weighs_targets(shard.total, z[0].size(0)):
@@ -121,7 +113,6 @@ def _propagate(
     else:
         padding = 0, 0, shard.first, shard.total - shard.rows[1]
         compared = z[0], F.pad(z[1], padding)
-    source = gather.sources(h)
     how: Any = {'generator': generator, 'return_graph': return_graph}
     found = type(sampler).propagate(sampler, compared, source, rows=shard.rows, **how)
     out, graph = found if return_graph else (found, None)
@@ -131,34 +122,6 @@ def _propagate(
         for part in (source, *parts):
             out = out + part[:0].sum()
     return (out, graph) if return_graph else out
-
-
-def _mix(conv: Any, gather: _Gather, graphs: Any, x: Features) -> SampledGraph:
-    """Mix the graphs of relations, with the rows of this rank as targets."""
-    shard = gather.shard
-    own = [graph._replace(edge_index=_own_edges(graph[0], shard)) for graph in graphs]
-    x_src, x_dst = as_pair(x)
-    mixed = mix_graphs(own, conv.shares(x_dst), max(shard.total, x_src.size(0)))
-    return _shifted(mixed, shard)
-
-
-def _own_edges(edge_index: Tensor, shard: RowShard) -> Tensor:
-    """Check edges to the targets of this rank; return them with local indices."""
-    check_index(edge_index, 'edge_index', '[2, num_edges]', 2, edge_index)
-    first, end = shard.rows
-    target = edge_index[1]
-    if bool(((target < first) | (target >= end)).any()):
-        raise ValueError(
-            f"'edge_index' must lead to the rows {shard.rows} of this rank "
-            f'(got {int(target.min())}..{int(target.max())})'
-        )
-    return edge_index - edge_index.new_tensor([[0], [first]])
-
-
-def _shifted(graph: SampledGraph, shard: RowShard) -> SampledGraph:
-    """Return a graph of this rank with global target indices."""
-    first = graph.edge_index.new_tensor([[0], [shard.first]])
-    return graph._replace(edge_index=graph.edge_index + first)
 
 
 def _project(_: Any, gather: _Gather, theta: Tensor, h: Tensor) -> Tensor:
@@ -189,7 +152,6 @@ def _drop(
 _SHARED: dict[type, dict[str, Callable[..., Any]]] = {
     GSLNet: {'_hidden': _hidden},
     GumbelKNNSampler: {'propagate': _propagate},
-    MultiplexLatentGraphConv: {'mix': _mix},
     ProjectNodes: {'forward': _project},
     Dropout: {'forward': _drop},
 }

@@ -30,7 +30,6 @@ __all__ = [
     'TruncatedRaceWarning',
     'leave_one_out_loss',
     'LatentGraphConv',
-    'MultiplexLatentGraphConv',
     'SensorGraphConv',
     'TransitionGraphConv',
     'HeteroLatentGraphConv',

@@ -2,7 +2,7 @@ r"""Lists of pairs: candidates of targets, and graphs that layers sum over."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -153,29 +153,6 @@ def drop_edges(
     keep = noise.bernoulli_(1 - probability, generator=generator)
     weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
     return edges._replace(weight=weight)
-
-
-def mix_graphs(
-    graphs: Sequence[SampledGraph], shares: Tensor, num_nodes: int
-) -> SampledGraph:
-    """Sum graphs over one set of nodes, each multiplied by its mixture weight.
-
-    Shares are those of each graph :math:`[R]`, or of each target :math:`[n, R]`;
-    :obj:`num_nodes` is the number of sources or of targets, the larger of both.
-
-    Example:
-        >>> edge = torch.tensor([[0], [1]]), torch.ones(1)
-        >>> loop = torch.tensor([[1], [1]]), torch.ones(1)
-        >>> mixed = mix_graphs([edge, loop], torch.tensor([0.25, 0.75]), num_nodes=2)
-        >>> mixed.edge_weight
-        tensor([0.2500, 0.7500])
-    """
-    weights = []
-    for number, (edge_index, edge_weight) in enumerate(graphs):
-        share = shares[..., number].to(edge_weight.dtype)
-        weights.append(edge_weight * (share[edge_index[1]] if share.dim() else share))
-    edges = torch.cat([graph[0] for graph in graphs], dim=1)
-    return merge_edges(edges, torch.cat(weights), num_nodes)
 
 
 def empty_graph(like: Tensor) -> SampledGraph:

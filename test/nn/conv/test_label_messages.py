@@ -98,5 +98,3 @@ def test_where_labels_cannot_be_told():
     options = {'loop': False, 'label_channels': 3}
     with pytest.raises(TypeError, match="GSLNet has no option 'label_channels'"):
         gsl.GSLNet(IN, 8, 2, OUT, **options)
-    with pytest.raises(TypeError, match="GraphConv has no option 'label_channels'"):
-        gsl.MultiplexLatentGraphConv(IN, OUT, 2, **options)

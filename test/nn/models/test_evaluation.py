@@ -31,7 +31,6 @@ MODELS = {
     'GSLNet': lambda: GSLNet(IN, 8, 2, OUT),
     'GSLNet of projections': lambda: GSLNet(IN, 8, 3, OUT, z_channels=None),
     'few neighbours': lambda: GSLNet(IN, 8, 2, OUT, eval_k=5),
-    'relations': lambda: GSLNet(IN, 8, 2, OUT, num_relations=2),
     'transition': lambda: GSLNet(IN, 8, 2, OUT, num_transition_nodes=5, num_nodes=N),
     'readout': lambda: GSLNet(IN, 8, 2, OUT, readout='mean'),
     'KNNGCN': lambda: KNNGCN(IN, 8, 2, OUT),

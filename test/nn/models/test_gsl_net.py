@@ -2,14 +2,13 @@ from functools import partial
 
 import pytest
 import torch
-from oracles import seeded, to_matrix
+from oracles import seeded
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from torch_geometric_gsl import (
     GSLNet,
     LatentGraphConv,
-    MultiplexLatentGraphConv,
     TransitionGraphConv,
 )
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
@@ -149,37 +148,3 @@ def test_what_is_computed_again_drops_the_same_values(use_reentrant):
         grads.append([p.grad for p in model.parameters()])
     for first, second in zip(*grads, strict=True):
         torch.testing.assert_close(first, second)
-
-
-# Layers that learn several graphs each.
-
-X = torch.randn(N, 6, generator=seeded(0))
-
-
-def make_many(num_relations=2, **options):
-    torch.manual_seed(0)
-    own = {'k': 3, 'loop': True, 'dropout': 0.0, 'z_channels': None}
-    options = own | {'num_relations': num_relations} | options
-    return GSLNet(6, 8, 2, 3, **options)
-
-
-@pytest.mark.parametrize('z_channels', [None, -1])
-def test_layers_and_graphs(z_channels):
-    model = make_many(z_channels=z_channels).eval()
-    assert all(isinstance(conv, MultiplexLatentGraphConv) for conv in model.convs)
-    graphs = model.graphs(X)
-    assert len(graphs) == 2
-    mixed = sum(
-        share * to_matrix(*graph, N, N)
-        for share, graph in zip(
-            model.convs[0].shares(), model.convs[0].graphs(X), strict=True
-        )
-    )
-    torch.testing.assert_close(to_matrix(*graphs[0], N, N), mixed)
-    samplers = [conv.relations[1].sampler for conv in model.convs]
-    assert (samplers[0] is samplers[1]) == (z_channels == -1)
-    torch.testing.assert_close(model((X, X[:3])), model(X)[:3])
-    mixed = model.graphs((X, X[:3]))
-    for graph, other in zip(mixed, graphs, strict=True):
-        expected = to_matrix(*other, N, N)[:3]
-        torch.testing.assert_close(to_matrix(*graph, N, N)[:3], expected)

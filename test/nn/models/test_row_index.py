@@ -26,7 +26,6 @@ NETS = {
     'input': {'z_channels': -1, 'similarity': 'linear', 'train_scale': True},
     'sparse input': {'z_channels': -1},
     'z': {'z_channels': 5},
-    'relations': {'num_relations': 2},
     'edges': {},
     'readout': {'readout': 'mean'},
 }

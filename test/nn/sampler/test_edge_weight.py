@@ -122,9 +122,6 @@ def test_the_nearest_of_equal_priors_where_scores_saturate():
 
 MODELS = {
     'conv': lambda: gsl.LatentGraphConv(IN, 3, 'linear'),
-    'multiplex': lambda: gsl.MultiplexLatentGraphConv(
-        IN, 3, 2, ['linear', 'difference']
-    ),
     'net': lambda: gsl.GSLNet(IN, 5, 2, 3, 'linear', dropout=0.0),
     'input': lambda: gsl.GSLNet(IN, 5, 2, 3, 'linear', z_channels=-1, dropout=0.0),
 }

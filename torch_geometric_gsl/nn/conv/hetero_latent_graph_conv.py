@@ -312,8 +312,10 @@ def _without_sources(
     conv: LatentGraphConv, x: Features, edge_index: Tensor | None
 ) -> tuple[Tensor, SampledGraph]:
     """Return zeros and no edges: without sources there are no messages."""
-    h, _ = conv._projections(x)
-    _, x_dst = as_pair(x)
+    x_src, x_dst = conv._rows(x)
+    h = conv._project(x_src, conv.lin)
+    if conv.lin_dst is not None:  # A lazy one learns its width here.
+        conv._project(x_dst, conv.lin_dst)
     if edge_index is not None:
         check_edge_index(edge_index, h, x_dst)
     return h.new_zeros(x_dst.size(0), conv.out_channels), empty_graph(h)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
 )
 from torch_geometric_gsl.nn.sampler.options import paper_options
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
-
-#: The projections of the sources, and of the targets if needed.
-Projections: TypeAlias = tuple[Tensor, Tensor | None]
 
 
 class LatentGraphConv(LearnedGraphConv):
@@ -147,44 +144,17 @@ class LatentGraphConv(LearnedGraphConv):
             return_graph (bool, optional): If :obj:`True`, also returns the graph that
                 this call summed over. (default: :obj:`False`)
         """
-        given = edge_index, edge_weight, batch, y, z, generator, return_graph
-        out: Tensor | tuple[Tensor, SampledGraph]
-        out = self._convolve(x, self._projections(x), *given)
-        return out
-
-    def _projections(self, x: Features) -> Projections:
-        """Project the sources, and the targets if needed."""
         x_src, x_dst = self._rows(x)
         h = self._project(x_src, self.lin)
-        if not isinstance(x, tuple | list):
-            return h, h
-        if self.z_channels is None:
-            return h, self._project(x_dst, self.lin_dst or self.lin)
-        return h, None
-
-    def _convolve(
-        self,
-        x: Features,
-        projected: Projections,
-        edge_index: Tensor | None,
-        edge_weight: Tensor | None,
-        batch: Batch | None,
-        y: Tensor | None,
-        z: Features | None,
-        generator: torch.Generator | None,
-        return_graph: bool,
-    ) -> Any:
-        """Run the forward pass, given projections."""
         out: Any = self.sampler.propagate(
-            self._compared(x, projected, z),
-            self._add_labels(projected[0], y, x),
+            self._compared(x, h, z),
+            self._add_labels(h, y, x),
             edge_index=edge_index,
             edge_weight=edge_weight,
             batch=batch,
             generator=generator,
             return_graph=return_graph,
         )
-        _, x_dst = as_pair(x)
         if not return_graph:
             return self._add_root(x_dst, out)
         out, graph = out
@@ -208,15 +178,13 @@ class LatentGraphConv(LearnedGraphConv):
         sent: Tensor = self.label(y, h.size(0))
         return h + sent.to(h.dtype)
 
-    def _compared(
-        self, x: Features, projected: Projections, z: Features | None
-    ) -> Features:
+    def _compared(self, x: Features, h: Tensor, z: Features | None) -> Features:
         """Return the rows that the similarity compares, a pair for a pair."""
         is_pair = isinstance(x, tuple | list)
         if self.z_channels is None:
             if z is not None:
                 raise ValueError("'z' needs a layer with 'z_channels' (got None)")
-            return projected if is_pair else projected[0]  # type: ignore[return-value]
+            return (h, self._project(x[1], self.lin_dst or self.lin)) if is_pair else h
         if z is None:
             check_serves_as_z(x, self.z_channels)
             return x

@@ -60,56 +60,13 @@ def check_serves_as_z(x: Any, z_channels: int, suffix: str = '') -> None:
             )
 
 
-class RootTerm(OneType):
-    """Base class of the layers with a root term and a bias."""
+class LearnedGraphConv(OneType):
+    """Base class of the layers that sum messages over a learned graph."""
+
+    sampler: GumbelKNNSampler = SharedPart()  # type: ignore[assignment]
 
     #: Whether sources and targets may have different widths.
     _has_two_widths = False
-
-    def _keep_sizes(self, in_channels: Channels, out_channels: int) -> None:
-        """Check and store the sizes; input sizes may be unknown."""
-        is_pair = self._has_two_widths and isinstance(in_channels, tuple)
-        for width in as_pair(in_channels) if is_pair else [in_channels]:
-            if width != -1:
-                check_count(width, 'in_channels')
-        check_count(out_channels, 'out_channels')
-        self.in_channels: Any = in_channels
-        self.out_channels = out_channels
-
-    def _make_root(self, root_weight: bool, bias: bool) -> None:
-        """Create the root weight and the bias with the stored sizes."""
-        check_flag(root_weight, 'root_weight')
-        check_flag(bias, 'bias')
-        self.root_weight = root_weight
-        self.lin_root = self._make_linear(1) if root_weight else None
-        self.bias: torch.nn.Parameter | None = None
-        if bias:
-            self.bias = torch.nn.Parameter(torch.empty(self.out_channels))
-
-    def _make_linear(self, end: int = 0) -> Linear:
-        """Return a projection of the sources (0) or of the targets (1)."""
-        width = self.in_channels
-        width = width[end] if isinstance(width, tuple) else width
-        return plain_linear(width, self.out_channels)
-
-    def _reset_root(self) -> None:
-        reset(self.lin_root)
-        zeros(self.bias)
-
-    def _add_root(self, x: Tensor, out: Tensor) -> Tensor:
-        if self.lin_root is not None:
-            out = out + apply_linear(self.lin_root, x)
-        return out if self.bias is None else out + self.bias
-
-    def _sizes(self) -> str:
-        return f'{self.in_channels}, {self.out_channels}'
-
-
-class LearnedGraphConv(RootTerm):
-    """Base class of the layers that sum messages over a learned graph."""
-
-    lin: Linear = SharedPart()  # type: ignore[assignment]
-    sampler: GumbelKNNSampler = SharedPart()  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -134,7 +91,13 @@ class LearnedGraphConv(RootTerm):
         self.lin_dst: Linear | None = None
         if isinstance(in_channels, tuple) and z_channels is None:
             self.lin_dst = self._make_linear(1)
-        self._make_root(root_weight, bias)
+        check_flag(root_weight, 'root_weight')
+        check_flag(bias, 'bias')
+        self.root_weight = root_weight
+        self.lin_root = self._make_linear(1) if root_weight else None
+        self.bias: torch.nn.Parameter | None = None
+        if bias:
+            self.bias = torch.nn.Parameter(torch.empty(out_channels))
         self.label: LabelEmbedding | None = None
         if label_channels is not None:
             self.label = LabelEmbedding(label_channels, out_channels)
@@ -151,10 +114,35 @@ class LearnedGraphConv(RootTerm):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
-        reset(self._modules.get('lin'))
-        self._reset_root()
-        for name in ('lin_dst', 'sampler', 'label'):
-            reset(self._modules.get(name))
+        # A sampler that another layer registers keeps its state.
+        own_sampler = self._modules.get('sampler')
+        for part in (self.lin, self.lin_root, self.lin_dst, own_sampler, self.label):
+            reset(part)
+        zeros(self.bias)
+
+    def _keep_sizes(self, in_channels: Channels, out_channels: int) -> None:
+        """Check and store the sizes; input sizes may be unknown."""
+        is_pair = self._has_two_widths and isinstance(in_channels, tuple)
+        for width in as_pair(in_channels) if is_pair else [in_channels]:
+            if width != -1:
+                check_count(width, 'in_channels')
+        check_count(out_channels, 'out_channels')
+        self.in_channels: Any = in_channels
+        self.out_channels = out_channels
+
+    def _make_linear(self, end: int = 0) -> Linear:
+        """Return a projection of the sources (0) or of the targets (1)."""
+        width = self.in_channels
+        width = width[end] if isinstance(width, tuple) else width
+        return plain_linear(width, self.out_channels)
+
+    def _add_root(self, x: Tensor, out: Tensor) -> Tensor:
+        if self.lin_root is not None:
+            out = out + apply_linear(self.lin_root, x)
+        return out if self.bias is None else out + self.bias
+
+    def _sizes(self) -> str:
+        return f'{self.in_channels}, {self.out_channels}'
 
     def share_sampler(self, other: Any) -> None:
         r"""Use the sampler of another layer that compares rows of the same width.

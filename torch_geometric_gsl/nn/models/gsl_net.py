@@ -23,9 +23,6 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     check_serves_as_z,
     compared_width,
 )
-from torch_geometric_gsl.nn.conv.multiplex_latent_graph_conv import (
-    MultiplexLatentGraphConv,
-)
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.conv.transition_nodes import KeepsAnchors, check_transition
 from torch_geometric_gsl.nn.models.base import NodeClassifier
@@ -99,9 +96,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         readout (str or Aggregation, optional): Aggregates the outputs of a graph's
             nodes, by :func:`~torch_geometric.nn.resolver.aggregation_resolver`, such as
             :obj:`"mean"`; labels are then those of graphs. (default: :obj:`None`)
-        num_relations (int, optional): The number of graphs of each layer, a
-            :class:`~torch_geometric_gsl.nn.conv.MultiplexLatentGraphConv`.
-            (default: :obj:`None`)
         **kwargs (optional): Additional arguments of the layers, such as :obj:`k`,
             :obj:`tau`, :obj:`similarity_kwargs`, :obj:`root_weight` or
             :obj:`null_score`, with the defaults of the layers.
@@ -142,7 +136,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         z_channels: int | str | None = 'auto',
         task: str = 'classification',
         readout: Any = None,
-        num_relations: int | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
@@ -164,7 +157,6 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             is_input &= in_channels != -1
             z_channels = -1 if is_input and num_transition_nodes is None else None
         self.z_channels = compared_width(z_channels, in_channels)  # type: ignore[arg-type]
-        self.num_relations = num_relations
         self.convs = self._make_layers(sizes, {'similarity': similarity, **kwargs})
         with keeping(similarity, act, readout):
             self.reset_parameters()
@@ -189,13 +181,10 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         """Create the layers; those that compare the same rows share a sampler."""
         conv: Any = LatentGraphConv
         own: Arguments = {'z_channels': self.z_channels}
-        own['num_relations'] = self.num_relations
         if self.num_transition_nodes is not None:
             conv = TransitionGraphConv
             for name in ('num_nodes', 'transition', 'num_transition_nodes'):
                 own[name] = getattr(self, name)
-        elif self.num_relations is not None:
-            conv = MultiplexLatentGraphConv
         _, _, *taken = signature(conv).parameters.values()
         names = [name.name for name in taken if name.kind is not name.VAR_KEYWORD]
         known = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
@@ -226,7 +215,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         z: Features | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
-    ) -> Tensor | tuple[Tensor, list[Any]]:
+    ) -> Tensor | tuple[Tensor, list[SampledGraph]]:
         r"""Run the forward pass.
 
         The arguments are those of
@@ -235,41 +224,14 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         sources, and edges from sources to targets. After :meth:`index`, a tensor
         :obj:`x` holds new rows in evaluation mode, unless graph ids are given. Dropout
         uses the :obj:`generator` too. With :obj:`return_graph=True` it also returns the
-        graph of each layer, a list per layer for several relations.
+        graph of each layer.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
-        given = edge_index, edge_weight, batch, z, generator, return_graph
-        out, graphs = self._run(x, *given)
-        return (out, [graph for graph, _ in graphs]) if return_graph else out
-
-    def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
-        r"""Return the graph of each layer that :meth:`forward` sums over, given the
-        same arguments; several relations are mixed by their weights.
-        """
-        layers: list[Any] = list(self.convs)
-        kwargs |= {'return_graph': True}
-        _, graphs = self._run(*args, **kwargs)
-        return [
-            conv.mix(graph, rows) if isinstance(graph, list) else graph
-            for conv, (graph, rows) in zip(layers, graphs, strict=True)
-        ]
-
-    def _run(
-        self,
-        x: Features,
-        edge_index: Any = None,
-        edge_weight: Any = None,
-        batch: Any = None,
-        z: Any = None,
-        generator: torch.Generator | None = None,
-        return_graph: bool = False,
-    ) -> tuple[Tensor, list[tuple[Any, Features]]]:
-        """Run all layers; return the output, and graph and rows of each layer."""
         (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_pair = isinstance(x, tuple | list)
         is_index = src is not None and src is self._kept('x') and not is_pair
         hidden = self._indexed_layers() if is_index else None
-        graphs: list[tuple[Any, Features]] = []
+        graphs: list[SampledGraph] = []
         last = self.num_layers - 1
         how = {'generator': generator, 'return_graph': return_graph}
         for number, conv in enumerate(self.convs):
@@ -279,11 +241,19 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             out: Any = conv(rows, **args, **how)
             if return_graph:
                 out, graph = out
-                graphs.append((graph, rows))
+                graphs.append(graph)
             dst = out if number == last else self.dropout(self.act(out), generator)
             if hidden is not None and number < last:
                 src = hidden[number].to(dst.dtype)  # Lower under autocast.
-        return self._read(dst, batch), graphs
+        out = self._read(dst, batch)
+        return (out, graphs) if return_graph else out
+
+    def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
+        r"""Return the graph of each layer that :meth:`forward` sums over, given the
+        same arguments.
+        """
+        _, graphs = self(*args, **kwargs, return_graph=True)
+        return list(graphs)
 
     def _inputs(
         self, x: Any, edge_index: Any, edge_weight: Any, batch: Any, z: Any
