@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.models import MLP, GraphSAGE
 from tqdm import trange
 
-from torch_geometric_gsl import GSLNet, HeteroGSLNet
+from torch_geometric_gsl import GSLNet, HeteroLatentGraphConv
 from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
@@ -32,8 +32,7 @@ NEAR = ('document', 'near', 'document')
 FIXED = {'similarity': 'linear', 'tau': 0.25, 'train_scale': False}
 COSINE = {**FIXED, 'scale': 40.0, 'z_channels': -1}
 PROJECTED = {**FIXED, 'scale': 10.0}
-RELATIONS = {IN: PROJECTED, HAS: PROJECTED, NEAR: COSINE}
-MODELS = 'MLP', 'nearest rows', 'GSLNet', 'HeteroGSLNet'
+MODELS = 'MLP', 'nearest rows', 'GSLNet', 'with words'
 HIDDEN, WORD_CHANNELS, EVERY, WORDS = 64, 64, 5, 4
 
 
@@ -46,6 +45,28 @@ def add_words(table: Data) -> HeteroData:
     data['document'].x = x
     data['word'].x = direction * strength
     return data
+
+
+class DocumentNet(torch.nn.Module):
+    """Two layers of documents and words, which classify the documents."""
+
+    def __init__(self, widths: dict[str, int], num_classes: int) -> None:
+        super().__init__()
+        near = COSINE | {'z_channels': widths['document']}
+        # Only documents have labels: the last layer needs no relation to words.
+        last = {IN: PROJECTED, NEAR: near}
+        first = {IN: PROJECTED, HAS: PROJECTED, NEAR: near}
+        self.conv1 = HeteroLatentGraphConv(widths, HIDDEN, first)
+        self.conv2 = HeteroLatentGraphConv(HIDDEN, num_classes, last)
+
+    def forward(self, x_dict: dict[str, Tensor]) -> Tensor:
+        # Both layers compare documents by their features.
+        z_dict = {'document': x_dict['document']}
+        hidden = self.conv1(x_dict, z_dict=z_dict)
+        for kind, h in hidden.items():
+            hidden[kind] = F.dropout(F.elu(h), 0.5, self.training)
+        out: Tensor = self.conv2(hidden, z_dict=z_dict)['document']
+        return out
 
 
 def make(name: str, data: HeteroData, num_classes: int) -> list[Any]:
@@ -61,8 +82,7 @@ def make(name: str, data: HeteroData, num_classes: int) -> list[Any]:
     if name == 'GSLNet':
         options: dict[str, Any] = COSINE
         return [GSLNet(width, *sizes, act='elu', **options), x]
-    net = HeteroGSLNet(widths, *sizes, RELATIONS, 'document', act='elu')
-    return [net, data.x_dict]
+    return [DocumentNet(widths, num_classes), data.x_dict]
 
 
 def train(model: Any, inputs: list[Any], table: Any, epochs: int, name: str) -> float:
@@ -72,7 +92,7 @@ def train(model: Any, inputs: list[Any], table: Any, epochs: int, name: str) -> 
     for epoch in trange(1, epochs + 1, desc=name, leave=False, disable=None):
         optimizer.zero_grad()
         out, mask = model.train()(*inputs), table.train_mask
-        cross_entropy(out[mask], table.y[mask]).backward()
+        F.cross_entropy(out[mask], table.y[mask]).backward()
         optimizer.step()
         if epoch % EVERY == 0 or epoch == epochs:
             with torch.no_grad():
@@ -95,7 +115,7 @@ def draw(model: Any, data: HeteroData, table: Data, words: list[str]) -> Any:
     shown = [int((labels == label).nonzero()[0]) for label in labels.unique()[:6]]
     model.eval()
     with torch.no_grad():
-        edge_index, weight = model.graphs(data.x_dict)[0][IN]
+        edge_index, weight = model.conv1.graphs(data.x_dict)[IN]
     figure, axes = plt.subplots(2, 3, figsize=(9, 4), layout='tight')
     for axis in axes.flat:
         axis.axis('off')

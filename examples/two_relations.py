@@ -78,7 +78,8 @@ class RelationsConv(torch.nn.Module):
 
     def forward(self, x: Tensor, **given: Any) -> Tensor:
         messages = torch.stack([conv(x, **given) for conv in self.convs])
-        out = torch.tensordot(self.logit.softmax(dim=0), messages, dims=1) + self.bias
+        shares = self.logit.softmax(dim=0).view(-1, 1, 1)
+        out: Tensor = (shares * messages).sum(dim=0) + self.bias
         return out if self.lin_root is None else out + self.lin_root(x)
 
 
@@ -87,8 +88,10 @@ class Relations(torch.nn.Module):
 
     def __init__(self, *similarities: Any) -> None:
         super().__init__()
-        options = {'z_channels': 2, 'tau': 1.0, 'scale': 5.0, 'root_weight': False}
-        self.conv = RelationsConv(1, 1, list(similarities), **options)
+        options: dict[str, Any] = {'z_channels': 2, 'tau': 1.0, 'scale': 5.0}
+        self.conv = RelationsConv(
+            1, 1, list(similarities), root_weight=False, **options
+        )
         for name, parameter in self.conv.named_parameters():
             # With a negative weight a bell first moves away from its relation.
             if name.endswith('lin.weight'):
@@ -124,13 +127,17 @@ def bell(degrees: float, c_scale: float | None = None) -> NeuralGaussianSimilari
     return similarity
 
 
+def one_bell(degrees: float) -> Relations:
+    return Relations(bell(degrees, c_scale=0.1))
+
+
 near = SimilarityKNNGraph(10, attr='pos')
 Make = Callable[[], torch.nn.Module]
 ROWS: dict[str, list[Make]] = {
     'MLP, no graph': [lambda: Control(MLP([3, 32, 1], norm=None))],
     'nearest nodes': [lambda: Control(GraphSAGE(3, 32, 2, 1), has_graph=True)],
     'random neighbours': [lambda: Relations('uniform')],
-    'one bell': [lambda a=a: Relations(bell(a, c_scale=0.1)) for a in NARROW_STARTS],
+    'one bell': [partial(one_bell, degrees) for degrees in NARROW_STARTS],
     'two bells': [lambda: Relations(*map(bell, WIDE_STARTS))],
 }
 

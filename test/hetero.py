@@ -1,11 +1,11 @@
-"""What tests of several types of nodes share: relations, rows, layers and networks."""
+"""What tests of several types of nodes share: relations, rows and layers."""
 
 import torch
 from sampling import normal
 
-from torch_geometric_gsl import HeteroGSLNet, HeteroLatentGraphConv
+from torch_geometric_gsl import HeteroLatentGraphConv
 
-IN, HIDDEN, OUT, K, TAU = {'doc': 6, 'word': 5, 'author': 3}, 8, 4, 3, 0.4
+IN, OUT, K, TAU = {'doc': 6, 'word': 5, 'author': 3}, 4, 3, 0.4
 SIZE = {'doc': 12, 'word': 9, 'author': 7}
 IN_DOC = ('word', 'in', 'doc')
 NEAR = ('doc', 'near', 'doc')
@@ -13,10 +13,6 @@ OF = ('author', 'of', 'doc')
 HAS = ('doc', 'has', 'word')
 RELATIONS = [IN_DOC, NEAR, OF, HAS]
 BATCH = {name: torch.arange(size) * 2 // size for name, size in SIZE.items()}
-# A network that compares its input needs types of one width.
-NET_IN = IN | {'word': 6}
-NET_X = {t: normal(SIZE[t], NET_IN[t], seed=len(t)) for t in NET_IN}
-EDGES = {IN_DOC: torch.stack([torch.arange(36) % 9, torch.arange(36) % 12])}
 
 
 def rows(**sizes):
@@ -41,14 +37,23 @@ def make(relations=RELATIONS, **options):
     options = {'k': K, 'tau': TAU, **options}
     widths = ends(relations, IN)
     conv = HeteroLatentGraphConv(widths, OUT, relations, **options).double()
-    for bias in conv.biases.values():
+    for bias in conv.root.biases.values():
         torch.nn.init.normal_(bias)
     return conv
 
 
-def make_net(target='doc', num_layers=2, relations=RELATIONS, out=OUT, **options):
-    """Return a network of the types that the relations join."""
-    torch.manual_seed(5)
-    sizes = ends(relations, NET_IN), HIDDEN, num_layers, out
-    model = HeteroGSLNet(*sizes, relations, target, **{'k': K, **options})
-    return model.double()
+class Stack(torch.nn.Module):
+    """Layers in turn; a type that a layer does not update keeps its rows."""
+
+    def __init__(self, *convs):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(convs)
+
+    def graphs(self, x_dict, **given):
+        graphs = []
+        for conv in self.convs:
+            x = {t: x_dict[t] for t in conv.node_types}
+            out, graph = conv(x, **given, return_graph=True)
+            x_dict = x_dict | {t: h.relu() for t, h in out.items()}
+            graphs.append(graph)
+        return graphs

@@ -99,10 +99,6 @@ FACTORIES = {
         lambda: gsl.GSLNet(IN, 8, 2, OUT, **FREE),
         lambda: with_anchors(gsl.GSLNet(IN, 8, 2, OUT, **ANCHORS)),
     ],
-    'HeteroGSLNet': [
-        lambda: gsl.HeteroGSLNet(IN, 8, 2, OUT, RELATIONS, 'b'),
-        lambda: gsl.HeteroGSLNet(IN, 8, 3, OUT, RELATIONS, 'b', z_channels=-1),
-    ],
     'TableNet': [
         lambda: gsl.TableNet(IN, 8, OUT),
         lambda: gsl.TableNet(IN, 8, OUT, num_frequencies=0, draws=2),
@@ -120,14 +116,13 @@ FACTORIES = {
         for name, rows in CONTROLS.items()
     },
 }
-#: Those that take features by the type of the nodes.
-TYPED = gsl.HeteroLatentGraphConv, gsl.HeteroGSLNet
 
 
 def features(module):
     """The input of a module, whose nodes `b` are as many as those of one type."""
     x = torch.randn(N, IN)
-    return {'a': torch.randn(7, IN), 'b': x} if isinstance(module, TYPED) else x
+    is_typed = isinstance(module, gsl.HeteroLatentGraphConv)
+    return {'a': torch.randn(7, IN), 'b': x} if is_typed else x
 
 
 def numbers(out):
@@ -222,7 +217,7 @@ def test_every_parameter_gets_a_gradient(factory, training):
     torch.manual_seed(1)
     module = factory().train(training)
     x = features(module)
-    if isinstance(module, gsl.NodeClassifier | gsl.HeteroGSLNet):
+    if isinstance(module, gsl.NodeClassifier):
         # A part of a model may serve its loss alone.
         out = module.loss(x, torch.arange(N) % OUT, torch.arange(N))
     elif isinstance(module, gsl.TableNet):

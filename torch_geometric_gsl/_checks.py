@@ -184,8 +184,8 @@ def check_one_type(x: object) -> None:
         what = "'to_hetero'" if is_traced else f'a {type(x).__name__}'
         raise TypeError(
             f"'x' must be a torch.Tensor (got {what}): this module learns a graph on "
-            f"nodes of one type. Use 'HeteroLatentGraphConv' or 'HeteroGSLNet' for "
-            f"several types, or 'data.to_homogeneous()' for one graph over all of them"
+            f"nodes of one type. Use 'HeteroLatentGraphConv' for several types, "
+            f"or 'data.to_homogeneous()' for one graph over all of them"
         )
 
 

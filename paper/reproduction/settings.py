@@ -132,7 +132,7 @@ class CandidateNet(NodeClassifier):
         return out
 
 
-def _average_with_self_loops(conv: Any, args: tuple[Tensor], out: Tensor) -> Tensor:
+def _average_with_self_loops(conv: Any, args: tuple[Tensor], out: Tensor) -> Any:
     """Average the learned graph of a layer with self-loops, which searches tried."""
     (x,) = args
     h = apply_linear(conv.lin, x) + apply_linear(conv.lin_root, x)

@@ -8,7 +8,6 @@ from test_public_interface import (
     IN,
     OUT,
     TRANSITION,
-    TYPED,
     N,
     features,
     numbers,
@@ -19,6 +18,7 @@ from torch_geometric_gsl import (
     Budget,
     GSLNet,
     GumbelKNNSampler,
+    HeteroLatentGraphConv,
     KNNEdgeConv,
     LatentGraphConv,
     LinearSimilarity,
@@ -135,7 +135,7 @@ def test_vmap_equals_a_loop_or_names_the_module(factory, training):
         for key, value in detached(module).items()
     }
     inputs = torch.stack([torch.randn(N, IN)] * 2)
-    if isinstance(module, TYPED):
+    if isinstance(module, HeteroLatentGraphConv):
         inputs = {key: torch.stack([rows, rows]) for key, rows in x.items()}
     with pytest.raises(RuntimeError, match=VMAP.format(name)):
         vmap(module, randomness='different')(inputs)

@@ -20,7 +20,6 @@ NETS = {
     'types': lambda s: gsl.HeteroLatentGraphConv(WIDTHS, 4, [IN_DOC, NEAR], s),
     'net': lambda s: gsl.GSLNet(4, 6, 2, 3, s),
     'paper net': lambda s: gsl.GSLNet.paper(4, 6, 2, 3, s, z_channels=-1),
-    'net of types': lambda s: gsl.HeteroGSLNet({'doc': 4}, 4, 2, 4, [NEAR], 'doc', s),
 }
 
 
@@ -38,14 +37,10 @@ def test_a_similarity_keeps_its_state(name):
     assert not torch.equal(similarity.bias_b, before['bias_b'])
 
 
-@pytest.mark.parametrize('kind', [gsl.GSLNet, gsl.HeteroGSLNet])
-def test_an_activation_keeps_its_state(kind):
+def test_an_activation_keeps_its_state():
     act = torch.nn.PReLU()
     torch.nn.init.constant_(act.weight, 0.9)
-    if kind is gsl.GSLNet:
-        net = kind(4, 6, 2, 3, act=act)
-    else:
-        net = kind({'doc': 4}, 6, 2, 3, [NEAR], 'doc', act=act)
+    net = gsl.GSLNet(4, 6, 2, 3, act=act)
     assert float(act.weight.detach()) == pytest.approx(0.9)
     net.reset_parameters()
     assert float(act.weight.detach()) == pytest.approx(0.25)

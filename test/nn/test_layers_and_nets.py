@@ -9,7 +9,6 @@ from sampling import normal
 
 from torch_geometric_gsl import (
     GSLNet,
-    HeteroGSLNet,
     HeteroLatentGraphConv,
     LatentGraphConv,
     SensorGraphConv,
@@ -61,7 +60,7 @@ class Case(NamedTuple):
             for name, value in module.named_parameters():
                 if in_channels != -1 and name.endswith('bias'):
                     value.normal_()
-        is_typed = self.kind in (HeteroLatentGraphConv, HeteroGSLNet)
+        is_typed = self.kind is HeteroLatentGraphConv
         return (Typed(module) if is_typed else module).to(dtype)
 
     def row_wise(self, rows=slice(None), dtype=torch.double):
@@ -96,8 +95,6 @@ def cases():
     add('net projected', GSLNet, net, **PROJECTED)
     add('net free', GSLNet, net, **FREE)
     add('net anchors', GSLNet, net, **ANCHORS)
-    add('typed net', HeteroGSLNet, (*net, [R], 'row'))
-    add('typed net rows', HeteroGSLNet, (*net, [R], 'row'), {'z': Z}, z_channels=3)
     return found
 
 

@@ -10,10 +10,7 @@ import torch_geometric_gsl as gsl
 
 IN, OUT, N = 6, 4, 10
 METADATA = (['a', 'b'], [('a', 'to', 'b'), ('b', 'of', 'a')])
-REASON = (
-    'this module learns a graph on nodes of one type. Use '
-    "'HeteroLatentGraphConv' or 'HeteroGSLNet'"
-)
+REASON = "this module learns a graph on nodes of one type. Use 'HeteroLatentGraphConv'"
 MODULES = {
     'LatentGraphConv': lambda: gsl.LatentGraphConv(IN, OUT),
     'SensorGraphConv': lambda: gsl.SensorGraphConv(IN, OUT, N),

@@ -8,7 +8,7 @@ from oracles import seeded
 from torch.nn import functional as F
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl import GSLNet, HeteroGSLNet
+from torch_geometric_gsl import GSLNet, HeteroLatentGraphConv
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.local_random import DrawsFrom, dropout
 from torch_geometric_gsl.ops.noise import clone_generator
@@ -59,8 +59,8 @@ DRAWS = {
         [*torch.utils.data.DataLoader(torch.arange(9), shuffle=True)]
     ),
     'GSLNet': lambda: numbers_of(GSLNet(3, 4, 2, 2)),
-    'HeteroGSLNet': lambda: numbers_of(
-        HeteroGSLNet({'a': 3}, 4, 2, 2, [('a', 'to', 'a')])
+    'HeteroLatentGraphConv': lambda: numbers_of(
+        HeteroLatentGraphConv({'a': 3}, 4, [('a', 'to', 'a')])
     ),
 }
 

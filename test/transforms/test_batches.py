@@ -38,7 +38,7 @@ TYPED = {
     'knn': SimilarityKNNGraph(k=3, edge_types=RELATIONS),
     'sampled': SampledLatentGraph(k=3, seed=12, edge_types=RELATIONS),
     'frozen': FreezeLatentGraph(
-        gsl.HeteroGSLNet({'doc': 4, 'word': 4}, 8, 2, 3, RELATIONS, 'doc', k=3).double()
+        gsl.HeteroLatentGraphConv(4, 8, RELATIONS, k=3).double()
     ),
 }
 TYPED['knn, then frozen'] = T.Compose([TYPED['knn'], TYPED['frozen']])

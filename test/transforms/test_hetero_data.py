@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from hetero import Stack
 from oracles import seeded
 from torch_geometric.data import Batch, Data, HeteroData
 
@@ -35,10 +36,10 @@ def draw(docs=12, words=9, edges=20):
     return data
 
 
-def net(**options):
+def net():
     torch.manual_seed(5)
-    sizes = {'doc': 4, 'word': 4}
-    return gsl.HeteroGSLNet(sizes, 8, 2, 3, RELATIONS, 'doc', eval_k=3, **options)
+    first = gsl.HeteroLatentGraphConv(4, 8, RELATIONS, eval_k=3)
+    return Stack(first, gsl.HeteroLatentGraphConv(8, 3, [IN_DOC, NEAR], eval_k=3))
 
 
 TRANSFORMS = {
@@ -146,14 +147,19 @@ def test_a_frozen_graph():
 def test_relations_that_a_layer_lacks(layer):
     # Layer by layer: three relations, two of them, one; none reaches from e.
     relations = [('a', 'to', 'b'), ('b', 'to', 'c'), ('c', 'to', 'd'), ('d', 'to', 'e')]
-    model = gsl.HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=2).eval()
+    reaching = relations[:3], relations[1:3], relations[2:3]  # d, layer by layer
+
+    def make(k):
+        convs = (gsl.HeteroLatentGraphConv(4, 4, own, k=k) for own in reaching)
+        return Stack(*convs).eval()
+
+    model = make(k=2)
     data = HeteroData()
     for name in 'abcde':
         data[name].x = torch.randn(6, 4)
     layers = model.graphs({name: data[name].x for name in 'abcd'})
     assert [len(graphs) for graphs in layers] == [3, 2, 1]
-    former = gsl.HeteroGSLNet(4, 8, 3, 3, relations, 'd', k=3)
-    for given in (data, FreezeLatentGraph(former)(data)):
+    for given in (data, FreezeLatentGraph(make(k=3))(data)):
         out = FreezeLatentGraph(model, layer=layer)(given)
         assert out.edge_types == relations[:3]
         for last, relation in zip((0, 1, 2), relations[:3], strict=True):

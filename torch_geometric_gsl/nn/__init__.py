@@ -37,7 +37,6 @@ __all__ = [
     'NodeClassifier',
     'TableNet',
     'GSLNet',
-    'HeteroGSLNet',
     'GraphDenoising',
     'GraphContrast',
     'consistency_loss',

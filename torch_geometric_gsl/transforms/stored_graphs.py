@@ -22,7 +22,6 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.hetero_gsl_net import HeteroGSLNet
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
@@ -37,9 +36,6 @@ from torch_geometric_gsl.transforms._graphs import (
 )
 from torch_geometric_gsl.typing import SampledGraph
 
-#: Models that learn graphs between several node types.
-TYPED_MODELS = HeteroGSLNet, HeteroLatentGraphConv
-
 
 @functional_transform('freeze_latent_graph')
 class FreezeLatentGraph(BaseTransform):
@@ -53,9 +49,10 @@ class FreezeLatentGraph(BaseTransform):
     neighbour, and are not normalised again after edges below :obj:`threshold` are
     dropped.
 
-    For a :class:`~torch_geometric_gsl.nn.HeteroGSLNet` pass a
-    :class:`~torch_geometric.data.HeteroData` object: each relation becomes an edge
-    type.
+    For a :class:`~torch_geometric_gsl.nn.HeteroLatentGraphConv`, or a network of such
+    layers whose method :obj:`graphs` takes a dict of features and returns the layers'
+    graphs, pass a :class:`~torch_geometric.data.HeteroData` object: each relation
+    becomes an edge type.
 
     Batches and existing graphs are handled as in :class:`SimilarityKNNGraph`.
 
@@ -126,7 +123,7 @@ class FreezeLatentGraph(BaseTransform):
                 f"'model' must have no index (got {index.size(0)} rows, which are not "
                 f"the nodes of 'data'): call model.clear_index() first"
             )
-        is_typed = isinstance(self.model, TYPED_MODELS)
+        is_typed = bool(_typed_layers(self.model))
         if is_typed:
             what = 'a torch_geometric.data.HeteroData for a model of several types'
             check_type(data, HeteroData, 'data', what)
@@ -171,14 +168,12 @@ class FreezeLatentGraph(BaseTransform):
         self, model: Any, data: HeteroData
     ) -> dict[EdgeType, SampledGraph]:
         """Return the graph of each relation, from the layer or the last earlier one."""
-        types: list[NodeType] = model.node_types
+        convs = _typed_layers(model)
+        types: list[NodeType] = convs[0].node_types
         x = {t: node_features(data, t, self.attr) for t in types}
         args: dict[str, Any] = {}
         if self.use_edge_index:
-            # The first layer has all relations that reach the target.
-            is_layer = isinstance(model, HeteroLatentGraphConv)
-            conv: Any = model if is_layer else model.convs[0]
-            stores = [data[r] for r in conv.relations if r in data.edge_types]
+            stores = [data[r] for r in convs[0].relations if r in data.edge_types]
             for key in ('edge_index', 'edge_weight'):
                 args[f'{key}_dict'] = {s._key: s[key] for s in stores if key in s}
             if not args['edge_index_dict']:
@@ -187,7 +182,9 @@ class FreezeLatentGraph(BaseTransform):
                     f'use_edge_index=True (got {data.edge_types})'
                 )
         batch = {t: data[t].batch for t in types if 'batch' in data[t]}
-        layers = model.graphs(x, batch_dict=batch, **args)
+        if batch:
+            args['batch_dict'] = batch
+        layers = model.graphs(x, **args)
         layers = [layers] if isinstance(layers, dict) else layers
         self._check_layer(len(layers))
         graphs: dict[EdgeType, SampledGraph] = {}
@@ -222,6 +219,11 @@ def _at_most(k: int | None, model: torch.nn.Module) -> Iterator[None]:
     finally:
         for sampler, eval_k in zip(samplers, former, strict=True):
             sampler.eval_k = eval_k
+
+
+def _typed_layers(model: torch.nn.Module) -> list[HeteroLatentGraphConv]:
+    """Return the layers of a model of several types; the first has all its types."""
+    return [part for part in model.modules() if isinstance(part, HeteroLatentGraphConv)]
 
 
 def _check_model(model: Any) -> None:

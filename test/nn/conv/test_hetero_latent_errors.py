@@ -91,7 +91,7 @@ def test_compared_rows_that_are_missing():
         conv(X, z_dict=z)
     with pytest.raises(ValueError, match=text):
         conv(BOTH, z_dict=(z, {t: Z[t][:3] for t in NEW}))
-    text = r"'z_dict' is required unless 'x_dict' has z_channels=2 .*\(got 5\)"
+    text = r"'z' is required unless 'x' has z_channels=2 .*\(got 5\)"
     with pytest.raises(ValueError, match=text):
         conv(X)
 

@@ -8,7 +8,7 @@ import torch
 from oracles import seeded
 
 from reproduction.baselines import NodeFormer
-from torch_geometric_gsl import KNNGCN, GSLNet, HeteroGSLNet
+from torch_geometric_gsl import KNNGCN, GSLNet
 from torch_geometric_gsl.nn.models.row_index import NewRowsWarning
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
@@ -305,19 +305,6 @@ def test_rows_that_are_loaded_take_the_dtype_of_the_model():
     wide.load_state_dict(net.state_dict(), assign=True)
     assert wide.index_x.dtype == torch.float32
     assert torch.equal(wide(new), net(new))
-
-
-def test_new_rows_of_a_type_are_warned_of():
-    relations = [('b', 'to', 'a'), ('a', 'to', 'b')]
-    net = HeteroGSLNet(IN, HIDDEN, 2, OUT, relations, 'a')
-    x = {'a': draw_rows(), 'b': draw_rows(9)}
-    new = {'a': x['a'][:3], 'b': x['b']}
-    net.train()(x)
-    net.eval()(x)
-    net((x, {'a': x['a'][:3]}))
-    for _ in range(2):
-        with pytest.warns(NewRowsWarning, match=r'has 3 rows after .* a pair of dicts'):
-            net(new)
 
 
 @pytest.mark.parametrize('is_indexed', [True, False])

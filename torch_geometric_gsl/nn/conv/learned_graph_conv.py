@@ -50,12 +50,12 @@ def compared_width(z_channels: int | None, in_channels: Channels) -> int | None:
     return widths.pop()
 
 
-def check_serves_as_z(x: Any, z_channels: int, suffix: str = '') -> None:
+def check_serves_as_z(x: Any, z_channels: int) -> None:
     """Raise unless features are as wide as the compared rows that they replace."""
     for rows in as_pair(x):
         if isinstance(rows, Tensor) and rows.size(-1) != z_channels:
             raise ValueError(
-                f"'z{suffix}' is required unless 'x{suffix}' has "
+                f"'z' is required unless 'x' has "
                 f'z_channels={z_channels} channels (got {rows.size(-1)})'
             )
 

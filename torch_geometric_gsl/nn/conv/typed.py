@@ -1,102 +1,129 @@
-"""Inputs by node or edge type."""
+"""Rows by relation, and root weights by node type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch_geometric.nn import module_dict, parameter_dict
+from torch_geometric.nn.inits import reset, zeros
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
     as_pair,
-    check_count,
-    check_edge_types,
-    check_option,
+    check_edge_index,
+    check_flag,
     check_type,
 )
-from torch_geometric_gsl.nn.sampler.options import LayerOptions
-
-#: Options that belong to a whole layer.
-_OF_LAYER = {'root_weight', 'bias'}
-#: The options that a relation may override.
-OPTIONS = {'similarity', 'z_channels', *LayerOptions.__annotations__} - _OF_LAYER
-#: Rows of sources and of targets, by type.
-Ends: TypeAlias = tuple[dict[NodeType, Tensor], dict[NodeType, Tensor]]
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
+from torch_geometric_gsl.ops.edges import empty_graph
+from torch_geometric_gsl.typing import Features
 
 
-def check_relations(relations: Any) -> dict[EdgeType, dict[str, Any]]:
-    """Return the options of each relation, given a list or a dict."""
-    listed = check_edge_types(relations, 'relations')
-    if not isinstance(relations, dict):
-        return {relation: {} for relation in listed}
-    for relation, options in relations.items():
-        name = f'relations[{relation}]'
-        check_type(options, dict, name, 'a dict of options')
-        for option in options:
-            check_option(option, sorted(OPTIONS), name)
-    return dict(relations)
+class ModuleDict(module_dict.ModuleDict):
+    """PyG's dict, also for keys that are attributes of instances: `training`."""
+
+    CLASS_ATTRS = tuple(dir(torch.nn.ModuleDict()))  # type: ignore[misc]
 
 
-def ends_of(relations: Iterable[EdgeType]) -> tuple[list[NodeType], list[NodeType]]:
-    """Return all types of the relations, and their target types."""
-    ends = [(source, target) for source, _, target in relations]
-    every = dict.fromkeys(end for pair in ends for end in pair)
-    return list(every), list(dict.fromkeys(target for _, target in ends))
+class ParameterDict(parameter_dict.ParameterDict):
+    """PyG's dict, also for keys that are attributes of instances: `training`."""
+
+    CLASS_ATTRS = frozenset(dir(torch.nn.ParameterDict()))  # type: ignore[misc,assignment]
 
 
-def check_widths(
-    in_channels: Any, node_types: Iterable[NodeType]
-) -> dict[NodeType, int]:
-    """Return the width of each type; one number is used for all."""
-    if not isinstance(in_channels, dict):
-        in_channels = dict.fromkeys(node_types, in_channels)
-    check_keys(in_channels, node_types, 'in_channels')
-    check_all_given(in_channels, node_types, 'in_channels')
-    for node_type in node_types:
-        if in_channels[node_type] != -1:
-            check_count(in_channels[node_type], f'in_channels[{node_type!r}]')
-    return dict(in_channels)
+class RootTerms(torch.nn.Module):
+    """A root weight and a bias for each target type.
+
+    The counts are those of the sums of a target that stand side by side.
+    """
+
+    def __init__(
+        self,
+        in_channels: dict[NodeType, int],
+        out_channels: int,
+        counts: dict[NodeType, int],
+        root_weight: bool,
+        bias: bool,
+    ) -> None:
+        super().__init__()
+        check_flag(root_weight, 'root_weight')
+        check_flag(bias, 'bias')
+        self.lins, self.biases = ModuleDict(), ParameterDict()
+        for target, count in counts.items():
+            size = count * out_channels
+            if root_weight:
+                self.lins[target] = plain_linear(in_channels[target], size)
+            if bias:
+                self.biases[target] = torch.nn.Parameter(torch.zeros(size))
+
+    def reset_parameters(self) -> None:
+        reset(self.lins)
+        zeros(self.biases)
+
+    def forward(self, out: Tensor, x: Tensor, target: NodeType) -> Tensor:
+        """Add the terms of a type to the sums of its targets."""
+        if target in self.lins:
+            root = apply_linear(self.lins[target], x)  # type: ignore[arg-type]
+            # Sums of several relations may be stacked.
+            out = out + (root.unsqueeze(1) if out.dim() == 3 else root)
+        return out + self.biases[target] if target in self.biases else out
 
 
-def check_keys(value: Any, known: Iterable[Any], name: str) -> dict[Any, Any]:
-    """Check the keys of a dict; return an empty one for None."""
-    if value is None:
-        return {}
+def check_keys(
+    value: Any, known: Iterable[Any], name: str, needed: Iterable[Any] = ()
+) -> dict[Any, Any]:
+    """Return a dict with known keys, among them those needed; an empty one for None."""
+    value = {} if value is None else value
     check_type(value, dict, name, f'a dict, such as data.{name}')
+    known = list(dict.fromkeys(known))
     for key in value:
-        if key not in (known := list(known)):
+        if key not in known:
             raise ValueError(f"'{name}' must be a dict of {known} (got {key!r})")
+    for key in needed:
+        if key not in value:
+            raise ValueError(
+                f"'{name}' must have an entry for {key!r} (got {list(value)})"
+            )
     return dict(value)
 
 
-def check_all_given(
-    rows: dict[NodeType, Any], needed: Iterable[NodeType], name: str
-) -> None:
-    """Raise unless each type has an entry."""
-    for node_type in needed:
-        if node_type not in rows:
-            raise ValueError(
-                f"'{name}' must have an entry for {node_type!r} (got {list(rows)})"
-            )
+def rows_by_relation(
+    value: Any, name: str, relations: list[EdgeType], types: list[NodeType], like: Any
+) -> dict[EdgeType, Any]:
+    """Return the rows of each relation: a pair, or one tensor for one set of nodes.
 
-
-def both_ends(value: Any, known: Iterable[Any], name: str, is_pair: bool) -> Ends:
-    """Split a pair of dicts into sources and targets; one dict is both."""
+    There are pairs for one node type as well if the features :obj:`like` are a pair.
+    """
     if value is None:
-        return {}, {}
+        return {}
+    is_pair = isinstance(like, tuple | list)
     if isinstance(value, tuple | list) != is_pair:
         what = 'a pair of dicts' if is_pair else 'a dict'
         raise TypeError(
             f"'{name}' must be {what} like 'x_dict' (got a {type(value).__name__})"
         )
-    src, dst = as_pair(value)
-    return check_keys(src, known, name), check_keys(dst, known, name)
+    src, dst = as_pair(value, name)
+    src = check_keys(src, types, name, [source for source, _, _ in relations])
+    dst = check_keys(dst, types, name, [target for _, _, target in relations])
+    rows: dict[EdgeType, Any] = {}
+    for relation in relations:
+        source, _, target = relation
+        is_joint = is_pair or source != target
+        rows[relation] = (src[source], dst[target]) if is_joint else src[source]
+    return rows
 
 
-def of_relation(relation: EdgeType, ends: Ends, is_pair: bool) -> Any:
-    """Return the rows of a relation: a pair, or one tensor for one set of nodes."""
-    source, target = ends[0].get(relation[0]), ends[1].get(relation[2])
-    if source is None and target is None:
-        return None
-    return (source, target) if is_pair or relation[0] != relation[2] else source
+def sum_without_sources(
+    conv: Any, x: Features, edge_index: Tensor | None
+) -> tuple[Tensor, Any]:
+    """Return zeros and no edges: without sources there are no messages."""
+    x_src, x_dst = conv._rows(x)
+    h = apply_linear(conv.lin, x_src)
+    if conv.lin_dst is not None:  # A lazy one learns its width here.
+        apply_linear(conv.lin_dst, x_dst)
+    if edge_index is not None:
+        check_edge_index(edge_index, h, x_dst)
+    return h.new_zeros(x_dst.size(0), conv.out_channels), empty_graph(h)

@@ -32,32 +32,7 @@ class NewRowsWarning(UserWarning):
     r"""Issued if a model predicts new rows without its training or indexed rows."""
 
 
-class WatchesRows(torch.nn.Module):
-    """Base class of models that warn of new rows without training rows."""
-
-    # The number of rows of the last training call.
-    _num_trained: int | None = None
-    _advice = 'pass a pair of dicts, training rows first'
-
-    def _watch(self, x: Any, has_edges: bool = False) -> None:
-        """Record the number of training rows; warn of fewer in evaluation."""
-        is_eager = not torch.compiler.is_compiling() and not is_exporting()
-        if not is_eager or not isinstance(x, Tensor):
-            return
-        trained, count = self._num_trained, x.size(0)
-        if self.training:
-            if trained != count:  # Assignments to a module are slow.
-                self._num_trained = count
-        elif trained is not None and count < trained:
-            advice = self._advice + (', with the edges of both' if has_edges else '')
-            warn_caller(
-                f"'x' has {count} rows after training on {trained}, and neighbours are "
-                f'searched among these {count} rows only: for new rows {advice}',
-                NewRowsWarning,
-            )
-
-
-class IndexesRows(WatchesRows):
+class IndexesRows(torch.nn.Module):
     r"""Base class of models that can index the sources of new rows.
 
     Example:
@@ -71,7 +46,8 @@ class IndexesRows(WatchesRows):
 
     #: The indexed tensors, by name; the first is always there.
     _INDEXED: tuple[str, ...] = ('x',)
-    _advice = "pass a pair (x_train, x), or call 'model.index(x_train)' once"
+    # The number of rows of the last training call.
+    _num_trained: int | None = None
 
     def index(self, x: Tensor) -> Any:
         r"""Copy rows, to be the sources of later calls in evaluation mode.
@@ -109,6 +85,24 @@ class IndexesRows(WatchesRows):
 
     def _kept(self, name: str) -> Tensor | None:
         return getattr(self, f'index_{name}', None)
+
+    def _watch(self, x: Any, has_edges: bool = False) -> None:
+        """Record the number of training rows; warn of fewer in evaluation."""
+        is_eager = not torch.compiler.is_compiling() and not is_exporting()
+        if not is_eager or not isinstance(x, Tensor):
+            return
+        trained, count = self._num_trained, x.size(0)
+        if self.training:
+            if trained != count:  # Assignments to a module are slow.
+                self._num_trained = count
+        elif trained is not None and count < trained:
+            edges = ', with the edges of both' if has_edges else ''
+            warn_caller(
+                f"'x' has {count} rows after training on {trained}, and neighbours are "
+                f'searched among these {count} rows only: for new rows pass a pair '
+                f"(x_train, x), or call 'model.index(x_train)' once{edges}",
+                NewRowsWarning,
+            )
 
     def _indexed(
         self, x: Any, batch: Any, is_watched: bool = True, has_edges: bool = False
