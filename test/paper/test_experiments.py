@@ -154,6 +154,7 @@ def test_a_change_needs_a_new_revision(method, data):
 def test_self_loops_of_a_search_weigh_as_much_as_the_graph(candidates):
     size = {'num_nodes': 20, 'candidates': candidates}
     net = gsl_net(6, 8, 1, 3, **size, add_self_loops=True).eval()
+    torch.nn.init.normal_(getattr(net, 'net', net).convs[0].bias)
     plain = gsl_net(6, 8, 1, 3, **size).eval()
     plain.load_state_dict(net.state_dict())
     x = torch.randn(20, 6)
