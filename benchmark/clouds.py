@@ -6,7 +6,7 @@
 
 First, `knn_graph` and `radius_graph` run on random clouds: points anywhere or on a
 grid, with ties and duplicates, one cloud or several, with or without self-loops, with
-or without a largest number of neighbours; every second cloud is cut into boxes, as
+or without a largest number of neighbours; every second one is searched by a tree, as
 large clouds are. The edges and their order must equal the definition in double
 precision. On clouds without ties, `knn_graph`, `radius_graph`, `KNNGraph` and
 `DynamicEdgeConv` of PyG are compared as well, where these work: they need pyg-lib, or
@@ -14,7 +14,7 @@ torch-cluster with PyG below 2.8. They may order edges and break ties differentl
 
 Then the search for the 20 nearest neighbours of points in a cube is timed, with the
 trees of scipy and scikit-learn, faiss's flat index and torch-cluster, if installed, and
-our search without boxes, interleaved in one process; times are medians over rounds.
+our search without a tree, interleaved in one process; times are medians over rounds.
 The exit status is 1 if an edge differs in the first two parts.
 """
 
@@ -41,7 +41,8 @@ from torch_geometric.transforms import KNNGraph
 from tqdm import tqdm
 
 from torch_geometric_gsl import KNNEdgeConv, knn_graph, radius_graph
-from torch_geometric_gsl.ops import boxes
+from torch_geometric_gsl.ops import points
+from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
 
 K = 20
 HEADER = 'points', 'method', 'seconds', 'times as fast', 'edges that differ'
@@ -84,16 +85,17 @@ def definition(
 def count_errors(number: int) -> dict[str, int]:
     """Count the random clouds whose graph differs from the definition."""
     random, wrong = np.random.default_rng(0), {'knn_graph': 0, 'radius_graph': 0}
-    small_boxes: dict[str, Any] = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 2, '_WIDE': 2}
     for i in tqdm(range(number), desc='clouds', disable=None):
         drawn, k = draw_cloud(random), int(random.integers(1, 12))
         # Some distances of points on a grid equal these radii.
         radius = float(random.choice([0.5, 1.0, 2.0]))
         most = k if random.random() < 0.5 else None
-        changes = small_boxes if i % 2 else {'_SIZE': boxes._SIZE}
-        with mock.patch.multiple(boxes, **changes):
-            found = knn_graph(k=k, **drawn)
-            inside = radius_graph(r=radius, max_num_neighbors=most, **drawn)
+        # A tree searches clouds that exceed a block.
+        budget = 1 if i % 2 else MEMORY_BUDGET
+        found = knn_graph(k=k, **drawn, memory_budget=budget)
+        inside = radius_graph(
+            r=radius, max_num_neighbors=most, **drawn, memory_budget=budget
+        )
         wanted = definition(**drawn, most=most, square=radius**2)
         wrong['knn_graph'] += not torch.equal(found, definition(**drawn, most=k))
         wrong['radius_graph'] += not torch.equal(inside, wanted)
@@ -193,14 +195,14 @@ def _ours(x: Tensor, threads: int) -> Tensor:
     return knn_graph(x, K)[0].view(-1, K)
 
 
-def _without_boxes(x: Tensor, threads: int) -> Tensor:
-    with mock.patch.object(boxes, '_BOXED', sys.maxsize):
+def _without_tree(x: Tensor, threads: int) -> Tensor:
+    with mock.patch.object(points, '_TREE_COLUMNS', 0):
         return _ours(x, threads)
 
 
 METHODS: dict[str, Callable[[Tensor, int], Tensor]] = {
     'knn_graph': _ours,
-    'knn_graph without boxes': _without_boxes,
+    'knn_graph without tree': _without_tree,
     'scipy': _scipy,
     'sklearn': _sklearn,
     'faiss': _faiss,

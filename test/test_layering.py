@@ -20,7 +20,7 @@ FLOORS = {
     'ops': 1,
     'distributed': 6,
     'datasets': 1,
-    'nn.clouds': 1,
+    'nn.points': 1,
     'nn.embeddings': 1,
     'nn.linear': 1,
     'nn.one_type': 1,

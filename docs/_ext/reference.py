@@ -127,7 +127,7 @@ def public_modules() -> Iterator[ModuleType]:
     """Yield the packages, and the modules that have pages."""
     yield torch_geometric_gsl
     for info in walk_packages(torch_geometric_gsl.__path__, f'{PACKAGE}.'):
-        shown = f'{PACKAGE}.ops.', f'{PACKAGE}.typing', f'{PACKAGE}.nn.clouds'
+        shown = f'{PACKAGE}.ops.', f'{PACKAGE}.typing', f'{PACKAGE}.nn.points'
         has_page = info.name.startswith(shown)
         if '._' not in info.name and (info.ispkg or has_page):
             yield import_module(info.name)

@@ -2,9 +2,9 @@ r"""Modules: similarities, samplers, convolutions, models and losses."""
 
 # ruff: noqa: F403, F405
 
-from torch_geometric_gsl.nn.clouds import knn_graph, radius_graph
 from torch_geometric_gsl.nn.conv import *
 from torch_geometric_gsl.nn.models import *
+from torch_geometric_gsl.nn.points import knn_graph, radius_graph
 from torch_geometric_gsl.nn.sampler import *
 from torch_geometric_gsl.nn.self_supervision import *
 from torch_geometric_gsl.nn.similarity import *

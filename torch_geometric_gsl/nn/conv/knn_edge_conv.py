@@ -8,7 +8,7 @@ from torch_geometric.nn import EdgeConv
 from torch_geometric.utils import softmax
 
 from torch_geometric_gsl._checks import as_pair, check_count, check_flag, check_positive
-from torch_geometric_gsl.nn.clouds import knn_graph
+from torch_geometric_gsl.nn.points import knn_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.ops.scores import squared_distance
 from torch_geometric_gsl.typing import Batch, Features
@@ -17,7 +17,7 @@ from torch_geometric_gsl.typing import Batch, Features
 class KNNEdgeConv(EdgeConv):
     r"""Dynamic edge convolution from the `"Dynamic Graph CNN for Learning on Point
     Clouds" <https://arxiv.org/abs/1801.07829>`_ paper on the graph of
-    :func:`~torch_geometric_gsl.nn.clouds.knn_graph`.
+    :func:`~torch_geometric_gsl.nn.points.knn_graph`.
 
     .. math::
         x'_i = \max_{j \in \mathcal{N}(i)} h_{\Theta}(x_i \, \Vert \, x_j - x_i)

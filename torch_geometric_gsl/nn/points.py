@@ -16,15 +16,14 @@ from torch_geometric_gsl._checks import (
     check_positive,
     split_pair,
 )
-from torch_geometric_gsl.ops.boxes import (
-    Near,
-    PointBlock,
-    are_boxed,
-    bytes_per_pair,
-    cloud_blocks,
-)
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.points import (
+    PointBlock,
+    bytes_per_pair,
+    cloud_blocks,
+    has_tree,
+)
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, is_exporting, row_blocks
 from torch_geometric_gsl.ops.scores import (
     Negative,
@@ -93,12 +92,12 @@ def knn_graph(
             )
         return _exported(src, dst, k, has_loops)
     is_large = len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE
-    if batch is None and is_large and not are_boxed(src, dst, k + 1):
+    if batch is None and is_large and not has_tree(src, dst):
         return _search(src, dst, k, has_loops, memory_budget)
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
     # A point is among its own nearest, with or without loops.
-    near = Near(k + (not has_loops), memory=memory_budget)
-    for block in _blocks(x, src, dst, batch, near):
+    options = {'k': k + (not has_loops), 'memory': memory_budget}
+    for block in _blocks(x, src, dst, batch, options):
         distance = block.distances(src, dst, has_loops)
         place = _first(distance, min(k, distance.size(-1)))
         is_near = distance.gather(-1, place) < torch.inf
@@ -150,8 +149,8 @@ def radius_graph(
     src, dst, has_loops = _points(x, loop, False)
     most_square = min(r * r, max_square(src.dtype))
     found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    near = Near(square=most_square, memory=memory_budget)
-    for block in _blocks(x, src, dst, batch, near):
+    options = {'radius': r, 'memory': memory_budget}
+    for block in _blocks(x, src, dst, batch, options):
         distance = block.distances(src, dst, has_loops)
         most = int((distance <= most_square).sum(dim=-1).amax())
         if most > 0:
@@ -183,7 +182,7 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
 
 
 def _blocks(
-    x: Features, src: Tensor, dst: Tensor, batch: Batch | None, near: Near
+    x: Features, src: Tensor, dst: Tensor, batch: Batch | None, options: dict[str, Any]
 ) -> Iterator[PointBlock]:
     """Yield blocks of all clouds with candidate sources of their targets."""
     if batch is None:
@@ -195,7 +194,7 @@ def _blocks(
         check_batch(both[1], dst)
         _, ids = torch.cat(both).unique(return_inverse=True)
         of_src, of_dst = ids.split([len(src), len(dst)])
-    yield from cloud_blocks(src, dst, of_src, of_dst, near)
+    yield from cloud_blocks(src, dst, of_src, of_dst, **options)
 
 
 def _sorted(found: list[Tensor]) -> Tensor:
@@ -218,6 +217,8 @@ def _first(distance: Tensor, k: int) -> Tensor:
         one, other = value.unsqueeze(-1), value.unsqueeze(-2)
         is_before = (other < one) | (other == one).tril(-1)
         return torch.zeros_like(place).scatter(-1, is_before.sum(dim=-1), place)
+    if k == distance.size(-1):
+        return distance.sort(dim=-1, stable=True).indices
     value, place = distance.topk(min(k + 1, distance.size(-1)), largest=False)
     place = place[..., :k].sort(dim=-1).values
     if value.size(-1) > k:

@@ -1,3 +1,5 @@
+import importlib.util
+import sys
 from unittest import mock
 
 import numpy as np
@@ -7,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torch_geometric_gsl import knn_graph, radius_graph
-from torch_geometric_gsl.nn import clouds
-from torch_geometric_gsl.ops import boxes
+from torch_geometric_gsl.nn import points
+from torch_geometric_gsl.ops import points as blocks
 
-SMALL_BOXES = {'_BOXED': 1, '_SIZE': 2, '_FIRST': 1, '_WIDE': 2}
-ALL_PAIRS = {'_BOXED': 2**40}
+ALL_PAIRS = {'_TREE_COLUMNS': 0}
+# Every target is searched again, for ties.
+ALL_OPEN = {'_SPARE': 0}
 
 
 def sorted_edges(x_src, x_dst, ids_src, ids_dst, is_own):
@@ -32,21 +35,30 @@ def as_edges(edges):
     return torch.tensor(flat, dtype=torch.long).reshape(-1, 2).T
 
 
+KINDS = {
+    'grid': lambda random, size: random.integers(0, 3, size),
+    'normal': lambda random, size: random.normal(size=size),
+    # A few values, in single precision.
+    'far': lambda random, size: 1e4 + 0.002 * random.normal(size=size),
+    'copies': lambda random, size: np.repeat(random.normal(size=size), 4, 0)[: size[0]],
+    'tails': lambda random, size: np.exp(9 * random.normal(size=size)),
+}
+
+
 @st.composite
 def inputs(draw):
-    """Points on a grid, with ties and duplicates, or anywhere; clouds, pairs."""
+    """Points with or without ties and duplicates; clouds, pairs."""
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    is_pair, has_batch, on_grid = (draw(st.booleans()) for _ in range(3))
-    width = draw(st.integers(1, 3))
+    is_pair, has_batch = (draw(st.booleans()) for _ in range(2))
+    kind, width = draw(st.sampled_from([*KINDS])), draw(st.integers(1, 3))
 
-    def points():
+    def rows():
         size = draw(st.integers(0, 24)), width
-        rows = random.integers(0, 3, size) if on_grid else random.normal(size=size)
-        return torch.from_numpy(rows).float()
+        return torch.from_numpy(KINDS[kind](random, size)).float()
 
-    x = (points(), points()) if is_pair else points()
+    x = (rows(), rows()) if is_pair else rows()
     pair = x if is_pair else (x, x)
-    ids = [torch.zeros(len(rows), dtype=torch.long) for rows in pair]
+    ids = [torch.zeros(len(each), dtype=torch.long) for each in pair]
     if has_batch:
         ids = [torch.from_numpy(np.sort(random.integers(0, 4, len(r)))) for r in pair]
         ids = ids if is_pair else [ids[0], ids[0]]
@@ -60,10 +72,10 @@ def inputs(draw):
     k=st.integers(1, 8),
     loop=st.booleans(),
     memory_budget=st.sampled_from([2**25, 3000, 1]),
-    changes=st.sampled_from([ALL_PAIRS, SMALL_BOXES]),
+    changes=st.sampled_from([ALL_PAIRS, ALL_OPEN, {'_SPARE': 8}]),
 )
 def test_edges_equal_the_definition(drawn, k, loop, memory_budget, changes):
-    with mock.patch.multiple(boxes, **changes):
+    with mock.patch.multiple(blocks, **changes):
         compare(*drawn, k, loop, memory_budget)
 
 
@@ -89,51 +101,60 @@ def test_a_search_by_bounds_breaks_ties_as_well(monkeypatch, loop, on_grid):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(300, 2, generator=generator)
     x = (2 * x).round() if on_grid else x
-    wanted = knn_graph(x, 5, loop=loop)
-    monkeypatch.setattr(clouds, '_BOUNDED', 0)
-    assert torch.equal(knn_graph(x, 5, loop=loop), wanted)
-    some = x[::7]
-    monkeypatch.undo()
-    wanted = knn_graph((x, some), 5)
-    monkeypatch.setattr(clouds, '_BOUNDED', 0)
-    assert torch.equal(knn_graph((x, some), 5), wanted)
-
-
-@pytest.mark.parametrize('width', [1, 2, 3])
-@pytest.mark.parametrize('kind', ['cube', 'grid', 'tails', 'equal'])
-def test_boxes_change_no_edge(monkeypatch, width, kind):
-    generator = torch.Generator().manual_seed(width)
-    x = torch.randn(1100, width, generator=generator)
-    scale = {'cube': 1, 'grid': 2, 'tails': x.square().exp(), 'equal': 0}[kind]
-    x = x * scale if kind in ('cube', 'tails') else (x * scale).round()
-    batch = torch.arange(1100) // 550
-
-    def graphs():
-        yield knn_graph(x, 9)
-        yield knn_graph((x, x[::3]), 9)
-        yield knn_graph(x, 9, batch, loop=True)
-        yield radius_graph(x, 0.2, max_num_neighbors=9)
-        yield radius_graph((x, x + 0.1), 0.2, (batch, batch))
-
-    monkeypatch.setattr(boxes, '_BOXED', 2**40)
-    wanted = [*graphs()]
-    monkeypatch.setattr(boxes, '_BOXED', 0)
-    found = [*graphs()]
+    wanted = knn_graph(x, 5, loop=loop), knn_graph((x, x[::7]), 5)
+    monkeypatch.setattr(blocks, '_TREE_COLUMNS', 0)
+    monkeypatch.setattr(points, '_BOUNDED', 0)
+    with mock.patch.object(points, '_search', wraps=points._search) as search:
+        found = knn_graph(x, 5, loop=loop), knn_graph((x, x[::7]), 5)
+    assert search.call_count == 2
     assert all(map(torch.equal, found, wanted))
 
 
-def test_boxes_leave_out_most_pairs():
+@pytest.mark.parametrize('width', [1, 2, 3])
+@pytest.mark.parametrize('kind', ['cube', 'grid', 'tails', 'equal', 'tiny'])
+def test_a_tree_changes_no_edge(monkeypatch, width, kind):
+    generator = torch.Generator().manual_seed(width)
+    x = torch.randn(1100, width, generator=generator).double()
+    scale = {'tails': x.square().exp(), 'grid': 2, 'equal': 0, 'tiny': 1e-161}
+    x = x * scale.get(kind, 1)
+    x = x.round() if kind in ('grid', 'equal') else x
+    batch = torch.arange(1100) // 550
+
+    def graphs():
+        options = {'memory_budget': 2**20}
+        yield knn_graph(x, 9, **options)
+        yield knn_graph(x, 9, cosine=True, **options)
+        yield knn_graph((x, x[::3]), 9, **options)
+        yield knn_graph(x, 9, batch, loop=True, **options)
+        yield knn_graph(x, 2000, **options)[:, ::1000]
+        yield radius_graph(x, 0.2, max_num_neighbors=9, **options)
+        yield radius_graph((x, x + 0.1), 0.2, (batch, batch), **options)
+
+    with mock.patch.object(blocks, '_TREE_COLUMNS', 0):
+        wanted = [*graphs()]
+    with mock.patch.object(blocks, '_TreeSearch', wraps=blocks._TreeSearch) as search:
+        found = [*graphs()]
+    assert search.call_count == 9
+    assert all(map(torch.equal, found, wanted))
+
+
+def test_a_tree_leaves_out_most_pairs():
     x = torch.rand(4096, 3, generator=torch.Generator().manual_seed(0)).double()
-    near, inside = (
-        boxes.box_blocks(x, x, boxes.Near(5)),
-        boxes.box_blocks(x, x, boxes.Near(square=1e-4)),
-    )
-    counts = [
-        sum(block.source.numel() * block.target.size(1) for block in blocks)
-        for blocks in (near, inside)
-    ]
-    assert 0.0 < counts[0] < 0.1 * 4096**2
-    assert 0.0 < counts[1] < 0.02 * 4096**2
+    ids = torch.zeros(4096, dtype=torch.long)
+    for near in ({'k': 5}, {'radius': 0.01}):
+        found = blocks.cloud_blocks(x, x, ids, ids, **near)
+        count = sum(each.source.numel() * each.target.size(1) for each in found)
+        assert 4096 <= count < 0.01 * 4096**2
+
+
+def test_edges_without_scipy(monkeypatch):
+    x = torch.randn(1100, 3, generator=torch.Generator().manual_seed(0))
+    wanted = knn_graph(x, 4)
+    monkeypatch.setitem(sys.modules, 'scipy.spatial', None)
+    with pytest.raises(ImportError):
+        knn_graph(x, 4)
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+    assert torch.equal(knn_graph(x, 4), wanted)
 
 
 def test_near_points_far_from_the_origin_are_told_apart():
@@ -141,15 +162,14 @@ def test_near_points_far_from_the_origin_are_told_apart():
     assert knn_graph(x, 1)[0].tolist() == [2, 2, 0, 1]
 
 
-@pytest.mark.parametrize('changes', [ALL_PAIRS, SMALL_BOXES])
-def test_points_whose_squared_distances_overflow(monkeypatch, changes):
-    for name, value in changes.items():
-        monkeypatch.setattr(boxes, name, value)
+@pytest.mark.parametrize('memory_budget', [2**25, 1])
+def test_points_whose_squared_distances_overflow(memory_budget):
+    options = {'memory_budget': memory_budget}
     x = torch.tensor([[0.0], [1e200], [-1e200]], dtype=torch.double)
-    assert knn_graph(x, 1)[0].tolist() == [1, 0, 0]
-    assert torch.equal(radius_graph(x, 1e200), knn_graph(x, 2))
+    assert knn_graph(x, 1, **options)[0].tolist() == [1, 0, 0]
+    assert torch.equal(radius_graph(x, 1e200, **options), knn_graph(x, 2))
     x = torch.arange(20.0, dtype=torch.double).unsqueeze(1) * 9e306
-    assert knn_graph(x, 1)[0].tolist() == [1, *[0] * 19]
+    assert knn_graph(x, 1, **options)[0].tolist() == [1, *[0] * 19]
 
 
 def test_directions():
