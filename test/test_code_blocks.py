@@ -187,7 +187,8 @@ def test_blocks_with_an_output_seed_themselves():
 def test_commands_name_what_exists(block):
     code = re.sub(r'(^|\s)#.*', '', block.code)
     targets = set(re.findall(r'^([a-z-]+):.*## ', read('Makefile'), re.M))
-    extras = set(re.findall(r"^    '(\w+)': ", read('setup.py'), re.M))
+    table = read('pyproject.toml').partition('[project.optional-dependencies]')[2]
+    extras = set(re.findall(r'^(\w+) = ', table.partition('\n[')[0], re.M))
     for words in re.findall(r'\bmake((?: +[\w.=-]+)+)', code):
         assert {word for word in words.split() if '=' not in word} <= targets
     for path in re.findall(r'(?:\bpython|\bbash|-m pytest) +([\w./]+)', code):
