@@ -32,8 +32,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from record import environment, positive, write_json
-from report import line
+from record import environment, line, positive, write_json
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import DynamicEdgeConv, pool

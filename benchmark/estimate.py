@@ -25,12 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import interleave, peak_memory, seconds_of
-from record import environment, positive, write_json
-from report import line, number
+from measure import ask, interleave, peak_memory, seconds_of
+from record import environment, line, number, positive, write_json
 from torch import Tensor
 from tqdm import tqdm
-from worker import ask
 from workloads import load
 
 from torch_geometric_gsl import (

@@ -7,7 +7,7 @@
 Evaluation keeps the `eval_k` heaviest sources of each target: of negative squared
 distances the nearest rows, each its own first. A `table` workload has the keys (96
 channels) of a `TableNet` that was trained for `--steps` steps on pools of 1,024 rows of
-`tables.py`; `clustered` has the rows of 32 channels of `embeddings.py`.
+`tables.py`; `clustered` has the rows of 32 channels of `workloads.py`.
 
 Ours is `best_sources` in double precision, as evaluation runs it. Beside it stand
 blocks of matrix products with `topk`, faiss' flat index, its inverted lists with the
@@ -37,14 +37,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import embeddings
 import torch
 import torch.nn.functional as F
-from made_table import make_table
 from measure import interleave, seconds_of
-from record import environment, positive, write_json
-from report import line, number
+from record import environment, line, number, positive, write_json
 from torch import Tensor
+from workloads import load_embeddings, make_table
 
 from torch_geometric_gsl import TableNet
 from torch_geometric_gsl.ops.knn import best_sources, top_k
@@ -70,7 +68,7 @@ class Method(NamedTuple):
 def load(name: str, num_rows: int, steps: int, seed: int) -> Tensor:
     """Return the rows of a workload."""
     if name == 'clustered':
-        return embeddings.load(f'clustered-{num_rows}', seed)[0]
+        return load_embeddings(f'clustered-{num_rows}', seed)[0]
     torch.manual_seed(seed)
     x, y = (torch.from_numpy(part).float() for part in make_table(num_rows, seed))
     # The place is uniform in a square; the other columns have unit variance.

@@ -2,26 +2,21 @@
 
     python benchmark/kernel.py
     python benchmark/kernel.py --rows clustered-100000@0.1/bell/5 --repeats 5
-    python benchmark/kernel.py --before ../older --csv table.csv
+    python benchmark/kernel.py --csv table.csv
 
-A row is a workload of `embeddings.py`, a similarity and a scale of `sharp.py`, and its
+A row is a workload of `workloads.py`, a similarity and a scale of `sharp.py`, and its
 step the sum of 32 messages over the graph that is drawn, with the backward pass. Both
 draw the same random words: before any timing the graphs of one seed are compared. Times
 are processor seconds of one thread, in rounds that take one of each. 'ns' is the time
-of C++ in a proposal, that of the bounds and of the sums included, and 'bound' the share
-of it in which sums over random rows of the table take as many rows. With `--before` a
-process of its own times the step of an older version of the repository.
+of C++ in a proposal, that of the bounds and of the sums included.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -29,13 +24,11 @@ from typing import Any
 from unittest import mock
 
 import torch
-from embeddings import load, parse
-from measure import gather_rate, gathered_rows, seconds_of
+from measure import seconds_of
 from models import K
-from record import environment, positive, write_json
-from report import line, number
+from record import environment, line, number, positive, write_json
 from sharp import Problem
-from torch import Tensor
+from workloads import load_embeddings, parse_embeddings
 
 HERE = Path(__file__).resolve().parent
 ROWS = (
@@ -44,8 +37,7 @@ ROWS = (
     *('noise-1000000/cosine/1', 'clustered-1000000@0.1/bell/5'),
 )
 HEADER = (
-    *('row', 'proposals', 'before [s]', 'PyTorch [s]', 'C++ [s]', 'before / C++'),
-    *('differ', 'ns', 'bound [%]'),
+    *('row', 'proposals', 'PyTorch [s]', 'C++ [s]', 'PyTorch / C++', 'differ', 'ns'),
 )
 # A table of the documentation leaves out that no edge differs.
 SHOWN = [i for i, name in enumerate(HEADER) if name != 'differ']
@@ -60,7 +52,9 @@ def definition() -> Iterator[None]:
 
 def measure(name: str, repeats: int) -> dict[str, Any]:
     """Return the processor seconds of steps, and the share of edges that differ."""
-    problem, x = problem_of(name)
+    workload, similarity, scale = name.split('/')
+    x, is_learned = load_embeddings(workload, 0)
+    problem = Problem(x, is_learned, similarity, float(scale))
     step = problem.step('race', 'step')
     seconds: dict[str, list[float]] = {'PyTorch': [], 'C++': []}
     differ = difference(problem)
@@ -71,10 +65,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
             if turn > 0:  # The first compiles, and finds bounds.
                 taken.append(found)
     plain, quick = (statistics.median(taken) for taken in seconds.values())
-    plan = problem.plan('race')
-    proposals, bound = plan.num_proposals or 0.0, None
-    if 'under' in plan.reason:  # Else the number of proposals is the most.
-        bound = gathered_rows(plan, x.size(0)) / gather_rate(*x.shape) / quick
+    proposals = problem.plan('race').num_proposals or 0.0
     return {
         'row': name,
         'proposals': proposals,
@@ -82,36 +73,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
         'ratio': plain / quick,
         'differ': differ,
         'nanoseconds': 1e9 * quick / (x.size(0) * K * max(1.0, proposals)),
-        'bound': bound,
     }
-
-
-def problem_of(name: str) -> tuple[Problem, Tensor]:
-    """Return the problem of a row, and the rows of its nodes."""
-    workload, similarity, scale = name.split('/')
-    x, is_learned = load(workload, 0)
-    return Problem(x, is_learned, similarity, float(scale)), x
-
-
-def time_alone(name: str, repeats: int) -> list[float]:
-    """Return the seconds of a step as this version of the package runs it."""
-    step = problem_of(name)[0].step('race', 'step')
-    return [seconds_of(step) for _ in range(repeats + 1)][1:]
-
-
-def time_before(folder: Path, name: str, repeats: int) -> list[float]:
-    """Return the seconds of a step of an older version, in a process of its own."""
-    path = os.pathsep.join(map(str, (folder, folder / 'paper')))
-    command = '--alone', '--rows', name, '--repeats', str(repeats)
-    done = subprocess.run(
-        [sys.executable, __file__, *command],
-        env=os.environ | {'PYTHONPATH': path},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 @torch.no_grad()
@@ -129,13 +91,9 @@ def difference(problem: Problem) -> float:
 
 def cells(row: dict[str, Any]) -> list[str]:
     """Return a row of the table: medians of the rounds."""
-    taken = {kind: statistics.median(own) for kind, own in row['seconds'].items()}
-    before = taken.get('before')
-    gain = None if before is None else before / taken['C++']
-    times = row['proposals'], before, taken['PyTorch'], taken['C++'], gain
-    share = None if row['bound'] is None else 100 * row['bound']
-    others = row['differ'], row['nanoseconds'], share
-    return [row['row'], *map(number, (*times, *others))]
+    plain, quick = (statistics.median(own) for own in row['seconds'].values())
+    numbers = row['proposals'], plain, quick, row['ratio'], row['differ']
+    return [row['row'], *map(number, (*numbers, row['nanoseconds']))]
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -158,7 +116,7 @@ def title(name: str) -> str:
     if '/' not in name:
         return 'nodes'
     workload, similarity, scale = name.split('/')
-    family, size, noise = parse(workload)
+    family, size, noise = parse_embeddings(workload)
     kind = 'without structure' if family == 'noise' else f'in clusters (noise {noise})'
     return f'{size:,} {kind}, {similarity}, scale {scale}'
 
@@ -169,22 +127,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument('--rows', nargs='+', default=list(ROWS))
     parser.add_argument('--repeats', type=positive, default=3)
-    parser.add_argument('--before', type=Path, help='an older version to compare with')
-    parser.add_argument('--alone', action='store_true', help='print seconds, no more')
     parser.add_argument('--csv', type=Path, help='the table of the documentation')
     parser.add_argument('--out', type=Path, default=HERE / 'results' / 'kernel.json')
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
-    if args.alone:
-        print(json.dumps(time_alone(args.rows[0], args.repeats)))
-        return
     about = environment(repeats=args.repeats, threads=1)
     rows = []
     for name in args.rows:
-        row = measure(name, args.repeats)
-        if args.before is not None:
-            row['seconds']['before'] = time_before(args.before, name, args.repeats)
-        rows.append(row)
+        rows.append(measure(name, args.repeats))
         write_json(args.out, about | {'rows': rows})
     if args.csv is not None:
         write_csv(args.csv, rows)

@@ -34,8 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from record import environment, write_json
-from report import line
+from record import environment, line, write_json
 from torch import Tensor
 from tqdm import tqdm
 

@@ -1,33 +1,26 @@
-"""Measure time and peak memory of a step, and the memory speed of the machine."""
+"""Measure time and peak memory of a step, and run it in a process of its own."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import multiprocessing
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Hashable
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from models import HIDDEN, K
 from workloads import Workload
-
-from torch_geometric_gsl import GSLNet, LatentGraphConv
-from torch_geometric_gsl.nn.sampler import SamplingPlan
 
 TASKS = ('forward', 'forward+backward', 'evaluation')
 LEAST_ROUNDS = 3
 M_MMAP_THRESHOLD = -3  # From malloc.h.
-COPIED_BYTES = 2**28
-GATHERED_ROWS = 2**20
-ROWS_PER_BAG = 16
-# Passes over a kept row: its inner product and sum, then in the backward pass an inner
-# product, a sum and two transposed sums.
-KEPT_PASSES = 6
 Step = Callable[[], None]
 Key = TypeVar('Key', bound=Hashable)
 
@@ -117,48 +110,32 @@ def _resident(field: str) -> int:
     return 1024 * int(found[1])
 
 
-def speeds(num_nodes: int) -> dict[str, float]:
-    """Measure bytes per second of a large copy, and gathered rows per second."""
-    source = torch.ones(COPIED_BYTES // 4)
-    target = torch.empty_like(source)
-    return {
-        # Read and written.
-        'copy_bytes_per_second': 2 * COPIED_BYTES / _best(lambda: target.copy_(source)),
-        'gather_rows_per_second': gather_rate(num_nodes, HIDDEN),
-    }
+def answer(
+    function: Callable[[dict[str, Any]], Any],
+    request: dict[str, Any],
+    connection: Connection,
+) -> None:
+    """Run one request and send its result."""
+    warnings.filterwarnings('ignore', 'Sparse (CSR|invariant)')
+    torch.set_num_threads(request['threads'])
+    connection.send(function(request))
 
 
-def gather_rate(num_nodes: int, width: int) -> float:
-    """Return the rows per second of sums over random rows of a table [N, width]."""
-    generator = torch.Generator().manual_seed(0)
-    table = torch.randn(num_nodes, width, generator=generator)
-    shape = (GATHERED_ROWS // ROWS_PER_BAG, ROWS_PER_BAG)
-    index = torch.randint(num_nodes, shape, generator=generator)
-    return index.numel() / _best(lambda: F.embedding_bag(index, table, mode='sum'))
-
-
-def gathered_rows(plan: SamplingPlan, num_nodes: int) -> float:
-    """Return the number of rows that a step gathers: of proposals and of arrivals."""
-    if plan.num_proposals is None or plan.num_arrivals is None:
-        raise ValueError(f"'plan' must be that of a race (got {plan.method!r})")
-    return num_nodes * K * (plan.num_proposals + KEPT_PASSES * plan.num_arrivals)
-
-
-def traffic(model: GSLNet, num_nodes: int) -> dict[str, float]:
-    """Return the bytes of all rows that a step gathers, and the seconds to sum them.
-
-    A layer gathers the rows of P proposals and of M arrivals of each draw.
-    """
-    moved, seconds = 0.0, 0.0
-    for conv in model.modules():
-        if not isinstance(conv, LatentGraphConv):
-            continue
-        width = conv.out_channels
-        rows = gathered_rows(conv.sampler.plan(torch.ones(num_nodes, width)), num_nodes)
-        moved += 4 * width * rows
-        seconds += rows / gather_rate(num_nodes, width)
-    return {'moved_bytes': moved, 'gather_seconds': seconds}
-
-
-def _best(step: Callable[[], object]) -> float:
-    return min([seconds_of(step) for _ in range(6)][1:])
+def ask(
+    function: Callable[[dict[str, Any]], Any], request: dict[str, Any]
+) -> tuple[Any | None, int]:
+    """Run a request in a fresh process; return its result, if any, and exit status."""
+    context = multiprocessing.get_context('forkserver')
+    # Imported once, by the server process from which all others are forked. Not our
+    # package: the server would search for it in the working directory first.
+    context.set_forkserver_preload(['torch_geometric'])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=answer, args=(function, request, sender))
+    process.start()
+    sender.close()
+    try:
+        found = receiver.recv()
+    except EOFError:  # The process ended without a result.
+        found = None
+    process.join()
+    return found, process.exitcode or 0

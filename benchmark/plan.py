@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import environment, positive, write_json
-from report import line, number
+from record import environment, line, number, positive, write_json
 from sharp import METHODS, SIMILARITIES, Problem
 from torch import Tensor
 from torch.nn.functional import normalize

@@ -1,4 +1,4 @@
-"""Helpers of the experiments for the commands, and the writer of their files."""
+"""Helpers of the experiments, the writer of result files, and cells of tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'paper'))
 from reproduction.files import write_text
 from reproduction.record import environment, positive
 
-__all__ = ['environment', 'positive', 'write_json']
+__all__ = ['environment', 'line', 'number', 'positive', 'write_json']
 
 # Lists of numbers: each is written on one line, not one line per entry.
 LISTS = re.compile(r'\[([^][{}"]*)\]')
@@ -29,3 +29,15 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 def _one_line(match: re.Match[str]) -> str:
     return f'[{" ".join(match[1].split())}]'
+
+
+def number(value: float | None) -> str:
+    """Return a number in three digits, or a dash."""
+    if value is None:
+        return '-'
+    return f'{value:,.0f}' if value >= 100 else f'{value:.3g}'
+
+
+def line(cells: Any) -> str:
+    """Return a row of a table in Markdown."""
+    return f'| {" | ".join(cells)} |'

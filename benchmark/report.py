@@ -1,4 +1,4 @@
-"""Rows of the table: ratios, growth, bound; as Markdown and as JSON.
+"""Rows of the table: ratios and growth; as Markdown and as JSON.
 
     python benchmark/report.py
     python benchmark/report.py benchmark/results/quick.json
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from record import line, number
 from workloads import REAL, parse
 
 HEADER = (
@@ -127,30 +128,8 @@ def growth(rows: list[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def bound(workload: str, timed: dict[str, Any], rows: list[Row]) -> dict[str, Any]:
-    """Return the machine's speed, and the part of a step due to memory traffic."""
-    speed = timed['copy_bytes_per_second']
-    found: dict[str, Any] = {
-        'workload': workload,
-        'copy_gb_per_second': speed / 1e9,
-        'gather_million_rows_per_second': timed['gather_rows_per_second'] / 1e6,
-    }
-    ours = [row for row in rows if row.implementation == row.reference]
-    seconds = next((row.median for row in ours if row.task == GROWTH_TASK), None)
-    if timed['bound'] and seconds is not None:
-        moved, gather = timed['bound']['moved_bytes'], timed['bound']['gather_seconds']
-        found |= {
-            'moved_gb': moved / 1e9,
-            'stream_seconds': moved / speed,
-            'stream_fraction': moved / speed / seconds,
-            'gather_seconds': gather,
-            'gather_fraction': gather / seconds,
-        }
-    return found
-
-
-def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
-    """Return the table, followed by growth, bounds and skipped rows."""
+def markdown(rows: list[Row], growths: list[Any]) -> str:
+    """Return the table, followed by growth and skipped rows."""
     lines = [line(HEADER), line(['---'] * len(HEADER))]
     definitions = {
         (row.workload, row.task): row
@@ -162,7 +141,7 @@ def markdown(rows: list[Row], growths: list[Any], bounds: list[Any]) -> str:
         for row in rows
         if row.skipped is None
     ]
-    for text in [*map(_growth_text, growths), *map(_bound_text, bounds)]:
+    for text in map(_growth_text, growths):
         lines += ['', text]
     skipped = [
         f'- {row.workload}, {row.task}, {row.implementation}: {row.skipped}'
@@ -177,22 +156,6 @@ def _growth_text(entry: dict[str, Any]) -> str:
     return (
         f'Growth of {entry["family"]} {entry["implementation"]} {GROWTH_TASK}: '
         f'n^{entry["exponent"]:.2f} over {entry["sizes"]}{ratio}'
-    )
-
-
-def _bound_text(entry: dict[str, Any]) -> str:
-    share = 'no race, no bound'
-    if 'moved_gb' in entry:
-        share = (
-            f'a step gathers {entry["moved_gb"]:.3g} GB: '
-            f'{entry["stream_seconds"]:.3g} s as a copy '
-            f'({100 * entry["stream_fraction"]:.0f} % of the measured time), '
-            f'{entry["gather_seconds"]:.3g} s as sums over random rows '
-            f'({100 * entry["gather_fraction"]:.0f} %)'
-        )
-    return (
-        f'Memory, {entry["workload"]}: copy {entry["copy_gb_per_second"]:.1f} GB/s, '
-        f'gather {entry["gather_million_rows_per_second"]:.1f} million rows/s; {share}'
     )
 
 
@@ -215,16 +178,6 @@ def _cells(row: Row, definition: Row | None) -> list[str]:
     ]
 
 
-def number(value: float | None) -> str:
-    if value is None:
-        return '-'
-    return f'{value:,.0f}' if value >= 100 else f'{value:.3g}'
-
-
-def line(cells: Any) -> str:
-    return f'| {" | ".join(cells)} |'
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -232,7 +185,7 @@ def main() -> None:
     parser.add_argument('path', nargs='?', type=Path, default=FULL)
     content = json.loads(parser.parse_args().path.read_text())
     rows = [Row(**row) for row in content['rows']]
-    print(markdown(rows, content['growth'], content['bounds']))
+    print(markdown(rows, content['growth']))
 
 
 if __name__ == '__main__':

@@ -15,22 +15,109 @@ raw files that the environment variable GSL_DATA names.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
-from models import IMPLEMENTATIONS, OURS, Limits
+from agreement import check
+from measure import TASKS, Step, ask, interleave, make_step, peak_memory
+from models import IMPLEMENTATIONS, OURS, Limits, build, plain_name, skip_reason
 from record import environment, positive, write_json
-from report import Row, bound, growth, make_rows, markdown
+from report import Row, growth, make_rows, markdown
 from tqdm import tqdm
-from worker import KINDS, ask
-from workloads import DEFAULT, QUICK, missing_reason, parse
+from workloads import DEFAULT, QUICK, Workload, load, missing_reason, parse
 
 HERE = Path(__file__).resolve().parent
 # From 10,000 nodes on, methods that compute all pairs are skipped.
 QUICK_LIMITS = Limits(dense_bytes=1.5e8, stream_pairs=2_000**2, training_nodes=300)
+
+
+def tasks_of(
+    implementation: str, variant: str, workload: Workload, limits: Limits
+) -> tuple[list[str], dict[str, str]]:
+    """Return the tasks that are measured, and why the others are not."""
+    size = workload.x.size(0)
+    reasons = {t: skip_reason(implementation, variant, t, size, limits) for t in TASKS}
+    skipped = {task: reason for task, reason in reasons.items() if reason is not None}
+    return [task for task in TASKS if task not in skipped], skipped
+
+
+def time_workload(request: dict[str, Any]) -> dict[str, Any]:
+    """Check and time every implementation."""
+    workload = load(request['workload'], request['seed'])
+    result: dict[str, Any] = {
+        'num_nodes': workload.x.size(0),
+        'rows': [],
+    }
+    for variant in IMPLEMENTATIONS:
+        result['rows'] += time_variant(variant, workload, request)
+        gc.collect()
+    return result
+
+
+def time_variant(
+    variant: str, workload: Workload, request: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Measure the full graph or transition nodes."""
+    seed, limits = request['seed'], request['limits']
+    rows: list[dict[str, Any]] = []
+    steps: dict[tuple[str, str], Step] = {}
+    shared = None
+    for name in IMPLEMENTATIONS[variant]:
+        tasks, skipped = tasks_of(name, variant, workload, limits)
+        common: dict[str, Any] = {'variant': variant, 'implementation': name}
+        rows += [common | {'task': t, 'skipped': skipped[t]} for t in skipped]
+        if not tasks:
+            continue
+        agrees, detail = check(name, variant, workload, seed, limits.training_nodes)
+        common |= {'agrees': agrees, 'agreement': detail}
+        rows += [common | {'task': task} for task in tasks]
+        if not agrees:
+            continue
+        model = build(name, variant, workload, seed)
+        if not name.startswith('nodeformer-'):
+            shared = share_parameters(model, shared)
+        steps |= {(name, task): make_step(model, workload, task) for task in tasks}
+    seconds = interleave(steps, request['repeats'], limits.seconds)
+    for row in rows:
+        row['seconds'] = seconds.get((row['implementation'], row['task']))
+    return rows
+
+
+def share_parameters(
+    model: torch.nn.Module, state: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Share the tensors of the first graph model: those of -T are large."""
+    names = {plain_name(name): name for name in model.state_dict()}
+    if state is not None:
+        own = {name: state[plain] for plain, name in names.items()}
+        model.load_state_dict(own, assign=True)
+    tensors = model.state_dict()
+    return {plain: tensors[name] for plain, name in names.items()}
+
+
+def memory(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Measure the peak memory of the tasks of one implementation."""
+    workload = load(request['workload'], request['seed'])
+    name, rows = request['implementation'], []
+    for variant, names in IMPLEMENTATIONS.items():
+        if name not in names:
+            continue
+        tasks, _ = tasks_of(name, variant, workload, request['limits'])
+        if not tasks:
+            continue
+        model = build(name, variant, workload, request['seed'])
+        for task in tasks:
+            megabytes = peak_memory(make_step(model, workload, task))
+            rows.append({'variant': variant, 'task': task, 'megabytes': megabytes})
+        del model
+    return rows
+
+
+KINDS = {'time': time_workload, 'memory': memory}
 
 
 def workload_name(name: str) -> str:
@@ -74,13 +161,13 @@ def measure(
 
 def measure_workload(
     request: dict[str, Any], bar: tqdm, failures: list[dict[str, str]]
-) -> tuple[list[Row], list[dict[str, Any]]]:
+) -> list[Row]:
     """Time a workload, then measure the memory of the implementations that ran."""
     name = request['workload']
     bar.set_description(f'{name}, time')
     timed = measure('time', request, failures)
     if timed is None:
-        return [], []
+        return []
     memory: dict[tuple[str, str, str], float | None] = {}
     for implementation in IMPLEMENTATIONS['full']:
         own = [r for r in timed['rows'] if r['implementation'] == implementation]
@@ -91,8 +178,7 @@ def measure_workload(
                 key = (part['variant'], part['task'], implementation)
                 memory[key] = part['megabytes']
         bar.update(len(own))
-    rows = make_rows(name, OURS, timed, memory)
-    return rows, [bound(name, timed, rows)]
+    return make_rows(name, OURS, timed, memory)
 
 
 def main() -> None:
@@ -101,7 +187,6 @@ def main() -> None:
     options = {name: vars(args)[name] for name in ('seed', 'repeats', 'threads')}
     about, limits = environment(**options), QUICK_LIMITS if args.quick else Limits()
     rows: list[Row] = []
-    bounds: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     absent: dict[str, str] = {}
     per_workload = 3 * sum(map(len, IMPLEMENTATIONS.values()))
@@ -113,13 +198,11 @@ def main() -> None:
             bar.update(per_workload)
             continue
         request = options | {'workload': name, 'limits': limits}
-        found, machine = measure_workload(request, bar, failures)
-        rows += found
-        bounds += machine
-        content = about | {'rows': rows, 'growth': growth(rows), 'bounds': bounds}
+        rows += measure_workload(request, bar, failures)
+        content = about | {'rows': rows, 'growth': growth(rows)}
         write_json(args.out, content | {'absent': absent, 'failures': failures})
     bar.close()
-    print(markdown(rows, growth(rows), bounds))
+    print(markdown(rows, growth(rows)))
     for failure in failures:
         print(f'\nFAILED: {failure["worker"]} ended with status {failure["status"]}')
     print(f'\nWritten: {args.out}')

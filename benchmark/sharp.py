@@ -26,22 +26,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from embeddings import DEFAULT, QUICK, load, missing_reason, parse
-from measure import (
-    Step,
-    gather_rate,
-    gathered_rows,
-    interleave,
-    peak_memory,
-    seconds_of,
-)
+from agreement import check_race
+from measure import Step, ask, interleave, peak_memory, seconds_of
 from models import TAU, K, Limits, skip_reason
 from record import environment, positive, write_json
-from sharp_agreement import check
 from sharp_table import growth, markdown, summarize
 from torch import Tensor
 from tqdm import tqdm
-from worker import ask
+from workloads import (
+    EMBEDDINGS,
+    QUICK_EMBEDDINGS,
+    load_embeddings,
+    missing_reason,
+    parse_embeddings,
+)
 
 from torch_geometric_gsl import GumbelKNNSampler, Similarity, resolve_similarity
 from torch_geometric_gsl.nn.sampler import SamplingPlan
@@ -183,7 +181,6 @@ def plan_row(problem: Problem) -> dict[str, Any]:
     return {
         'plan': plan._asdict(),
         'race_proposals': race.num_proposals,
-        'gathered_rows': gathered_rows(race, problem.x.size(0)),
         'bounds_seconds': max(0.0, bounds - again),
     }
 
@@ -222,12 +219,14 @@ def time_row(
 def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a workload."""
     warnings.simplefilter('ignore')
-    x, is_learned = load(request['workload'], request['seed'])
+    x, is_learned = load_embeddings(request['workload'], request['seed'])
     rows, problems = [], []
-    about = {'workload': request['workload'], 'gather_rate': gather_rate(*x.shape)}
+    about = {'workload': request['workload']}
     about |= {'num_nodes': x.size(0), 'channels': x.size(1)}
     for name, scale in product(request['similarities'], request['scales']):
-        agreement = check(x, make_similarity(name, x.size(1)), scale, request['seed'])
+        agreement = check_race(
+            x, make_similarity(name, x.size(1)), scale, request['seed']
+        )
         row = about | {'similarity': name, 'scale': scale} | agreement
         problem = Problem(x, is_learned, name, scale)
         if row['agrees']:
@@ -245,7 +244,7 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 def workload_name(name: str) -> str:
     try:
-        parse(name)
+        parse_embeddings(name)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return name
@@ -275,7 +274,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
             f"'--limit' and '--scales' must be positive (got {args.limit} and "
             f'{args.scales})'
         )
-    args.workloads = args.workloads or (QUICK if args.quick else DEFAULT)
+    args.workloads = args.workloads or (QUICK_EMBEDDINGS if args.quick else EMBEDDINGS)
     name = 'sharp_quick' if args.quick else 'sharp'
     args.out = args.out or HERE / 'results' / f'{name}.json'
     return args
@@ -283,7 +282,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def scales_of(workload: str, args: argparse.Namespace) -> list[float]:
     """Return the given scales; by default few if the workload is large or quick."""
-    is_few = args.quick or parse(workload)[1] >= MANY_NODES
+    is_few = args.quick or parse_embeddings(workload)[1] >= MANY_NODES
     return args.scales or [*(FEW_SCALES if is_few else SCALES)]
 
 
@@ -298,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     bar = tqdm(args.workloads)
     for workload in bar:
         bar.set_description(workload)
-        if (reason := missing_reason(workload)) is not None:
+        if (reason := missing_reason(parse_embeddings(workload)[0])) is not None:
             absent[workload] = reason
             continue
         request = options | {'workload': workload, 'scales': scales_of(workload, args)}

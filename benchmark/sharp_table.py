@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from report import GROWTH_SIZES, line, number
+from record import line, number
+from report import GROWTH_SIZES
 
 RESULTS = Path(__file__).resolve().parent / 'results' / 'sharp.json'
 # Within this factor, the noise of two measurements, methods are equally fast.
@@ -23,7 +24,7 @@ AS_FAST = 1.1
 HEADER = (
     *('workload', 'nodes x channels', 'similarity', 'scale', 'plan of auto'),
     *('proposals', 'bounds [s]', 'auto [s]', 'race [s]', 'stream [s]', 'dense [s]'),
-    *('stream / auto', 'auto is fastest', 'memory [MB]', 'gathering', 'z'),
+    *('stream / auto', 'auto is fastest', 'memory [MB]', 'z'),
 )
 # Columns that fit on a page.
 SHOWN = (
@@ -47,7 +48,7 @@ def name_of(row: dict[str, Any], method: str) -> str:
 
 
 def summarize(row: dict[str, Any]) -> dict[str, Any]:
-    """Add whether 'auto' was the fastest, its ratio to a stream, and the race's bound.
+    """Add whether 'auto' was the fastest, and its ratio to a stream.
 
     This requires a measured time of 'auto'; times of other methods may be predicted.
     """
@@ -62,9 +63,6 @@ def summarize(row: dict[str, Any]) -> dict[str, Any]:
     row |= {'fastest': fastest, 'is_fastest': own <= AS_FAST * known[fastest]}
     if known.get('stream') is not None:
         row['stream_ratio'] = known['stream'] / auto
-    race, is_measured = seconds(row, 'race')
-    if race and is_measured:
-        row['gather_fraction'] = row['gathered_rows'] / row['gather_rate'] / race
     return row
 
 
@@ -96,7 +94,6 @@ def cells(row: dict[str, Any]) -> list[str]:
     own = row.get('methods', {}).get(name_of(row, 'auto'), {})
     is_fastest = row.get('is_fastest')
     judged = 'yes' if is_fastest else f'no: {row.get("fastest")}'
-    fraction = row.get('gather_fraction')
     return [
         row['workload'],
         f'{row["num_nodes"]:,} x {row["channels"]:,}',
@@ -109,7 +106,6 @@ def cells(row: dict[str, Any]) -> list[str]:
         number(row.get('stream_ratio')),
         '-' if is_fastest is None else judged,
         number(own.get('memory_mb')),
-        '-' if fraction is None else f'{fraction:.0%}',
         f'{row["z"]:.1f}',
     ]
 

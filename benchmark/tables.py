@@ -31,12 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from made_table import make_table
-from measure import interleave, seconds_of
-from record import environment, positive, write_json
-from report import line, number
+from measure import ask, interleave, seconds_of
+from record import environment, line, number, positive, write_json
 from tqdm import tqdm
-from worker import ask
+from workloads import make_table
 
 HERE = Path(__file__).resolve().parent
 ROWS = (1_000, 16_000, 43_000)

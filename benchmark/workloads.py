@@ -1,16 +1,22 @@
-"""Load real data sets, and draw seeded synthetic ones of any size."""
+"""Load real data sets and embeddings of nodes, and draw synthetic ones of any size."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import NamedTuple, cast
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
+from torch_geometric.nn import Linear
 
 from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.datasets.registry import raw_folder
+from torch_geometric_gsl.nn.linear import apply_linear
 
 ROOT = str(Path(__file__).resolve().parent.parent / 'data')
 REAL = {
@@ -28,6 +34,22 @@ QUICK = ['words-2000', 'words-10000']
 CHANNELS, CLASSES = 128, 10
 # As in CiteSeer: words of the vocabulary, and words per document.
 WORDS, WORDS_PER_NODE = 3_703, 32
+# The channels of embeddings by which a sharp graph compares nodes.
+WIDTH = 32
+# Training of the two-layer net whose first layer embeds the nodes.
+STEPS, RATE, DECAY, DROPOUT = 100, 0.01, 5e-4, 0.5
+# Mean norm of the noise that is added to the unit centre of a cluster.
+NOISE = 0.5
+# Small ones first: an interrupted run has most of the table.
+EMBEDDINGS = [
+    *(f'{name}-{form}' for name in ('citeseer', '20news') for form in ('raw', 'z')),
+    *('clustered-10000', 'noise-10000', 'pubmed-raw', 'pubmed-z', 'physics-z'),
+    *('clustered-100000', 'physics-raw', 'clustered-1000000'),
+]
+QUICK_EMBEDDINGS = ['clustered-1000', 'noise-1000']
+# Of `make_table`.
+NUM_WAVES, LENGTH, NOISE = 200, 0.05, 0.2
+Array = NDArray[np.float64]
 
 
 class Workload(NamedTuple):
@@ -102,3 +124,73 @@ def _words(size: int, generator: torch.Generator) -> Tensor:
         torch.full((word.numel(),), 1 / WORDS_PER_NODE),
         (size, WORDS),
     )
+
+
+def parse_embeddings(name: str) -> tuple[str, int, float]:
+    """Split a name into family, size and noise; the size of a real data set is 0."""
+    family, _, form = name.rpartition('-')
+    if family in REAL and form in ('raw', 'z'):
+        return family, 0, 0.0
+    match = re.fullmatch(r'(?:(clustered)|noise)-([1-9]\d*)(?(1)(?:@(\d\.\d+))?)', name)
+    if match is None or int(match[2]) < 1_000:
+        raise ValueError(
+            f"'workloads' must be among NAME-raw and NAME-z with a NAME of "
+            f'{", ".join(REAL)}, clustered-N, clustered-N@NOISE and noise-N with a '
+            f'number of nodes N of at least 1000 (got {name!r})'
+        )
+    return match[1] or 'noise', int(match[2]), float(match[3] or NOISE)
+
+
+def load_embeddings(name: str, seed: int) -> tuple[Tensor, bool]:
+    """Return the embeddings of nodes, and whether they are learned and need gradients.
+
+    Real data sets have their features (`raw`), or `X W` of a two-layer net trained on
+    half of the labels (`z`). Synthetic embeddings are unit rows: around centres (the
+    square root of the number of nodes), or without structure.
+    """
+    family, size, noise = parse_embeddings(name)
+    if family in REAL:
+        workload = load(family, seed)
+        if name.endswith('-z'):
+            return train(workload, seed), True
+        x = workload.x
+        return (x if x.layout == torch.strided else x.to_dense()), False
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(size, WIDTH, generator=generator)
+    if family == 'clustered':
+        count = round(size**0.5)
+        centre = F.normalize(torch.randn(count, WIDTH, generator=generator))
+        number = torch.randint(count, (size,), generator=generator)
+        x = centre[number] + noise / WIDTH**0.5 * x
+    return F.normalize(x), True
+
+
+def train(workload: Workload, seed: int) -> Tensor:
+    """Train a two-layer net for a hundred steps of Adam and return its `X W`."""
+    torch.manual_seed(seed)
+    x, y = workload.x, workload.y
+    first = Linear(x.size(1), WIDTH, bias=False, weight_initializer='glorot')
+    last = Linear(WIDTH, workload.num_classes)
+    labelled = torch.randperm(y.numel())[: y.numel() // 2]
+    parameters = [*first.parameters(), *last.parameters()]
+    optimizer = torch.optim.Adam(parameters, RATE, weight_decay=DECAY)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        hidden = F.dropout(apply_linear(first, x).relu(), DROPOUT)
+        F.cross_entropy(last(hidden)[labelled], y[labelled]).backward()
+        optimizer.step()
+    return apply_linear(first, x).detach()
+
+
+def make_table(num_rows: int, seed: int) -> tuple[Array, Array]:
+    """Draw columns and target, from the same distribution for any number of rows."""
+    law, random = np.random.default_rng(0), np.random.default_rng([seed, num_rows])
+    frequency = law.normal(0, 1 / LENGTH, (2, NUM_WAVES))
+    phase = law.uniform(0, 2 * math.pi, NUM_WAVES)
+    place, x = random.random((num_rows, 2)), random.normal(size=(num_rows, 6))
+    field = np.zeros(num_rows)
+    # Wave by wave, so that a million rows take little memory.
+    for wave, shift in zip(frequency.T, phase, strict=True):
+        field += math.sqrt(2 / NUM_WAVES) * np.cos(place @ wave + shift)
+    y = field + np.tanh(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.5 * (x[:, 3] > 0)
+    return np.hstack([place, x]), y + NOISE * random.normal(size=num_rows)

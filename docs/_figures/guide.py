@@ -82,7 +82,7 @@ def scale() -> Figure:
     }
     for kind, (colour, style, name) in lines.items():
         found = [
-            (int(row[0].split(' ')[0].replace(',', '')), float(row[4]))
+            (int(row[0].split(' ')[0].replace(',', '')), float(row[3]))
             for row in read('benchmarks_kernel')
             if row[0].endswith(kind)
         ]

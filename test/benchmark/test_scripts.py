@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
+import agreement
 import clouds
 import estimate
 import heaviest
@@ -14,10 +15,8 @@ import measure
 import numpy as np
 import pytest
 import sharp
-import sharp_agreement
-import table_epoch
 import torch
-from embeddings import load
+from workloads import load_embeddings
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
@@ -77,17 +76,20 @@ def test_an_error_beyond_its_bound_fails(name, agrees, at_once, tmp_path, capsys
 
 
 def test_sharp_agreement_sees_a_mistake(monkeypatch):
-    x, similarity = load('clustered-1000', seed=0)[0], sharp.make_similarity('bell', 32)
-    assert sharp_agreement.check(x, similarity, 10.0, seed=0)['agrees']
+    x, similarity = (
+        load_embeddings('clustered-1000', seed=0)[0],
+        sharp.make_similarity('bell', 32),
+    )
+    assert agreement.check_race(x, similarity, 10.0, seed=0)['agrees']
     own = PairScores.rows
     monkeypatch.setattr(PairScores, 'rows', lambda *args: 0.9 * own(*args))
-    assert not sharp_agreement.check(x, similarity, 10.0, seed=0)['agrees']
+    assert not agreement.check_race(x, similarity, 10.0, seed=0)['agrees']
 
 
 @pytest.mark.parametrize('agrees', [pytest.param(True, marks=pytest.mark.slow), False])
 def test_sharp_times_what_agrees(agrees, at_once, monkeypatch, tmp_path, capsys):
     if not agrees:
-        monkeypatch.setattr(sharp_agreement, 'STANDARD_ERRORS', -1.0)
+        monkeypatch.setattr(agreement, 'STANDARD_ERRORS', -1.0)
     at_once(sharp)
     path = tmp_path / 'sharp.json'
     args = ['--repeats', '1', '--out', str(path), '--similarities', 'bell']
@@ -200,14 +202,3 @@ def test_kernel(tmp_path, capsys):
     assert [row['differ'] for row in rows] == [0.0, 0.0]
     assert all(row['ratio'] > 0 for row in rows)
     assert 'noise-1000/cosine/1' in capsys.readouterr().out
-
-
-def test_table_epoch(tmp_path, capsys):
-    out = tmp_path / 'epoch.json'
-    args = '--tables', '1000', '--warm', '2', '--steps', '3', '--out', str(out)
-    table_epoch.main(args)
-    (row,) = json.loads(out.read_text())['rows']
-    assert len(row['step_seconds']) == 3
-    # The scores of a batch with its pool alone are as many.
-    assert row['operations'] > 2 * 50 * 700 * 32
-    assert '| 1000 | 2 |' in capsys.readouterr().out

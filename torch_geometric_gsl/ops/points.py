@@ -138,11 +138,11 @@ def _one_cloud(
             yield PointBlock.of(source.unsqueeze(0), target[rows].unsqueeze(0))
         return
     search = _TreeSearch(own_src.numpy(), own_dst.numpy(), num_pairs)
-    blocks = search.inside(radius) if k is None else search.nearest(k)
-    for near, rows in blocks:
+    lists = search.inside(radius) if k is None else search.nearest(k)
+    for near, some in lists:
         listed = torch.from_numpy(near).sort(dim=1).values
-        own_target = target[torch.from_numpy(rows)]
-        shape = (1, -1) if len(near) == 1 < len(rows) else (-1, 1)
+        own_target = target[torch.from_numpy(some)]
+        shape = (1, -1) if len(near) == 1 < len(some) else (-1, 1)
         yield PointBlock.of(source[listed], own_target.view(shape))
 
 
