@@ -141,13 +141,11 @@ def _one_cloud(
     lists = search.inside(radius) if k is None else search.nearest(k)
     for near, some in lists:
         listed = torch.from_numpy(near).sort(dim=1).values
-        own_target = target[torch.from_numpy(some)]
-        shape = (1, -1) if len(near) == 1 < len(some) else (-1, 1)
-        yield PointBlock.of(source[listed], own_target.view(shape))
+        yield PointBlock.of(source[listed], target[torch.from_numpy(some)])
 
 
 class _TreeSearch:
-    """Lists of near sources [r, m] and the rows [r] of their targets."""
+    """Search near sources [g, m] of targets [g, n], both by their indices."""
 
     def __init__(self, src: np.ndarray, dst: np.ndarray, num_pairs: int) -> None:
         from scipy.spatial import cKDTree
@@ -165,7 +163,7 @@ class _TreeSearch:
             reach = distance[:, min(k, size) - 1]
             # More sources may tie if the last one found does.
             is_open = (distance[:, -1] <= reach * _MARGIN) & (size < self.tree.n)
-            yield source[~is_open], rows[~is_open]
+            yield source[~is_open], rows[~is_open, None]
             yield from self._inside(rows[is_open], reach[is_open])
 
     def inside(self, radius: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -180,11 +178,14 @@ class _TreeSearch:
         count = self.tree.query_ball_point(
             self.dst[rows], radius * _MARGIN, return_length=True
         )
-        order = count.argsort(kind='stable')[np.count_nonzero(count == 0) :]
-        most = int(count.max(initial=1))
+        every, is_wide = np.arange(self.tree.n), count > _MAX_LISTED * self.tree.n
+        for block in row_blocks(int(is_wide.sum()), self.tree.n, self.num_pairs):
+            yield every[None], rows[is_wide][None, block]
+        # Targets of one block have about as many sources.
+        order = count.argsort(kind='stable')
+        order = order[(count[order] > 0) & ~is_wide[order]]
+        most = int(count[order].max(initial=1))
         for block in row_blocks(len(order), most, self.num_pairs):
-            own, most = rows[order[block]], int(count[order[block.stop - 1]])
-            if most > _MAX_LISTED * self.tree.n:
-                yield np.arange(self.tree.n)[None], own
-            else:
-                yield self.tree.query(self.dst[own], [*range(1, most + 1)])[1], own
+            own, most = rows[order[block]], int(count[order[block]].max())
+            source = self.tree.query(self.dst[own], [*range(1, most + 1)])[1]
+            yield source, own[:, None]
