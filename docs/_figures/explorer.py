@@ -20,9 +20,10 @@ import torch
 from PIL import Image
 from selenium import webdriver
 from sklearn.datasets import load_digits
+from sklearn.neighbors import kneighbors_graph
 from torch_geometric.data import Data
 
-from torch_geometric_gsl.sklearn import GSLClassifier, GSLNeighborsTransformer
+from torch_geometric_gsl.sklearn import GSLClassifier
 from torch_geometric_gsl.visualization import explore
 
 STATIC = Path(__file__).resolve().parents[1] / '_static' / 'explorer'
@@ -80,7 +81,7 @@ def digits_page(path: Path) -> Path:
     some = y.copy()
     some[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))[:-100]] = -1
     model = GSLClassifier('learned', random_state=0).fit(x, some)
-    nearest = GSLNeighborsTransformer(n_neighbors=5, random_state=0).fit_transform(x)
+    nearest = kneighbors_graph(x, 5, mode='distance', metric='cosine')
     return explore(
         {'learned': model.graph_, 'nearest': nearest},
         data=Data(x=torch.tensor(x), y=torch.tensor(y)),

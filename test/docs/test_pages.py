@@ -24,6 +24,7 @@ PAGES = sorted(path.stem for path in FOLDER.glob('*.py'))
 SEEDS = re.compile(r'seed_everything\(|random_state=\d|default_rng\(\d')
 #: What a page imports, and the extra or the library that its first lines name for it.
 NEEDS = {'sklearn': 'sklearn', 'matplotlib': 'plot', 'pandas': 'pandas'}
+NEEDS |= {'scipy': 'sklearn'}
 
 
 def read(name):

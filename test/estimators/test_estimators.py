@@ -19,7 +19,6 @@ from torch_geometric_gsl._columns import find_far
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
-    GSLNeighborsTransformer,
     GSLRegressor,
     make_table_transformer,
 )
@@ -46,7 +45,6 @@ WEIGHTS_OF_NODES = {
     [
         GSLClassifier('learned', **BRIEF),
         GSLRegressor(**BRIEF),  # It fits each kind of graph.
-        GSLNeighborsTransformer(),
         make_table_transformer(),
     ],
     expected_failed_checks=lambda estimator: (
@@ -148,10 +146,9 @@ def test_rows_without_a_label(wine, few):
     none = GSLClassifier('none', **few)
     assert set(clone(none).fit(x, np.array(['a', 'b', 'c'])[y]).predict(x)) <= {*'abc'}
     text = "'y' has the label -1 in 59 of 178 rows, which count as unlabelled"
-    for model in (none, GSLNeighborsTransformer(3, max_iter=1)):
-        with pytest.warns(UserWarning, match=text) as caught:
-            model.fit(x, y - 1)
-        assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=text) as caught:
+        none.fit(x, y - 1)
+    assert caught[0].filename == __file__
     assert none.classes_.tolist() == [0, 1]
     with pytest.raises(ValueError, match=r'needs two classes; .* one class \(\[1\]\)'):
         none.fit(x, np.ones_like(y))
@@ -169,8 +166,6 @@ def test_classes_are_of_one_kind(missing, as_array, few):
     )
     with pytest.raises(ValueError, match=mixed if missing == -1 else absent):
         GSLClassifier('none', **few).fit(x, y)
-    with pytest.raises(ValueError, match=mixed):
-        GSLNeighborsTransformer(5, max_iter=1).fit(x, y)
     for other, text in (
         (y, r"'y' must hold (finite )?numbers"),
         (np.arange(60).astype('M8[s]'), r"'y' must hold numbers \(got datetime"),

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pandas
@@ -11,6 +12,7 @@ import scipy.sparse
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import NearestNeighbors
 
 from torch_geometric_gsl import GSLNet, TableNet
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
@@ -39,6 +41,26 @@ def test_neighbours_of_new_rows(regressor, places, classifier, wine):
         regressor.kneighbors(x, 0)
     with pytest.raises(ValueError, match="'kneighbors' needs a graph"):
         classifier('none').kneighbors(wine[0])
+
+
+def test_neighbours_as_a_matrix_of_distances(classifier, wine):
+    x, y = wine[0][::2], wine[1][::2]
+    model = classifier('learned')
+    weights, rows = model.kneighbors(x, 8)
+    distances = np.log(weights[:, :1]) - np.log(weights)
+    offsets = np.arange(0, rows.size + 1, 8)
+    graph = scipy.sparse.csr_matrix(
+        (distances.ravel(), rows.ravel(), offsets), shape=(89, 89)
+    )
+    # A row is its own first neighbour, and scikit-learn warns of unsorted rows.
+    assert np.array_equal(rows[:, 0], np.arange(89))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        search = NearestNeighbors(n_neighbors=8, metric='precomputed').fit(graph)
+        found = search.kneighbors(graph)
+    assert np.array_equal(found[1], rows)
+    np.testing.assert_array_equal(found[0], distances)
+    assert (y[rows[:, 1]] == y).mean() > 0.9
 
 
 @pytest.mark.parametrize('graph', ['learned', 'nearest', 'none'])

@@ -4,14 +4,12 @@ import warnings
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
 
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
-    GSLNeighborsTransformer,
     GSLRegressor,
     make_table_transformer,
 )
@@ -209,11 +207,6 @@ def test_estimators_take_frames(tmp_path, kind, make, few):
             assert np.array_equal(one.predict(frame[names]), model.predict(frame))
         with pytest.raises(ValueError, match=r'feature names should match|missing'):
             one.predict(frame[['kind', 'n']])
-    graph = GSLNeighborsTransformer(3, max_iter=2, random_state=0)
-    plain = make_table_transformer().fit_transform(frame)
-    expected = graph.fit_transform(plain, y)
-    assert (graph.fit_transform(frame, y) != expected).nnz == 0
-    assert graph.transform(frame[:4]).shape == (4, 80)
 
 
 def test_frames_of_single_precision(few):
@@ -251,9 +244,6 @@ def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
 
 
 @pytest.mark.parametrize(
-    'make', [partial(GSLClassifier, 'learned'), GSLNeighborsTransformer]
-)
-@pytest.mark.parametrize(
     ('value', 'error', 'text'),
     [
         (np.nan, ValueError, r'column 1: .*NaN.* make_table_transformer\(\)'),
@@ -265,15 +255,15 @@ def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
         (float('inf'), ValueError, 'column 1 must hold finite numbers'),
     ],
 )
-def test_errors_of_arrays_name_the_column(make, value, error, text):
+def test_errors_of_arrays_name_the_column(value, error, text):
     x = np.ones((20, 2), dtype=object)
     for row in range(20 if isinstance(value, list) else 3):
         x[row, 1] = value
     with pytest.raises(error, match=text):
-        make(max_iter=1).fit(x, [0, 1] * 10)
-    model = make(max_iter=1).fit(np.eye(20)[:, :2], [0, 1] * 10)
+        GSLClassifier('learned', max_iter=1).fit(x, [0, 1] * 10)
+    model = GSLClassifier('learned', max_iter=1).fit(np.eye(20)[:, :2], [0, 1] * 10)
     with pytest.raises(error, match=text):
-        getattr(model, 'predict', getattr(model, 'transform', None))(x)
+        model.predict(x)
 
 
 @pytest.mark.filterwarnings('ignore:Determining the column names')

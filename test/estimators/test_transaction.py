@@ -23,7 +23,6 @@ from sklearn.exceptions import NotFittedError
 import torch_geometric_gsl
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
-    GSLNeighborsTransformer,
     GSLRegressor,
     make_table_transformer,
 )
@@ -47,7 +46,6 @@ MAKERS = {
     'learned': lambda: GSLRegressor('learned', **SMALL),
     'nearest': lambda: GSLRegressor('nearest', **SMALL),
     'classes': lambda: GSLClassifier('learned', **SMALL),
-    'neighbours': lambda: GSLNeighborsTransformer(4, **BRIEF),
     'columns': make_table_transformer,
 }
 TABLES = {'array': X, 'sparse': scipy.sparse.csr_matrix(X), 'frame': FRAME}
@@ -71,8 +69,7 @@ def fitted(name, table):
 
 
 def out_of(model, rows):
-    out = getattr(model, 'predict', getattr(model, 'transform', None))(rows)
-    return out.toarray() if scipy.sparse.issparse(out) else out
+    return getattr(model, 'predict', getattr(model, 'transform', None))(rows)
 
 
 # A fit
@@ -109,7 +106,6 @@ def interrupt_of_call(number):
         ('learned', 'frame'),
         ('nearest', 'array'),
         ('classes', 'sparse'),
-        ('neighbours', 'sparse'),
         ('columns', 'frame'),
     ],
 )
@@ -174,9 +170,6 @@ BAD = {
     'one class': ('classes', X, np.full(80, 'yes'), {}),
     'two kinds': ('classes', X, ['yes', 1] * 40, {}),
     'a column': ('classes', FRAME.assign(a=[[1]] * 80), CLASSES, {}),
-    'one row': ('neighbours', X[:1], None, {}),
-    'one column': ('neighbours', X[:, :1], None, {'similarity': 'gaussian'}),
-    'a mode': ('neighbours', X, None, {'mode': 'no'}),
     'a number': ('columns', FRAME.assign(a=np.inf), None, {}),
 }
 
@@ -299,8 +292,7 @@ def test_parameters_that_are_set_later_change_nothing(name, table, tmp_path):
         **{'hidden_channels': 3, 'dropout': 0.9, 'scaling': 'none', 'n_members': 7},
         **{'batch_size': 5, 'pool_size': 9, 'learning_rate': 9.0, 'weight_decay': 3.0},
         **{'max_iter': 99, 'n_iter_no_change': 1, 'validation_fraction': 0.7},
-        **{'random_state': 8, 'device': 'meta', 'verbose': True, 'n_neighbors': 2},
-        **{'mode': 'connectivity', 'standardize': False},
+        **{'random_state': 8, 'device': 'meta', 'verbose': True},
     }
     params = model.get_params()
     assert params.keys() <= other.keys()
@@ -320,8 +312,7 @@ def test_parameters_that_are_set_later_change_nothing(name, table, tmp_path):
 @pytest.mark.parametrize(('name', 'table'), CASES)
 def test_later_changes_of_the_rows_change_nothing(name, table):
     rows, y = copy.deepcopy(TABLES[table]), targets(name).copy()
-    options = {'standardize': False} if name == 'neighbours' else {}
-    options = {'scaling': 'none'} if hasattr(MAKERS[name](), 'scaling') else options
+    options = {'scaling': 'none'} if hasattr(MAKERS[name](), 'scaling') else {}
     model = MAKERS[name]().set_params(**options).fit(rows, y)
     before = digest(model)
     if table == 'frame':
@@ -375,14 +366,11 @@ STATES = {
         ('learned', 'array'),
         ('nearest', 'frame'),
         ('classes', 'sparse'),
-        ('neighbours', 'array'),
     ],
 )
 @pytest.mark.parametrize('state', STATES)
 def test_the_state_of_the_process_does_not_count(state, name, table, tmp_path):
     rows = TABLES[table]
-    if (state, name) == ('frames', 'neighbours'):
-        pytest.skip('scikit-learn has no sparse graph in a DataFrame')
     expected = fitted(name, table)
     settings = [
         torch.get_default_dtype,
@@ -410,7 +398,7 @@ def test_the_state_of_the_process_does_not_count(state, name, table, tmp_path):
 
 @pytest.mark.parametrize('dtype', ['>f4', '>f8', np.longdouble, '>i4'])
 @pytest.mark.parametrize('as_frame', [True, False])
-@pytest.mark.parametrize('name', ['learned', 'classes', 'neighbours'])
+@pytest.mark.parametrize('name', ['learned', 'classes'])
 def test_byte_orders_and_long_doubles(name, as_frame, dtype, tmp_path):
     rows, y = (100 * X).round(), targets(name)
     y = np.unique(y, return_inverse=True)[1] if name == 'classes' else y.round()
@@ -435,7 +423,7 @@ def test_byte_orders_and_long_doubles(name, as_frame, dtype, tmp_path):
 def test_masked_values_are_named():
     rows, y = np.ma.array(X, mask=X > 1), targets('learned')
     text = r"'X' must have no masked values \(got \d+\): fill them, or drop their rows"
-    for name in ('learned', 'classes', 'neighbours'):
+    for name in ('learned', 'classes'):
         with pytest.raises(ValueError, match=text):
             MAKERS[name]().fit(rows, targets(name))
         with pytest.raises(ValueError, match=text):

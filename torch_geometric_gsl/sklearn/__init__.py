@@ -11,12 +11,6 @@ except ImportError as error:
     ) from error
 
 from torch_geometric_gsl.sklearn.estimators import GSLClassifier, GSLRegressor
-from torch_geometric_gsl.sklearn.neighbors_transformer import GSLNeighborsTransformer
 from torch_geometric_gsl.sklearn.table_transformer import make_table_transformer
 
-__all__ = [
-    'GSLClassifier',
-    'GSLRegressor',
-    'GSLNeighborsTransformer',
-    'make_table_transformer',
-]
+__all__ = ['GSLClassifier', 'GSLRegressor', 'make_table_transformer']

@@ -277,14 +277,11 @@ def to_tensor(x: Any, device: Any, dtype: torch.dtype) -> Tensor:
     return rows.to(device)
 
 
-def to_csr(graph: SampledGraph, shape: tuple[int, int], by_weight: bool = False) -> Any:
-    """Convert edges to a matrix of targets by sources, with explicit zeros.
-
-    Rows are sorted by source, or by weight as in graphs of distances.
-    """
+def to_csr(graph: SampledGraph, shape: tuple[int, int]) -> Any:
+    """Convert edges to a matrix of targets by sources, with explicit zeros."""
     source, target = graph.edge_index.cpu().numpy()
     weight = graph.edge_weight.detach().cpu().numpy()
-    order = np.lexsort((weight if by_weight else source, target))
+    order = np.lexsort((source, target))
     offsets = np.searchsorted(target[order], np.arange(shape[0] + 1))
     data = weight[order]
     return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
