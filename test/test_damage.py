@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from torch_geometric_gsl._files import read_tensors, write_tensors
+from torch_geometric_gsl._files import read_file, write_file
 from torch_geometric_gsl.datasets import load_dataset
 
 DATA = Data(x=torch.ones(10_000, 1), y=torch.arange(10_000) % 2)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
 FILES = {
     'table.pt': (
-        lambda path: write_tensors(DATA.to_dict() | {'class': 'A'}, path),
-        lambda path: read_tensors(path, 'table', ['A']),
+        lambda path: write_file(path, 'A', {}, DATA.to_dict()),
+        lambda path: read_file(path, ['A']),
     ),
     'my.pt': (lambda path: torch.save(DATA, path), load_dataset),
 }
@@ -44,10 +44,10 @@ def test_too_little_memory_is_no_damage(
 
 def test_what_cannot_be_read_again_is_not_written(tmp_path):
     path = tmp_path / 'a.pt'
-    write_tensors({'class': 'A', 'a': np.float64(1)}, path)
+    write_file(path, 'A', {'a': np.float64(1)}, {})
     with pytest.raises(ValueError, match=r"a.pt' is unchanged: .* pathlib"):
-        write_tensors({'a': path}, path)
-    assert read_tensors(path, 'table', ['A']) == {'class': 'A', 'a': 1.0}
+        write_file(path, 'A', {'a': path}, {})
+    assert read_file(path, ['A'])['options'] == {'a': 1.0}
     assert [item.name for item in tmp_path.iterdir()] == ['a.pt']
 
 

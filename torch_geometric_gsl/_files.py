@@ -1,7 +1,8 @@
-"""Replace files atomically, and read and write tensors."""
+"""Save objects to files of plain values and tensors, and load them as data only."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import re
@@ -10,11 +11,14 @@ import warnings
 import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import torch
+
+from torch_geometric_gsl._checks import check_device
 
 
 @contextmanager
@@ -43,17 +47,28 @@ def plain_value(value: Any) -> Any:
     """Convert NumPy strings and numbers inside a value to Python ones."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, dict) and not hasattr(value, '_metadata'):  # A `state_dict`.
+    if type(value) is dict:
         return {plain_value(k): plain_value(v) for k, v in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(plain_value, value))
     return value
 
 
-def write_tensors(content: dict[str, Any], path: str | Path) -> None:
-    """Write plain values and tensors to a file, if they can be read back."""
+def write_file(
+    path: str | Path, kind: str, options: dict[str, Any], state: dict[str, Any]
+) -> None:
+    """Write the options and the state of an object of a class, if they can be read.
+
+    Both hold plain values and tensors: :obj:`torch.load(path, weights_only=True)`.
+    """
+    content = {
+        'class': kind,
+        'version': import_module(__package__).__version__,
+        'options': plain_value(options),
+        'state': plain_value(state),
+    }
     with replacing(path) as draft:
-        torch.save(plain_value(content), draft)
+        torch.save(content, draft)
         try:
             torch.load(draft, weights_only=True, map_location='meta')
         except pickle.UnpicklingError as error:
@@ -63,16 +78,15 @@ def write_tensors(content: dict[str, Any], path: str | Path) -> None:
             ) from error
 
 
-def read_tensors(
-    path: str | Path, what: str, kinds: Collection[str], device: Any = 'cpu'
-) -> dict[str, Any]:
+def read_file(path: str | Path, kinds: Collection[str]) -> dict[str, Any]:
     """Read a file that an object of one of the named classes wrote, as data only."""
     with Path(path).open('rb') as stream:
-        content = load_tensors(stream, path, what, device)
-    kind = content.get('class', content.get('estimator'))
-    if not isinstance(kind, str):
-        raise OSError(f"'{path}' is not a valid {what} (got {[*content]})")
-    if kind not in kinds:
+        if (part := _damaged_part(stream)) is not None:
+            raise OSError(f"'{path}' is not a valid saved model: {part}")
+        content: dict[str, Any] = load_safely(stream, path, 'saved model', dict)
+    if content.keys() != {'class', 'version', 'options', 'state'}:
+        raise OSError(f"'{path}' is not a valid saved model (got {[*content]})")
+    if not isinstance(kind := content['class'], str) or kind not in kinds:
         raise ValueError(
             f"'{path}' must hold a {' or a '.join(kinds)} (got a {kind}): use "
             f"'{kind}.load'"
@@ -80,14 +94,79 @@ def read_tensors(
     return content
 
 
-def load_tensors(
-    stream: IO[bytes], path: str | Path, what: str, device: Any = 'cpu'
-) -> dict[str, Any]:
-    """Load a file of tensors without executing code."""
-    if (part := _damaged_part(stream)) is not None:
-        raise OSError(f"'{path}' is not a valid {what}: {part}")
-    content: dict[str, Any] = load_safely(stream, path, what, dict, device)
-    return content
+@contextmanager
+def restoring(path: str | Path, content: dict[str, Any]) -> Iterator[None]:
+    """Name the file and its version if what it holds does not fit its class."""
+    try:
+        yield
+    except (
+        *(ArithmeticError, AttributeError, LookupError, RuntimeError),
+        *(TypeError, ValueError),
+    ) as error:
+        raise ValueError(
+            f"'{path}' holds a {content['class']} of version {content['version']} "
+            f'that cannot be restored: {error}'
+        ) from error
+
+
+class SaveMixin:
+    """Save an object to a file, and load it again.
+
+    Subclasses define what a file holds.
+    """
+
+    def save(self, path: str | Path) -> None:
+        r"""Write the object to a file, to be read by :meth:`load`.
+
+        Args:
+            path (str or pathlib.Path): The file, replaced atomically.
+
+        Raises:
+            TypeError: If an option is not a plain value, such as a string or number.
+        """
+        write_file(path, type(self).__name__, *self._saved())
+
+    @classmethod
+    def load(cls, path: str | Path, device: str | torch.device | None = None) -> Any:
+        r"""Load an object written by :meth:`save`; no code is executed.
+
+        Args:
+            path (str or pathlib.Path): The file.
+            device (str or torch.device, optional): The device of the parameters; of an
+                estimator, the one of the saved parameter, else the CPU, if :obj:`None`.
+                (default: :obj:`None`)
+
+        Raises:
+            OSError: If the file is not a saved model, or is damaged.
+            ValueError: If it holds an object of another class, or one that this version
+                cannot restore.
+        """
+        if device is not None:
+            device = check_device(device)
+        classes = {kind.__name__: kind for kind in _concrete(cls)}
+        content = read_file(path, classes)
+        with restoring(path, content):
+            kind = classes[content['class']]
+            return kind._restored(content['options'], content['state'], device)
+
+    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arguments of the constructor, and what was learned."""
+        raise NotImplementedError
+
+    @classmethod
+    def _restored(cls, options: Any, state: Any, device: torch.device | None) -> Any:
+        """Create an object from what :meth:`_saved` returns."""
+        raise NotImplementedError
+
+
+def _concrete(cls: Any) -> Iterator[Any]:
+    """Yield a class and its subclasses, except abstract ones."""
+    # The tracer of PyTorch derives classes of the same names.
+    is_traced = any(base.__module__.startswith('torch.fx.') for base in cls.__mro__)
+    if not inspect.isabstract(cls) and not is_traced:
+        yield cls
+    for below in cls.__subclasses__():
+        yield from _concrete(below)
 
 
 def load_safely(

@@ -92,7 +92,7 @@ def test_without_a_file(tmp_path):
     assert load_checkpoint(path, model, missing_ok=True) == 0
     assert torch.equal(model.weight, before)
     assert torch.equal(torch.get_rng_state(), state)
-    with pytest.raises(FileNotFoundError, match='must be a checkpoint'):
+    with pytest.raises(FileNotFoundError, match=r'none\.pt'):
         load_checkpoint(path, model)
 
 
@@ -108,28 +108,23 @@ def test_bad_input(tmp_path):
         load_checkpoint(path, model, missing_ok='no')
 
 
-def lacks(name):
-    return lambda content: {k: v for k, v in content.items() if k != name}
-
-
 def holds(name, value):
     return lambda content: content | {name: value}
 
 
 def without_groups(content):
-    empty = {'state': {}, 'param_groups': []}
-    return content | {'state': content['state'] | {'optimizer': empty}}
+    content['state']['parts']['optimizer'] = {'state': {}, 'param_groups': []}
+    return content
 
 
 #: What is changed in the file, what is loaded from it, and what is said of it.
 OTHERS = {
-    'a size': (None, {'model': torch.nn.Linear(2, 4)}, 'Error'),
-    'another optimizer': (None, {'optimizer': 'Adam'}, r'Adam as .*\(got SGD\)'),
-    'no scheduler': (None, {'scheduler': 'StepLR'}, r'StepLR as .*\(got None\)'),
+    'a size': (None, {'model': torch.nn.Linear(2, 4)}, 'size mismatch'),
+    'no scheduler': (None, {'scheduler': 'StepLR'}, "'scheduler'"),
     'no generator': (None, {'generator': torch.Generator()}, "'generator'"),
     'a part of an optimizer': (without_groups, {'optimizer': 'SGD'}, ''),
-    **{f'no {n}': (lacks(n), {}, '') for n in ('state', 'kinds', 'random', 'step')},
-    **{f'{n} of a list': (holds(n, [1]), {}, '') for n in ('state', 'kinds', 'step')},
+    **{f'{n} of a list': (holds(n, [1]), {}, '') for n in ('state', 'options')},
+    **{f'no {n}': (holds(n, {}), {}, '') for n in ('state', 'options')},
 }
 
 
@@ -148,7 +143,7 @@ def test_the_state_of_other_objects_loads_nothing(case, tmp_path):
         optimizer = torch.optim.SGD(model.parameters())
         options['scheduler'] = torch.optim.lr_scheduler.StepLR(optimizer, 2)
     state = torch.get_rng_state()
-    with pytest.raises(ValueError, match=f'hold the state of such objects: .*{text}'):
+    with pytest.raises(ValueError, match=f'cannot be restored: (.|\n)*{text}'):
         load_checkpoint(path, **options)
     assert bool((model.weight == 1).all())
     assert torch.equal(torch.get_rng_state(), state)
@@ -165,32 +160,14 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ['last.pt']
 
 
-def told(job):
-    with pytest.raises(OSError, match=r'.') as info:
-        job()
-    return f'{info.typename}: {info.value}'
+def save_into(rank, path):
+    save_checkpoint(path, torch.nn.Linear(2, 3))
 
 
-def fail_on_the_first(rank, folder):
-    """Return what happens where the first rank can neither read nor write."""
-    model = torch.nn.Linear(2, 3)
-    return [
-        told(lambda: load_checkpoint(folder, model)),
-        told(lambda: save_checkpoint(f'{folder}/none/last.pt', model)),
-        told(lambda: load_checkpoint(f'{folder}/last.pt', model)),
-    ]
-
-
-def test_errors_of_the_first_rank_are_those_of_all(tmp_path):
-    first, other = run_ranks(fail_on_the_first, 2, tmp_path, tmp_path)
-    starts = ['IsADirectoryError', 'FileNotFoundError', 'FileNotFoundError']
-    if os.name == 'nt':
-        starts[0] = 'PermissionError'
-    for start, own, text in zip(starts[:2], first, other, strict=False):
-        assert own.startswith(start)
-        assert text == f'OSError: the first rank failed: {own}'
-    assert first[2] == other[2]
-    assert first[2].startswith(starts[2])
+def test_an_error_of_the_first_rank_ends_all(tmp_path):
+    first, other = run_ranks(save_into, 2, tmp_path, tmp_path / 'none' / 'last.pt')
+    assert first.startswith('FileNotFoundError')
+    assert other.startswith(('RuntimeError', 'DistBackendError'))
 
 
 def test_a_group_of_one(tmp_path):
@@ -220,7 +197,9 @@ def test_damaged_files(damage, tmp_path, monkeypatch):
     if damage == 'trap':
         torch.save({'step': Trap()}, path)
     text = 'it refers to' if damage == 'trap' else ''
-    with pytest.raises(OSError, match=rf"'last\.pt' is not a valid checkpoint: {text}"):
+    with pytest.raises(
+        OSError, match=rf"'last\.pt' is not a valid saved model: {text}"
+    ):
         load_checkpoint('last.pt', model)
     assert not (tmp_path / 'trapped').exists()  # Nothing in it is executed.
 
@@ -233,8 +212,7 @@ def write_and_read(rank, path):
     model = torch.nn.Linear(2, 3)
     torch.nn.init.constant_(model.weight, rank)
     save_checkpoint(path, model, step=4, group=group)
-    own = path if rank == 1 else path.with_name('elsewhere')  # The first rank reads.
-    return load_checkpoint(own, model, group=group), model.weight.detach()
+    return load_checkpoint(path, model, group=group), model.weight.detach()
 
 
 def test_a_group_of_some_ranks(tmp_path):

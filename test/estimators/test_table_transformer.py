@@ -222,27 +222,6 @@ def test_frames_of_single_precision(few):
     assert np.array_equal(*found)
 
 
-@pytest.mark.parametrize('frame', ['pandas', 'polars'])
-def test_single_precision_columns_that_are_constant_but_for_rounding(frame):
-    library = pytest.importorskip(frame)
-    value = np.float32(0.1)
-    column = np.full(60, value)
-    column[::2] = np.nextafter(value, np.float32(1))
-    other = np.random.default_rng(0).normal(size=60)  # In double precision.
-    table = library.DataFrame({'a': other, 'c': column})
-    changed = library.DataFrame({'a': other, 'c': column * np.float32(1.01)})
-    transformer = make_table_transformer().fit(table)
-    out = transformer.transform(table)
-    np.testing.assert_array_equal(out[:, 0], other)
-    assert np.ptp(out[:, 1]) == 0
-    np.testing.assert_array_equal(transformer.transform(changed), out)
-    numbers = library.DataFrame({'c': 10**15 + np.arange(3000)})
-    assert np.ptp(make_table_transformer().fit_transform(numbers)) == 2999
-    # In double precision the same numbers differ.
-    double = library.DataFrame({'c': column.astype(np.float64)})
-    assert np.ptp(make_table_transformer().fit_transform(double)) > 0
-
-
 @pytest.mark.parametrize(
     ('value', 'error', 'text'),
     [

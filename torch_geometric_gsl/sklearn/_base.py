@@ -38,6 +38,7 @@ from torch_geometric_gsl.sklearn._predictions import (
     Predictions,
 )
 from torch_geometric_gsl.sklearn._rows import (
+    NUMBERS,
     SCALINGS,
     Nearest,
     Scaling,
@@ -281,9 +282,10 @@ class GSLEstimator(Predictions, Saves):
         """Warn about outliers that dominate the scale of their column."""
         if self._scaling.quantiles is not None:
             return
-        columns = [] if self._table is None else self._table.columns_
-        names = [c.name for c in columns for _ in c.names('')] or range(x.shape[1])
-        for name, values in zip(names, x.T, strict=True):
+        names = [*range(x.shape[1])]
+        if self._table is not None:  # Their numbers come first.
+            names = [c.name for c in self._table.columns_ if c.kind in NUMBERS]
+        for name, values in zip(names, x.T, strict=False):
             if (row := find_far(values)) is not None:
                 warn_caller(
                     f'column {name!r} has the value {values[row]:g} in row {row}, far '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from numbers import Real
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -47,6 +48,8 @@ def encode(value: Any, as_text: bool = False) -> Any:
         return ['bytes', value.hex()]
     if isinstance(value, Decimal | UUID):
         return [name, str(value)]
+    if as_text and isinstance(value, Real):
+        return float(value)  # As a column of fractions is read.
     if as_text or isinstance(value, str):
         return str(value)
     raise TypeError(

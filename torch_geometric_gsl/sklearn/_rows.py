@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from datetime import date, timedelta, timezone
-from functools import partial
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -12,13 +11,11 @@ import numpy as np
 import scipy.sparse
 import torch
 from sklearn.neighbors import NearestNeighbors
-from sklearn.preprocessing import QuantileTransformer
+from sklearn.preprocessing import QuantileTransformer, normalize
 from torch import Tensor
 
 from torch_geometric_gsl._columns import measure_columns, scale_columns
 from torch_geometric_gsl._warnings import silence_csr_warning
-from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.sparse_rows import unit_entries
 from torch_geometric_gsl.sklearn._frames import is_gap
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -38,14 +35,13 @@ _FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
 class Read(NamedTuple):
     """A column: its kind, one of :obj:`NUMBERS` or a category, and its values.
 
-    Numbers have :obj:`nan` for missing values, and the precision to which they were
-    rounded; categories have strings of values and their types, or :obj:`None`.
+    Numbers have :obj:`nan` for missing values; categories have strings of values, or
+    :obj:`None`, and the types of the values.
     """
 
     kind: str
     content: Any
     types: Any = ()
-    dtype: Any = np.dtype(np.float64)
 
 
 def read_column(values: Any, where: str, expected: str | None = None) -> Read:
@@ -53,7 +49,7 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
     kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')
     is_plain = values.dtype.kind in 'iufmM' and expected in (None, kind)
     if is_plain and not np.isnan(values).all():
-        return Read(kind, _finite(_to_float(values), where), (), _precision(values))
+        return Read(kind, _finite(_to_float(values), where))
     # As plain values, times would lose their unit.
     items = list(values) if values.dtype.kind in 'mM' else values.tolist()
     items = [None if is_missing(item) else item for item in items]
@@ -64,8 +60,7 @@ def read_column(values: Any, where: str, expected: str | None = None) -> Read:
         # Numbers may come as strings or flags; other kinds must match.
         if kinds - {kind}:
             items = [_parsed(item, kind, where) for item in items]
-        numbers = _finite(_gather(items, kind), where)
-        return Read(kind, numbers, (), _precision(np.array(known)))
+        return Read(kind, _finite(_gather(items, kind), where))
     texts = [None if item is None else _text(item) for item in items]
     return Read('category', texts, sorted({type(item).__name__ for item in known}))
 
@@ -150,10 +145,6 @@ def _to_float(values: Any) -> Any:
     return values.astype(np.float64)
 
 
-def _precision(values: Any) -> Any:
-    return values.dtype if values.dtype.kind == 'f' else np.dtype(np.float64)
-
-
 def _finite(numbers: Any, where: str) -> Any:
     """Raise unless numbers are finite or missing."""
     bad = np.isinf(numbers)
@@ -165,7 +156,13 @@ def _finite(numbers: Any, where: str) -> Any:
     return numbers
 
 
-_to_normal = partial(QuantileTransformer, output_distribution='normal')
+class JitteredQuantiles(QuantileTransformer):  # type: ignore[misc]
+    """Map columns to normal quantiles; noise breaks ties, so that they differ."""
+
+    def fit(self, X: Any, y: Any = None) -> JitteredQuantiles:
+        noise = np.random.RandomState(0).normal(0, _NOISE, X.shape)
+        super().fit(X + noise)
+        return self
 
 
 class Scaling:
@@ -197,10 +194,12 @@ class Scaling:
             is_far = (self.width > _FAR * (high - low)) & (high > low)
             self.mean = np.where(is_far, middle, self.mean)
             self.width = np.where(is_far, high - low, self.width)
-            rows = self._standardised(x)[:, self.varied]
-            rows = rows + np.random.RandomState(0).normal(0, _NOISE, rows.shape)
-            number = min(_QUANTILES, len(rows))
-            self.quantiles = _to_normal(n_quantiles=number, subsample=None).fit(rows)
+            self.quantiles = JitteredQuantiles(
+                n_quantiles=min(_QUANTILES, len(x)),
+                output_distribution='normal',
+                subsample=None,
+            ).set_output(transform='default')
+            self.quantiles.fit(self._standardised(x)[:, self.varied])
         return self
 
     def apply(self, x: Any, dtype: Any = np.float32) -> Any:
@@ -226,37 +225,9 @@ class Scaling:
     def _standardised(self, x: Any) -> Any:
         if self.scaling == 'none':
             return x.astype(np.float64, copy=False)
-        if not self.is_sparse:
-            return scale_columns(x, self.mean, self.width)
-        x = scipy.sparse.csr_matrix(x, dtype=np.float64, copy=True)
-        x.sum_duplicates()
-        columns, offsets = (torch.from_numpy(a).long() for a in (x.indices, x.indptr))
-        words = Neighbours(columns, x.shape[1], offsets)
-        x.data = unit_entries(torch.from_numpy(x.data), words).numpy()
-        return x
-
-    def state(self) -> dict[str, Any]:
-        """Return the fitted scaling as tensors."""
-        arrays = {'mean': self.mean, 'width': self.width, 'varied': self.varied}
-        if self.quantiles is not None:
-            arrays['quantiles'] = self.quantiles.quantiles_
-        tensors = {k: v if v is None else torch.as_tensor(v) for k, v in arrays.items()}
-        return {'scaling': self.scaling, 'is_sparse': self.is_sparse, **tensors}
-
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> Scaling:
-        """Restore a scaling from its state."""
-        self = cls(state['scaling'])
-        self.is_sparse = state['is_sparse']
-        for name in ('mean', 'width', 'varied'):
-            setattr(self, name, None if state[name] is None else state[name].numpy())
-        if 'quantiles' in state:
-            found = state['quantiles'].numpy()
-            self.quantiles = _to_normal()
-            self.quantiles.quantiles_ = found
-            self.quantiles.n_features_in_ = found.shape[1]
-            self.quantiles.references_ = np.linspace(0, 1, len(found))
-        return self
+        if self.is_sparse:
+            return normalize(x.astype(np.float64))
+        return scale_columns(x, self.mean, self.width)
 
 
 def to_tensor(x: Any, device: Any, dtype: torch.dtype) -> Tensor:

@@ -1,8 +1,7 @@
-"""Save fitted estimators to files, and load them without executing code."""
+"""What a file of a fitted estimator holds."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_device
-from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
+from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.sklearn._plain import decode, encode
@@ -29,27 +28,20 @@ _PLAIN = (
 )
 
 
-class Saves(BaseEstimator):  # type: ignore[misc]
-    """Save an estimator to a file, and load it again."""
+class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
+    """Save an estimator to a file, and load it again.
+
+    A file holds the table of training and the parameters of the networks. Names of
+    columns, labels of rows and values keep their types: strings, numbers, dates,
+    durations, tuples of them, and those of pandas. Other labels become strings, other
+    values numbers or strings.
+    """
 
     #: Fitted attributes with arrays.
     _TARGETS: tuple[str, ...] = ()
 
     @default_modes()
-    def save(self, path: str | Path) -> None:
-        r"""Write the fitted estimator to a file, to be read by :meth:`load`.
-
-        Names of columns, labels of rows and values keep their types: strings, numbers,
-        dates, durations, tuples of them, and those of pandas. Labels and values of
-        other types become strings.
-
-        Args:
-            path (str or pathlib.Path): The file, replaced atomically.
-
-        Raises:
-            TypeError: If a parameter is not a plain value, or the name of a column or
-                a class has another type.
-        """
+    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
         check_is_fitted(self)
         params = plain_value(self.get_params())  # Grid searches set NumPy values.
         if isinstance(params['device'], torch.device):
@@ -60,83 +52,65 @@ class Saves(BaseEstimator):  # type: ignore[misc]
                     f"'{name}' must be a plain value to be saved "
                     f'(got {type(value).__name__})'
                 )
-        table = self._table
-        rows, names = self._rows, None
-        if table is not None:
-            names = [encode(column.name) for column in table.columns_]
+        rows, table = self._rows, None
+        if self._table is not None:
+            columns = self._table.columns_
+            table = [[encode(name), kind] for name, kind, _ in columns]
             rows = [*rows.values()]
-        content = {
-            'estimator': type(self).__name__,
-            'params': params,
+        return params, {
             'fit': {name: getattr(self, name) for name in _PLAIN},
             'device': str(self._device),
-            'x': _packed(self._x),
+            'table': table,
             'rows': _packed(rows, as_text=True),
             'labels': _packed(self._labels, as_text=True),
             'known_y': self._known_y,
-            'scaling': self._scaling.state(),
-            'sizes': [[m.hidden_channels, m.dropout] for m in self._members],
-            'states': [_weights(member) for member in self._members],
+            'scaling': self._scaling.scaling,
+            'networks': [
+                [model.hidden_channels, model.dropout, _weights(model)]
+                for model in self._members
+            ],
             'dtype': str(self._dtype),
-            'table': None if table is None else table.state() | {'names': names},
             'targets': {name: _packed(getattr(self, name)) for name in self._TARGETS},
         }
-        write_tensors(content, path)
 
     @classmethod
-    def load(cls, path: str | Path, device: str | None = None) -> Any:
-        r"""Load an estimator written by :meth:`save`; no code is executed.
+    def _restored(cls, options: Any, state: Any, device: torch.device | None) -> Any:
+        if device is not None:
+            options['device'] = state['device'] = str(device)
+        with default_modes():
+            # Parameters that were set after `fit` are checked by the next one.
+            self: Any = cls(**options)
+            self._restore(state)
+        return self
 
-        Args:
-            path (str or pathlib.Path): The file.
-            device (str, optional): The device of the networks, or of the saved ones
-                if :obj:`None`. (default: :obj:`None`)
-
-        Raises:
-            OSError: If the file is not a saved estimator, or is damaged.
-            ValueError: If the estimator has another class.
-        """
-        content = read_tensors(path, 'saved estimator', [cls.__name__])
-        try:
-            if device is not None:
-                content['params']['device'] = content['device'] = device
-            with default_modes():
-                return cls._restored(content)
-        except (
-            *(ArithmeticError, AttributeError, LookupError, RuntimeError),
-            *(TypeError, ValueError),
-        ) as error:
-            raise OSError(
-                f"'{path}' holds a {cls.__name__} that cannot be restored: {error}"
-            ) from error
-
-    @classmethod
-    def _restored(cls, content: dict[str, Any]) -> Any:
-        if 'device' not in content:
-            raise ValueError('it was saved by version 0.2.0: fit it again')
-        # Parameters that were set after `fit` are checked by the next one.
-        self: Any = cls(**content['params'])
+    def _restore(self: Any, state: Any) -> None:
+        """Restore what was fitted; columns are encoded and scaled again."""
         for name in _PLAIN:
-            setattr(self, name, content['fit'][name])
-        for name in cls._TARGETS:
-            setattr(self, name, _unpacked(content['targets'][name]))
-        self._device = check_device(content['device'])
-        self._scaling = Scaling.restored(content['scaling'])
-        self._x, self._rows = _unpacked(content['x']), _unpacked(content['rows'])
-        self._known_y, self._dtype = content['known_y'], np.dtype(content['dtype'])
-        self._labels = _unpacked(content['labels'])
-        self._table, self.n_features_in_ = None, self._x.shape[1]
-        if content['table'] is not None:
-            names = [decode(name) for name in content['table']['names']]
-            self._table = TableTransformer.restored(content['table'], names)
-            self._rows = dict(zip(names, self._rows, strict=True))
-            self.n_features_in_ = len(names)
+            setattr(self, name, state['fit'][name])
+        for name in self._TARGETS:
+            setattr(self, name, _unpacked(state['targets'][name]))
+        self._device = check_device(state['device'])
+        self._rows, self._labels = _unpacked(state['rows']), _unpacked(state['labels'])
+        self._known_y, self._dtype = state['known_y'], np.dtype(state['dtype'])
+        x, self._table = self._rows, None
+        if state['table'] is not None:
+            columns = [
+                (decode(name), values, kind)
+                for (name, kind), values in zip(state['table'], x, strict=True)
+            ]
+            names = [name for name, *_ in columns]
+            self._rows = dict(zip(names, x, strict=True))
+            self._table = TableTransformer().restore(columns)
+            x = self._table.encode(columns).astype(self._dtype)
             if all(isinstance(name, str) for name in names):
                 self.feature_names_in_ = np.array(names, dtype=object)
+            self.n_features_in_ = len(names)
+        else:
+            self.n_features_in_ = x.shape[1]
+        self._scaling = Scaling(state['scaling']).fit(x)
+        self._x = self._scaling.apply(x)
         self._members = []
-        for (hidden, dropout), weights in zip(
-            content['sizes'], content['states'], strict=True
-        ):
+        for hidden, dropout, weights in state['networks']:
             # Initial parameters come from a separate generator, and are replaced.
             with DrawsFrom(torch.Generator()):
                 model = self._network(self.graph_choice_, hidden, dropout)
@@ -145,7 +119,6 @@ class Saves(BaseEstimator):  # type: ignore[misc]
         if not self._members:
             raise ValueError('it has no network')
         self._prepare()
-        return self
 
 
 def _weights(model: TableNet) -> dict[str, Tensor]:

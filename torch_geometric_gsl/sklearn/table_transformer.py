@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from textwrap import shorten
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import (
     _check_feature_names_in,
     check_array,
@@ -16,7 +19,6 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from torch_geometric_gsl._columns import measure_columns
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._frames import (
     check_unmasked,
@@ -44,78 +46,11 @@ _NUMBER = re.compile(r'[-+]?\d[\d.,]*')
 
 
 class Column(NamedTuple):
-    """The fitted statistics of a column, in plain values.
-
-    Missing numbers are imputed; a category has the strings of its values, possibly a
-    missing one, and their types. Constant columns may vary by rounding.
-    """
+    """The name of a column in training, its kind, and the types of its values."""
 
     name: Any
     kind: str
-    fill: float = 0.0
-    values: Any = ()
-    types: Any = ()
-    has_gaps: bool = False
-    is_constant: bool = False
-
-    @classmethod
-    def of(cls, name: Any, read: Read, is_declared: bool = False) -> Column:
-        """Fit a column, perhaps declared to be a category."""
-        if read.kind in NUMBERS:
-            gaps = np.isnan(read.content)
-            known = read.content[~gaps].astype(read.dtype)
-            # Scaling uses double precision.
-            is_short = read.dtype.itemsize < 8 and len(known) > 1
-            is_constant = is_short and not measure_columns(known[:, None])[1].any()
-            fill = float(np.median(read.content[~gaps]))
-            return cls(name, read.kind, fill, (), (), bool(gaps.any()), is_constant)
-        # A column without values is a category of missing values.
-        found = set(read.content)
-        texts = sorted(found - {None})
-        is_dated = not is_declared and _are_dates(texts)
-        if is_dated or len(found) > max(_MOST_VALUES, len(read.content) / 2):
-            warn_caller(
-                f'column {name!r} has {len(texts)} distinct strings in '
-                f'{len(read.content)} rows (such as {shorten(texts[0], 30)!r}), each '
-                f'of which becomes a column: {_advice(texts)}',
-                UserWarning,
-            )
-        values = [*texts, *([None] if None in found else [])]
-        return cls(name, 'category', values=values, types=read.types)
-
-    def block(self, read: Read) -> Any:
-        """Encode a column as numbers."""
-        if self.kind in NUMBERS:
-            gaps = np.isnan(read.content)
-            if gaps.any() and not self.has_gaps:
-                warn_caller(
-                    f'column {self.name!r} has gaps in {gaps.sum()} rows, but had none '
-                    'in training: the median replaces them',
-                    UserWarning,
-                )
-            gone = np.ones_like(gaps) if self.is_constant else gaps
-            numbers = [np.where(gone, self.fill, read.content)]
-            return np.stack(numbers + [gaps] * self.has_gaps, axis=1)
-        place = {value: i for i, value in enumerate(self.values)}
-        codes = np.array([place.get(value, -1) for value in read.content], dtype=int)
-        present = np.array([value is not None for value in read.content], dtype=bool)
-        num_new = int((codes[present] < 0).sum())
-        if self.types and num_new > 0 and read.types != self.types:
-            now, before = (' and '.join(types) for types in (read.types, self.types))
-            warn_caller(
-                f'column {self.name!r} holds {now}, but held {before} in training: '
-                f'{num_new} of its {present.sum()} values are new, and count as '
-                'unknown',
-                UserWarning,
-            )
-        return codes[:, None] == np.arange(len(self.values))
-
-    def names(self, name: str) -> list[str]:
-        """Return the names of the encoded columns."""
-        missing = f'missingindicator_{name}'
-        if self.kind in NUMBERS:
-            return [name] + [missing] * self.has_gaps
-        return [missing if v is None else f'{name}_{v}' for v in self.values]
+    types: Any
 
 
 def _are_dates(texts: list[str]) -> bool:
@@ -131,6 +66,29 @@ def _advice(texts: list[str]) -> str:
     if 2 * len(numbers) > len(texts):
         way = 'convert numbers with pandas.to_numeric'
     return f'{way}, or drop it if it identifies the rows'
+
+
+def _warn_of_texts(name: Any, texts: list[Any], is_declared: bool) -> None:
+    """Warn about a column of dates, or of many distinct strings."""
+    distinct_texts = sorted({text for text in texts if text is not None})
+    is_dated = not is_declared and _are_dates(distinct_texts)
+    if is_dated or len(distinct_texts) > max(_MOST_VALUES, len(texts) / 2):
+        warn_caller(
+            f'column {name!r} has {len(distinct_texts)} distinct strings in '
+            f'{len(texts)} rows (such as {shorten(distinct_texts[0], 30)!r}), each '
+            f'of which becomes a column: {_advice(distinct_texts)}',
+            UserWarning,
+        )
+
+
+def _encoded_name(name: str, value: Any) -> str:
+    return f'missingindicator_{name}' if value is None else f'{name}_{value}'
+
+
+def _stack(columns: list[Read]) -> Any:
+    """Return columns of one kind as a matrix, of numbers or of strings and None."""
+    dtype = float if columns[0].kind in NUMBERS else object
+    return np.array([column.content for column in columns], dtype=dtype).T
 
 
 class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -154,11 +112,45 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = read_columns(X)
         store_names(self, X, reset=True)
         self._is_frame = is_frame(X)
+        return self.fit_columns(columns)
+
+    def fit_columns(self, columns: list[Any]) -> TableTransformer:
+        """Fit names, values, and kinds of columns, or None to determine a kind."""
+        reads = []
+        for name, values, kind in columns:
+            reads.append(read_column(values, f'column {name!r}', kind))
+            if reads[-1].kind == 'category':
+                _warn_of_texts(name, reads[-1].content, bool(kind))
         self.columns_ = [
-            Column.of(name, read_column(values, f'column {name!r}', kind), bool(kind))
-            for name, values, kind in columns
+            Column(name, read.kind, read.types)
+            for (name, *_), read in zip(columns, reads, strict=True)
         ]
+        is_number = np.array([read.kind in NUMBERS for read in reads])
+        encoders = (
+            SimpleImputer(strategy='median', add_indicator=True),
+            OneHotEncoder(
+                handle_unknown='ignore',
+                sparse_output=False,
+                feature_name_combiner=_encoded_name,
+            ),
+        )
+        # Numbers come first, then the marks of their gaps, then categories.
+        groups = np.flatnonzero(is_number), np.flatnonzero(~is_number)
+        self.encoders_ = [
+            (encoder.set_output(transform='default'), positions)
+            for encoder, positions in zip(encoders, groups, strict=True)
+            if len(positions) > 0
+        ]
+        for encoder, positions in self.encoders_:
+            encoder.fit(_stack([reads[position] for position in positions]))
         return self
+
+    def restore(self, columns: list[Any]) -> TableTransformer:
+        """Fit the columns of a DataFrame of which a file holds names and kinds."""
+        self._is_frame, self.n_features_in_ = True, len(columns)
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', UserWarning)  # They were seen in `fit`.
+            return self.fit_columns(columns)
 
     def transform(self, X: Any) -> Any:
         r"""Encode the rows as numbers.
@@ -184,11 +176,46 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def encode(self, columns: list[Any]) -> Any:
         """Encode columns that were read as numbers."""
-        blocks = [
-            column.block(read_column(values, f'column {name!r}', column.kind))
+        reads = [
+            read_column(values, f'column {name!r}', column.kind)
             for column, (name, values, _) in zip(self.columns_, columns, strict=True)
         ]
-        return np.concatenate(blocks, axis=1, dtype=np.float64)
+        blocks = []
+        for encoder, positions in self.encoders_:
+            values = _stack([reads[position] for position in positions])
+            self._warn_of_changes(encoder, positions, reads, values)
+            blocks.append(encoder.transform(values))
+        return np.concatenate(blocks, axis=1)
+
+    def _warn_of_changes(
+        self, encoder: Any, positions: Any, reads: list[Read], values: Any
+    ) -> None:
+        """Warn about new gaps, and about categories that changed their types."""
+        for i, position in enumerate(positions):
+            name, kind, types = self.columns_[position]
+            if kind in NUMBERS:
+                num_gaps = int(np.isnan(values[:, i]).sum())
+                if num_gaps > 0 and i not in encoder.indicator_.features_:
+                    warn_caller(
+                        f'column {name!r} has gaps in {num_gaps} rows, but had none '
+                        'in training: the median replaces them',
+                        UserWarning,
+                    )
+                continue
+            new_types = reads[position].types
+            if types and new_types != types:
+                present = [value for value in values[:, i] if value is not None]
+                num_new = sum(
+                    value not in {*encoder.categories_[i]} for value in present
+                )
+                if num_new > 0:
+                    now, before = map(' and '.join, (new_types, types))
+                    warn_caller(
+                        f'column {name!r} holds {now}, but held {before} in training: '
+                        f'{num_new} of its {len(present)} values are new, and count as '
+                        'unknown',
+                        UserWarning,
+                    )
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         r"""Return the names of the encoded columns.
@@ -199,31 +226,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         encoded = [
-            (name, new)
-            for column, name in zip(self.columns_, names, strict=True)
-            for new in column.names(name)
+            encoder.get_feature_names_out(names[positions])
+            for encoder, positions in self.encoders_
         ]
-        # Columns of numbers keep their names, and the names of values give way.
-        numbers = {name for name, new in encoded if new == name}
-        made = iter(distinct([new for name, new in encoded if new != name], numbers))
-        out = [name if new == name else next(made) for name, new in encoded]
-        return np.array(out, dtype=object)
-
-    def state(self) -> dict[str, Any]:
-        """Return the fitted state as plain values, without the names of columns."""
-        columns = [column._replace(name=None) for column in self.columns_]
-        return {'columns': [column._asdict() for column in columns]}
-
-    @classmethod
-    def restored(cls, state: dict[str, Any], names: list[Any]) -> TableTransformer:
-        """Restore a transformer of DataFrames from its state."""
-        self = cls()
-        self.columns_ = [
-            Column(**column | {'name': name})
-            for name, column in zip(names, state['columns'], strict=True)
-        ]
-        self._is_frame, self.n_features_in_ = True, len(names)
-        return self
+        # Columns of numbers come first and keep their names.
+        return np.array(distinct([*np.concatenate(encoded)], set()), dtype=object)
 
 
 def make_table_transformer() -> TableTransformer:
@@ -232,14 +239,16 @@ def make_table_transformer() -> TableTransformer:
     The table is a pandas or polars DataFrame, or an array. The encoding depends on the
     values in training:
 
-    * **Numbers**, including objects such as :class:`~decimal.Decimal`, stay. Missing
-      ones become the median, with an extra column that marks them if training has some.
+    * **Numbers**, including objects such as :class:`~decimal.Decimal`, stay, and come
+      first. Missing ones become the median, with an extra column that marks them if
+      training has some (:class:`sklearn.impute.SimpleImputer`).
     * **Durations** become seconds, **dates and times** seconds since 1970, in UTC
       unless they have a zone; missing ones are imputed as numbers are.
     * **Strings, booleans, categories** and columns of mixed kinds become one column
-      per value. Values are compared as strings, so that 1, 1.0 and :obj:`"1"` are
-      equal. A missing value counts as a value, a value unseen in training as none. A
-      warning is issued if a column has new values of another type.
+      per value (:class:`sklearn.preprocessing.OneHotEncoder`). Values are compared as
+      strings, so that 1, 1.0 and :obj:`"1"` are equal. A missing value counts as a
+      value, a value unseen in training as none. A warning is issued if a column has new
+      values of another type.
     * A column **without any value** is ignored, also later.
 
     Returns:
@@ -305,8 +314,10 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
 def _odd_column(X: Any) -> str:
     """Find the first column that is not numeric, if any."""
     try:
-        columns = TableTransformer().fit(X).columns_
+        for name, values, kind in read_columns(X):
+            read = read_column(values, f'column {name!r}', kind)
+            if read.kind != 'numbers' or np.isnan(read.content).any():
+                return f'column {name!r}'
     except (TypeError, ValueError) as error:  # Perhaps without columns.
         return str(error) if str(error).startswith('column') else ''
-    odd = [c.name for c in columns if c.kind != 'numbers' or c.has_gaps]
-    return f'column {odd[0]!r}' if odd else ''
+    return ''

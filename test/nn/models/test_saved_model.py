@@ -151,7 +151,7 @@ def test_damaged_files(tmp_path):
     make().save(path)
     content = path.read_bytes()
     spoiled = bytearray(content)
-    weights = torch.load(path)['state']['convs.0.bias'].numpy().tobytes()
+    weights = torch.load(path)['state']['parameters']['convs.0.bias'].numpy().tobytes()
     spoiled[content.index(weights)] ^= 1
     for damage in (content[:-1], content[: len(content) // 2], b'', bytes(spoiled)):
         path.write_bytes(damage)
@@ -175,7 +175,7 @@ def test_files_of_another_model(tmp_path):
     path = tmp_path / 'model.pt'
     make().save(path)
     content = torch.load(path, weights_only=True)
-    given = content['arguments']
+    given = content['options']
     torch.save(content | {'class': 'os.system'}, path)
     with pytest.raises(ValueError, match=r'hold a GSLNet or a .*got a os\.system'):
         NodeClassifier.load(path)
@@ -185,8 +185,8 @@ def test_files_of_another_model(tmp_path):
         ({'hidden_channels': 9}, 'size mismatch'),
         ({'num_layers': 3}, 'Missing key'),
     ]:
-        torch.save(content | {'arguments': given | changes}, path)
-        with pytest.raises(ValueError, match=f'of another version: (.|\n)*{reason}'):
+        torch.save(content | {'options': given | changes}, path)
+        with pytest.raises(ValueError, match=f'cannot be restored: (.|\n)*{reason}'):
             GSLNet.load(path)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from torch_geometric_gsl._checks import check_count
-from torch_geometric_gsl._files import plain_value, read_tensors, write_tensors
+from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.nn.models.homophily import LOOK_AFTER, warn_at_chance
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
@@ -28,12 +27,13 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
 from torch_geometric_gsl.nn.sampler.options import PASSED_ON, PLAIN
 
 
-class SavedModel(torch.nn.Module):
+class SavedModel(SaveMixin, torch.nn.Module):
     r"""Save a model to a file and load it again.
 
-    A file holds the arguments of the constructor and the :obj:`state_dict`. Loading
-    executes no code: classes are looked up among those already imported, and the file
-    is read by :obj:`torch.load(..., weights_only=True)`.
+    A file holds the arguments of the constructor, which must be plain values, the
+    options of samplers, also if set later, and the :obj:`state_dict`. Loading executes
+    no code: classes are looked up among those already imported, and the file is read by
+    :obj:`torch.load(..., weights_only=True)`. A loaded model is in evaluation mode.
 
     Example:
         >>> import tempfile
@@ -54,58 +54,28 @@ class SavedModel(torch.nn.Module):
             # Wrapped, so that the class keeps the signature of its constructor.
             cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
-    def save(self, path: str | Path) -> None:
-        r"""Write the model to a file, to be read by :meth:`load`.
-
-        The arguments of the constructor must be plain values, such as names. Of what is
-        set afterwards, the options of samplers and the :obj:`state_dict` are written.
-
-        Args:
-            path (str or pathlib.Path): The file, replaced atomically.
-        """
+    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if any(map(is_uninitialized_parameter, self.parameters())):
             raise ValueError(
                 "'in_channels' must be known before a model is saved: call the model "
                 'once (got -1)'
             )
-        content = {
-            'class': type(self).__name__,
-            'arguments': {k: _plain(k, v) for k, v in self._given.items()},
-            'options': {
-                path: {k: _plain(k, v) for k, v in vars(part).items() if k in PASSED_ON}
-                for path, part in self.named_modules()
-            },
-            'state': self.state_dict(),
+        samplers = {
+            path: {k: _plain(k, v) for k, v in vars(part).items() if k in PASSED_ON}
+            for path, part in self.named_modules()
         }
-        write_tensors(content, path)
+        options = {k: _plain(k, v) for k, v in self._given.items()}
+        return options, {'samplers': samplers, 'parameters': self.state_dict()}
 
     @classmethod
-    def load(cls, path: str | Path, device: str | torch.device = 'cpu') -> Any:
-        r"""Load a model written by :meth:`save`, in evaluation mode.
-
-        Args:
-            path (str or pathlib.Path): The file.
-            device (str or torch.device, optional): The device. (default: :obj:`"cpu"`)
-
-        Raises:
-            OSError: If the file is not a saved model, or is damaged.
-            ValueError: If the model has another class or comes from another version.
-        """
-        known = {kind.__name__: kind for kind in _concrete(cls)}
-        content = read_tensors(path, 'saved model', known, device)
-        kind = known[content['class']]
-        try:
-            model = kind(**content['arguments'])
-            for path, options in content.get('options', {}).items():
-                for name, value in options.items():
-                    setattr(model.get_submodule(path), name, value)
-            # Assigned, to keep the dtypes of the saved weights.
-            model.to(device).load_state_dict(content['state'], assign=True)
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"'{path}' holds a {kind.__name__} of another version: {error}"
-            ) from error
-        return model.eval()
+    def _restored(cls, options: Any, state: Any, device: torch.device | None) -> Any:
+        model = cls(**options)
+        for path, values in state['samplers'].items():
+            for name, value in values.items():
+                setattr(model.get_submodule(path), name, value)
+        # Assigned, to keep the dtypes of the saved weights.
+        model.load_state_dict(state['parameters'], assign=True)
+        return model.to(device or 'cpu').eval()
 
 
 class FollowsTask(torch.nn.Module):
@@ -306,13 +276,3 @@ def _plain(name: str, value: Any) -> Any:
             f'a dict of them (got {type(value).__name__})'
         )
     return value
-
-
-def _concrete(cls: Any) -> Iterator[Any]:
-    """Yield a class and its subclasses, except abstract ones."""
-    # The tracer of PyTorch derives classes of the same names.
-    is_traced = any(base.__module__.startswith('torch.fx.') for base in cls.__mro__)
-    if not inspect.isabstract(cls) and not is_traced:
-        yield cls
-    for below in cls.__subclasses__():
-        yield from _concrete(below)
