@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.nn.sampler.plan import BOUND, SEARCH
+from torch_geometric_gsl.nn.sampler.plan import BOUND, HEAD_SEARCH
 from torch_geometric_gsl.ops.clusters import k_means, num_clusters
 from torch_geometric_gsl.ops.envelope import (
     Envelope,
@@ -81,7 +81,7 @@ class BoundsCache:
         has_head = pairs.response.head_sign != 0 and num_sources > 2 * _HEAD
         accepted = options.num_races * options.num_arrivals
         least = min(cost for cost, *_ in found)
-        if has_head and least - accepted > SEARCH * num_sources:
+        if has_head and least - accepted > HEAD_SEARCH * num_sources:
             kind = 'head', pairs.comparison, pairs.response.head_sign
             find_head = partial(find_nearest, pairs, _HEAD)
             found.append(measure(None, self._find(kind, _rows(pairs), find_head)))

@@ -25,8 +25,8 @@ RACE_FACTOR = 4
 # Better bounds than those of all scores pay for longer races.
 LONG = 64
 # The cost of a call is that of its proposals in a race. Beside them count the bound of
-# a cluster, and a comparison of a search,
-BOUND, SEARCH = 0.06, 0.18
+# a cluster, a comparison of a scan, one of the search of a head, which needs no rates,
+BOUND, SEARCH, HEAD_SEARCH = 0.06, 0.18, 0.08
 # the rate of a candidate, an arrival that is drawn from all rates, a source of a tail
 # that is proposed by bounds, and the edge of any source of a tail.
 RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
