@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 import torch
 from oracles import as_layout, seeded
-from small_baselines import BASELINES, IN, OUT, PUBLISHED, SIZES, N, features, find
+from small_baselines import BASELINES, IN, OUT, SIZES, N, features, find
 from torch_geometric import EdgeIndex
 
 import torch_geometric_gsl as gsl
