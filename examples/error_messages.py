@@ -3,6 +3,7 @@
 Errors name the argument and its value, before anything is computed or written.
 """
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,26 +18,25 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
     TransitionGraphConv,
 )
-from torch_geometric_gsl.datasets import load_dataset
 
 x = torch.randn(6, 4)
 sampler = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3)
 distinct = GumbelKNNSampler(NeuralGaussianSimilarity(4), k=3, replace=False)
 
 
-def truncated_file() -> None:
-    with tempfile.TemporaryDirectory() as root:
-        path = Path(root, 'my.npz')
-        path.write_bytes(b'PK\x03\x04')
-        load_dataset(path)
+class Command:
+    """An object whose pickle runs a command when it is loaded."""
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ('echo',)
 
 
-def hostile_pickle() -> None:
-    with tempfile.TemporaryDirectory() as root:
-        raw = Path(root, 'MiniImageNet', 'raw')
-        raw.mkdir(parents=True)
-        (raw / 'mini_imagenet.pkl').write_bytes(b"cos\nsystem\n(S'echo'\ntR.")
-        load_dataset('MiniImageNet', root)
+def load(content: object, size: int | None = None) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, 'model.pt')
+        torch.save(content, path)
+        path.write_bytes(path.read_bytes()[:size])
+        GSLNet.load(path)
 
 
 CASES: dict[str, Callable[[], object]] = {
@@ -52,8 +52,8 @@ CASES: dict[str, Callable[[], object]] = {
     'an unsorted batch': lambda: sampler(x, batch=torch.tensor([0, 1, 0, 1, 1, 1])),
     'edges to nowhere': lambda: sampler(x, torch.tensor([[0], [6]])),
     'another number of nodes': lambda: TransitionGraphConv(4, 2, num_nodes=9)(x),
-    'a truncated file': truncated_file,
-    'a file that runs a command': hostile_pickle,
+    'a truncated file': lambda: load(x, size=100),
+    'a file that runs a command': lambda: load(Command()),
 }
 
 

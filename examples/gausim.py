@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import cross_entropy
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
+from torch_geometric.datasets import Planetoid
 from torch_geometric.nn.models import MLP, GraphSAGE
+from torch_geometric.transforms import NormalizeFeatures, RandomNodeSplit
 from tqdm import tqdm
 
 import torch_geometric_gsl as gsl
-from torch_geometric_gsl.datasets import DATASETS, load_dataset, paper_split
 from torch_geometric_gsl.diagnostics import describe_graph
 from torch_geometric_gsl.transforms import FreezeLatentGraph, SimilarityKNNGraph
 from torch_geometric_gsl.visualization import explore, plot_graph
@@ -39,12 +41,28 @@ SIMILARITIES = (
     'cosine',
     'uniform',
 )
+TABLES = {
+    'digits': load_digits,
+    'wine': load_wine,
+    'breast_cancer': load_breast_cancer,
+}
+CITATIONS = 'Cora', 'CiteSeer', 'PubMed'  # PyG downloads them to data/.
 MODELS = {
     'full': 'learned graph',
     'transition': 'learned, -T',
     'mlp': 'MLP, no graph',
     'knn': 'nearest rows',
 }
+
+
+def load(dataset: str) -> Data:
+    """Return features and labels, without the edges if there are any."""
+    if dataset in CITATIONS:
+        data: Any = Planetoid('data', dataset, transform=NormalizeFeatures())[0]
+        return Data(x=data.x.to_sparse_csr(), y=data.y)
+    x, y = TABLES[dataset](return_X_y=True)
+    x = StandardScaler().fit_transform(x)
+    return Data(x=torch.from_numpy(x).float(), y=torch.from_numpy(y))
 
 
 def build(name: str, data: Data, args: argparse.Namespace) -> list[Any]:
@@ -158,7 +176,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--dataset', default='digits', choices=DATASETS)
+    parser.add_argument('--dataset', default='digits', choices=[*TABLES, *CITATIONS])
     parser.add_argument('--similarity', default='neural_gaussian', choices=SIMILARITIES)
     parser.add_argument(
         '--models', nargs='+', default=['full', 'mlp', 'knn'], choices=MODELS
@@ -175,12 +193,14 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    data = load_dataset(args.dataset)
+    data = load(args.dataset)
+    split = RandomNodeSplit(num_val=0.25, num_test=0.25)
     print(f'{args.dataset}: {data.num_nodes:,} nodes, {data.num_features:,} features')
     results: dict[str, list[Any]] = {name: [] for name in dict.fromkeys(args.models)}
     learned = None
     for seed in range(args.seeds):
-        data = paper_split(data, seed=seed)
+        seed_everything(seed)
+        data = split(data)
         for name, runs in results.items():
             seed_everything(seed)
             model, *inputs = build(name, data, args)

@@ -12,13 +12,15 @@ import sys
 import warnings
 
 import torch
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 from torch_geometric.nn.models import MLP, GraphSAGE
+from torch_geometric.transforms import RandomNodeSplit
 
 from torch_geometric_gsl import GSLNet
-from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 try:
@@ -64,7 +66,10 @@ def main() -> None:
     logging.getLogger('lightning.pytorch').setLevel(logging.ERROR)
     L.seed_everything(0, verbose=False)
     # Only the control 'nearest rows' reads the edges.
-    data = SimilarityKNNGraph(10)(paper_split(load_dataset('digits'), seed=0))
+    x, y = load_digits(return_X_y=True)
+    x = torch.from_numpy(StandardScaler().fit_transform(x)).float()
+    split = RandomNodeSplit(num_val=0.25, num_test=0.25)
+    data = SimilarityKNNGraph(10)(split(Data(x=x, y=torch.from_numpy(y))))
     # All nodes are one batch, as each can be a neighbour of any other.
     nodes = LightningNodeData(data, loader='full')
     sizes = data.num_features, 64, 2, int(data.y.max()) + 1

@@ -6,10 +6,12 @@ Data: handwritten digits, no graph. Expected output: about 96 % test accuracy.
 import torch
 import torch.nn.functional as F
 import torch_geometric.transforms as T
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
 from torch_geometric import seed_everything
+from torch_geometric.data import Data
 from torch_geometric.nn.models import GCN
 
-from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 seed_everything(0)
@@ -19,7 +21,9 @@ transform = T.Compose(
         T.RandomNodeSplit(num_val=0.25, num_test=0.25),
     ]
 )
-data = transform(load_dataset('digits'))
+x, y = load_digits(return_X_y=True)
+x = torch.from_numpy(StandardScaler().fit_transform(x)).float()
+data = transform(Data(x=x, y=torch.from_numpy(y)))
 print(data)
 
 # From here on, any script for node classification.

@@ -2,22 +2,27 @@
 
 Data: handwritten digits, no graph. The controls, models without a learned graph, are
 GraphSAGE on the nearest rows and an MLP. Expected test accuracy: learned graph 95 %,
-nearest rows 96 %, no graph 96 %: on digits a learned graph gains nothing.
+nearest rows 97 %, no graph 97 %: on digits a learned graph gains nothing.
 """
 
 import torch
 import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.nn.models import MLP, GraphSAGE
+from torch_geometric.transforms import RandomNodeSplit
 
 from torch_geometric_gsl import TransitionGraphConv
-from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
 seed_everything(0)
-data = paper_split(load_dataset('digits'), seed=0)
+x, y = load_digits(return_X_y=True)
+x = torch.from_numpy(StandardScaler().fit_transform(x)).float()
+data = Data(x=x, y=torch.from_numpy(y))
+data = RandomNodeSplit(num_val=0.25, num_test=0.25)(data)
 num_classes = int(data.y.max()) + 1
 
 
