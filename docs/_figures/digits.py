@@ -2,25 +2,24 @@
 
 import torch
 from matplotlib.figure import Figure
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
 from torch.nn.functional import cross_entropy
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 from torch_geometric.nn import MLP
 
-from torch_geometric_gsl import GaussianSimilarity, GSLNet, LinearSimilarity
-from torch_geometric_gsl.datasets import load_dataset, paper_split
+from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.diagnostics import describe_graph, describe_model
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization import (
-    plot_adjacency,
-    plot_graph,
-    plot_similarity_curves,
-)
+from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
 
-table = load_dataset('digits')
-data = Data(x=table.x[:600], y=table.y[:600])  # no edges
-data = paper_split(data, seed=0, train=0.1)  # 60 labels, 150 to validate, 390 to test
+x, y = load_digits(return_X_y=True)
+x = torch.from_numpy(StandardScaler().fit_transform(x)).float()
+data = Data(x=x[:600], y=torch.from_numpy(y)[:600])  # no edges
+order = torch.randperm(600, generator=torch.Generator().manual_seed(0))
+train_rows, test_rows = order[:60], order[210:]
 
 
 def train(model: torch.nn.Module) -> float:
@@ -28,12 +27,12 @@ def train(model: torch.nn.Module) -> float:
     for _ in range(60):
         optimizer.zero_grad()
         out = model(data.x)
-        cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
+        cross_entropy(out[train_rows], data.y[train_rows]).backward()
         optimizer.step()
     model.eval()
     with torch.no_grad():
         hit = model(data.x).argmax(dim=1) == data.y
-    return 100 * float(hit[data.test_mask].float().mean())
+    return 100 * float(hit[test_rows].float().mean())
 
 
 models = {
@@ -62,12 +61,5 @@ for file, name in (('neural', 'neural Gaussian'), ('linear', 'linear, scale 10')
     figure.savefig(f'graph_{file}.svg')
 
 summary = describe_model(models['neural Gaussian'], data.x)
-first = summary.layers[0]
-print(f'effective candidates: {first.effective_candidates.mean():.0f} of 600')
-curves = {
-    'linear': LinearSimilarity(64),
-    'Gaussian': GaussianSimilarity(64),
-    'neural Gaussian, trained': first,
-}
-axes = plot_similarity_curves(curves)
-axes[0].figure.savefig('similarity_curves.svg')
+effective = summary.layers[0].effective_candidates.mean()
+print(f'effective candidates: {effective:.0f} of 600')
