@@ -40,11 +40,8 @@ from tqdm import tqdm
 
 import torch_geometric_gsl as gsl
 from reproduction import attacked_data
-from torch_geometric_gsl.datasets import (
-    CoupledSensors,
-    HiddenRelation,
-    load_dataset,
-)
+from reproduction.datasets import load_dataset
+from torch_geometric_gsl.datasets import CoupledSensors, HiddenRelation
 from torch_geometric_gsl.nn.similarity import resolve_similarity
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.nn import Linear
 
-from torch_geometric_gsl.datasets import load_dataset
-from torch_geometric_gsl.datasets.registry import raw_folder
+from reproduction.datasets import load_dataset, raw_folder
 from torch_geometric_gsl.nn.linear import apply_linear
 
 ROOT = str(Path(__file__).resolve().parent.parent / 'data')

@@ -8,7 +8,6 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._files import read_file, write_file
-from torch_geometric_gsl.datasets import load_dataset
 
 DATA = Data(x=torch.ones(10_000, 1), y=torch.arange(10_000) % 2)
 TEXT = "DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes."
@@ -17,7 +16,6 @@ FILES = {
         lambda path: write_file(path, 'A', {}, DATA.to_dict()),
         lambda path: read_file(path, ['A']),
     ),
-    'my.pt': (lambda path: torch.save(DATA, path), load_dataset),
 }
 
 

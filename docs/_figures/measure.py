@@ -1,6 +1,7 @@
 """Print the measurements that the page "Decisions" quotes.
 
-Run ``python docs/_figures/measure.py [name ...]``. It takes a few minutes on one core.
+Run ``PYTHONPATH=paper python docs/_figures/measure.py [name ...]``. It takes a few
+minutes on one core.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN
 
+from reproduction.datasets import load_dataset, paper_split
 from torch_geometric_gsl import (
     GaussianSimilarity,
     GSLNet,
@@ -27,7 +29,6 @@ from torch_geometric_gsl import (
     LatentGraphConv,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.ops import race_block
 from torch_geometric_gsl.ops.scores import Gaussian, unit_rows
 from torch_geometric_gsl.transforms import SampledLatentGraph

@@ -22,8 +22,8 @@ from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from reproduction.attacked_tables import ATTACKED
+from reproduction.datasets import load_dataset, load_observed_edges
 from reproduction.tables_data import data_folder
-from torch_geometric_gsl.datasets import load_dataset, load_observed_edges
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 from torch_geometric_gsl.typing import SampledGraph
@@ -119,7 +119,7 @@ def _load_clean(dataset: str) -> tuple[Any, Any, Any]:
     if dataset == 'PubMed':
         data = load_dataset(dataset)
         y = data['y'].numpy()
-        edges = load_observed_edges(dataset, len(y)).numpy()
+        edges = load_observed_edges(dataset).numpy()
         ones = np.ones(edges.shape[1])
         adjacency = _undirected(sp.csr_matrix((ones, edges[::-1]), 2 * [len(y)]))
         x = data['x']

@@ -18,11 +18,11 @@ import torch
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from reproduction.datasets import DATASETS, load_dataset
 from reproduction.experiments import Choice, RunConfig, data_key
 from reproduction.record import positive
 from reproduction.settings import BROUGHT, PRESETS, RESULTS
 from reproduction.training import Metrics, Watcher
-from torch_geometric_gsl.datasets import DATASETS, load_dataset
 
 FAILED = 'runs failed: error.txt in their folders says why'
 #: Files in which Linux reports the memory limit of a container in bytes.

@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch_geometric.data import Data
 
 from reproduction.command import add_threads, make_parser, told_plainly
+from reproduction.datasets import load_dataset, paper_split
 from reproduction.experiments import make_config
 from reproduction.files import write_json
 from reproduction.formats import text_of
@@ -28,7 +29,6 @@ from reproduction.settings import RESULTS
 from reproduction.summary import COSTS
 from reproduction.tables import COST, cost_grid
 from reproduction.training import build, optimizer_of
-from torch_geometric_gsl.datasets import load_dataset, paper_split
 
 #: The paper's rows and two controls.
 ROWS = (*COSTS, 'mlp', 'knn_gcn_root')

@@ -24,6 +24,7 @@ from reproduction.attacked_tables import (
     adaptive_grid,
     attacked_grid,
 )
+from reproduction.datasets import OBSERVED
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
 from reproduction.first_tables import first_grid
@@ -39,7 +40,6 @@ from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Grid, cost_grid
 from reproduction.tables_grids import grids
-from torch_geometric_gsl.datasets import OBSERVED
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Words of the marks before and after a table.

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from filelock import FileLock
 
+from reproduction.datasets import DATASETS
 from reproduction.files import digest_of, read_kept, write_json
 from reproduction.settings import METHODS, PAPER, PRESETS, RESULTS, preset_values
-from torch_geometric_gsl.datasets import DATASETS
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     'adam': torch.optim.Adam,

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from reproduction.datasets import load_dataset, paper_split
 from reproduction.half_tables import DATASETS, HALF, HALF_METHODS
 from reproduction.noisy import FIRST_SEED, SEEDS, chosen
 from reproduction.noisy_models import SETTING
 from reproduction.own_runs import Results, parse_args
-from torch_geometric_gsl.datasets import load_dataset, paper_split
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 #: Every number that results depend on.

@@ -23,6 +23,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
+from reproduction.datasets import (
+    OBSERVED,
+    load_dataset,
+    load_observed_edges,
+    paper_split,
+)
 from reproduction.given_graphs import both_ways, changed, sort_pairs
 from reproduction.noisy_models import (
     METHODS,
@@ -34,12 +40,6 @@ from reproduction.noisy_models import (
 )
 from reproduction.noisy_tables import CHANGES, NOISE
 from reproduction.own_runs import Results, parse_args
-from torch_geometric_gsl.datasets import (
-    OBSERVED,
-    load_dataset,
-    load_observed_edges,
-    paper_split,
-)
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 
 DATASETS = tuple(OBSERVED)
@@ -63,7 +63,7 @@ class Run(NamedTuple):
 def load(dataset: str) -> tuple[Data, Tensor]:
     """Return a data set, and the pairs of nodes that its graph connects."""
     data = load_dataset(dataset)
-    edges = load_observed_edges(dataset, int(data['y'].numel()))
+    edges = load_observed_edges(dataset)
     return data, sort_pairs(edges)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from reproduction import own_runs
+from reproduction.datasets import OBSERVED
 from reproduction.noisy_models import METHODS
 from reproduction.own_tables import (
     OVERLAPPING,
@@ -16,7 +17,6 @@ from reproduction.own_tables import (
 )
 from reproduction.summary import LEAST_RUNS, Cell
 from reproduction.tables import Grid
-from torch_geometric_gsl.datasets import OBSERVED
 
 #: Results of :mod:`reproduction.noisy`.
 NOISE = 'noise.json'

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import math
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import dense_to_sparse
 
 from reproduction.tables_data import data_folder
-from torch_geometric_gsl.datasets import load_dataset
 from torch_geometric_gsl.typing import SampledGraph
 
 #: Steps of a window, and the steps from its end to the forecasts.
@@ -72,7 +74,28 @@ def load() -> Traffic:
     folder = data_folder() / 'traffic'
     if not folder.is_dir():
         raise OSError(f"'{folder}' was not found: let 'GSL_DATA' name its folder")
-    return prepare(load_dataset(folder))
+    return prepare(read_folder(folder))
+
+
+def read_folder(folder: Path) -> Data:
+    """Read the series of sensors, their weighted road graph, and their places.
+
+    A line of the weights has those of the edges that leave a sensor; loops are dropped.
+    """
+    lines = (folder / 'los_speed.csv').read_text(encoding='ascii').splitlines()
+    series = np.loadtxt(lines[1:], delimiter=',')
+    weight = torch.from_numpy(np.loadtxt(folder / 'los_adj.csv', delimiter=','))
+    edge_index, edge_weight = dense_to_sparse(weight.float().fill_diagonal_(0))
+    path = folder / 'metr_la_sensor_locations.csv'
+    place = np.loadtxt(path, delimiter=',', skiprows=1)
+    place_of = {int(sensor): degrees for _, sensor, *degrees in place.tolist()}
+    sensors = [int(name) for name in lines[0].split(',')]
+    return Data(
+        x=torch.from_numpy(series).float().t().contiguous(),
+        edge_index=edge_index,
+        edge_weight=edge_weight,
+        pos=torch.tensor([place_of[sensor] for sensor in sensors], dtype=torch.float64),
+    )
 
 
 def prepare(data: Data) -> Traffic:

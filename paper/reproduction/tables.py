@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reproduction.datasets import DATASETS
 from reproduction.experiments import (
     COMPARED,
     CONTROLS,
@@ -31,7 +32,6 @@ from reproduction.summary import (
     make_cell,
     verdict,
 )
-from torch_geometric_gsl.datasets import DATASETS
 
 COUNTED = (
     'Test accuracy in %: mean ± sample standard deviation (number of runs); bold: the '

@@ -17,7 +17,7 @@ from sklearn import datasets as sklearn_datasets
 from sklearn.cluster import KMeans
 from sklearn.decomposition import TruncatedSVD
 
-from torch_geometric_gsl.datasets import load_dataset
+from reproduction.datasets import load_dataset
 
 Array = np.ndarray[Any, Any]
 

@@ -20,11 +20,12 @@ from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
 from reproduction.baselines import SLAPS
+from reproduction.datasets import paper_split
+from reproduction.datasets.user_file import MASKS
 from reproduction.experiments import OPTIMIZERS, RunConfig
 from reproduction.files import CHECKPOINT, read_tensors, write_tensors, write_text
 from reproduction.settings import METHODS
 from torch_geometric_gsl import NodeClassifier
-from torch_geometric_gsl.datasets import paper_split
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 
 Metrics = dict[str, float]
@@ -44,7 +45,6 @@ STATES = ('model', 'optimizer', 'prediction', 'random')
 CHECKPOINT_SHARE = 0.05
 #: Error of layers whose input has diverged in training.
 NOT_FINITE = 'contains NaN or infinite values'
-MASKS = ('train_mask', 'val_mask', 'test_mask')
 #: The score before the first evaluation and after divergence.
 UNSCORED: Metrics = {'val': -1.0, 'epoch': -1}
 #: The split of a run whose data provides one.

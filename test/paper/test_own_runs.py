@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from reproduction import given_graphs, half, hidden, labels, noisy, noisy_models
+from reproduction.datasets import paper_split
 from reproduction.encoders import encode, encode_drawn
 from reproduction.files import read_json
 from reproduction.half_tables import HALF_METHODS
@@ -18,7 +19,6 @@ from reproduction.relations import METHODS as HIDDEN_METHODS
 from reproduction.relations import SETTING as HIDDEN_SETTING
 from reproduction.relations import Graphs
 from reproduction.training import HIDDEN_LABEL
-from torch_geometric_gsl.datasets import paper_split
 
 SMALL = {'epochs': 4, 'eval_every': 1, 'hidden_channels': 8}
 ENCODER = {'k': 5, 'channels': 8, 'epochs': 2, 'lr': 0.01}

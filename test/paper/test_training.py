@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from reproduction import training
+from reproduction.datasets import paper_split
 from reproduction.experiments import make_config
 from reproduction.run import execute
 from reproduction.scales import SCALES, ScaleRun
@@ -16,7 +17,6 @@ from reproduction.store import Store
 from reproduction.trained import load_trained, train_again
 from reproduction.training import HIDDEN_LABEL, Run
 from torch_geometric_gsl import GumbelKNNSampler
-from torch_geometric_gsl.datasets import paper_split
 
 
 def make(method, seed=1, **changes):

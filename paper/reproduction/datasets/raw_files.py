@@ -7,6 +7,7 @@ digests.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import pickle
 import shutil
@@ -19,11 +20,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from sklearn import datasets
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.io import read_planetoid_data
 
-from torch_geometric_gsl._files import replacing
+from reproduction.files import write_bytes
 
 _FEATURES, _EDGES = 'out1_node_feature_label.txt', 'out1_graph_edges.txt'
 # Safe replacements for the pickles of 20News and MiniImageNet.
@@ -71,9 +74,7 @@ def _read_coauthor(folder: Path) -> Data:
 
 def _fetch_posts(folder: Path, *, download: bool) -> tuple[list[str], list[int]]:
     """Fetch posts of ten newsgroups and their labels with scikit-learn."""
-    from sklearn.datasets import fetch_20newsgroups
-
-    found = fetch_20newsgroups(
+    found = datasets.fetch_20newsgroups(
         data_home=str(folder),
         subset='all',
         categories=_GROUPS,
@@ -83,8 +84,6 @@ def _fetch_posts(folder: Path, *, download: bool) -> tuple[list[str], list[int]]
 
 
 def _read_newsgroups(folder: Path) -> Data:
-    from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
-
     try:
         posts, y = json.loads((folder / _POSTS).read_bytes())
     except FileNotFoundError:
@@ -147,8 +146,6 @@ def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> D
         try:
             data = raw.read(Path(copies))
             x, y = cast(Tensor, data.x), cast(Tensor, data.y)
-        except ModuleNotFoundError as error:
-            raise needs(name, error) from error
         except MemoryError:
             raise
         except Exception as error:  # A damaged pickle may raise any.
@@ -162,9 +159,9 @@ def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> D
             f"'{folder}' must give {counts(*raw.counts)} (got {counts(*found)})"
         )
     if raw.plain == _ARRAYS and not (folder / _ARRAYS).is_file():
-        own.mkdir(parents=True, exist_ok=True)
-        with replacing(own / _ARRAYS) as draft, draft.open('wb') as stream:
-            np.savez(stream, x=x.numpy(), y=y.numpy())
+        content = io.BytesIO()
+        np.savez(content, x=x.numpy(), y=y.numpy())
+        write_bytes(own / _ARRAYS, content.getvalue())
     return data
 
 
@@ -206,22 +203,12 @@ def _download(path: Path, raw: RawFiles) -> None:
         # Scikit-learn would unpickle files in a folder.
         with TemporaryDirectory() as empty:
             posts = _fetch_posts(Path(empty), download=True)
-    except ModuleNotFoundError as error:
-        raise needs('20News', error) from error
     except OSError as error:
         raise OSError(
             f"'{path}' could not be downloaded from {url} ({error}): try again, or "
             "set 'GSL_DATA' to a folder that has it"
         ) from error
-    with replacing(path.with_name(_POSTS)) as draft:
-        draft.write_text(json.dumps(posts), encoding='ascii')
-
-
-def needs(name: str, error: ImportError) -> ImportError:
-    """Return the error of a data set whose library is not installed."""
-    return ImportError(
-        f"'{name}' needs {error.name}, which is not installed: pip install scikit-learn"
-    )
+    write_bytes(path.with_name(_POSTS), json.dumps(posts).encode())
 
 
 def _known_files() -> dict[str, RawFiles]:

@@ -18,6 +18,8 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 
+__all__ = ['CoupledSensors', 'HiddenRelation']
+
 #: Couplings of a source to a target, all odd functions: values average zero.
 COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
     'linear': lambda x: x,
