@@ -35,7 +35,8 @@ test-all: setup  ## Run all tests and doctests, with coverage
 
 PYTEST = OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MPLBACKEND=Agg $(PY) -m pytest \
 	-n $(WORKERS) --cov --cov-report=term --doctest-modules \
-	test torch_geometric_gsl paper/reproduction/baselines
+	test torch_geometric_gsl paper/reproduction/baselines \
+	paper/reproduction/datasets paper/reproduction/self_supervision
 
 lint: $(STAMP)/tools-$(PLACE)  ## Check style and types
 	$(PY) -m ruff check .

@@ -4,10 +4,10 @@ import torch
 from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
+from reproduction.self_supervision.functional import hide_channels, mask_features
+from reproduction.self_supervision.networks import Denoiser
 from torch_geometric_gsl import GumbelKNNSampler
-from torch_geometric_gsl.nn.self_supervision.networks import Denoiser
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
-from torch_geometric_gsl.ops.self_supervised import hide_channels, mask_features
 
 N, IN, HIDDEN, K = 12, 6, 5, 3
 BATCH = torch.arange(N) // 6

@@ -2,7 +2,6 @@
 
 import torch
 
-import torch_geometric_gsl as gsl
 from reproduction import baselines
 
 N, IN, OUT = 12, 6, 4
@@ -40,12 +39,7 @@ def features():
     return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
 
 
-def find(name):
-    """The class of a control or of a published model."""
-    return getattr(gsl if name in CONTROLS else baselines, name)
-
-
 def make_baseline(name, number=0, **options):
     """Build a baseline with the options of a row, or with others."""
     sizes = dict(zip(NAMES, SIZES, strict=True))
-    return find(name)(**(sizes | BASELINES[name][number] | options))
+    return getattr(baselines, name)(**(sizes | BASELINES[name][number] | options))

@@ -8,7 +8,6 @@ from oracles import seeded
 from torch.export import Dim, export
 
 from torch_geometric_gsl import (
-    KNNGCN,
     Budget,
     GSLNet,
     GumbelKNNSampler,
@@ -138,8 +137,6 @@ def test_what_cannot_be_exported_says_why():
         export(make(), (x.to_sparse_csr(),))
     with pytest.raises(ValueError, match="a sampler is not supported by 'torch"):
         export(GumbelKNNSampler.paper(LinearSimilarity(IN)).eval(), (x,))
-    with pytest.raises(ValueError, match='KNNGCN cannot be exported'):
-        export(KNNGCN(IN, 8, 2, OUT, k=3).eval(), (features(),))
 
 
 @pytest.mark.parametrize(

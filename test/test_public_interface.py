@@ -9,13 +9,11 @@ import math
 import pickle
 import pkgutil
 import re
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from oracles import check_gradients
-from small_baselines import CONTROLS, make_baseline
 
 import torch_geometric_gsl as gsl
 
@@ -103,18 +101,6 @@ FACTORIES = {
         lambda: gsl.TableNet(IN, 8, OUT),
         lambda: gsl.TableNet(IN, 8, OUT, num_frequencies=0, draws=2),
     ],
-    'GraphDenoising': [
-        lambda: gsl.GraphDenoising(make_sampler(), IN, 8, mask_ratio=2.0),
-        lambda: gsl.GraphDenoising(make_sampler(method='dense'), IN, 8, mask_ratio=2.0),
-    ],
-    'GraphContrast': [
-        lambda: gsl.GraphContrast(make_sampler(), IN, 8, mask_rate=0.3, **SMALL),
-        lambda: gsl.GraphContrast(make_sampler(), IN, 8, tau=0.5, **SMALL),
-    ],
-    **{
-        name: [partial(make_baseline, name, number) for number in range(len(rows))]
-        for name, rows in CONTROLS.items()
-    },
 }
 
 
@@ -161,16 +147,14 @@ def test_every_public_module_is_covered():
 
 
 def test_all_resolves():
-    baselines = set(gsl.baselines.__all__)
-    assert not baselines & set(gsl.nn.__all__)
-    assert baselines | set(gsl.nn.__all__) < set(gsl.__all__)
+    assert set(gsl.nn.__all__) < set(gsl.__all__)
     for module in all_modules():
         names = getattr(module, '__all__', [])
         assert len(set(names)) == len(names), module.__name__
         for name in names:
             assert hasattr(module, name), f'{module.__name__}.{name}'
     # A package shows all that the packages below it show.
-    for package in ('similarity', 'sampler', 'conv', 'models', 'self_supervision'):
+    for package in ('similarity', 'sampler', 'conv', 'models'):
         below = importlib.import_module(f'torch_geometric_gsl.nn.{package}')
         assert set(below.__all__) <= set(gsl.nn.__all__)
 

@@ -1,6 +1,5 @@
 r"""Graph structure learning for PyTorch Geometric."""
 
-from torch_geometric_gsl import baselines as baselines
 from torch_geometric_gsl import datasets as datasets
 from torch_geometric_gsl import diagnostics as diagnostics
 from torch_geometric_gsl import distributed as distributed
@@ -8,7 +7,6 @@ from torch_geometric_gsl import nn as nn
 from torch_geometric_gsl import ops as ops
 from torch_geometric_gsl import transforms as transforms
 from torch_geometric_gsl import visualization as visualization
-from torch_geometric_gsl.baselines import *  # noqa: F403
 from torch_geometric_gsl.nn import *  # noqa: F403
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -17,5 +15,4 @@ __version__ = '0.2.0'
 # Not the packages: one of them has the name of `torch.nn`.
 __all__ = []
 __all__ += nn.__all__
-__all__ += baselines.__all__
 __all__ += ['SampledGraph', '__version__']

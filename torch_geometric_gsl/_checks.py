@@ -137,16 +137,6 @@ def at_least(least: int, number: float, name: str) -> float:
     return number
 
 
-def pair_of_probabilities(value: Any, name: str) -> tuple[float, float]:
-    """Return two probabilities, given one for both or one for each."""
-    pair = value if isinstance(value, tuple) else (value, value)
-    if len(pair) != 2:
-        raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
-    for each in pair:
-        check_probability(each, name)
-    return pair
-
-
 def check_value(
     holds: Tensor, message: str, got: Callable[[], object] | None = None
 ) -> None:

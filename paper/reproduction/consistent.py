@@ -11,12 +11,12 @@ from torch.nn import functional as F
 from torch_geometric.utils import degree, softmax
 
 from reproduction.noisy_models import sparse_linear
+from reproduction.self_supervision import consistency_loss
 from torch_geometric_gsl import (
     GumbelKNNSampler,
     LinearSimilarity,
     Similarity,
     UniformSimilarity,
-    consistency_loss,
 )
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.aggregate import weighted_sum

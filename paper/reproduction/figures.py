@@ -36,6 +36,7 @@ from reproduction.noisy_tables import noise_figure
 from reproduction.relation_tables import hidden_figure
 from reproduction.sensors_tables import sensors_figure
 from reproduction.settings import METHODS, PRESETS, RESULTS
+from reproduction.similarity_curves import plot_similarity_curves
 from reproduction.store import Store
 from reproduction.summary import Cell
 from reproduction.tables import cell_of, head
@@ -58,11 +59,7 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl.diagnostics import describe_model
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization import (
-    plot_adjacency,
-    plot_graph,
-    plot_similarity_curves,
-)
+from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
 
 OUT = Path(__file__).resolve().parents[2] / 'docs' / '_static' / 'paper'
 COLUMNS = 4
@@ -81,8 +78,8 @@ def curves(store: Store, choice: Choice) -> Figures:
     }
     heat = {f'heat, t = {t}': HeatKernelSimilarity(1, t=t) for t in (0.3, 0.5, 1.0)}
     return {
-        'curves': plot_similarity_curves(plain | bells)[0].figure,
-        'curves_heat': plot_similarity_curves(heat)[0].figure,
+        'curves': plot_similarity_curves(plain | bells),
+        'curves_heat': plot_similarity_curves(heat),
     }
 
 

@@ -17,10 +17,9 @@ from torch.nn import functional as F
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
-from reproduction.baselines import HESGSL, IDGL, SLAPS, SUBLIME
+from reproduction.baselines import HESGSL, IDGL, KNNGCN, SLAPS, SUBLIME, MLPClassifier
 from reproduction.consistent import ConsistentNet
 from reproduction.noisy_models import NoGraphNet, Training, train
-from torch_geometric_gsl import KNNGCN, MLPClassifier
 
 #: Every number that results depend on.
 SETTING: dict[str, Any] = {

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.data import Batch
 
-from reproduction.baselines import NodeFormer
-from torch_geometric_gsl import LatentGraphConv, MLPClassifier
+from reproduction.baselines import MLPClassifier, NodeFormer
+from torch_geometric_gsl import LatentGraphConv
 from torch_geometric_gsl.datasets import HiddenRelation
 
 #: Every number that results depend on.

@@ -190,8 +190,8 @@ KNN = {'cached': True}
 HEAT, ROOT = KNN | {'similarity': 'heat_kernel'}, KNN | {'root_weight': True}
 # Recipes are from the methods' papers and code, K of kNN from the paper.
 METHODS = {
-    'gcn_knn': Method('GCN_knn', 'baseline', gsl.KNNGCN, {'k': 5}, KNN),
-    'heat_gcn_knn': Method('HeatGCN_knn', 'baseline', gsl.KNNGCN, {'k': 5}, HEAT),
+    'gcn_knn': Method('GCN_knn', 'baseline', baselines.KNNGCN, {'k': 5}, KNN),
+    'heat_gcn_knn': Method('HeatGCN_knn', 'baseline', baselines.KNNGCN, {'k': 5}, HEAT),
     'linkx_knn': Method(
         'LINKX_knn',
         'baseline',
@@ -217,9 +217,9 @@ METHODS = {
     'gau_sim_t': ours('GauSim-T', 'gaussian', TRANSITION),
     'neural_gau_sim': ours('NeuralGauSim', 'neural_gaussian'),
     'neural_gau_sim_t': ours('NeuralGauSim-T', 'neural_gaussian', TRANSITION),
-    'mlp': Method('MLP', 'control', gsl.MLPClassifier, {}),
+    'mlp': Method('MLP', 'control', baselines.MLPClassifier, {}),
     'knn_gcn_root': Method(
-        'kNN-GCN, root weight', 'control', gsl.KNNGCN, {'k': 5}, ROOT
+        'kNN-GCN, root weight', 'control', baselines.KNNGCN, {'k': 5}, ROOT
     ),
     'uniform': ours('Uniform random graph', 'uniform')._replace(group='control'),
 }

@@ -23,8 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 from torch_geometric_gsl import (
-    KNNGCN,
     GSLNet,
+    KNNEdgeConv,
     LatentGraphConv,
     TransitionGraphConv,
 )
@@ -163,8 +163,9 @@ TWO_ROWS = "ValueError: 'x' must have the 12 rows of this rank (got 2)"
 REST = {'loss': [ZEROS], 'score': [ZEROS], 'predict': [], 'graphs': []}
 #: The model, how it is called, and what is said of it.
 BAD = {
-    'model': (KNNGCN(IN, 8, 2, OUT), run,
-              "TypeError: 'model' must be a GSLNet or one of its layers (got KNNGCN)"),
+    'model': (KNNEdgeConv(torch.nn.Linear(2 * IN, OUT), 3), run,
+              "TypeError: 'model' must be a GSLNet or one of its layers "
+              '(got KNNEdgeConv)'),
     'readout': (GSLNet(IN, 8, 2, OUT, readout='sum'), run,
                 NO_MEANING.format('readout', 'SumAggregation')),
     'rows': (CONV, lambda model, x: model(x[:2]), TWO_ROWS),

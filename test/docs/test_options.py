@@ -17,7 +17,7 @@ PAGE = """Page
 ====
 
 .. autoclass:: torch_geometric_gsl.TransitionGraphConv
-.. autoclass:: torch_geometric_gsl.MLPClassifier
+.. autoclass:: reproduction.baselines.MLPClassifier
 """
 
 

@@ -22,7 +22,6 @@ from torch_geometric_gsl import (
     KNNEdgeConv,
     LatentGraphConv,
     LinearSimilarity,
-    MLPClassifier,
     Similarity,
     TableNet,
     TransitionGraphConv,
@@ -47,7 +46,7 @@ MODULES = {
 }
 EACH = [pytest.param(make, id=name) for name, make in MODULES.items()]
 # Their computation does not depend on the values of parameters.
-MAPPED = KNNEdgeConv, MLPClassifier, Similarity
+MAPPED = KNNEdgeConv, Similarity
 VMAP = r'torch.vmap is not supported by {}, whose'
 
 

@@ -17,8 +17,6 @@ MODULES = {
     'TransitionGraphConv': lambda: gsl.TransitionGraphConv(IN, OUT, N, 3),
     'GSLNet': lambda: gsl.GSLNet(IN, 8, 2, OUT),
     'GumbelKNNSampler': lambda: gsl.GumbelKNNSampler.paper(gsl.LinearSimilarity(IN)),
-    'KNNGCN': lambda: gsl.KNNGCN(IN, 8, 2, OUT),
-    'MLPClassifier': lambda: gsl.MLPClassifier(IN, 8, 2, OUT),
 }
 
 

@@ -1,4 +1,4 @@
-"""Lists of candidates, and edges that are dropped."""
+"""Lists of candidates, and sums along edges."""
 
 from itertools import pairwise
 
@@ -11,12 +11,10 @@ from oracles import seeded
 from torch_geometric_gsl.ops.edges import (
     Candidates,
     Edges,
-    drop_edges,
+    list_by_row,
     list_candidates,
-    list_sources,
     sort_candidates,
 )
-from torch_geometric_gsl.ops.neighbours import Neighbours
 
 N = 6
 
@@ -29,25 +27,10 @@ def test_sums_along_a_graph(dtype):
     h = torch.randn(4, 3, generator=seeded(), dtype=torch.double).to(dtype)
     matrix = torch.zeros(4, 4, dtype=torch.double)
     matrix[edge_index[1], edge_index[0]] = weight.double()
-    found = Edges(list_sources(edge_index, 4), weight).sum(h)
+    found = Edges(list_by_row(edge_index[1], edge_index[0], (4, 4)), weight).sum(h)
     assert found.dtype == dtype
     rtol = 2 * torch.finfo(dtype).eps
     torch.testing.assert_close(found.double(), matrix @ h.double(), rtol=rtol, atol=0)
-
-
-def test_dropout_of_edges():
-    stats = pytest.importorskip('scipy.stats')
-    count = 20_000
-    neighbours = Neighbours(torch.zeros(1, count, dtype=torch.long), num_sources=1)
-    edges = Edges(neighbours, torch.linspace(1, 2, count))
-    for probability in (0.25, 0.5):
-        dropped = drop_edges(edges, probability, seeded()).weight
-        zeros = dropped == 0
-        # A two-sided test that errs once in 100,000.
-        assert stats.binomtest(int(zeros.sum()), count, probability).pvalue > 1e-5
-        expected = edges.weight[~zeros] / (1 - probability)
-        torch.testing.assert_close(dropped[~zeros], expected)
-    assert drop_edges(edges, 0.0, None) is edges
 
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)

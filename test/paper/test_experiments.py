@@ -102,7 +102,7 @@ KNOWN = {
 
 
 # The modules whose defaults are settings of the runs.
-OURS = 'torch_geometric_gsl', 'reproduction.baselines'
+OURS = 'torch_geometric_gsl', 'reproduction'
 
 
 def digest(method, data):

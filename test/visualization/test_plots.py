@@ -1,6 +1,5 @@
-"""Pictures of graphs, and of similarities: what stands on their axes."""
+"""Pictures of graphs: what stands on their axes."""
 
-import math
 import sys
 
 import matplotlib as mpl
@@ -14,36 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from sklearn.decomposition import PCA
 
-from torch_geometric_gsl.diagnostics import LayerSummary, ModelSummary
-from torch_geometric_gsl.nn.similarity import (
-    CosineSimilarity,
-    DifferenceSimilarity,
-    GaussianSimilarity,
-    HeatKernelSimilarity,
-    LinearSimilarity,
-    NeuralGaussianSimilarity,
-    UniformSimilarity,
-)
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization import (
-    plot_adjacency,
-    plot_gaussian_parameters,
-    plot_graph,
-    plot_similarity_curves,
-)
+from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
 from torch_geometric_gsl.visualization._drawing import palette
 
 NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
-
-
-def layer(name='convs.0.sampler', b=None, c=None):
-    nothing = torch.empty(0)
-    return LayerSummary(name, 'Sampler()', *[nothing] * 3, 1.0, b, c, {})
-
-
-def bells(name='convs.0.sampler'):
-    b, c = torch.tensor([0.2, 0.3, 0.4]), torch.tensor([0.02, 0.04, 0.08])
-    return layer(name, b, c)
 
 
 def ring(num_nodes):
@@ -66,48 +40,30 @@ def dots_of(ax):
 
 # All pictures
 
-#: One call of each function, and how many axes it draws on.
 PLOTS = {
-    'graph': (
-        lambda **kwargs: plot_graph(ring(12), torch.arange(12) // 4, **kwargs),
-        1,
-    ),
-    'adjacency': (lambda **kwargs: plot_adjacency(ring(12), **kwargs), 1),
-    'curves': (
-        lambda **kwargs: plot_similarity_curves(
-            [bells(), GaussianSimilarity(4)], **kwargs
-        ),
-        2,
-    ),
-    'parameters': (
-        lambda **kwargs: plot_gaussian_parameters(ModelSummary((bells(),)), **kwargs),
-        2,
-    ),
+    'graph': lambda **kwargs: plot_graph(ring(12), torch.arange(12) // 4, **kwargs),
+    'adjacency': lambda **kwargs: plot_adjacency(ring(12), **kwargs),
 }
 
 
-@pytest.mark.parametrize(('plot', 'number'), PLOTS.values(), ids=PLOTS)
-def test_axes_that_are_given_are_drawn_on_and_returned(plot, number):
-    axes = Figure().subplots(1, number, squeeze=False)[0]
-    found = plot(ax=axes[0] if number == 1 else axes)
-    assert list(np.ravel(found)) == list(axes)
-    assert all(ax.has_data() for ax in axes)
-    made = plot()
-    assert isinstance(made, Axes) if number == 1 else made.shape == (2,)
-    other = [axes[0]] * (3 - number)
-    with pytest.raises(ValueError, match=rf"'ax' must be .*\(got {3 - number}\)"):
-        plot(ax=other)
-    with pytest.raises(TypeError, match=r"'ax' must be .* \(got str\)"):
-        plot(ax='left')
+@pytest.mark.parametrize('plot', PLOTS.values(), ids=PLOTS)
+def test_axes_that_are_given_are_drawn_on_and_returned(plot):
+    ax = Figure().subplots()
+    assert plot(ax=ax) is ax
+    assert ax.has_data()
+    assert isinstance(plot(), Axes)
+    for wrong in ('left', [ax]):
+        with pytest.raises(TypeError, match="'ax' must be matplotlib axes"):
+            plot(ax=wrong)
 
 
-@pytest.mark.parametrize(('plot', 'number'), PLOTS.values(), ids=PLOTS)
-def test_figures_are_saved_without_pyplot(plot, number, tmp_path, monkeypatch):
+@pytest.mark.parametrize('plot', PLOTS.values(), ids=PLOTS)
+def test_figures_are_saved_without_pyplot(plot, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, 'matplotlib.pyplot', raising=False)
     # A copy: reading the setting 'backend' chooses one, for which pyplot is imported.
     settings = mpl.rcParams.copy()
-    axes = list(np.ravel(plot()))
-    figure = axes[0].figure
+    ax = plot()
+    figure = ax.figure
     figure.savefig(tmp_path / 'figure.png', dpi=50)
     image = imread(tmp_path / 'figure.png')
     # Something is drawn, and the margin is white.
@@ -117,11 +73,10 @@ def test_figures_are_saved_without_pyplot(plot, number, tmp_path, monkeypatch):
     assert 'matplotlib.pyplot' not in sys.modules
     # Legends stand beside the drawing.
     figure.draw_without_rendering()
-    for ax in axes:
-        if (legend := ax.get_legend()) is not None:
-            box = legend.get_window_extent()
-            assert box.x0 >= ax.get_window_extent().x1
-            assert box.x1 <= figure.bbox.x1
+    if (legend := ax.get_legend()) is not None:
+        box = legend.get_window_extent()
+        assert box.x0 >= ax.get_window_extent().x1
+        assert box.x1 <= figure.bbox.x1
 
 
 def test_plots_need_matplotlib(monkeypatch):
@@ -309,110 +264,3 @@ def test_labels_whatever_holds_them(names):
         assert np.array_equal(found.images[0].get_array(), expected.get_array())
         texts = [text.get_text() for text in found.get_yticklabels()]
         assert texts == [str(name) for name in names]
-
-
-# Similarities
-
-
-def test_plot_similarity_curves_by_hand():
-    left, right = plot_similarity_curves(
-        {
-            'LinSim': LinearSimilarity(4),
-            'DiffSim': DifferenceSimilarity(4),
-            'GauSim': GaussianSimilarity(4),
-            'heat': HeatKernelSimilarity(4, t=2.0),
-            'flat': UniformSimilarity(4),
-        },
-        scale=3.0,
-    )
-    t = np.linspace(-1, 1, 801)
-    expected = {
-        'LinSim': t,
-        'DiffSim': 1 - t,
-        'GauSim': np.exp(-((t - 0.5) ** 2) / (0.02 * math.e)),
-        'heat': np.exp(-(2 - 2 * t) / 2),
-        'flat': np.zeros(801),
-    }
-    curves = {line.get_label(): line for line in left.lines}
-    weights = {line.get_label(): line for line in right.lines}
-    for name, value in expected.items():
-        assert np.allclose(curves[name].get_xdata(), t)
-        assert np.allclose(curves[name].get_ydata(), value)
-        weight = np.exp(3 * value)
-        assert np.allclose(weights[name].get_ydata(), weight / weight.mean())
-    looks = {(line.get_color(), line.get_linestyle()) for line in curves.values()}
-    assert len(looks) == 5
-    texts = [text.get_text() for text in right.get_legend().get_texts()]
-    assert texts == list(expected)
-    assert left.get_xticks().tolist() == [-1, -0.5, 0, 0.5, 1]
-    assert left.get_xlabel() == 'cosine $t$ of the two nodes'
-    assert r'$\lambda = 3$' in right.get_title()
-
-
-def test_plot_similarity_curves_shows_the_band_of_the_bells():
-    left, right = plot_similarity_curves([bells(), LinearSimilarity(4)])
-    assert [line.get_label() for line in left.lines] == [
-        'convs.0.sampler',
-        'LinearSimilarity',
-    ]
-    t = left.lines[0].get_xdata()
-    middle = np.exp(-((t - 0.3) ** 2) / 0.04)
-    assert np.allclose(left.lines[0].get_ydata(), middle)
-    # Every bell with b and c between their quartiles, on a fine grid.
-    grid = [
-        np.exp(-((t - b) ** 2) / c)
-        for b in np.linspace(0.25, 0.35, 41)
-        for c in np.linspace(0.03, 0.06, 7)
-    ]
-    for ax, scale in ((left, lambda s: s), (right, lambda s: np.exp(s))):
-        uniform = 1 if ax is left else np.exp(middle).mean()
-        (band,) = ax.collections
-        # Up along the lower edge, back along the upper.
-        points = band.get_paths()[0].vertices
-        low, high = points[1:802, 1], points[803:1604, 1][::-1]
-        assert np.allclose(low, scale(np.min(grid, axis=0)) / uniform, atol=2e-3)
-        assert np.allclose(high, scale(np.max(grid, axis=0)) / uniform, atol=2e-3)
-
-
-def test_plot_gaussian_parameters():
-    layers = (bells(), layer('convs.1.sampler'), bells('convs.2.sampler'))
-    left, right = plot_gaussian_parameters(ModelSummary(layers))
-    for ax, median, fixed in ((left, 0.3, 0.5), (right, 0.04, 0.02 * math.e)):
-        names = [text.get_text() for text in ax.get_xticklabels()]
-        assert names == ['convs.0', 'convs.2']
-        assert len(ax.patches) == 2
-        flat = [line.get_ydata() for line in ax.lines]
-        assert sum(np.allclose(y, median) for y in flat) == 2
-        assert sum(np.allclose(y, fixed) for y in flat) == 1
-    assert left.get_ylabel() == 'centre $b$ (cosine)'
-    assert right.get_ylabel() == 'width $c$ (squared cosine)'
-
-
-SUMMARY = ModelSummary((layer(),))
-NO_COSINE = HeatKernelSimilarity(4, normalize=False)
-
-
-@pytest.mark.parametrize(
-    ('plot', 'args', 'error', 'match'),
-    [
-        ('curves', ([],), ValueError, "'similarities' must not be empty"),
-        ('curves', ([3],), TypeError, r"'similarities' must hold .* \(got int\)"),
-        (
-            'curves',
-            ([NeuralGaussianSimilarity(4)],),
-            ValueError,
-            'one bell per node: .* instead',
-        ),
-        ('curves', ([layer()],), ValueError, r'\(got the layer Sampler\(\)\)'),
-        ('curves', ([NO_COSINE],), ValueError, r'\(got HeatKernelSimilarity'),
-        ('curves', ([CosineSimilarity(4)],), ValueError, 'got CosineSimilarity'),
-        ('bells', ([bells()],), TypeError, r'must be a ModelSummary \(got list\)'),
-        ('bells', (SUMMARY,), ValueError, r"neural Gaussian .* \(got \['Sampler"),
-    ],
-)
-def test_similarities_that_cannot_be_drawn(plot, args, error, match):
-    plots = {'curves': plot_similarity_curves, 'bells': plot_gaussian_parameters}
-    with pytest.raises(error, match=match):
-        plots[plot](*args)
-    with pytest.raises(ValueError, match="'scale' must be positive"):
-        plot_similarity_curves([LinearSimilarity(4)], scale=0)

@@ -1,4 +1,4 @@
-r"""Modules: similarities, samplers, convolutions, models and losses."""
+r"""Modules: similarities, samplers, convolutions and models."""
 
 # ruff: noqa: F403, F405
 
@@ -6,7 +6,6 @@ from torch_geometric_gsl.nn.conv import *
 from torch_geometric_gsl.nn.models import *
 from torch_geometric_gsl.nn.points import knn_graph, radius_graph
 from torch_geometric_gsl.nn.sampler import *
-from torch_geometric_gsl.nn.self_supervision import *
 from torch_geometric_gsl.nn.similarity import *
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     'NeighbourDistribution',
     'SampledEvaluationWarning',
     'TruncatedRaceWarning',
-    'leave_one_out_loss',
     'LatentGraphConv',
     'SensorGraphConv',
     'TransitionGraphConv',
@@ -37,9 +35,6 @@ __all__ = [
     'NodeClassifier',
     'TableNet',
     'GSLNet',
-    'GraphDenoising',
-    'GraphContrast',
-    'consistency_loss',
     'knn_graph',
     'radius_graph',
 ]

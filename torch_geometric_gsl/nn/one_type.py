@@ -19,15 +19,11 @@ class OneType(torch.nn.Module):
     several types.
     """
 
-    #: Whether :func:`torch.vmap` may map over the parameters.
-    _maps_parameters = False
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # PyG traces a module by calling it, without running its `forward`.
         for value in (*args, *kwargs.values()):
             if value is not None and not isinstance(value, torch.Tensor | bool):
                 check_one_type(value)
         if not torch.compiler.is_compiling() and peek_interpreter_stack() is not None:
-            parameters = () if self._maps_parameters else self.parameters()
-            check_not_batched(self, (args, kwargs), parameters)
+            check_not_batched(self, (args, kwargs), self.parameters())
         return super().__call__(*args, **kwargs)

@@ -93,13 +93,6 @@ def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
     return number, place.add_((start - size.cumsum(0) + size)[number])
 
 
-def find_sorted(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the positions of non-negative numbers, and whether they are present."""
-    index = torch.searchsorted(ascending, wanted)
-    padded = torch.cat([ascending, ascending.new_full((1,), -1)])
-    return index, padded[index] == wanted
-
-
 def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
     """List the candidates of each target as edges, in blocks of targets.
 
@@ -136,23 +129,6 @@ def list_by_row(row: Tensor, column: Tensor, size: tuple[int, int]) -> Neighbour
     """List the columns of each row, given pairs that are sorted by row."""
     counts = torch.bincount(row, minlength=size[0])
     return Neighbours(column, size[1], cumsum(counts))
-
-
-def list_sources(edge_index: Tensor, num_nodes: int) -> Neighbours:
-    """List the sources of each node, given edges that are sorted by target."""
-    return list_by_row(edge_index[1], edge_index[0], (num_nodes, num_nodes))
-
-
-def drop_edges(
-    edges: Edges, probability: float, generator: torch.Generator | None = None
-) -> Edges:
-    """Drop edges by setting random weights to zero; rescale the others."""
-    if probability == 0:
-        return edges
-    noise = torch.empty_like(edges.weight, dtype=torch.float32)
-    keep = noise.bernoulli_(1 - probability, generator=generator)
-    weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
-    return edges._replace(weight=weight)
 
 
 def empty_graph(like: Tensor) -> SampledGraph:

@@ -184,19 +184,6 @@ def row_norms(x: Tensor | SparseRows) -> Tensor:
     return norm
 
 
-def stack_rows(above: Tensor, below: Tensor) -> Tensor:
-    """Stack the rows of two matrices, both dense or both sparse CSR."""
-    if above.layout == torch.strided:
-        return torch.cat([above, below])
-    offsets = below.crow_indices()[1:] + above.values().numel()
-    return _csr(
-        torch.cat([above.crow_indices(), offsets]),
-        torch.cat([above.col_indices(), below.col_indices()]),
-        torch.cat([above.values(), below.values()]),
-        above.size(1),
-    )
-
-
 def dense_rows(x: Tensor, index: Tensor) -> Tensor:
     """Return a dense copy of some rows of a matrix, dense or sparse CSR."""
     if x.layout == torch.strided:
@@ -213,11 +200,6 @@ def rows_between(x: Tensor, first: int, end: int) -> Tensor:
     own = slice(int(offsets[0]), int(offsets[-1]))
     columns, values = x.col_indices()[own], x.values()[own]
     return _csr(offsets - offsets[0], columns, values, x.size(1))
-
-
-def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return sparse CSR features with other values in the same places."""
-    return _csr(x.crow_indices(), x.col_indices(), values, x.size(1))
 
 
 def _csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:

@@ -1,4 +1,4 @@
-r"""Draw learned graphs and similarities, or explore a graph in the browser.
+r"""Draw learned graphs, or explore a graph in the browser.
 
 Plots draw on given axes, or on those of a new figure, and return them: save with
 ``ax.figure.savefig('graph.png')``. They change no global state of
@@ -7,15 +7,9 @@ Plots draw on given axes, or on those of a new figure, and return them: save wit
 
 from torch_geometric_gsl.visualization.explore import explore
 from torch_geometric_gsl.visualization.graph_plots import plot_adjacency, plot_graph
-from torch_geometric_gsl.visualization.similarity_plots import (
-    plot_gaussian_parameters,
-    plot_similarity_curves,
-)
 
 __all__ = [
     'plot_graph',
     'plot_adjacency',
-    'plot_similarity_curves',
-    'plot_gaussian_parameters',
     'explore',
 ]

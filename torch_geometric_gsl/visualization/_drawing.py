@@ -6,10 +6,11 @@ import colorsys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.utils.num_nodes import maybe_num_nodes
+
+from torch_geometric_gsl._checks import check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ def palette(number: int) -> list[str]:
     return colours
 
 
-def make_axes(given: Any, number: int, width: float, height: float) -> list[Axes]:
+def make_axes(given: Any, width: float, height: float) -> Axes:
     """Return the given axes, or those of a new figure outside of pyplot."""
     try:
         from matplotlib.axes import Axes
@@ -46,22 +47,10 @@ def make_axes(given: Any, number: int, width: float, height: float) -> list[Axes
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install matplotlib') from error
     if given is None:
-        figure = Figure(figsize=(width, height), layout='constrained')
-        given = figure.subplots(1, number, squeeze=False)[0]
-    array = np.asarray(given, object)
-    found = [given] if isinstance(given, Axes) else list(array.flat)
-    what = f'matplotlib axes, {number} in number'
-    for one in found:
-        if not isinstance(one, Axes):
-            raise TypeError(f"'ax' must be {what} (got {type(one).__name__})")
-    if len(found) != number:
-        raise ValueError(f"'ax' must be {what} (got {len(found)})")
-    return found
-
-
-def beside(ax: Axes, **kwargs: Any) -> None:
-    """Put a legend to the right of the drawing."""
-    ax.legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False, **kwargs)
+        return Figure(figsize=(width, height), layout='constrained').subplots()
+    check_type(given, Axes, 'ax', 'matplotlib axes')
+    axes: Axes = given
+    return axes
 
 
 def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], least: int = 0) -> int:

@@ -21,7 +21,6 @@ from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
     GREY,
     agreed_count,
-    beside,
     make_axes,
     palette,
     principal_components,
@@ -91,7 +90,7 @@ def plot_graph(
         if place.size(1) != 2:
             place, axis = principal_components(place), 'principal component'
         settings = {'xlabel': f'{axis} 1', 'ylabel': f'{axis} 2'}
-    (axes,) = make_axes(ax, 1, 7.2, 5)
+    axes = make_axes(ax, 7.2, 5)
     _draw_nodes(axes, strongest, label[nodes], classes, place)
     title = f'{label.numel():,} nodes and their strongest edges'
     if nodes.numel() < label.numel():
@@ -136,7 +135,7 @@ def plot_adjacency(
     """
     check_count(max_cells, 'max_cells')
     graph, label, classes = _read(graph, y, None)
-    (axes,) = make_axes(ax, 1, 6, 5)
+    axes = make_axes(ax, 6, 5)
     _draw_matrix(axes, _cells(graph, label, max_cells), label.numel())
     if len(classes) > 1:
         _mark_classes(axes, label, classes)
@@ -229,7 +228,8 @@ def _draw_nodes(
         )
     ax.margins(0.06)
     if 1 < len(classes) <= 24:
-        beside(ax)
+        # To the right of the drawing.
+        ax.legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False)
 
 
 def _joined(graph: SampledGraph, label: Tensor) -> str:

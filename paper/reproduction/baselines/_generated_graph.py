@@ -13,16 +13,20 @@ from reproduction.baselines._generators import (
     GENERATORS,
     symmetric_graph,
 )
+from reproduction.self_supervision.functional import (
+    drop_edges,
+    list_sources,
+    pair_of_probabilities,
+)
+from reproduction.self_supervision.networks import GraphLayer
 from torch_geometric_gsl._checks import (
     check_count,
     check_generator,
     check_option,
-    pair_of_probabilities,
 )
 from torch_geometric_gsl.nn.linear import check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.self_supervision.networks import GraphLayer
-from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_sources
+from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.typing import SampledGraph
 

@@ -10,9 +10,10 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import Linear
 from torch_geometric.utils import to_undirected
 
+from reproduction.self_supervision.functional import list_sources
 from torch_geometric_gsl._checks import check_batch
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.ops.edges import expand_ranges, list_sources
+from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores

@@ -13,9 +13,10 @@ from torch.nn import functional as F
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import sort_edge_index
 
+from reproduction.self_supervision.functional import list_sources
 from torch_geometric_gsl.nn.linear import entries_by_row
 from torch_geometric_gsl.nn.similarity.linear_similarity import CosineSimilarity
-from torch_geometric_gsl.ops.edges import Edges, list_sources
+from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, unit_entries
 from torch_geometric_gsl.typing import SampledGraph

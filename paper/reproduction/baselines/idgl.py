@@ -11,13 +11,13 @@ from reproduction.baselines._learned_graph import (
     normalized_prior,
     source_features,
 )
+from reproduction.baselines.knn_gcn import NeighbourModel
 from torch_geometric_gsl._checks import (
     at_least,
     check_batch,
     check_count,
     check_probability,
 )
-from torch_geometric_gsl.baselines.knn_gcn import NeighbourModel
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.similarity.linear_similarity import CosineSimilarity
 from torch_geometric_gsl.ops.local_random import dropout
@@ -90,7 +90,7 @@ class IDGL(NeighbourModel):
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.KNNGCN`
+        - **input and output:** as in :class:`~reproduction.baselines.KNNGCN`
 
     Raises:
         ValueError: If an argument is out of range.
@@ -163,7 +163,7 @@ class IDGL(NeighbourModel):
     ) -> Tensor:
         r"""Run the forward pass, and return the logits of the last iteration; the
         arguments are those of
-        :meth:`~torch_geometric_gsl.baselines.KNNGCN.forward` of one tensor.
+        :meth:`~reproduction.baselines.KNNGCN.forward`.
 
         A given graph replaces the nearest neighbours and does not limit the learned
         graphs; the iteration ends for all graphs of a :obj:`batch` together.

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.models import LINKX
 
+from reproduction.baselines.knn_gcn import NeighbourModel
 from torch_geometric_gsl._checks import (
     check_count,
     check_generator,
     check_num_nodes,
     check_probability,
 )
-from torch_geometric_gsl.baselines.knn_gcn import NeighbourModel
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.ops.local_random import DrawsFrom
 from torch_geometric_gsl.typing import SampledGraph
@@ -48,11 +48,11 @@ class KNNLINKX(NeighbourModel):
         k (int, optional): The number of neighbours. (default: :obj:`5`)
         dropout (float, optional): Dropout probability. (default: :obj:`0.5`)
         cached (bool, optional): As in
-            :class:`~torch_geometric_gsl.baselines.KNNGCN`. (default: :obj:`False`)
+            :class:`~reproduction.baselines.KNNGCN`. (default: :obj:`False`)
         task (str, optional): As in GSLNet. (default: :obj:`"classification"`)
 
     Shapes:
-        - **input and output:** as in :class:`~torch_geometric_gsl.baselines.KNNGCN`
+        - **input and output:** as in :class:`~reproduction.baselines.KNNGCN`
 
     Raises:
         ValueError: If an argument is out of range.
@@ -100,7 +100,7 @@ class KNNLINKX(NeighbourModel):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         r"""Run the forward pass; the arguments are those of
-        :meth:`~torch_geometric_gsl.baselines.KNNGCN.forward` of one tensor.
+        :meth:`~reproduction.baselines.KNNGCN.forward`.
         """
         linkx: Any = self.linkx
         self._check_input(x, linkx.node_mlp.lins[0], generator)

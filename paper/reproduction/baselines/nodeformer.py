@@ -237,7 +237,7 @@ class NodeFormer(IndexesRows, NodeClassifier):
 
     Shapes:
         - **input and output:** as in
-          :class:`~torch_geometric_gsl.baselines.KNNGCN`, without edges
+          :class:`~reproduction.baselines.KNNGCN`, without edges
 
     Raises:
         ValueError: If an argument is out of range.

@@ -10,9 +10,9 @@ from reproduction.baselines._generated_graph import (
     GeneratedGraphModel,
     Probabilities,
 )
+from reproduction.self_supervision.networks import Denoiser
 from torch_geometric_gsl._checks import at_least, check_count
 from torch_geometric_gsl.nn.models.tasks import chosen_labels, every_node
-from torch_geometric_gsl.nn.self_supervision.networks import Denoiser
 from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.runtime import full_precision
 
@@ -39,7 +39,7 @@ class SLAPS(GeneratedGraphModel):
     where :math:`\mathbf{S}` keeps the :math:`k + 1` largest entries of each row, the
     node itself among them, :math:`\mathbf{W}_1` and :math:`\mathbf{W}_2` start as the
     identity, and :math:`\mathcal{L}_{\mathrm{DAE}}` is that of
-    :class:`~torch_geometric_gsl.nn.self_supervision.GraphDenoising`.
+    :class:`~reproduction.self_supervision.GraphDenoising`.
 
     The paper trains 2,000 epochs with Adam, at :obj:`1e-2` with weight decay of
     :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for :obj:`denoiser` and
@@ -76,7 +76,7 @@ class SLAPS(GeneratedGraphModel):
 
     Shapes:
         - **input and output:** as in
-          :class:`~torch_geometric_gsl.baselines.KNNGCN`, without edges
+          :class:`~reproduction.baselines.KNNGCN`, without edges
 
     Raises:
         ValueError: If an argument is out of range, or features that are

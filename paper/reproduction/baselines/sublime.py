@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from reproduction.baselines._generated_graph import GeneratedGraphModel
+from reproduction.self_supervision.anchor import Anchor
+from reproduction.self_supervision.networks import Contrast
 from torch_geometric_gsl._checks import at_least, check_count
-from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.nn.self_supervision.networks import Contrast
 from torch_geometric_gsl.ops.edges import Edges
 
 
@@ -27,7 +27,7 @@ class SUBLIME(GeneratedGraphModel):
 
     where :math:`\mathbf{A}` is the graph of :class:`SLAPS` and
     :math:`\mathcal{L}_{\mathrm{con}}` the contrast of
-    :class:`~torch_geometric_gsl.nn.self_supervision.GraphContrast`. The anchor graph
+    :class:`~reproduction.self_supervision.GraphContrast`. The anchor graph
     starts as the identity, is updated after each contrast in training mode, and is part
     of the state; it belongs to one set of nodes.
 

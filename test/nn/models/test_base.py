@@ -5,7 +5,7 @@ import torch
 from sklearn.metrics import r2_score
 from torch.nn import functional as F
 
-from torch_geometric_gsl import KNNGCN, GSLNet, MLPClassifier
+from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.distributed import RowShard, ShardedModel
 from torch_geometric_gsl.nn.models.base import FollowsTask
 
@@ -144,12 +144,11 @@ def test_bad_labels(call, y, error, text):
         getattr(model, call)(x, y)
 
 
-@pytest.mark.parametrize('kind', [GSLNet, MLPClassifier])
 @pytest.mark.parametrize('missing', [-1, -100, 3])
-def test_labels_of_other_nodes_are_not_read(kind, missing):
+def test_labels_of_other_nodes_are_not_read(missing):
     def loss(y, mask):
         torch.manual_seed(1)
-        return kind(IN, 8, 2, 3).loss(torch.rand(N, IN), y, mask)
+        return GSLNet(IN, 8, 2, 3).loss(torch.rand(N, IN), y, mask)
 
     expected = loss(Y, MASK)
     hidden = Y.masked_fill(~MASK, missing)
@@ -182,21 +181,10 @@ def test_evaluation_leaves_the_mode_as_it_was(training):
 @pytest.mark.parametrize('order', [[0], [1, 0], [2, 0, 1]])
 def test_indices_of_all_nodes_are_no_mask(order):
     torch.manual_seed(1)
-    model, x = MLPClassifier(IN, 8, 1, 3), torch.rand(len(order), IN)
+    model, x = Plain('classification').eval(), torch.rand(len(order), IN).double()
     y, every = torch.tensor(order), torch.ones(len(order), dtype=torch.bool)
     expected = model.loss(x, y, every)
     torch.testing.assert_close(model.loss(x, y, torch.tensor(order)), expected)
-
-
-@pytest.mark.parametrize('kind', [MLPClassifier, KNNGCN])
-@TASKS
-def test_controls_follow_the_task(kind, task):
-    _, x, y = problem(task)
-    net = kind(IN, 8, 2, OUT[task], task=task).double()
-    net.loss(x, y, torch.arange(7)).backward()
-    assert list(net.score(x, y, torch.arange(7, N))) == [METRICS[task]]
-    assert net.predict(x).shape == y.shape
-    assert (f"task='{task}'" in repr(net)) == (task != 'classification')
 
 
 @pytest.mark.parametrize('readout', ['mean', 'sum', 'softmax'])

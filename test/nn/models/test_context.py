@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
 
-from torch_geometric_gsl import KNNGCN, GSLNet, resolve_similarity
+from torch_geometric_gsl import GSLNet
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
 BATCH = torch.arange(N) // 20
@@ -65,36 +64,3 @@ def test_what_comes_by_row_is_a_pair(name, value):
     text = f"'{name}' must be a pair like 'x' \\(got a Tensor\\)"
     with pytest.raises(TypeError, match=text):
         net((draw_rows(), draw_rows(3)), **{name: value})
-
-
-@pytest.mark.parametrize('similarity', ['linear', 'heat_kernel'])
-@pytest.mark.parametrize('is_sparse', [False, True])
-@pytest.mark.parametrize('cached', [False, True])
-def test_nearest_neighbours(similarity, is_sparse, cached):
-    torch.manual_seed(0)
-    x, new = draw_rows().relu(), draw_rows(9)[6:].relu() + 0.1
-    options = {'similarity': similarity, 'root_weight': True, 'cached': cached}
-    net = KNNGCN(IN, HIDDEN, 2, OUT, k=4, **options).eval()
-    if is_sparse:
-        x, new = x.to_sparse_csr(), new.to_sparse_csr()
-    before = net(x)
-    out = net((x, new))
-    assert torch.equal(net(x), before)
-    # The definition: the sources' graph, and four more edges to each new row.
-    rows, joined = x.to_dense(), torch.cat([x.to_dense(), new.to_dense()])
-    weigh = resolve_similarity(similarity, IN)
-    cosine = F.normalize(new.to_dense()) @ F.normalize(rows).t()
-    source = cosine.topk(4).indices
-    edges = torch.stack([source.flatten(), torch.arange(3).repeat_interleave(4)])
-    weight = weigh((rows, new.to_dense()), edges)
-    graph = net.graphs(x)[0]
-    edge_index = torch.cat([graph.edge_index, edges + torch.tensor([[0], [N]])], dim=1)
-    expected = KNNGCN(IN, HIDDEN, 2, OUT, k=4, root_weight=True).eval()
-    expected.load_state_dict(net.state_dict())
-    given = {'edge_weight': torch.cat([graph.edge_weight, weight])}
-    torch.testing.assert_close(out, expected(joined, edge_index, **given)[N:])
-    found = net.graphs((x, new))[0]
-    assert found.edge_index[1].bincount().tolist() == [4, 4, 4]
-    given = {'edge_weight': (graph.edge_weight, weight)}
-    again = net((x, new), (graph.edge_index, edges), **given)
-    torch.testing.assert_close(again, out)

@@ -13,9 +13,7 @@ from oracles import seeded
 from torch_geometric.data import Data
 
 from torch_geometric_gsl import (
-    KNNGCN,
     GSLNet,
-    MLPClassifier,
     TableNet,
 )
 from torch_geometric_gsl.diagnostics import describe_model
@@ -32,8 +30,6 @@ MODELS = {
     'few neighbours': lambda: GSLNet(IN, 8, 2, OUT, eval_k=5),
     'transition': lambda: GSLNet(IN, 8, 2, OUT, num_transition_nodes=5, num_nodes=N),
     'readout': lambda: GSLNet(IN, 8, 2, OUT, readout='mean'),
-    'KNNGCN': lambda: KNNGCN(IN, 8, 2, OUT),
-    'MLPClassifier': lambda: MLPClassifier(IN, 8, 2, OUT),
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from oracles import seeded
 
 from reproduction.baselines import NodeFormer
-from torch_geometric_gsl import KNNGCN, GSLNet
+from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.nn.models.row_index import NewRowsWarning
 
 N, IN, HIDDEN, OUT = 40, 6, 8, 3
@@ -29,7 +29,7 @@ NETS = {
     'edges': {},
     'readout': {'readout': 'mean'},
 }
-OTHERS = {'KNNGCN': KNNGCN, 'NodeFormer': NodeFormer}
+OTHERS = {'NodeFormer': NodeFormer}
 
 
 def make(kind='GSLNet', **options):
@@ -204,17 +204,12 @@ def test_training_and_graph_ids_take_no_indexed_rows():
     trained = net.train()(x, generator=seeded(0))
     again = net.clear_index()(x, generator=seeded(0))
     assert torch.equal(trained, again)
-    # Where a given graph joins nodes to each other, these are no new ones.
-    net = make('KNNGCN')
-    plain = net(x, edge_index=EDGES)
-    assert torch.equal(net.index(-x)(x, edge_index=EDGES), plain)
 
 
 @pytest.mark.parametrize(
     ('kind', 'x', 'given', 'text'),
     [
         ('GSLNet', torch.ones(3, 2), {}, "'x' must have 6 channels"),
-        ('KNNGCN', torch.ones(3, 2), {}, "'x' must have 6 channels"),
         ('transition', draw_rows()[1:], {}, f"'x' must have num_nodes={N} rows"),
         ('GSLNet', draw_rows(), {'z': Z[:N]}, "'z' needs a model with 'z_channels'"),
         ('z', draw_rows(), {'z': Z}, "'z' must have one row per node"),
@@ -284,15 +279,6 @@ def test_models_that_need_no_others_do_not_warn(options):
     model, x = make(**options), draw_rows()
     model.train()(x)
     model.eval()(x[:3])
-
-
-def test_a_loaded_state_brings_no_graph_of_other_rows():
-    x = draw_rows()
-    net, other = (KNNGCN(IN, HIDDEN, 2, OUT, cached=True).eval() for _ in range(2))
-    expected = net(x)
-    other(x.flip(0))  # A negative would have the cosines of x.
-    other.load_state_dict(net.state_dict())
-    assert torch.equal(other(x), expected)
 
 
 def test_rows_that_are_loaded_take_the_dtype_of_the_model():

@@ -27,8 +27,6 @@ MODELS = {
         {'scale': 3.0, 'task': 'regression'},
         {'readout': 'mean', 'act': None},
     ],
-    'MLPClassifier': [{}],
-    'KNNGCN': [{'k': 3}, {'k': 3, 'root_weight': True, 'cached': True}],
 }
 CASES = [
     pytest.param(name, kwargs, id=f'{name}-{number}')

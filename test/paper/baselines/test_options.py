@@ -178,7 +178,7 @@ def test_files_copies_and_resets(name, number, tmp_path):
     assert all(torch.equal(value, other[key]) for key, value in own.items())
 
 
-@pytest.mark.parametrize('name', PUBLISHED)
+@pytest.mark.parametrize('name', EVERY)
 @pytest.mark.parametrize('task', ['regression', 'binary', 'multilabel'])
 def test_tasks(name, task):
     x, width = features(), 4 if task == 'multilabel' else 1

@@ -2,7 +2,6 @@ r"""Samplers of neighbours."""
 
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.sampler.label_loss import leave_one_out_loss
 from torch_geometric_gsl.nn.sampler.options import Budget
 from torch_geometric_gsl.nn.sampler.plan import (
     SampledEvaluationWarning,
@@ -17,5 +16,4 @@ __all__ = [
     'NeighbourDistribution',
     'SampledEvaluationWarning',
     'TruncatedRaceWarning',
-    'leave_one_out_loss',
 ]

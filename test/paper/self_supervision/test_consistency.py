@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from oracles import softmax
 from sampling import normal
 
-from torch_geometric_gsl import consistency_loss
+from reproduction.self_supervision import consistency_loss
 
 TWO = torch.ones(3, 2)
 ERRORS = [

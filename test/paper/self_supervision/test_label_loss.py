@@ -2,7 +2,8 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl import GumbelKNNSampler, leave_one_out_loss
+from reproduction.self_supervision import leave_one_out_loss
+from torch_geometric_gsl import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
 
 DOUBLE = {'dtype': torch.float64}

@@ -1,16 +1,17 @@
-"""Self-supervised losses: restoring hidden features, and contrasting two views."""
+"""Functions of self-supervised losses: hidden features, contrasts, dropped edges."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops.edges import expand_ranges, find_sorted
+from torch_geometric_gsl._checks import check_probability, check_value
+from torch_geometric_gsl.ops.edges import Edges, expand_ranges, list_by_row
+from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
     full_precision,
@@ -18,7 +19,6 @@ from torch_geometric_gsl.ops.runtime import (
     row_blocks,
 )
 from torch_geometric_gsl.ops.scores import unit_rows
-from torch_geometric_gsl.ops.sparse_rows import with_values
 
 
 class MaskedFeatures(NamedTuple):
@@ -85,7 +85,7 @@ def hide_channels(
     keep[order[:count]] = 0
     if x.layout == torch.strided:
         return x * keep
-    return with_values(x, x.values() * keep[x.col_indices()])
+    return _with_values(x, x.values() * keep[x.col_indices()])
 
 
 def choose_numbers(
@@ -128,7 +128,20 @@ def _without(x: Tensor, place: Tensor) -> Tensor:
     """Set entries at storage positions to zero."""
     if x.layout == torch.strided:
         return x.flatten().index_fill(0, place, 0).view_as(x)
-    return with_values(x, x.values().index_fill(0, place, 0))
+    return _with_values(x, x.values().index_fill(0, place, 0))
+
+
+def _with_values(x: Tensor, values: Tensor) -> Tensor:
+    """Return sparse CSR features with other values in the same places."""
+    indices = x.crow_indices(), x.col_indices()
+    return torch.sparse_csr_tensor(*indices, values, x.shape, check_invariants=False)
+
+
+def find_sorted(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the positions of non-negative numbers, and whether they are present."""
+    index = torch.searchsorted(ascending, wanted)
+    padded = torch.cat([ascending, ascending.new_full((1,), -1)])
+    return index, padded[index] == wanted
 
 
 def check_words(x: Tensor) -> None:
@@ -204,3 +217,30 @@ def grouped_nt_xent(
         for one, two in zip(*parts, strict=True)
     ]
     return torch.stack(terms).sum()
+
+
+def list_sources(edge_index: Tensor, num_nodes: int) -> Neighbours:
+    """List the sources of each node, given edges that are sorted by target."""
+    return list_by_row(edge_index[1], edge_index[0], (num_nodes, num_nodes))
+
+
+def drop_edges(
+    edges: Edges, probability: float, generator: torch.Generator | None = None
+) -> Edges:
+    """Drop edges by setting random weights to zero; rescale the others."""
+    if probability == 0:
+        return edges
+    noise = torch.empty_like(edges.weight, dtype=torch.float32)
+    keep = noise.bernoulli_(1 - probability, generator=generator)
+    weight = edges.weight * keep.to(edges.weight.dtype) / (1 - probability)
+    return edges._replace(weight=weight)
+
+
+def pair_of_probabilities(value: Any, name: str) -> tuple[float, float]:
+    """Return two probabilities, given one for both or one for each."""
+    pair = value if isinstance(value, tuple) else (value, value)
+    if len(pair) != 2:
+        raise ValueError(f"'{name}' must be a number or a pair of them (got {pair})")
+    for each in pair:
+        check_probability(each, name)
+    return pair

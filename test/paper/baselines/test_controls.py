@@ -7,7 +7,7 @@ import torch
 from oracles import as_layout, inner, seeded, unit
 from torch_geometric.nn import GCNConv
 
-from torch_geometric_gsl.baselines import KNNGCN, MLPClassifier
+from reproduction.baselines import KNNGCN, MLPClassifier
 
 N, IN, OUT = 14, 5, 3
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
@@ -116,3 +116,17 @@ def test_dropout_follows_hidden_layers_only(kind):
     out = model(features(400))
     shares = [float((h == 0).double().mean()) for h in (*received, out)]
     assert shares == pytest.approx([0, 0.25, 0.25, 0], abs=0.05)
+
+
+def test_a_loaded_state_brings_no_graph_of_other_rows():
+    x = features()
+    model, other = (make(KNNGCN, cached=True).eval() for _ in range(2))
+    expected = model(x)
+    other(x.flip(0))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(x), expected)
+
+
+def test_the_graph_cannot_be_exported():
+    with pytest.raises(ValueError, match='KNNGCN cannot be exported'):
+        torch.export.export(make(KNNGCN).eval(), (features(),))

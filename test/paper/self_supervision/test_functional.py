@@ -7,13 +7,16 @@ import torch
 from oracles import seeded
 from torch.nn import functional as F
 
-from torch_geometric_gsl.ops.self_supervised import (
+from reproduction.self_supervision.functional import (
     choose_numbers,
+    drop_edges,
     grouped_nt_xent,
     hide_channels,
     mask_features,
     nt_xent,
 )
+from torch_geometric_gsl.ops.edges import Edges
+from torch_geometric_gsl.ops.neighbours import Neighbours
 
 stats = pytest.importorskip('scipy.stats')
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse', 'unordered'])
@@ -223,3 +226,18 @@ def test_blocks_bound_what_is_computed_at_once(meter):
         with meter() as measured:
             nt_xent(first, second, T, memory_budget=3 * 600 * 8 * rows).backward()
         assert measured.largest == 600 * rows
+
+
+def test_dropout_of_edges():
+    stats = pytest.importorskip('scipy.stats')
+    count = 20_000
+    neighbours = Neighbours(torch.zeros(1, count, dtype=torch.long), num_sources=1)
+    edges = Edges(neighbours, torch.linspace(1, 2, count))
+    for probability in (0.25, 0.5):
+        dropped = drop_edges(edges, probability, seeded()).weight
+        zeros = dropped == 0
+        # A two-sided test that errs once in 100,000.
+        assert stats.binomtest(int(zeros.sum()), count, probability).pvalue > 1e-5
+        expected = edges.weight[~zeros] / (1 - probability)
+        torch.testing.assert_close(dropped[~zeros], expected)
+    assert drop_edges(edges, 0.0, None) is edges

@@ -7,27 +7,29 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset
 
+from reproduction.self_supervision.anchor import Anchor
+from reproduction.self_supervision.functional import (
+    check_words,
+    drop_edges,
+    grouped_nt_xent,
+    hide_channels,
+    list_sources,
+    mask_features,
+    pair_of_probabilities,
+    restoration_loss,
+)
 from torch_geometric_gsl._checks import (
     at_least,
     check_count,
     check_flag,
     check_positive,
     check_probability,
-    pair_of_probabilities,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
-from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.ops.edges import Edges, drop_edges, list_by_row, list_sources
+from torch_geometric_gsl.ops.edges import Edges, list_by_row
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.runtime import full_precision
-from torch_geometric_gsl.ops.self_supervised import (
-    check_words,
-    grouped_nt_xent,
-    hide_channels,
-    mask_features,
-    restoration_loss,
-)
 
 
 class GraphLayer(torch.nn.Module):

@@ -41,8 +41,6 @@ class MLPClassifier(NodeClassifier):
         torch.Size([100, 7])
     """
 
-    _maps_parameters = True
-
     def __init__(
         self,
         in_channels: int,

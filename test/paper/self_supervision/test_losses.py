@@ -18,9 +18,8 @@ from drawn import (
 )
 from oracles import as_layout, check_gradients, seeded
 
+from reproduction.self_supervision import GraphContrast, GraphDenoising
 from torch_geometric_gsl import (
-    GraphContrast,
-    GraphDenoising,
     GumbelKNNSampler,
     LinearSimilarity,
 )

@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reproduction.self_supervision.anchor import Anchor
+from reproduction.self_supervision.functional import list_sources
+from reproduction.self_supervision.networks import Contrast, Denoiser
 from torch_geometric_gsl._checks import (
     check_compared,
     check_count,
@@ -16,9 +19,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.linear import check_input
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.self_supervision.anchor import Anchor
-from torch_geometric_gsl.nn.self_supervision.networks import Contrast, Denoiser
-from torch_geometric_gsl.ops.edges import Edges, list_sources
+from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import SampledGraph
 

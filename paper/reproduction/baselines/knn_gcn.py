@@ -1,4 +1,4 @@
-"""A network on the nearest-neighbour graph of the input features."""
+"""Models on a given graph or on the nearest neighbours of the input features."""
 
 from __future__ import annotations
 
@@ -11,32 +11,26 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
-    as_pair,
     check_batch,
     check_count,
     check_flag,
     check_generator,
     check_one_graph,
     check_option,
-    check_pair,
     check_probability,
     check_value,
     check_weighted_edges,
-    split_pair,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, check_input, plain_linear
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import resolve_activation
-from torch_geometric_gsl.nn.models.row_index import IndexesRows
 from torch_geometric_gsl.nn.nearest_neighbours import (
     WEIGHTS,
-    nearest_in_context,
     nearest_neighbours,
 )
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import is_exporting
-from torch_geometric_gsl.ops.sparse_rows import stack_rows
-from torch_geometric_gsl.typing import Features, SampledGraph
+from torch_geometric_gsl.typing import SampledGraph
 
 
 class NeighbourModel(NodeClassifier):
@@ -96,7 +90,11 @@ class NeighbourModel(NodeClassifier):
     ) -> SampledGraph:
         """Return the given, cached or nearest-neighbour graph, with clamped weights."""
         if edge_index is not None:
-            return given_graph(x, edge_index, edge_weight, batch)
+            graph = check_weighted_edges(edge_index, edge_weight, x, x)
+            if batch is not None:
+                check_batch(batch, x)
+                check_one_graph(graph.edge_index, batch)
+            return graph
         if edge_weight is not None:
             raise ValueError("'edge_weight' needs 'edge_index' (got None)")
         if self._cached_index is not None:
@@ -134,19 +132,6 @@ class NeighbourModel(NodeClassifier):
         )
 
 
-def given_graph(
-    x: Features, edge_index: Tensor, edge_weight: Tensor | None, batch: Any
-) -> SampledGraph:
-    """Check a graph of one set of nodes, or of sources and targets."""
-    pair = as_pair(x)
-    graph = check_weighted_edges(edge_index, edge_weight, *pair)
-    if batch is not None:
-        for ids, rows in zip(as_pair(batch, 'batch'), pair, strict=True):
-            check_batch(ids, rows)
-        check_one_graph(graph.edge_index, batch)
-    return graph
-
-
 def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
     """Return the graph id of each node, zeros without a batch."""
     if batch is not None:
@@ -155,7 +140,7 @@ def _graph_ids(x: Tensor, batch: Tensor | None) -> Tensor:
     return torch.zeros(x.size(0), dtype=torch.long, device=x.device)
 
 
-class KNNGCN(IndexesRows, NeighbourModel):
+class KNNGCN(NeighbourModel):
     r"""The network of the `"Semi-supervised Classification with Graph Convolutional
     Networks" <https://arxiv.org/abs/1609.02907>`_ paper on a graph of nearest
     neighbours.
@@ -246,10 +231,10 @@ class KNNGCN(IndexesRows, NeighbourModel):
 
     def forward(
         self,
-        x: Features,
-        edge_index: Any = None,
-        edge_weight: Any = None,
-        batch: Any = None,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -257,64 +242,35 @@ class KNNGCN(IndexesRows, NeighbourModel):
         :class:`~torch_geometric_gsl.nn.NodeClassifier`.
 
         A given graph replaces the nearest neighbours; its weights are ones without
-        :obj:`edge_weight`. In a pair :obj:`(x_src, x_dst)` neighbours of the targets
-        are sources, and the other arguments are pairs as well: edges between sources,
-        and edges to targets.
+        :obj:`edge_weight`.
         """
-        given = edge_index, edge_weight, batch
-        h, joined, _, start = self._rows(x, *given, generator=generator)
-        edge_index, weight = gcn_norm(*joined, num_nodes=h.size(0), dtype=h.dtype)
+        graph, *_ = self.graphs(x, edge_index, edge_weight, batch, generator=generator)
+        edge_index, weight = gcn_norm(*graph, num_nodes=x.size(0), dtype=x.dtype)
         convs: Any = self.convs
-        for number, conv in enumerate(convs):
+        for layer, conv in enumerate(convs):
             # GCNConv is slower on sparse features.
-            out = apply_linear(conv.lin, h)
+            out = apply_linear(conv.lin, x)
             out = conv.propagate(edge_index, x=out, edge_weight=weight) + conv.bias
             if self.root_weight:
-                root: Any = self.roots[number]
-                out = out + apply_linear(root, h)
-            if number < self.num_layers - 1:
+                root: Any = self.roots[layer]
+                out = out + apply_linear(root, x)
+            if layer < self.num_layers - 1:
                 out = dropout(self.act(out), self.dropout, self.training, generator)
-            h = out
-        return h[start:]
+            x = out
+        return x
 
-    def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
+    def graphs(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> list[SampledGraph]:
         r"""Return the graph of each layer, always the same, before normalisation; the
         arguments are those of :meth:`forward`.
         """
-        _, _, graph, _ = self._rows(x, *args, **kwargs)
-        return [graph] * self.num_layers
-
-    def _rows(
-        self,
-        x: Features,
-        edge_index: Any = None,
-        edge_weight: Any = None,
-        batch: Any = None,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> tuple[Tensor, SampledGraph, SampledGraph, int]:
-        """Return all rows, their graph, the targets' graph, and the first target."""
-        src: Tensor | None
-        if isinstance(x, tuple | list):
-            src, dst = check_pair(x)
-        else:
-            dst = x
-            src = self._indexed(x, edge_index if batch is None else batch)
         convs: Any = self.convs
-        self._check_input(dst, convs[0].lin, generator)
-        if src is None:
-            graph = self._graph(dst, edge_index, edge_weight, batch)
-            return dst, graph, graph, 0
-        edges, ids = split_pair(edge_index, 'edge_index'), split_pair(batch, 'batch')
-        weights = split_pair(edge_weight, 'edge_weight')
-        own = self._graph(src, edges[0], weights[0], ids[0])
-        if edges[1] is not None:
-            new = given_graph((src, dst), edges[1], weights[1], batch)
-        else:
-            similarity = self.similarity or 'linear'
-            new = nearest_in_context(dst, src, self.k, batch, similarity=similarity)
-            new = self._weighted(new)
-        shift = torch.tensor([[0], [src.size(0)]], device=src.device)
-        both = torch.cat([own.edge_index, new.edge_index + shift], dim=1)
-        joined = SampledGraph(both, torch.cat([own.edge_weight, new.edge_weight]))
-        return stack_rows(src, dst), joined, new, src.size(0)
+        self._check_input(x, convs[0].lin, generator)
+        return [self._graph(x, edge_index, edge_weight, batch)] * self.num_layers
