@@ -1,5 +1,6 @@
 """The examples run, on tables small enough for seconds."""
 
+import importlib
 import runpy
 import sys
 from functools import partial
@@ -149,6 +150,23 @@ def test_relations_are_summed_by_their_shares(run):
     first, second = conv.convs
     expected = first(x) / 4 + 3 * second(x) / 4 + conv.lin_root(x) + conv.bias
     torch.testing.assert_close(conv(x), expected)
+
+
+def test_consistency_of_two_draws(monkeypatch):
+    pytest.importorskip('sklearn')
+    monkeypatch.syspath_prepend(EXAMPLES)
+    example = importlib.import_module('consistency')
+    share = torch.tensor([[0.8, 0.2], [0.4, 0.6]])
+    # The mean .6, .4 is sharpened to .36 and .16, over their sum.
+    sharpened = 0.36 / 0.52
+    expected = 2 * ((0.8 - sharpened) ** 2 + (0.4 - sharpened) ** 2) / 2
+    loss = example.consistency_loss(share.log().unsqueeze(1))
+    assert float(loss) == pytest.approx(expected)
+    monkeypatch.setattr(example, 'EPOCHS', 10)
+    y = torch.arange(1_100) % 10
+    accuracy = example.compare(torch.randn(1_100, 64) + 8 * torch.eye(64)[y], y, seed=0)
+    assert len(accuracy) == 5
+    assert min(accuracy.values()) > 90
 
 
 def test_no_example_hides_a_library():
