@@ -127,8 +127,8 @@ def public_modules() -> Iterator[ModuleType]:
     """Yield the packages, and the modules that have pages."""
     yield torch_geometric_gsl
     for info in walk_packages(torch_geometric_gsl.__path__, f'{PACKAGE}.'):
-        shown = f'{PACKAGE}.ops.', f'{PACKAGE}.typing', f'{PACKAGE}.nn.points'
-        has_page = info.name.startswith(shown)
+        modules = 'ops.', 'typing', 'nn.points', 'datasets'
+        has_page = info.name.removeprefix(f'{PACKAGE}.').startswith(modules)
         if '._' not in info.name and (info.ispkg or has_page):
             yield import_module(info.name)
 
