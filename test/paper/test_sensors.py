@@ -171,3 +171,27 @@ def test_absent_series_are_told(tmp_path, monkeypatch):
     sensors_data.load.cache_clear()
     with pytest.raises(OSError, match=r"traffic' was not found: let 'GSL_DATA'"):
         sensors_data.load()
+
+
+def test_the_folder_of_series(tmp_path):
+    files = {
+        'los_speed.csv': '7,8,9\n1,2,3\n4,5,6.5\n',
+        'los_adj.csv': '1,0.5,0\n0,1,0\n0.25,0,1\n',
+        'metr_la_sensor_locations.csv': (
+            'index,sensor_id,latitude,longitude\n0,9,3,-3\n1,7,1,-1\n2,8,2,-2\n'
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding='ascii')
+    data = sensors_data.read_folder(tmp_path)
+    assert data.x.tolist() == [[1, 4], [2, 5], [3, 6.5]]
+    assert data.edge_index.tolist() == [[0, 2], [1, 0]]
+    assert data.edge_weight.tolist() == [0.5, 0.25]
+    assert data.pos.tolist() == [[1, -1], [2, -2], [3, -3]]
+
+
+def test_traffic(gsl_data):
+    data = sensors_data.read_folder(gsl_data('traffic'))
+    assert data.x.shape == (207, 2016)
+    assert data.edge_index.shape == (2, 2626)
+    assert bool(((data.x > 0) & (data.x <= 70)).all())
