@@ -18,6 +18,7 @@ NETS = {
     'sensors': lambda s: gsl.SensorGraphConv(4, 6, 9, 4, s, directed=False),
     'directed': lambda s: gsl.SensorGraphConv(4, 6, 9, 4, s),
     'types': lambda s: gsl.HeteroLatentGraphConv(WIDTHS, 4, [IN_DOC, NEAR], s),
+    'table': lambda s: gsl.TableNet(3, 8, 1, similarity=s),
     'net': lambda s: gsl.GSLNet(4, 6, 2, 3, s),
     'paper net': lambda s: gsl.GSLNet.paper(4, 6, 2, 3, s, z_channels=-1),
 }

@@ -250,6 +250,14 @@ def test_tails_of_a_block_fit_into_the_budget(monkeypatch, definition):
     assert [size for size in seen if size[1] == 100] == [(8, 100), (8, 100), (2, 100)]
 
 
+@pytest.mark.parametrize('scale', [40.0, 1000.0])
+def test_rounding_is_within_the_bounds(scale):
+    # 1 - t of equal rows is not exactly zero, times the scale.
+    score = scale * torch.tensor([[-3e-7, 0.5, 1.0, 2.0 + 3e-7]]).expand(4, 4)
+    pairs = matrix_pairs(score)._replace(lower=0.0, upper=2 * scale)
+    race_arrivals(pairs, DrawOptions(3, 0.5, 9), 20, generator=seeded())
+
+
 @pytest.mark.parametrize(
     ('bounds', 'shown'), [((0.0, 2.0), r'\[0, 2\]'), ((-1.0, 0.5), r'\[-1, 0.5\]')]
 )

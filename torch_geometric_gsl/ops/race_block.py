@@ -237,8 +237,10 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
     dtype, device = score.dtype, score.device
     lower = torch.as_tensor(pairs.lower, dtype=dtype, device=device)
     upper = torch.as_tensor(pairs.upper, dtype=dtype, device=device)
-    above = highest > upper + eps * upper.abs().clamp(min=1)
-    beneath = lowest < lower - eps * lower.abs().clamp(min=1)
+    # A score is a difference of larger numbers, such as 1 - t, times the scale.
+    error = eps * torch.maximum(lower.abs(), upper.abs()).clamp(min=1)
+    above = highest > upper + error
+    beneath = lowest < lower - error
     check_value(
         ~(above | beneath),
         "'similarity' must lie between its 'bounds'",

@@ -159,7 +159,7 @@ class SampledLatentGraph(FeatureGraph):
     graphs are handled as in :class:`SimilarityKNNGraph`.
 
     .. warning::
-        The graph is relaxed: it has about 40 edges per node for :obj:`k=5`, or all
+        The graph is relaxed: it has about 80 edges per node for :obj:`k=5`, or all
         pairs of a small graph, most with a weight near zero. For layers without
         :obj:`edge_weight`, such as :class:`~torch_geometric.nn.conv.SAGEConv`, set
         :obj:`replace=False` to draw :obj:`k` neighbours.

@@ -129,3 +129,11 @@ def test_losses_in_evaluation_mode_leave_the_net_as_it_was():
 def test_labels_that_do_not_fit(labels, error, text):
     with pytest.raises(error, match=text):
         describe_model(GSLNet(4, 8, 2, 4), X, labels=labels)
+
+
+@pytest.mark.parametrize('case', ['uniform', 'one label a class'])
+def test_no_warning_where_nothing_can_be_told(case):
+    similarity = 'uniform' if case == 'uniform' else apart()
+    net = GSLNet(4, 8, 2, 4, similarity)
+    mask = torch.arange(40) < (40 if case == 'uniform' else 4)
+    assert losses(net, 60, mask=mask) == []

@@ -108,7 +108,7 @@ def test_hooks_come_before_the_draw():
 def test_a_sampler_that_trains_on_nearly_uniform_draws_warns_once():
     x = torch.randn(80, 16, generator=seeded())
     flat, sharp = (
-        GumbelKNNSampler.paper(LinearSimilarity(16), scale=s) for s in (1.5, 30.0)
+        GumbelKNNSampler(LinearSimilarity(16), scale=scale) for scale in (1.5, 30.0)
     )
     UniformSamplingWarning.reset()
     with warnings.catch_warnings():
@@ -121,7 +121,7 @@ def test_a_sampler_that_trains_on_nearly_uniform_draws_warns_once():
             flat.train()(x)
     with pytest.warns(UniformSamplingWarning, match=r'are 9[0-7]\.\d % \(a sampler'):
         flat(x)
-    other = GumbelKNNSampler.paper(LinearSimilarity(16), scale=1.5)
+    other = GumbelKNNSampler(LinearSimilarity(16), scale=1.5)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         for _ in range(210):
@@ -132,7 +132,11 @@ def test_draws_that_are_uniform_warn_at_once():
     x = torch.randn(80, 16, generator=seeded())
     UniformSamplingWarning.reset()
     with pytest.warns(UniformSamplingWarning, match=r'are (100|99)\.\d % \(a sampler'):
-        GumbelKNNSampler.paper(LinearSimilarity(16), scale=0.1)(x)
+        GumbelKNNSampler(LinearSimilarity(16), scale=0.1)(x)
+    # A fixed scale stays as it is.
+    UniformSamplingWarning.reset()
+    with pytest.warns(UniformSamplingWarning, match=r'are 9[0-7]\.\d % \(a sampler'):
+        GumbelKNNSampler.paper(LinearSimilarity(16), scale=1.5)(x)
     UniformSamplingWarning.reset()
     with warnings.catch_warnings():
         warnings.simplefilter('error')

@@ -59,8 +59,8 @@ class LatentGraphConv(LearnedGraphConv):
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name or as a module of :obj:`out_channels` input channels, which keeps its
-            state. :obj:`"mixture"` becomes :obj:`"distance"` for one or two compared
-            features. (default: :obj:`"mixture"`)
+            state. :obj:`"mixture"` without arguments becomes :obj:`"distance"` where
+            one column is compared, or two of the input. (default: :obj:`"mixture"`)
         k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`. (default: :obj:`0.5`)
         similarity_kwargs (dict, optional): Arguments of a similarity given by name,

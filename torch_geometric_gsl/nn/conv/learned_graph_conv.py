@@ -104,7 +104,8 @@ class LearnedGraphConv(OneType):
         width = z_channels or out_channels
         is_input = z_channels is not None and z_channels == in_channels
         # The cosine is of little use with two features, and of none with one.
-        if similarity == 'mixture' and width <= 1 + is_input:
+        is_default = similarity == 'mixture' and not similarity_kwargs
+        if is_default and width <= 1 + is_input:
             similarity = 'distance'
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
         self.sampler = GumbelKNNSampler(compared, k, tau, **kwargs)

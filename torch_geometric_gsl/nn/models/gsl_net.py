@@ -74,8 +74,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         out_channels (int): Size of each output sample.
         similarity (str or Similarity, optional): The similarity of two nodes, by
             name; a module is shared by all layers, which must be equally wide.
-            :obj:`"mixture"` becomes :obj:`"distance"` for one or two compared features.
-            (default: :obj:`"mixture"`)
+            :obj:`"mixture"` without arguments becomes :obj:`"distance"` where one
+            column is compared, or two of the input. (default: :obj:`"mixture"`)
         num_transition_nodes (int, optional): The number of transition nodes; if
             :obj:`None`, the graph joins all nodes. (default: :obj:`None`)
         num_nodes, transition (optional): As in

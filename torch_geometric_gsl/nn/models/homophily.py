@@ -54,11 +54,14 @@ def warn_at_chance(
     sampler: GumbelKNNSampler, x: Tensor, y: Tensor, choice: Tensor
 ) -> None:
     """Warn if the graph of some labelled nodes is at chance."""
+    if sampler.similarity.bounds[0] == sampler.similarity.bounds[1]:
+        return  # A control, which shall be uniform.
     nodes = torch.arange(x.size(0), device=x.device)[choice]
     # Evenly, as rows may be sorted by class.
     nodes = nodes[:: -(-nodes.numel() // LOOK_AT)]
     share, chance = label_share(sampler, x[nodes], y[nodes])
-    if share <= chance < 1:
+    # No two nodes share a label where chance is 0, and all do where it is 1.
+    if share <= chance and 0 < chance < 1:
         warn_caller(
             f'the learned graph joins labelled nodes of one class no more often than '
             f'chance ({share:.2f}, by chance {chance:.2f}): try '

@@ -20,6 +20,7 @@ from torch_geometric_gsl.nn.models.base import SavedModel
 from torch_geometric_gsl.nn.models.row_index import IndexesRows, computing
 from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
 from torch_geometric_gsl.nn.one_type import OneType
+from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.local_random import dropout
@@ -162,7 +163,8 @@ class TableNet(IndexesRows, OneType, SavedModel):
         self.block = torch.nn.ModuleList([norm, first, second])
         self.head_norm = torch.nn.LayerNorm(hidden)
         self.head = torch.nn.Linear(hidden, out_channels)
-        self.reset_parameters()
+        with keeping(similarity):
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module; delete the index."""

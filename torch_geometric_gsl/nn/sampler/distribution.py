@@ -24,10 +24,12 @@ UNIFORM_SHARE = 0.9
 class UniformSamplingWarning(UserWarning):
     r"""Issued if a sampler draws neighbours almost uniformly at random.
 
-    It is issued once per process, by a sampler after 200 draws in training mode or by
-    :func:`~torch_geometric_gsl.diagnostics.describe_model`, if the effective number of
-    candidates (perplexity of :math:`\pi_i`) exceeds 90 % of the candidates, as a mean
-    over the targets with at least two; by the first draw if it exceeds 98 %.
+    It is issued once per process, by
+    :func:`~torch_geometric_gsl.diagnostics.describe_model` or by a sampler in training
+    mode without given candidates, if the effective number of candidates (perplexity of
+    :math:`\pi_i`) exceeds 90 % of the candidates, as a mean over the targets with at
+    least two. A sampler looks at its first draw and at the 200th; with a learned scale,
+    which may start low, the first one may have 98 %.
     """
 
     _issued: ClassVar[bool] = False

@@ -76,8 +76,8 @@ _CHECKS: dict[str, Callable[..., None]] = {
 }
 
 # The numbers of the draws that are checked for uniform draws, with the largest share
-# of effective candidates: a learned scale may start low. The number of targets looked
-# at.
+# of effective candidates where the scale is learned: it may start low. The number of
+# targets looked at.
 _LOOKS, _LOOK_AT = {1: 0.98, 200: UNIFORM_SHARE}, 64
 
 
@@ -448,7 +448,8 @@ class GumbelKNNSampler(OneType):
         if self.training and edge_index is None and batch is None:
             self._num_draws += 1
             if self._num_draws in _LOOKS:
-                self._look(x, pairs.dst.size(0), _LOOKS[self._num_draws])
+                most = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
+                self._look(x, pairs.dst.size(0), most)
         return assign(pairs, settings, self._bounds, *given)
 
     @disable_compile
