@@ -209,9 +209,9 @@ def write():
         # From the last one on, so that the others stay where they are.
         for block in reversed([b for b in blocks(path) if b.output is not None]):
             start, stop = block.output
-            indent = re.match(' *', text[start:stop])[0]
+            shortest = min(re.findall(r'^ *(?=\S)', text[start:stop], re.M), key=len)
             shown = re.sub(r' +$', '', run(block), flags=re.M)
-            printed = textwrap.indent(shown, indent)
+            printed = textwrap.indent(shown, shortest)
             tail = '\n' if path.suffix == '.rst' else ''
             text = f'{text[:start]}{printed}{tail}{text[stop:]}'
         path.write_text(text, encoding='utf-8')
