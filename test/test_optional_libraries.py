@@ -55,7 +55,7 @@ with warnings.catch_warnings():
     x = torch.randn(200, 4)
     T.SimilarityKNNGraph(3)(torch_geometric.data.Data(x=x))
     similarity = torch_geometric_gsl.GaussianSimilarity(4)
-    torch_geometric_gsl.GumbelKNNSampler.paper(similarity, method='race')(x)
+    torch_geometric_gsl.GumbelKNNSampler(similarity, method='race')(x)
 
 # Which say by themselves what they lack.
 NEEDY = ('torch_geometric_gsl.sklearn',)

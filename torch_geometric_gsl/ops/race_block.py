@@ -238,7 +238,8 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
     lower = torch.as_tensor(pairs.lower, dtype=dtype, device=device)
     upper = torch.as_tensor(pairs.upper, dtype=dtype, device=device)
     # A score is a difference of larger numbers, such as 1 - t, times the scale.
-    error = eps * torch.maximum(lower.abs(), upper.abs()).clamp(min=1)
+    ends = torch.stack([lower, upper]).abs()
+    error = eps * ends.masked_fill(ends.isinf(), 1).amax().clamp(min=1)
     above = highest > upper + error
     beneath = lowest < lower - error
     check_value(
