@@ -338,9 +338,9 @@ def check_edge_weight(
     edge_weight: Any,
     edge_index: Any,
     like: Tensor,
-    name: str = 'edge_weight',
 ) -> None:
     """Raise unless each edge has a finite weight that is not negative."""
+    name = 'edge_weight'
     if edge_index is None:
         raise ValueError(f"'{name}' needs 'edge_index' (got None)")
     if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():

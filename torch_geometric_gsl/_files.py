@@ -9,6 +9,7 @@ import re
 import tempfile
 import warnings
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -83,7 +84,10 @@ def read_file(path: str | Path, kinds: Collection[str]) -> dict[str, Any]:
     with Path(path).open('rb') as stream:
         if (part := _damaged_part(stream)) is not None:
             raise OSError(f"'{path}' is not a valid saved model: {part}")
-        content: dict[str, Any] = load_safely(stream, path, 'saved model', dict)
+        content = _load_plain(stream, path)
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise OSError(f"'{path}' is not a valid saved model (got a {kind})")
     if content.keys() != {'class', 'version', 'options', 'state'}:
         raise OSError(f"'{path}' is not a valid saved model (got {[*content]})")
     if not isinstance(kind := content['class'], str) or kind not in kinds:
@@ -109,7 +113,7 @@ def restoring(path: str | Path, content: dict[str, Any]) -> Iterator[None]:
         ) from error
 
 
-class SaveMixin:
+class SaveMixin(ABC):
     """Save an object to a file, and load it again.
 
     Subclasses define what a file holds.
@@ -149,14 +153,14 @@ class SaveMixin:
             kind = classes[content['class']]
             return kind._restored(content['options'], content['state'], device)
 
+    @abstractmethod
     def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments of the constructor, and what was learned."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def _restored(cls, options: Any, state: Any, device: torch.device | None) -> Any:
         """Create an object from what :meth:`_saved` returns."""
-        raise NotImplementedError
 
 
 def _concrete(cls: Any) -> Iterator[Any]:
@@ -169,27 +173,20 @@ def _concrete(cls: Any) -> Iterator[Any]:
         yield from _concrete(below)
 
 
-def load_safely(
-    stream: IO[bytes], path: str | Path, what: str, kind: type, device: Any = 'cpu'
-) -> Any:
-    """Load an object whose types PyTorch allows."""
+def _load_plain(stream: IO[bytes], path: str | Path) -> Any:
+    """Load an object whose types PyTorch allows, onto the CPU."""
     with warnings.catch_warnings():
         # Pickle protocols that are rejected anyway.
         warnings.filterwarnings('ignore', 'Detected pickle protocol')
         try:
-            content = torch.load(stream, weights_only=True, map_location=device)
+            return torch.load(stream, weights_only=True, map_location='cpu')
         except MemoryError:
             raise
         except Exception as error:  # A damaged archive or pickle may raise any.
             _check_memory(error, stream.seek(0, os.SEEK_END))
             raise OSError(
-                f"'{path}' is not a valid {what}: {_reason(error)}"
+                f"'{path}' is not a valid saved model: {_reason(error)}"
             ) from error
-    if not isinstance(content, kind):
-        raise OSError(
-            f"'{path}' is not a valid {what} (got a {type(content).__name__})"
-        )
-    return content
 
 
 def _check_memory(error: Exception, size: int) -> None:

@@ -22,6 +22,9 @@ from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR
 from torch_geometric_gsl.ops.sparse_rows import row_norms
 
+# The targets whose proposals are counted, and the steps of Newton's method.
+_NUM_PROBED, _NEWTON_STEPS = 64, 16
+
 
 class Head(NamedTuple):
     """Candidates of each target that are proposed at their exact rates."""
@@ -207,9 +210,7 @@ def _cumulate(rate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def num_expected(
-    pairs: PairScores, envelope: Envelope, options: DrawOptions, num_targets: int = 64
-) -> float:
+def num_expected(pairs: PairScores, envelope: Envelope, options: DrawOptions) -> float:
     r"""Return the mean number of proposals until a race has its arrivals.
 
     It is :math:`M R_i / Z_i`, or an eighth of the candidates where this is less and all
@@ -218,7 +219,7 @@ def num_expected(
     :func:`num_accepted` takes their place.
     """
     count = pairs.dst.size(0)
-    target = torch.arange(0, count, -(-count // num_targets), device=pairs.dst.device)
+    target = torch.arange(0, count, -(-count // _NUM_PROBED), device=pairs.dst.device)
     some, head = pairs.take(target), envelope.head
     if head is not None:
         envelope = envelope._replace(head=head.take(target))
@@ -237,7 +238,7 @@ def num_expected(
 
 
 @torch.no_grad()
-def num_accepted(score: Tensor, count: int, num_steps: int = 16) -> Tensor:
+def num_accepted(score: Tensor, count: int) -> Tensor:
     r"""Estimate the acceptances that :obj:`count` distinct candidates take.
 
     A candidate of probability :math:`\pi_j` is among the first :math:`T` acceptances
@@ -247,7 +248,7 @@ def num_accepted(score: Tensor, count: int, num_steps: int = 16) -> Tensor:
     """
     share = score.double().softmax(dim=1)
     accepted = share.new_full((score.size(0), 1), count)
-    for _ in range(num_steps):
+    for _ in range(_NEWTON_STEPS):
         missed = (-share * accepted).exp_()
         lacking = count - (1 - missed).sum(dim=1, keepdim=True)
         slope = (share * missed).sum(dim=1, keepdim=True)
