@@ -5,6 +5,7 @@ import csv
 import doctest
 import importlib
 import importlib.util
+import inspect
 import json
 import re
 import shutil
@@ -282,3 +283,23 @@ def test_a_click_sorts_rows_by_their_numbers():
     assert up == ['\N{MINUS SIGN}3', '1e-3', '0.9 ± 5', '~10 (12)', '1,024', 'none']
     assert down == [*up[-2::-1], 'none']
     assert words == ['A 2', 'b', 'c']
+
+
+@pytest.mark.parametrize(
+    ('column', 'kind'), [(1, gsl.LatentGraphConv), (2, gsl.GumbelKNNSampler)]
+)
+def test_the_table_of_sampler_options_has_the_defaults(column, kind):
+    path = DOCS / '_tables' / 'sampler_options.csv'
+    with path.open(encoding='utf-8') as file:
+        cells = {
+            re.sub('[:`]|term', '', row[0]): row[column] for row in csv.reader(file)
+        }
+    # A layer passes the other options on to its sampler.
+    parameters = {
+        **inspect.signature(gsl.GumbelKNNSampler).parameters,
+        **inspect.signature(kind).parameters,
+    }
+    learned = ', learned' if parameters['train_scale'].default else ', fixed'
+    assert cells['scale'] == f'{parameters["scale"].default:g}{learned}'
+    for name in ('k', 'tau', 'hard', 'replace', 'loop'):
+        assert cells[name].strip('`') == str(parameters[name].default), name

@@ -148,6 +148,14 @@ def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
         assert not isinstance(net.convs[0].sampler.similarity, distance)
 
 
+def test_a_mixture_with_arguments_stays_one():
+    few = {'similarity_kwargs': {'share': 0.7}}
+    for conv in (LatentGraphConv(8, 1, **few), GSLNet(2, 8, 2, 3, **few).convs[0]):
+        mixture = conv.sampler.similarity
+        assert isinstance(mixture, gsl.MixtureSimilarity)
+        assert float(mixture._share().detach()) == pytest.approx(0.7)
+
+
 def test_distinct_draws_of_the_printed_model_are_as_many_in_evaluation():
     assert LatentGraphConv.paper(8, 8, replace=False).sampler.num_nearest == 5
     assert LatentGraphConv.paper(8, 8).sampler.num_nearest is None
