@@ -72,7 +72,8 @@ def test_each_step_has_candidates(
         for batch, pool in _batches(*args):
             rows = torch.cat([batch, pool])
             assert len(rows.unique()) == len(rows)  # No row is in its own pool.
-            assert 0 < len(batch) <= len(pool) + 1 <= pool_size + 1
+            assert 0 < len(pool) <= pool_size
+            assert len(rows) <= 2 * args[1].batch_size + 0.4 * len(args[0].candidates)
             trained.extend(batch.tolist())
             yield batch, pool
 

@@ -30,6 +30,8 @@ _FEW_ROWS, _MEMBERS = 1000, 4
 _MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
 # Rows predicted at once.
 _BLOCK = 2048
+# The largest share of the rows in a pool.
+_POOL_SHARE = 0.4
 # The decay of the running average of the parameters.
 _DECAY = 0.998
 # Training steps without validation rows.
@@ -269,7 +271,9 @@ def _batches(
         rows[torch.randperm(len(rows), generator=generator, device=device)]
         for rows in (split.train, split.candidates)
     )
-    size = min(options.pool_size, len(everyone))
+    # Fewer candidates than rows: a step of other neighbours each time regularises.
+    most = options.batch_size + int(_POOL_SHARE * len(everyone))
+    size = min(options.pool_size, most, len(everyone))
     is_in_batch = torch.zeros(int(everyone.amax()) + 1, dtype=torch.bool, device=device)
     for batch in order.split(options.batch_size):
         # A window of a random order, which contains the batch.

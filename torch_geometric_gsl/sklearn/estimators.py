@@ -42,7 +42,7 @@ Args:
     batch_size (int or str, optional): The number of rows per step; up to 512 by
         the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
     pool_size (int, optional): The number of other rows that a step draws neighbours
-        from. (default: :obj:`4096`)
+        from, at most 40 % of all rows. (default: :obj:`4096`)
     learning_rate (float, optional): Learning rate of AdamW. (default: :obj:`0.001`)
     weight_decay (float, optional): Weight decay of AdamW. (default: :obj:`1e-4`)
     max_iter (int, optional): The maximum number of epochs. (default: :obj:`1000`)
