@@ -73,12 +73,10 @@ def weighted_candidates(
     return edge_index, weight.log()
 
 
-def merge_edges(
-    edge_index: Tensor, weight: Tensor, num_nodes: int | None = None
-) -> SampledGraph:
+def merge_edges(edge_index: Tensor, weight: Tensor) -> SampledGraph:
     """Sort edges by target and then by source, and add up the weights of duplicates."""
     edge_index = plain_edges(edge_index)
-    return SampledGraph(*coalesce(edge_index, weight, num_nodes, sort_by_row=False))
+    return SampledGraph(*coalesce(edge_index, weight, sort_by_row=False))
 
 
 def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:

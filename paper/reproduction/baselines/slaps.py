@@ -38,8 +38,8 @@ class SLAPS(GeneratedGraphModel):
 
     where :math:`\mathbf{S}` keeps the :math:`k + 1` largest entries of each row, the
     node itself among them, :math:`\mathbf{W}_1` and :math:`\mathbf{W}_2` start as the
-    identity, and :math:`\mathcal{L}_{\mathrm{DAE}}` is that of
-    :class:`~reproduction.self_supervision.GraphDenoising`.
+    identity, and :math:`\mathcal{L}_{\mathrm{DAE}}` is the mean loss of the masked
+    features :math:`I`: the cross-entropy of :obj:`binary` ones, else the squared error.
 
     The paper trains 2,000 epochs with Adam, at :obj:`1e-2` with weight decay of
     :obj:`5e-4` for the :obj:`classifier`, and at :obj:`1e-3` for :obj:`denoiser` and

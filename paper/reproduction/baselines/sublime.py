@@ -22,14 +22,20 @@ class SUBLIME(GeneratedGraphModel):
         \mathcal{L} &= \mathcal{L}_{\mathrm{class}} + \lambda \,
         \mathcal{L}_{\mathrm{con}} (\mathbf{A}, \mathbf{A}_{\mathrm{anchor}})
 
+        \mathcal{L}_{\mathrm{con}} &= - \frac{1}{2 n} \sum_{i=1}^{n} \left( \log
+        \frac{e^{\cos (\mathbf{z}_i, \mathbf{z}'_i) / t}}
+        {\sum_j e^{\cos (\mathbf{z}_i, \mathbf{z}'_j) / t}} + \log
+        \frac{e^{\cos (\mathbf{z}_i, \mathbf{z}'_i) / t}}
+        {\sum_j e^{\cos (\mathbf{z}_j, \mathbf{z}'_i) / t}} \right)
+
         \mathbf{A}_{\mathrm{anchor}} &\leftarrow \tau \, \mathbf{A}_{\mathrm{anchor}} +
         (1 - \tau) \, \mathbf{A}
 
-    where :math:`\mathbf{A}` is the graph of :class:`SLAPS` and
-    :math:`\mathcal{L}_{\mathrm{con}}` the contrast of
-    :class:`~reproduction.self_supervision.GraphContrast`. The anchor graph
-    starts as the identity, is updated after each contrast in training mode, and is part
-    of the state; it belongs to one set of nodes.
+    where :math:`\mathbf{A}` is the graph of :class:`SLAPS`, and :math:`\mathbf{z}_i`
+    and :math:`\mathbf{z}'_i` embed node :math:`i`, with random features masked, along
+    :math:`\mathbf{A}` and along the anchor graph. The anchor graph starts as the
+    identity, is updated after each contrast in training mode, and is part of the state;
+    it belongs to one set of nodes.
 
     Labels train the classifier only, a GCN on the learned graph without gradients to
     it. The defaults are the paper's recipe for CiteSeer: 1,000 epochs with Adam, at
@@ -59,7 +65,7 @@ class SUBLIME(GeneratedGraphModel):
             (default: :obj:`256`)
         contrastive_weight (float, optional): Weight :math:`\lambda`.
             (default: :obj:`1.0`)
-        temperature (float, optional): Temperature. (default: :obj:`0.2`)
+        temperature (float, optional): Temperature :math:`t`. (default: :obj:`0.2`)
         contrast_batch_size (int, optional): The number of nodes of a group, in
             order, that are contrasted with each other; all nodes if :obj:`None`.
             (default: :obj:`None`)

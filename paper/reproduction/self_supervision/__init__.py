@@ -1,12 +1,5 @@
-r"""Losses that train a similarity without a network, on sampled graphs."""
+r"""Losses that train a learned graph without labels."""
 
 from reproduction.self_supervision.consistency import consistency_loss
-from reproduction.self_supervision.label_loss import leave_one_out_loss
-from reproduction.self_supervision.losses import GraphContrast, GraphDenoising
 
-__all__ = [
-    'GraphDenoising',
-    'GraphContrast',
-    'consistency_loss',
-    'leave_one_out_loss',
-]
+__all__ = ['consistency_loss']

@@ -135,10 +135,7 @@ class Denoiser(TwoLayers):
 
 
 class Contrast(TwoLayers):
-    """Encoder with a two-layer projection, and an anchor graph.
-
-    With :obj:`shuffle`, groups of :obj:`batch_size` nodes are random in training.
-    """
+    """Encoder with a two-layer projection, and an anchor graph."""
 
     def __init__(
         self,
@@ -153,7 +150,6 @@ class Contrast(TwoLayers):
         mask_rate: float | tuple[float, float],
         dropout: float,
         adjacency_dropout: float,
-        shuffle: bool = False,
     ) -> None:
         check_count(out_channels, 'embedding_channels')
         check_count(projected_channels, 'projected_channels')
@@ -166,7 +162,6 @@ class Contrast(TwoLayers):
         self.temperature = temperature
         self.batch_size = batch_size
         self.mask_rate = pair_of_probabilities(mask_rate, 'mask_rate')
-        self.shuffle = shuffle
         self.project_first = Linear(out_channels, projected_channels)
         self.project_last = Linear(projected_channels, projected_channels)
         self.anchor = anchor
@@ -175,7 +170,7 @@ class Contrast(TwoLayers):
         self, x: Tensor, edges: Edges, generator: torch.Generator | None = None
     ) -> Tensor:
         """Contrast the views along both graphs, then update the anchor graph."""
-        num_nodes, size = x.size(0), self.batch_size
+        num_nodes = x.size(0)
         edge_index, weight = self.anchor.graph(num_nodes, x.dtype)
         graphs = Edges(list_sources(edge_index, num_nodes), weight), edges
         first, second = (
@@ -184,10 +179,7 @@ class Contrast(TwoLayers):
         )
         if self.training:
             self.anchor.update(edges, num_nodes)
-            if self.shuffle and size is not None and size < num_nodes:
-                order = torch.randperm(num_nodes, generator=generator, device=x.device)
-                first, second = first[order], second[order]
-        return grouped_nt_xent(first, second, self.temperature, size)
+        return grouped_nt_xent(first, second, self.temperature, self.batch_size)
 
     def embed(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None

@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
-from drawn import reference
 from oracles import as_layout, seeded, to_matrix
 from torch.nn import functional as F
 
 from reproduction.baselines import HESGSL, SLAPS, SUBLIME
 from reproduction.baselines._generators import sparse_pair_dots
+from reproduction.self_supervision.functional import hide_channels, mask_features
+from reproduction.self_supervision.networks import Denoiser
 from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.typing import is_sorted_by_target
@@ -201,6 +202,53 @@ def test_products_of_sparse_rows(memory_budget):
 
 
 # The losses of the graph.
+
+
+def reference(network, x, graph, generator, anchor=None):
+    """Compute a loss from whole matrices, with the random numbers of the network."""
+
+    def adjacency(graph):
+        edge_index, weight = graph
+        if network.training and (dropout := network.adjacency_dropout) > 0:
+            keep = torch.empty(weight.numel())
+            keep = keep.bernoulli_(1 - dropout, generator=generator)
+            weight = weight * keep / (1 - dropout)
+        return to_matrix(edge_index, weight, len(x), len(x))
+
+    def two_layers(a, h):
+        h = (a @ h @ network.first.lin.weight.t() + network.first.bias).relu()
+        return a @ h @ network.last.lin.weight.t() + network.last.bias
+
+    if isinstance(network, Denoiser):
+        ratio = network.negative_ratio if network.binary else None
+        masked = mask_features(x, network.mask_ratio, ratio, generator=generator)
+        assert 5 < masked.target.numel() < x.numel()
+        place = masked.row, masked.column
+        hidden = x if network.sees_hidden else x.index_put(place, x.new_zeros(()))
+        out = two_layers(adjacency(graph), hidden)[place]
+        if network.binary:
+            return (-torch.where(x[place] > 0, out, -out)).exp().log1p().mean()
+        return (out - x[place]).square().mean()
+    views = []
+    for edges, rate in zip((anchor, graph), network.mask_rate, strict=True):
+        hidden = hide_channels(x, rate, generator)
+        h = two_layers(adjacency(edges), hidden)
+        h = h @ network.project_first.weight.t() + network.project_first.bias
+        views.append(network.project_last(h.relu()))
+    return contrast(*views, network.temperature)
+
+
+def contrast(first, second, temperature):
+    """Compute the contrast of two views, a pair of nodes at a time."""
+    n, terms = len(first), []
+    cosine = [
+        [F.cosine_similarity(a, b, dim=0) / temperature for b in second] for a in first
+    ]
+    for i in range(n):
+        row = torch.stack([cosine[i][j].exp() for j in range(n)]).sum()
+        column = torch.stack([cosine[j][i].exp() for j in range(n)]).sum()
+        terms += [cosine[i][i] - row.log(), cosine[i][i] - column.log()]
+    return -torch.stack(terms).sum() / (2 * n)
 
 
 @LAYOUTS
