@@ -7,7 +7,6 @@ import pytest
 import torch
 from oracles import seeded
 
-from reproduction.baselines import NodeFormer
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.nn.models.row_index import NewRowsWarning
 
@@ -29,13 +28,10 @@ NETS = {
     'edges': {},
     'readout': {'readout': 'mean'},
 }
-OTHERS = {'NodeFormer': NodeFormer}
 
 
 def make(kind='GSLNet', **options):
     torch.manual_seed(0)
-    if kind in OTHERS:
-        return OTHERS[kind](IN, HIDDEN, 2, OUT).eval()
     sizes = {'num_layers': 2, 'out_channels': OUT, 'z_channels': None}
     options = {**sizes, **NETS[kind], **options}
     return GSLNet(IN, HIDDEN, **options).eval()
@@ -58,7 +54,7 @@ def problem(kind):
     return x, new, own, given
 
 
-@pytest.mark.parametrize('kind', [*NETS, *OTHERS])
+@pytest.mark.parametrize('kind', NETS)
 def test_an_index_answers_as_a_pair_does(kind):
     x, new, own, given = problem(kind)
     net, twin = make(kind), make(kind)
@@ -72,8 +68,7 @@ def test_an_index_answers_as_a_pair_does(kind):
         net.index(x, **own)  # Again, beside what is indexed.
     answers = expected.argmax(dim=1)
     assert torch.equal(net.predict(new, **given), answers)
-    graphs = getattr(net, 'graphs', lambda *_, **__: [])
-    pairs = zip(graphs(new, **given), graphs((x, new), **both), strict=True)
+    pairs = zip(net.graphs(new, **given), net.graphs((x, new), **both), strict=True)
     for graph, other in pairs:
         assert torch.equal(graph.edge_index, other.edge_index)
         torch.testing.assert_close(graph.edge_weight, other.edge_weight)
@@ -236,7 +231,7 @@ def test_what_is_indexed_is_a_copy(is_sparse):
     assert torch.equal(net(new), expected)
 
 
-@pytest.mark.parametrize('kind', ['GSLNet', 'input', *OTHERS])
+@pytest.mark.parametrize('kind', ['GSLNet', 'input'])
 def test_new_rows_alone_are_warned_of(kind):
     x, model = draw_rows(), make(kind)
     model.train()(x)

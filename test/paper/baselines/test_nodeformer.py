@@ -18,6 +18,7 @@ from reproduction.baselines.nodeformer import (
     kernel_attention,
     orthogonal_directions,
 )
+from torch_geometric_gsl.nn.models.row_index import NewRowsWarning
 
 N, IN, HIDDEN, OUT = 12, 5, 4, 3
 # A two-sided test fails for a correct function once in ten thousand times.
@@ -273,6 +274,21 @@ def test_attention_to_sources(is_sparse, is_batch):
         expected = layer.out(out.flatten(1))
         found = layer(h, source, [(len(new), len(x))])
         torch.testing.assert_close(found, expected)
+
+
+def test_indexed_rows_are_attended_to(tmp_path):
+    net, x, new = NodeFormer(IN, HIDDEN, 2, OUT).double(), features(40), features(9)
+    net(x)
+    net.eval()
+    with pytest.warns(NewRowsWarning, match='has 9 rows after training on 40'):
+        net(new)
+    expected = net((x, new))
+    torch.testing.assert_close(net.index(x)(new), expected)
+    assert torch.equal(net.predict(new), expected.argmax(dim=1))
+    net.save(tmp_path / 'net.pt')
+    loaded = NodeFormer.load(tmp_path / 'net.pt')
+    torch.testing.assert_close(loaded(new), expected)
+    assert not torch.allclose(net.clear_index()((new, new)), expected)
 
 
 def test_attention_needs_rows():
