@@ -95,8 +95,8 @@ FEATURES = [
     (checks.check_messages, (META, 3, X.device), ValueError,
      "'h' is on meta but 'x' is on cpu"),
     (checks.check_num_nodes, (X, 5), ValueError,
-     "'x' must have num_nodes=5 rows (got 3): the transition nodes belong "
-     'to the nodes of one data set'),
+     "'x' must have num_nodes=5 rows (got 3): this model has weights for "
+     'each node of one data set'),
 ]  # fmt: skip
 
 INDICES = [

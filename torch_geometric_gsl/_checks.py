@@ -203,9 +203,9 @@ def check_features(
         check_finite(x, name)
 
 
-def check_matrix(x: Any, name: str = 'x', width: int | None = None) -> None:
+def check_matrix(x: Any, width: int | None = None) -> None:
     """Raise unless :obj:`x` is a floating-point matrix of the given width."""
-    check_features(x, name, width, is_finite=False)
+    check_features(x, width=width, is_finite=False)
 
 
 def as_pair(x: Any, name: str = 'x') -> tuple[Any, Any]:
@@ -282,14 +282,12 @@ def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') 
         )
 
 
-def check_num_nodes(
-    x: Tensor, num_nodes: int, what: str = 'the transition nodes'
-) -> None:
+def check_num_nodes(x: Tensor, num_nodes: int) -> None:
     """Raise unless there is one row of features per node."""
     if x.size(0) != num_nodes:
         raise ValueError(
-            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}): {what} "
-            f'belong to the nodes of one data set'
+            f"'x' must have num_nodes={num_nodes} rows (got {x.size(0)}): this model "
+            f'has weights for each node of one data set'
         )
 
 

@@ -29,18 +29,20 @@ def make(n=5, num_sources=7, own=False, scale=1.5, **options):
 
 @pytest.mark.parametrize('own', [False, True])
 @pytest.mark.parametrize('budget', [1, 2**25])
-def test_equals_the_definition(own, budget):
+def test_equals_the_definition(own, budget, monkeypatch):
+    monkeypatch.setattr('torch_geometric_gsl.ops.pool_sum._BUDGET', budget)
     pairs = make(own=own)
     h = torch.randn(pairs.src.size(0), 2, **DOUBLE)
     prepared = distances_as_dots(pairs, Sources.of(pairs.src))
     for given in (pairs, distances_as_dots(pairs), prepared):
-        out = pool_sum(h, given, memory_budget=budget)
+        out = pool_sum(h, given)
         torch.testing.assert_close(out, noise_free(h, pairs, 1.0))
 
 
 @pytest.mark.parametrize(('p', 'draws'), [(0.0, None), (0.0, 2), (0.5, None)])
 @pytest.mark.parametrize('budget', [1, 2**25])
-def test_gradient(budget, p, draws):
+def test_gradient(budget, p, draws, monkeypatch):
+    monkeypatch.setattr('torch_geometric_gsl.ops.pool_sum._BUDGET', budget)
     scale = torch.tensor(0.7, **DOUBLE, requires_grad=True)
     h = torch.randn(7, 2, **DOUBLE, requires_grad=True)
     pairs = make()
@@ -48,8 +50,8 @@ def test_gradient(budget, p, draws):
 
     def run(h, dst, src, scale):
         pairs = make(dst=dst, src=src, scale=scale)
-        options = {'generator': seeded(3), 'memory_budget': budget}
-        return pool_sum(h, distances_as_dots(pairs), p, draws, **options)
+        pairs = distances_as_dots(pairs)
+        return pool_sum(h, pairs, p, draws, generator=seeded(3))
 
     assert torch.autograd.gradcheck(run, (h, dst, src, scale))
 
@@ -66,13 +68,14 @@ def test_dots_hold_far_from_the_origin():
 
 
 @pytest.mark.parametrize('budget', [4000, 2**25])  # Ten targets at a time, or all.
-def test_dropped_weights(budget):
+def test_dropped_weights(budget, monkeypatch):
+    monkeypatch.setattr('torch_geometric_gsl.ops.pool_sum._BUDGET', budget)
     pairs = make(n=40, num_sources=50, scale=0.1)
     h = torch.ones(50, 1, **DOUBLE)
 
     def draw(seed, p=0.25):
         generator = torch.Generator().manual_seed(seed)
-        return pool_sum(h, pairs, p, generator=generator, memory_budget=budget)
+        return pool_sum(h, pairs, p, generator=generator)
 
     assert torch.equal(draw(0), draw(0))
     assert not torch.equal(draw(0), draw(1))

@@ -61,7 +61,6 @@ def pool_sum(
     draws: int | None = None,
     *,
     generator: torch.Generator | None = None,
-    memory_budget: int = _BUDGET,
 ) -> Tensor:
     """Sum the messages of all sources, weighted by :func:`pool_weights`.
 
@@ -76,7 +75,7 @@ def pool_sum(
     if pairs.available <= 0 or pairs.dst.size(0) == 0:
         return h.new_zeros(pairs.dst.size(0), h.size(1))
     bytes_per_row = pairs.src.size(0) * pairs.dst.element_size()
-    rows = [*row_blocks(pairs.dst.size(0), bytes_per_row, memory_budget)]
+    rows = [*row_blocks(pairs.dst.size(0), bytes_per_row, _BUDGET)]
     if len(rows) == 1:
         return _block_sum(h, pairs, p, draws, slice(None), generator)
     # A recomputed block drops the same weights.

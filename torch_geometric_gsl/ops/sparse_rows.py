@@ -107,11 +107,11 @@ class SparseRows:
             and torch.equal(self.value, other.value)
         )
 
-    def dots(self, src: SparseRows, *, memory_budget: int = MEMORY_BUDGET) -> Tensor:
+    def dots(self, src: SparseRows) -> Tensor:
         """Compute the inner products with all rows of others, :math:`[n, N]`."""
         out = self.new_empty(self.size(0), src.size(0))
         bytes_per_row = sum(src.shape) * self.element_size()
-        for rows in row_blocks(self.size(0), bytes_per_row, memory_budget):
+        for rows in row_blocks(self.size(0), bytes_per_row, MEMORY_BUDGET):
             # Rows are read faster than columns.
             dense = self[rows]._dense().t().contiguous()
             out[rows] = src.words.sum(dense, src.value).t()

@@ -39,7 +39,7 @@ def palette(number: int) -> list[str]:
     return colours
 
 
-def make_axes(given: Any, width: float, height: float) -> Axes:
+def make_axes(given: Any, width: float) -> Axes:
     """Return the given axes, or those of a new figure outside of pyplot."""
     try:
         from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def make_axes(given: Any, width: float, height: float) -> Axes:
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install matplotlib') from error
     if given is None:
-        return Figure(figsize=(width, height), layout='constrained').subplots()
+        return Figure(figsize=(width, 5), layout='constrained').subplots()
     check_type(given, Axes, 'ax', 'matplotlib axes')
     axes: Axes = given
     return axes

@@ -90,7 +90,7 @@ def plot_graph(
         if place.size(1) != 2:
             place, axis = principal_components(place), 'principal component'
         settings = {'xlabel': f'{axis} 1', 'ylabel': f'{axis} 2'}
-    axes = make_axes(ax, 7.2, 5)
+    axes = make_axes(ax, 7.2)
     _draw_nodes(axes, strongest, label[nodes], classes, place)
     title = f'{label.numel():,} nodes and their strongest edges'
     if nodes.numel() < label.numel():
@@ -135,7 +135,7 @@ def plot_adjacency(
     """
     check_count(max_cells, 'max_cells')
     graph, label, classes = _read(graph, y, None)
-    axes = make_axes(ax, 6, 5)
+    axes = make_axes(ax, 6)
     _draw_matrix(axes, _cells(graph, label, max_cells), label.numel())
     if len(classes) > 1:
         _mark_classes(axes, label, classes)

@@ -104,7 +104,7 @@ class KNNLINKX(NeighbourModel):
         """
         linkx: Any = self.linkx
         self._check_input(x, linkx.node_mlp.lins[0], generator)
-        check_num_nodes(x, self.num_nodes, 'the weights of the edges')
+        check_num_nodes(x, self.num_nodes)
         graph = self._graph(x, edge_index, edge_weight, batch)
         # LINKX itself would multiply sparse features in half precision.
         h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)

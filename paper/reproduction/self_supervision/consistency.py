@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_matrix, check_positive, check_type
+from torch_geometric_gsl._checks import check_features, check_positive, check_type
 from torch_geometric_gsl.ops.runtime import full_precision
 
 
@@ -57,7 +57,7 @@ def _stacked(outs: Any) -> Tensor:
     """Check the logits of all passes and stack them [S, n, C]."""
     check_type(outs, (Tensor, Sequence), 'outs', 'a sequence of tensors')
     for part in outs:
-        check_matrix(part, 'outs')
+        check_features(part, 'outs', is_finite=False)
     if len(outs) < 2:
         raise ValueError(f"'outs' must have at least two passes (got {len(outs)})")
     kinds = {f'{list(part.shape)} of {part.dtype}' for part in outs}
