@@ -32,7 +32,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from record import environment, line, positive, write_json
+from record import at_least, environment, line, positive, write_json
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import DynamicEdgeConv, pool
@@ -249,7 +249,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('--clouds', type=int, default=10_000)
-    parser.add_argument('--sizes', type=positive, nargs='*', default=[1024, 100_000])
+    parser.add_argument(
+        '--sizes', type=at_least(K + 1), nargs='*', default=[1024, 100_000]
+    )
     parser.add_argument('--repeats', type=positive, default=5)
     parser.add_argument('--threads', type=positive, default=1)
     parser.add_argument(

@@ -389,6 +389,10 @@ def regrets(path: Path) -> Iterator[tuple[str, dict[str, float]]]:
             yield task, {name: statistics.mean(means[name]) for name in means}
 
 
+def mean(numbers: list[float], digits: int) -> str:
+    return f'{statistics.mean(numbers):.{digits}f}' if numbers else ''
+
+
 def table(path: Path, *, is_whole: bool = False) -> None:
     """Print the mean and the largest regret of each row, and its mean by data set.
 
@@ -407,16 +411,13 @@ def table(path: Path, *, is_whole: bool = False) -> None:
         ]
         known = [lack for group in lacks for lack in group]
         if known:
-            cells = [
-                f'{statistics.mean(group):.1f}' if group else '' for group in lacks
-            ]
             of_rows = [
                 max(scores.values()) - scores[name]
                 for _, scores in tasks
                 if name in scores and 'nearest rows' in scores
             ]
-            means = f'{statistics.mean(known):.2f},{statistics.mean(of_rows):.2f}'
-            print(f'"{name}",{means},{max(known):.1f},{",".join(cells)}')
+            cells = mean(known, 2), mean(of_rows, 2), f'{max(known):.1f}'
+            print(f'"{name}"', *cells, *(mean(group, 1) for group in lacks), sep=',')
 
 
 if __name__ == '__main__':

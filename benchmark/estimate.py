@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 from measure import ask, interleave, peak_memory, seconds_of
-from record import environment, line, number, positive, write_json
+from record import at_least, environment, line, number, positive, write_json
 from torch import Tensor
 from tqdm import tqdm
 from workloads import load
@@ -146,18 +146,14 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add, below = parser.add_argument, 'numbers of sources; a size uses those below it'
     add('--sizes', nargs='+', type=positive, default=[*SIZES])
-    add('--samples', nargs='+', type=positive, default=[*SAMPLES], help=below)
+    samples = at_least(LEAST_SAMPLES)  # An estimate is made of so many in any case.
+    add('--samples', nargs='+', type=samples, default=[*SAMPLES], help=below)
     repeats = 'rounds where the exact sum is computed; else 1'
     add('--repeats', type=positive, default=3, help=repeats)
     add('--threads', type=positive, default=torch.get_num_threads())
     add('--seed', type=int, default=0)
     add('--out', type=Path, default=HERE / 'results' / 'estimate.json')
     args = parser.parse_args(argv)
-    if min(args.samples) < LEAST_SAMPLES:
-        parser.error(
-            f"'--samples' must be at least {LEAST_SAMPLES}, of which an estimate is "
-            f'made in any case (got {min(args.samples)})'
-        )
     if min(args.sizes) <= min(args.samples):
         parser.error(
             f"'--sizes' must exceed the smallest of '--samples', {min(args.samples)} "

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from measure import interleave, seconds_of
-from record import environment, line, number, positive, write_json
+from record import at_least, environment, line, number, positive, write_json
 from torch import Tensor
 from workloads import load_embeddings, make_table
 
@@ -263,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('--workloads', choices=WORKLOADS, nargs='+', default=WORKLOADS)
-    parser.add_argument('--rows', type=positive, nargs='+', default=[100_000])
+    parser.add_argument('--rows', type=at_least(1000), nargs='+', default=[100_000])
     parser.add_argument('--k', type=positive, nargs='+', default=[96, 10])
     parser.add_argument('--steps', type=positive, default=100, help='of the training')
     parser.add_argument('--targets', type=positive, default=2048)
@@ -279,6 +279,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = (json.loads(path.read_text())['rows'] for path in args.csv)
         print(table([*chain.from_iterable(found)]), end='')
         return 0
+    if max(args.k) > min(args.rows):
+        parser.error(f"'--k' must be at most '--rows' (got {max(args.k)})")
     torch.set_num_threads(args.threads)
     about = environment(
         **{k: v for k, v in vars(args).items() if k not in ('out', 'csv')}

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import os
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -27,8 +28,8 @@ import torch
 from measure import seconds_of
 from models import K
 from record import environment, line, number, positive, write_json
-from sharp import Problem
-from workloads import load_embeddings, parse_embeddings
+from sharp import SIMILARITIES, Problem
+from workloads import load_embeddings, name_for, parse_embeddings
 
 HERE = Path(__file__).resolve().parent
 ROWS = (
@@ -50,11 +51,23 @@ def definition() -> Iterator[None]:
         yield
 
 
+def parse_row(name: str) -> tuple[str, str, float]:
+    """Split the name of a row into workload, similarity and scale."""
+    match = re.fullmatch(rf'([^/]+)/({"|".join(SIMILARITIES)})/(\d+(?:\.\d+)?)', name)
+    if match is None:
+        raise ValueError(
+            f'a row must be WORKLOAD/SIMILARITY/SCALE with a SIMILARITY of '
+            f'{", ".join(SIMILARITIES)}, such as {ROWS[0]} (got {name!r})'
+        )
+    parse_embeddings(match[1])
+    return match[1], match[2], float(match[3])
+
+
 def measure(name: str, repeats: int) -> dict[str, Any]:
     """Return the processor seconds of steps, and the share of edges that differ."""
-    workload, similarity, scale = name.split('/')
+    workload, similarity, scale = parse_row(name)
     x, is_learned = load_embeddings(workload, 0)
-    problem = Problem(x, is_learned, similarity, float(scale))
+    problem = Problem(x, is_learned, similarity, scale)
     step = problem.step('race', 'step')
     seconds: dict[str, list[float]] = {'PyTorch': [], 'C++': []}
     differ = difference(problem)
@@ -115,17 +128,17 @@ def title(name: str) -> str:
     """Return the name of a row in words."""
     if '/' not in name:
         return 'nodes'
-    workload, similarity, scale = name.split('/')
+    workload, similarity, scale = parse_row(name)
     family, size, noise = parse_embeddings(workload)
     kind = 'without structure' if family == 'noise' else f'in clusters (noise {noise})'
-    return f'{size:,} {kind}, {similarity}, scale {scale}'
+    return f'{size:,} {kind}, {similarity}, scale {scale:g}'
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('--rows', nargs='+', default=list(ROWS))
+    parser.add_argument('--rows', nargs='+', type=name_for(parse_row), default=ROWS)
     parser.add_argument('--repeats', type=positive, default=3)
     parser.add_argument('--csv', type=Path, help='the table of the documentation')
     parser.add_argument('--out', type=Path, default=HERE / 'results' / 'kernel.json')

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from record import environment, line, write_json
+from record import at_least, environment, line, write_json
 from torch import Tensor
 from tqdm import tqdm
 
@@ -274,14 +274,12 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or '').splitlines()[0])
     add, names = parser.add_argument, list(SIMILARITIES)
-    add('--repeats', type=int, default=100)
+    add('--repeats', type=at_least(20), default=100)
     add('--out', type=Path)
     add('--similarities', nargs='+', choices=names, default=names)
     add('--tau', nargs='+', type=float, default=[0.25, 0.5, 0.75, 1.0])
     add('--scale', nargs='+', type=float, default=[1.0, 3.0])
     args = parser.parse_args(argv)
-    if args.repeats < 20:
-        parser.error(f"'--repeats' must be at least 20 (got {args.repeats})")
     if min(args.tau + args.scale) <= 0:
         parser.error(
             f"'--tau' and '--scale' must be positive (got {args.tau} and {args.scale})"

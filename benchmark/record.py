@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'paper'))
 from reproduction.files import write_text
 from reproduction.record import environment, positive
 
-__all__ = ['environment', 'line', 'number', 'positive', 'write_json']
+__all__ = ['at_least', 'environment', 'line', 'number', 'positive', 'write_json']
 
 # Lists of numbers: each is written on one line, not one line per entry.
 LISTS = re.compile(r'\[([^][{}"]*)\]')
@@ -29,6 +31,17 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 def _one_line(match: re.Match[str]) -> str:
     return f'[{" ".join(match[1].split())}]'
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a type of arguments: integers that are not too small to measure."""
+
+    def read(text: str) -> int:
+        if positive(text) < least:
+            raise argparse.ArgumentTypeError(f'must be at least {least} (got {text})')
+        return int(text)
+
+    return read
 
 
 def number(value: float | None) -> str:

@@ -28,7 +28,7 @@ from models import IMPLEMENTATIONS, OURS, Limits, build, plain_name, skip_reason
 from record import environment, positive, write_json
 from report import Row, growth, make_rows, markdown
 from tqdm import tqdm
-from workloads import DEFAULT, QUICK, Workload, load, missing_reason, parse
+from workloads import DEFAULT, QUICK, Workload, load, missing_reason, name_for, parse
 
 HERE = Path(__file__).resolve().parent
 # From 10,000 nodes on, methods that compute all pairs are skipped.
@@ -120,20 +120,12 @@ def memory(request: dict[str, Any]) -> list[dict[str, Any]]:
 KINDS = {'time': time_workload, 'memory': memory}
 
 
-def workload_name(name: str) -> str:
-    try:
-        parse(name)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return name
-
-
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add('--workloads', nargs='+', type=workload_name)
+    add('--workloads', nargs='+', type=name_for(parse))
     add('--quick', action='store_true', help='small synthetic data, some minutes')
     repeats = 'rounds (7, quick: 3); fewer, but at least 3, if they take long'
     add('--repeats', type=positive, help=repeats)

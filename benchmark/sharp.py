@@ -38,6 +38,7 @@ from workloads import (
     QUICK_EMBEDDINGS,
     load_embeddings,
     missing_reason,
+    name_for,
     parse_embeddings,
 )
 
@@ -242,20 +243,12 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
     return [summarize(row) for row in rows]
 
 
-def workload_name(name: str) -> str:
-    try:
-        parse_embeddings(name)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return name
-
-
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add, few = parser.add_argument, ' '.join(f'{scale:g}' for scale in FEW_SCALES)
-    add('--workloads', nargs='+', type=workload_name)
+    add('--workloads', nargs='+', type=name_for(parse_embeddings))
     add('--quick', action='store_true', help='small synthetic data, about a minute')
     default = f'all of them; {few} from {MANY_NODES:,} nodes on and if quick'
     add('--scales', nargs='+', type=float, help=default)

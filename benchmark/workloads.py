@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -47,7 +49,7 @@ EMBEDDINGS = [
 ]
 QUICK_EMBEDDINGS = ['clustered-1000', 'noise-1000']
 # Of `make_table`.
-NUM_WAVES, LENGTH, NOISE = 200, 0.05, 0.2
+NUM_WAVES, LENGTH, TABLE_NOISE = 200, 0.05, 0.2
 Array = NDArray[np.float64]
 
 
@@ -87,6 +89,19 @@ def parse(name: str) -> tuple[str, int]:
             f'with a number of nodes N of at least 1000 (got {name!r})'
         )
     return match[1], int(match[2])
+
+
+def name_for(parse: Callable[[str], Any]) -> Callable[[str], str]:
+    """Return a type of arguments: names that are parsed before any measurement."""
+
+    def read(name: str) -> str:
+        try:
+            parse(name)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        return name
+
+    return read
 
 
 def missing_reason(name: str) -> str | None:
@@ -192,4 +207,4 @@ def make_table(num_rows: int, seed: int) -> tuple[Array, Array]:
     for wave, shift in zip(frequency.T, phase, strict=True):
         field += math.sqrt(2 / NUM_WAVES) * np.cos(place @ wave + shift)
     y = field + np.tanh(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.5 * (x[:, 3] > 0)
-    return np.hstack([place, x]), y + NOISE * random.normal(size=num_rows)
+    return np.hstack([place, x]), y + TABLE_NOISE * random.normal(size=num_rows)

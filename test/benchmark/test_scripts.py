@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import sharp
 import torch
-from workloads import load_embeddings
+from workloads import load_embeddings, parse_embeddings
 
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
@@ -202,3 +202,24 @@ def test_kernel(tmp_path, capsys):
     assert [row['differ'] for row in rows] == [0.0, 0.0]
     assert all(row['ratio'] > 0 for row in rows)
     assert 'noise-1000/cosine/1' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ('module', 'option', 'name', 'text'),
+    [
+        (kernel, '--rows', '2000', 'a row must be WORKLOAD/SIMILARITY/SCALE'),
+        (kernel, '--rows', 'noise-1000/bell/x', 'a row must be WORKLOAD/SIMILARITY'),
+        (kernel, '--rows', 'noise-10/bell/1', "'workloads' must be among"),
+        (sharp, '--workloads', '2000', "'workloads' must be among"),
+        (heaviest, '--rows', '999', 'must be at least 1000 (got 999)'),
+        (clouds, '--sizes', '20', 'must be at least 21 (got 20)'),
+    ],
+)
+def test_arguments_are_read_before_any_measurement(module, option, name, text, capsys):
+    with pytest.raises(SystemExit, match='2'):
+        module.main([option, name])
+    assert f'argument {option}: {text}' in capsys.readouterr().err
+
+
+def test_noise_of_clusters():
+    assert parse_embeddings('clustered-1000') == ('clustered', 1000, 0.5)
