@@ -1,4 +1,5 @@
 import importlib.util
+import math
 import sys
 from unittest import mock
 
@@ -141,8 +142,8 @@ def test_a_tree_changes_no_edge(monkeypatch, width, kind):
 def test_a_tree_leaves_out_most_pairs():
     x = torch.rand(4096, 3, generator=torch.Generator().manual_seed(0)).double()
     ids = torch.zeros(4096, dtype=torch.long)
-    for near in ({'k': 5}, {'radius': 0.01}):
-        found = blocks.cloud_blocks(x, x, ids, ids, **near)
+    for k, radius in ((5, math.inf), (None, 0.01)):
+        found = blocks.cloud_blocks(x, x, ids, ids, k, radius, 2**25)
         count = sum(each.source.numel() * each.target.size(1) for each in found)
         assert 4096 <= count < 0.01 * 4096**2
 
@@ -240,5 +241,7 @@ def test_a_large_cloud_beside_many_small_ones_keeps_the_budget(meter):
     x = torch.randn(6000, 2)
     with meter() as made:
         edges = knn_graph(x, 2, batch, memory_budget=budget)
+        inside = radius_graph(x, 0.05, batch, memory_budget=budget)
     assert made.largest * 8 <= budget
     assert torch.equal(edges, 3000 + knn_graph(x[3000:], 2))
+    assert torch.equal(inside, 3000 + radius_graph(x[3000:], 0.05))

@@ -2,7 +2,7 @@ r"""Graphs of points: k nearest neighbours, or all points within a radius."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import Any
 
 import torch
@@ -94,15 +94,7 @@ def knn_graph(
     is_large = len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE
     if batch is None and is_large and not has_tree(src, dst):
         return _search(src, dst, k, has_loops, memory_budget)
-    found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    # A point is among its own nearest, with or without loops.
-    options = {'k': k + (not has_loops), 'memory': memory_budget}
-    for block in _blocks(x, src, dst, batch, options):
-        distance = block.distances(src, dst, has_loops)
-        place = _first(distance, min(k, distance.size(-1)))
-        is_near = distance.gather(-1, place) < torch.inf
-        found.append(_edges(block, place, is_near))
-    return _sorted(found)
+    return _join(x, src, dst, batch, has_loops, k, math.inf, memory_budget)
 
 
 @torch.no_grad()
@@ -147,18 +139,8 @@ def radius_graph(
             "depends on the values of 'x'; use 'knn_graph'"
         )
     src, dst, has_loops = _points(x, loop, False)
-    most_square = min(r * r, max_square(src.dtype))
-    found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
-    options = {'radius': r, 'memory': memory_budget}
-    for block in _blocks(x, src, dst, batch, options):
-        distance = block.distances(src, dst, has_loops)
-        most = int((distance <= most_square).sum(dim=-1).amax())
-        if most > 0:
-            place = _first(distance, min(most, max_num_neighbors or most))
-            found.append(
-                _edges(block, place, distance.gather(-1, place) <= most_square)
-            )
-    return _sorted(found)
+    most = max_num_neighbors
+    return _join(x, src, dst, batch, has_loops, most, r, memory_budget)
 
 
 def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool]:
@@ -181,10 +163,17 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
     return ends[0], ends[-1], loop or is_pair
 
 
-def _blocks(
-    x: Features, src: Tensor, dst: Tensor, batch: Batch | None, options: dict[str, Any]
-) -> Iterator[PointBlock]:
-    """Yield blocks of all clouds with candidate sources of their targets."""
+def _join(
+    x: Features,
+    src: Tensor,
+    dst: Tensor,
+    batch: Batch | None,
+    has_loops: bool,
+    k: int | None,
+    radius: float,
+    memory: int,
+) -> Tensor:
+    """Join each target to its sources inside a radius, or the k nearest of them."""
     if batch is None:
         of_src, of_dst = (rows.new_zeros(len(rows)).long() for rows in (src, dst))
     else:
@@ -194,15 +183,41 @@ def _blocks(
         check_batch(both[1], dst)
         _, ids = torch.cat(both).unique(return_inverse=True)
         of_src, of_dst = ids.split([len(src), len(dst)])
-    yield from cloud_blocks(src, dst, of_src, of_dst, **options)
-
-
-def _sorted(found: list[Tensor]) -> Tensor:
-    """Join edges, sorted by target."""
+    # A point is among its own nearest, with or without loops.
+    num_near = None if k is None else k + (not has_loops)
+    found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
+    for block in cloud_blocks(src, dst, of_src, of_dst, num_near, radius, memory):
+        distance = block.distances(src, dst, has_loops)
+        is_near = distance <= min(radius * radius, max_square(src.dtype))
+        if k is None or block.source.size(1) == 1:  # A list of pairs.
+            edges = _sorted_edges(block, distance, is_near, k)
+        else:
+            place = _first(distance, min(k, distance.size(-1)))
+            source = block.source.unsqueeze(1).expand_as(distance).gather(-1, place)
+            target = block.target.unsqueeze(2).expand_as(source)
+            edges = torch.stack([source, target])[:, is_near.gather(-1, place)]
+        found.append(edges)
     edges = torch.cat(found, dim=1)
     if bool((edges[1].diff() < 0).any()):
         edges = edges[:, edges[1].argsort(stable=True)]
     return edges
+
+
+def _sorted_edges(
+    block: PointBlock, distance: Tensor, is_near: Tensor, k: int | None
+) -> Tensor:
+    """Return the edges of near pairs, sorted by target and distance."""
+    cloud, row, column = is_near.nonzero(as_tuple=True)
+    edges = torch.stack([block.source[cloud, column], block.target[cloud, row]])
+    # The bits of positive numbers are in order, and integers are sorted faster.
+    bits = torch.int64 if distance.itemsize == 8 else torch.int32
+    order = distance[is_near].view(bits).sort(stable=True).indices
+    edges = edges[:, order[edges[1, order].sort(stable=True).indices]]
+    if k is None:
+        return edges
+    is_further = torch.zeros_like(edges[1], dtype=torch.bool)
+    is_further[k:] = edges[1, k:] == edges[1, :-k]
+    return edges[:, ~is_further]
 
 
 def _first(distance: Tensor, k: int) -> Tensor:
@@ -237,13 +252,6 @@ def _least(distance: Tensor, k: int) -> Tensor:
     size = distance.size(-1)
     rank = torch.arange(size, 0, -1, device=distance.device)
     return size - (rank * is_kept).topk(k).values
-
-
-def _edges(block: PointBlock, place: Tensor, is_near: Tensor) -> Tensor:
-    """Return the edges to the near sources of each target."""
-    source = block.source.unsqueeze(1).expand(*place.shape[:2], -1).gather(2, place)
-    target = block.target.unsqueeze(2).expand_as(source)
-    return torch.stack([source[is_near], target[is_near]])
 
 
 def _exported(src: Tensor, dst: Tensor, k: int, has_loops: bool) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
+from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.scores import max_square, squared_distance
 
 # Distances of up to this many columns are summed column by column.
@@ -62,13 +62,12 @@ def cloud_blocks(
     dst: Tensor,
     of_src: Tensor,
     of_dst: Tensor,
-    *,
-    k: int | None = None,
-    radius: float = np.inf,
-    memory: int = MEMORY_BUDGET,
+    k: int | None,
+    radius: float,
+    memory: int,
 ) -> Iterator[PointBlock]:
-    """Yield blocks of clouds with the sources that may be near enough: the k nearest,
-    if given, or all up to a radius.
+    """Yield blocks of clouds with the sources that may be near enough: all inside a
+    radius, or the k nearest of them.
 
     Points are sorted by cloud. Clouds of similar sizes share a block; of a large one a
     tree lists the sources, if scipy is installed.
@@ -131,61 +130,74 @@ def _one_cloud(
     memory: int,
 ) -> Iterator[PointBlock]:
     """Yield a large cloud in blocks."""
-    num_pairs = memory // bytes_per_pair(src)
+    num_pairs = max(1, memory // bytes_per_pair(src))
     own_src, own_dst = src[source], dst[target]
     if not has_tree(own_src, own_dst):
         for rows in row_blocks(len(target), len(source), num_pairs):
             yield PointBlock.of(source.unsqueeze(0), target[rows].unsqueeze(0))
         return
     search = _TreeSearch(own_src.numpy(), own_dst.numpy(), num_pairs)
-    lists = search.inside(radius) if k is None else search.nearest(k)
-    for near, some in lists:
-        listed = torch.from_numpy(near).sort(dim=1).values
-        yield PointBlock.of(source[listed], target[torch.from_numpy(some)])
+    near = search.inside(radius) if k is None else search.nearest(k, radius)
+    for sources, targets in near:
+        own = source[sources].where(sources >= 0, -1)
+        yield PointBlock.of(own, target[targets])
 
 
 class _TreeSearch:
-    """Search near sources [g, m] of targets [g, n], both by their indices."""
+    """Search near sources [g, m] of targets [g, n], both by their ascending indices."""
 
     def __init__(self, src: np.ndarray, dst: np.ndarray, num_pairs: int) -> None:
         from scipy.spatial import cKDTree
 
+        self.make_tree = cKDTree
         self.tree = cKDTree(src)
         self.dst = dst
         self.num_pairs = num_pairs
 
-    def nearest(self, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the k nearest sources and all that tie with the last one."""
-        size = min(k + _SPARE, self.tree.n)
+    def nearest(self, k: int, radius: float) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the k nearest sources inside a radius, and all that tie with the last
+        one; negative indices are padding.
+        """
+        size, reach = min(k + _SPARE, self.tree.n), radius * _MARGIN
         for block in row_blocks(len(self.dst), size, self.num_pairs):
             rows = np.arange(block.start, block.stop)
-            distance, source = self.tree.query(self.dst[block], [*range(1, size + 1)])
-            reach = distance[:, min(k, size) - 1]
+            distance, source = self.tree.query(
+                self.dst[block], [*range(1, size + 1)], distance_upper_bound=reach
+            )
+            last = distance[:, min(k, size) - 1]
             # More sources may tie if the last one found does.
-            is_open = (distance[:, -1] <= reach * _MARGIN) & (size < self.tree.n)
-            yield source[~is_open], rows[~is_open, None]
-            yield from self._inside(rows[is_open], reach[is_open])
+            is_tied = (distance[:, -1] <= last * _MARGIN) & (last < np.inf)
+            is_tied &= size < self.tree.n
+            source[source == self.tree.n] = -1
+            near = torch.from_numpy(source[~is_tied]).sort(dim=1).values
+            yield near, torch.from_numpy(rows[~is_tied, None])
+            octave = np.frexp(last)[1]
+            for each in np.unique(octave[is_tied]):
+                some = is_tied & (octave == each)
+                yield from self.inside(last[some].max(), rows[some])
 
-    def inside(self, radius: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield all sources inside a radius."""
-        every = np.arange(len(self.dst))
-        yield from self._inside(every, np.full(len(every), radius))
-
-    def _inside(
-        self, rows: np.ndarray, radius: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield all sources inside a radius around each target, and some others."""
-        count = self.tree.query_ball_point(
-            self.dst[rows], radius * _MARGIN, return_length=True
-        )
-        every, is_wide = np.arange(self.tree.n), count > _MAX_LISTED * self.tree.n
-        for block in row_blocks(int(is_wide.sum()), self.tree.n, self.num_pairs):
-            yield every[None], rows[is_wide][None, block]
-        # Targets of one block have about as many sources.
-        order = count.argsort(kind='stable')
-        order = order[(count[order] > 0) & ~is_wide[order]]
-        most = int(count[order].max(initial=1))
-        for block in row_blocks(len(order), most, self.num_pairs):
-            own, most = rows[order[block]], int(count[order[block]].max())
-            source = self.tree.query(self.dst[own], [*range(1, most + 1)])[1]
-            yield source, own[:, None]
+    def inside(
+        self, radius: float, rows: np.ndarray | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield all pairs inside a radius, or all pairs if those are many."""
+        rows = np.arange(len(self.dst)) if rows is None else rows
+        targets, reach = self.make_tree(self.dst[rows]), radius * _MARGIN
+        count = int(targets.count_neighbors(self.tree, reach))
+        if count > _MAX_LISTED * self.tree.n * len(rows):
+            every = torch.arange(self.tree.n).unsqueeze(0)
+            for block in row_blocks(len(rows), self.tree.n, self.num_pairs):
+                yield every, torch.from_numpy(rows[None, block])
+        elif count > self.num_pairs and len(rows) > 1:
+            num_parts = min(2 * count // self.num_pairs, len(rows))
+            # Points of a leaf have the same neighbours.
+            for part in np.array_split(rows[targets.indices], num_parts):
+                yield from self.inside(radius, part)
+        else:
+            pairs = targets.sparse_distance_matrix(
+                self.tree, reach, output_type='ndarray'
+            )
+            # Integers are sorted faster than pairs of them.
+            number = torch.from_numpy(pairs['i'] * self.tree.n + pairs['j'])
+            number = number.sort().values.unsqueeze(1)
+            target = torch.from_numpy(rows)[number // self.tree.n]
+            yield number % self.tree.n, target
