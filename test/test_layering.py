@@ -28,7 +28,6 @@ FLOORS = {
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,
-    'nn.nearest_neighbours': 4,
     'nn.models': 5,
     'transforms': 5,
     'diagnostics': 7,

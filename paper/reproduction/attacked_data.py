@@ -24,8 +24,8 @@ from torch import Tensor
 from reproduction.attacked_tables import ATTACKED
 from reproduction.datasets import load_dataset, load_observed_edges
 from reproduction.tables_data import data_folder
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
 #: The data sets, by the names of their files.

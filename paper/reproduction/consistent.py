@@ -18,8 +18,8 @@ from torch_geometric_gsl import (
     Similarity,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 
 #: Types of weights of the neighbours.
 GRAPHS = ('nearest', 'uniform', 'drawn')

@@ -20,8 +20,8 @@ from torch_geometric_gsl import (
     SampledGraph,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 
 #: Factor of the cosines that sample neighbours; `None` samples uniformly.
 Scale = float | None

@@ -25,7 +25,7 @@ from reproduction.half_tables import DATASETS, HALF, HALF_METHODS
 from reproduction.noisy import FIRST_SEED, SEEDS, chosen
 from reproduction.noisy_models import SETTING
 from reproduction.own_runs import Results, parse_args
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 
 #: Every number that results depend on.
 HALF_SETTING: dict[str, Any] = SETTING | {

@@ -22,7 +22,7 @@ from reproduction.attacked_models import (
     mixture_weights,
 )
 from reproduction.attacked_tables import KIND, ROWS
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
 SMALL = SETTING | {'epochs': 5, 'hidden_channels': 8, 'k': 3, 'ranks': [10]}

@@ -31,9 +31,8 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl.nn.models.layers import evaluation
-from torch_geometric_gsl.nn.nearest_neighbours import near_similarity
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
+from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, near_similarity
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_target
 
@@ -325,7 +324,7 @@ class FeatureGraph(BaseTransform):
     ) -> SampledGraph:
         """Build a graph without edges between examples."""
         width = rows[0].size(1)
-        similarity = resolve_similarity(near_similarity(self.similarity, width), width)
+        similarity = near_similarity(self.similarity, width)
         edges = [torch.empty(2, 0, dtype=torch.long, device=rows[0].device)]
         weights = [torch.empty(0, dtype=rows[0].dtype, device=rows[0].device)]
         starts = [0] * len(rows)

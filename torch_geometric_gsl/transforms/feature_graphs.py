@@ -5,30 +5,104 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.utils import to_undirected
+from torch_geometric.utils import scatter, to_undirected
 
 from torch_geometric_gsl._checks import (
     check_absent,
     check_count,
     check_flag,
+    check_option,
+    check_pair,
     check_seed,
-)
-from torch_geometric_gsl.nn.nearest_neighbours import (
-    WEIGHTS,
-    nearest_in_context,
-    nearest_neighbours,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import Budget, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import (
+    WEIGHTS,
+    nearness,
+    resolve_similarity,
+)
 from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET
+from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.transforms._graphs import FeatureGraph
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 #: The options of a sampler without parameters and evaluation.
 _OPTIONS = ('hard', 'replace', 'loop', 'method', 'budget')
+
+
+@torch.no_grad()
+def nearest_neighbours(
+    x: Features,
+    k: int,
+    batch: Any = None,
+    *,
+    similarity: str = 'linear',
+    loop: bool = False,
+    memory_budget: int = MEMORY_BUDGET,
+) -> SampledGraph:
+    r"""Join each node to the nodes with the largest cosine, weighted by a similarity,
+    or, on one or two columns, to those at the smallest distance, as
+    :class:`SimilarityKNNGraph` does.
+
+    Args:
+        x (torch.Tensor or tuple): The node features, dense or sparse CSR, or a pair
+            :obj:`(x_src, x_dst)`.
+        k (int): The number of neighbours; a node with fewer candidates is joined to
+            all of them.
+        batch (torch.Tensor or tuple, optional): Sorted graph ids, a pair for a pair.
+            (default: :obj:`None`)
+        similarity (str, optional): The weights, :obj:`"linear"` (the cosine) or
+            :obj:`"heat_kernel"` (of unit rows). (default: :obj:`"linear"`)
+        loop (bool, optional): If :obj:`True`, has self-loops. (default: :obj:`False`)
+        memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
+    """
+    src, dst = check_pair(x)
+    check_option(similarity, WEIGHTS, 'similarity')
+    metric = nearness(dst.size(1))
+    if isinstance(metric, HeatKernelSimilarity):
+        src, dst = src.to_dense(), dst.to_dense()
+    x = (src, dst) if isinstance(x, tuple | list) else dst
+    edge_index = _nearest(x, k, metric, batch, loop, memory_budget)
+    source, target = edge_index
+    if isinstance(metric, HeatKernelSimilarity):
+        distance = metric.exact_scores((src, dst)).compare_edges(edge_index)
+        most = scatter(distance, target, 0, dst.size(0), reduce='max')
+        weight = torch.exp(-distance / most.where(most > 0, 1)[target])
+        return SampledGraph(edge_index, weight.to(dst.dtype))
+    weigh = resolve_similarity(similarity, dst.size(1))
+    if dst.layout == torch.strided:
+        return SampledGraph(edge_index, weigh(x, edge_index))
+    weight = metric(x, edge_index)
+    if weigh.comparison != 'dot':
+        # A unit row has squared length 1, a row of zeros 0.
+        of_src, of_dst = (SparseRows.unit(rows).norm().round() for rows in (src, dst))
+        square = of_src.to(weight)[source] + of_dst.to(weight)[target] - 2 * weight
+        square = square.clamp(min=0)
+        weight = weigh.response(square)(square)
+    return SampledGraph(edge_index, weight.to(dst.dtype))
+
+
+def _nearest(
+    x: Features,
+    k: int,
+    similarity: Similarity,
+    batch: Any = None,
+    loop: bool = False,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Tensor:
+    """Return the edges to the k most similar nodes, which evaluation keeps."""
+    check_count(k, 'k')
+    budget = Budget(memory=memory_budget)
+    options: dict[str, Any] = {'eval_k': k, 'loop': loop, 'train_scale': False}
+    sampler = GumbelKNNSampler(similarity, budget=budget, **options)
+    edge_index: Tensor = sampler.eval()(x, batch=batch)[0]
+    return edge_index
 
 
 @functional_transform('similarity_knn_graph')
@@ -126,16 +200,11 @@ class SimilarityKNNGraph(FeatureGraph):
         return SampledGraph(*both)
 
     def _directed(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
-        memory = self.memory_budget
-        if isinstance(self.similarity, str) and self.similarity in WEIGHTS:
-            options: dict[str, Any] = {'similarity': self.similarity}
-            options['memory_budget'] = memory
-            if isinstance(x, tuple):
-                return nearest_in_context(x[1], x[0], k, **options)
-            return nearest_neighbours(x, k, loop=self.loop, **options)
-        options = {'eval_k': k, 'loop': self.loop, 'train_scale': False}
-        options['budget'] = Budget(memory=memory)
-        edge_index, _ = GumbelKNNSampler(similarity, **options).eval()(x)
+        options: dict[str, Any] = {'loop': self.loop}
+        options['memory_budget'] = self.memory_budget
+        if self.similarity in WEIGHTS:
+            return nearest_neighbours(x, k, similarity=self.similarity, **options)
+        edge_index = _nearest(x, k, similarity, **options)
         return SampledGraph(edge_index, similarity(x, edge_index))
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from torch_geometric_gsl._checks import (
     check_value,
     check_weighted_edges,
 )
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours, nearness
+from torch_geometric_gsl.nn.similarity.resolver import nearness
 from torch_geometric_gsl.ops.edges import merge_edges
 from torch_geometric_gsl.transforms._graphs import (
     OBSERVED,
@@ -26,6 +26,7 @@ from torch_geometric_gsl.transforms._graphs import (
     set_graph,
     store_of,
 )
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
 

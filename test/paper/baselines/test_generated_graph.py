@@ -11,8 +11,8 @@ from reproduction.baselines import HESGSL, SLAPS, SUBLIME
 from reproduction.baselines._generators import sparse_pair_dots
 from reproduction.self_supervision.functional import hide_channels, mask_features
 from reproduction.self_supervision.networks import Denoiser
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import is_sorted_by_target
 
 N, IN, OUT, K = 9, 5, 3, 3

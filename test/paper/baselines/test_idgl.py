@@ -6,7 +6,7 @@ from oracles import seeded, to_matrix
 from torch.nn import functional as F
 
 from reproduction.baselines import IDGL, IDGLAnchor
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 
 # Sizes of the problem and of its models.
 N, IN, OUT, K = 9, 5, 3, 2

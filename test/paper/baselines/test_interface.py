@@ -15,7 +15,7 @@ import torch_geometric_gsl as gsl
 from reproduction import baselines
 from reproduction.baselines import knn_gcn
 from torch_geometric_gsl import NodeClassifier
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 
 # How each model is built; one that is missing here fails a test below.
 FACTORIES = {

@@ -37,6 +37,10 @@ NAMED: dict[str, Callable[..., Similarity]] = {
     **SIMILARITIES,
     'uniform': UniformSimilarity,
 }
+#: Similarities that can weigh an edge, of the cosine in three columns and more.
+WEIGHTS = ('linear', 'heat_kernel')
+#: Other similarities based on the cosine.
+ANGULAR = ('difference', 'gaussian', 'neural_gaussian', 'cosine')
 
 
 def resolve_similarity(
@@ -71,3 +75,27 @@ def resolve_similarity(
             f'that are compared (got {similarity.in_channels})'
         )
     return similarity
+
+
+def nearness(num_columns: int) -> Similarity:
+    """Return the cosine, or the distance in few columns, which ranks better there."""
+    if num_columns > 2:
+        return LinearSimilarity(num_columns)
+    return HeatKernelSimilarity(num_columns, normalize=False)
+
+
+def near_similarity(similarity: Any, num_columns: int) -> Similarity:
+    """Resolve a similarity; in few columns a name of a cosine means a distance.
+
+    Raises:
+        ValueError: If the similarity needs angles and there is one column.
+    """
+    if similarity in WEIGHTS and num_columns < 3:
+        return nearness(num_columns)
+    if similarity in ANGULAR and num_columns == 1:
+        raise ValueError(
+            f"'similarity' must use distances if rows have one column, where "
+            f"cosines are 1 or -1: 'linear', 'heat_kernel' or 'distance' (got "
+            f'{similarity!r})'
+        )
+    return resolve_similarity(similarity, num_columns)

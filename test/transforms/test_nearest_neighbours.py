@@ -4,7 +4,7 @@ import pytest
 import torch
 from oracles import as_layout, inner, unit
 
-from torch_geometric_gsl.nn.nearest_neighbours import nearest_neighbours
+from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import is_sorted_by_target
 
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
