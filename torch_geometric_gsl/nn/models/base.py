@@ -78,8 +78,25 @@ class SavedModel(SaveMixin, torch.nn.Module):
         return model.to(device or 'cpu').eval()
 
 
-class FollowsTask(torch.nn.Module):
-    """Base class of models with a :obj:`task`, such as classification."""
+class NodeClassifier(OneType, SavedModel, ABC):
+    r"""Base class of models that predict nodes without a given graph.
+
+    A model maps node features to logits, or to the outputs of another :obj:`task`.
+    :meth:`loss` adds other terms to the loss of labels, such as the regularisers of a
+    paper, so that one training loop serves all models:
+
+    .. code-block:: python
+
+        for epoch in range(200):
+            model.train()
+            optimizer.zero_grad()
+            model.loss(x, y, train_mask).backward()
+            optimizer.step()
+
+    A model that can list its graphs also has a method :obj:`graphs`, which takes
+    the arguments of :meth:`forward` and returns a list of
+    :class:`~torch_geometric_gsl.typing.SampledGraph`.
+    """
 
     task: str = 'classification'
     _num_losses = 0
@@ -87,6 +104,23 @@ class FollowsTask(torch.nn.Module):
     hidden_channels: int
     num_layers: int
     out_channels: int
+
+    @abstractmethod
+    def reset_parameters(self) -> None:
+        r"""Reset all learnable parameters of the module."""
+
+    @abstractmethod
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        r"""Run the forward pass.
+
+        A model takes the arguments that it supports: :obj:`edge_index` (and
+        :obj:`edge_weight`), candidates or a graph that replaces its own; :obj:`batch`,
+        sorted graph ids of the nodes; and :obj:`generator`, the source of randomness of
+        the call, dropout included. Models that support new rows also take a pair
+        :obj:`(x_src, x_dst)` of sources and targets as :obj:`x`. Lazy parameters are
+        initialised with the global generator, the only one that
+        :func:`torch.utils.checkpoint.checkpoint` restores.
+        """
 
     def _keep_sizes(self, *sizes: int, task: str) -> list[tuple[int, int]]:
         """Check and store sizes and the task; return the sizes of each layer."""
@@ -190,9 +224,7 @@ class FollowsTask(torch.nn.Module):
         parameters = inspect.signature(type(self)).parameters
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
         hidden = {*names, 'similarity', *(PASSED_ON if samplers else ())}
-        known = {name: vars(self)[name] for name in parameters if name in vars(self)}
-        # Models of several types cannot be saved, and record no arguments.
-        for name, value in vars(self).get('_given', known).items():
+        for name, value in vars(self).get('_given', {}).items():
             default = parameters[name].default if name in parameters else None
             is_same = isinstance(value, PLAIN) and value == default
             if name not in hidden and value is not default and not is_same:
@@ -202,44 +234,6 @@ class FollowsTask(torch.nn.Module):
             texts = {sampler.describe_options(): 0 for sampler in samplers}
             shown += [f'similarity={" or ".join(kinds)}', ' or '.join(texts)]
         return f'{self.__class__.__name__}({", ".join(shown)})'
-
-
-class NodeClassifier(FollowsTask, OneType, SavedModel, ABC):
-    r"""Base class of models that predict nodes without a given graph.
-
-    A model maps node features to logits, or to the outputs of another :obj:`task`.
-    :meth:`loss` adds other terms to the loss of labels, such as the regularisers of a
-    paper, so that one training loop serves all models:
-
-    .. code-block:: python
-
-        for epoch in range(200):
-            model.train()
-            optimizer.zero_grad()
-            model.loss(x, y, train_mask).backward()
-            optimizer.step()
-
-    A model that can list its graphs also has a method :obj:`graphs`, which takes
-    the arguments of :meth:`forward` and returns a list of
-    :class:`~torch_geometric_gsl.typing.SampledGraph`.
-    """
-
-    @abstractmethod
-    def reset_parameters(self) -> None:
-        r"""Reset all learnable parameters of the module."""
-
-    @abstractmethod
-    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        r"""Run the forward pass.
-
-        A model takes the arguments that it supports: :obj:`edge_index` (and
-        :obj:`edge_weight`), candidates or a graph that replaces its own; :obj:`batch`,
-        sorted graph ids of the nodes; and :obj:`generator`, the source of randomness of
-        the call, dropout included. Models that support new rows also take a pair
-        :obj:`(x_src, x_dst)` of sources and targets as :obj:`x`. Lazy parameters are
-        initialised with the global generator, the only one that
-        :func:`torch.utils.checkpoint.checkpoint` restores.
-        """
 
 
 def _noting(init: Callable[..., None]) -> Callable[..., None]:
