@@ -1,11 +1,7 @@
 # `make demo` and `make test` start from nothing: they install what is missing into
 # .venv. The tests need a compiler, for torch-scatter and torch-sparse; all else none.
 PYTHON ?= python3
-WORKERS ?= 2
-JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-
 TORCH := torch==2.13.0
-SPARSE := torch-scatter torch-sparse
 VENV := .venv
 # Modules instead of scripts: scripts hold the absolute path of their environment.
 PY := $(VENV)/bin/python
@@ -15,17 +11,13 @@ PIP := $(PY) -m pip
 STAMP := $(VENV)/.stamps
 PLACE := $(shell pwd | cksum | cut -d ' ' -f 1)
 
-.DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all lint format docs clean
-
-help:  ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
-
-setup: $(STAMP)/sparse-$(TORCH) $(STAMP)/tools-$(PLACE)  ## Install everything into .venv
+.PHONY: demo setup test test-all lint docs
 
 demo: $(STAMP)/demo-$(PLACE)  ## Compare a learned graph with other models on two tables
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} $(PY) examples/demo.py
+
+setup: $(STAMP)/sparse-$(TORCH) $(STAMP)/tools-$(PLACE)  ## Install everything into .venv
 
 test: setup  ## Run the tests and doctests but the slow ones, with coverage
 	$(PYTEST) -m 'not slow'
@@ -34,7 +26,7 @@ test-all: setup  ## Run all tests and doctests, with coverage
 	$(PYTEST)
 
 PYTEST = OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MPLBACKEND=Agg $(PY) -m pytest \
-	-n $(WORKERS) --cov --cov-report=term --doctest-modules \
+	-n 2 --cov --cov-report=term --doctest-modules \
 	test torch_geometric_gsl paper/reproduction/baselines \
 	paper/reproduction/datasets paper/reproduction/self_supervision
 
@@ -43,18 +35,9 @@ lint: $(STAMP)/tools-$(PLACE)  ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-format: $(STAMP)/tools-$(PLACE)  ## Apply the style
-	$(PY) -m ruff check --fix .
-	$(PY) -m ruff format .
-
 docs: $(STAMP)/tools-$(PLACE)  ## Build the documentation into docs/_build/html
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m sphinx -W --keep-going $(SPHINXOPTS) \
 		-b html -d docs/_build/doctrees docs docs/_build/html
-
-clean:  ## Remove what tests and builds leave behind
-	rm -rf build dist *.egg-info docs/_build docs/auto_gallery docs/generated htmlcov \
-		.coverage .coverage.* coverage.xml .hypothesis .*_cache
-	find . -path './$(VENV)' -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 $(STAMP)/$(TORCH):
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 10)' 2>/dev/null \
@@ -65,14 +48,14 @@ $(STAMP)/$(TORCH):
 
 # These two ship as source only, and their set-up imports torch. pip caches the wheels
 # it builds by Python version but not by torch's, so one that does not load is rebuilt.
-BUILD = PATH="$(CURDIR)/$(VENV)/bin:$$PATH" MAX_JOBS=$(JOBS) $(PIP) install --no-build-isolation
+BUILD = PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) install --no-build-isolation
 LOADS = $(PY) -c 'import torch_scatter, torch_sparse'
 
 $(STAMP)/sparse-$(TORCH): $(STAMP)/$(TORCH)
 	$(PIP) install torch-geometric ninja wheel setuptools
-	@echo 'Building $(SPARSE) on $(JOBS) cores: about nine minutes on two.'
-	$(BUILD) $(SPARSE)
-	$(LOADS) || $(BUILD) --force-reinstall --no-deps --no-cache-dir $(SPARSE)
+	@echo 'Building torch-scatter and torch-sparse: about nine minutes on two cores.'
+	$(BUILD) torch-scatter torch-sparse
+	$(LOADS) || $(BUILD) --force-reinstall --no-deps --no-cache-dir torch-scatter torch-sparse
 	$(LOADS) && touch $@
 
 $(STAMP)/demo-$(PLACE): $(STAMP)/$(TORCH) pyproject.toml
