@@ -297,11 +297,6 @@ def posts():
     return dict.fromkeys(['train', 'test'], bunch(**part, filenames=np.array(groups)))
 
 
-def write_news(root, content, end=None):
-    cache = zlib.compress(pickle.dumps(content))[:end]
-    return write(root / '20News' / 'raw', {CACHE: cache})
-
-
 def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
     small('20News', (20, 11, 10))
     real = datasets.fetch_20newsgroups
