@@ -53,8 +53,6 @@ DRAWS = {
     'orders': lambda: torch.randperm(20),
     'uniform': lambda: torch.rand(3, dtype=torch.double, generator=None),
     'choices': lambda: torch.ones(2, 9).multinomial(4),
-    'dropout': lambda: torch.nn.Dropout(0.3)(torch.ones(50)),
-    'in place': lambda: F.dropout(torch.ones(50), 0.3, inplace=True),
     'loader': lambda: torch.stack(
         [*torch.utils.data.DataLoader(torch.arange(9), shuffle=True)]
     ),
@@ -97,17 +95,50 @@ def test_compiled_functions_run_inside():
         assert compiled(x) == 14
 
 
+@pytest.mark.parametrize('inplace', [True, False])
+def test_modules_with_dropout_draw_from_the_generator(inplace):
+    x = torch.ones(50)
+    expected = dropout(x, 0.3, True, seeded(4))
+    with DrawsFrom(seeded(4)):
+        found = F.dropout(x, 0.3, inplace=inplace)
+        more = torch.nn.Dropout(0.3)(torch.ones(50))
+    assert torch.equal(found, expected)
+    assert (found is x) == inplace
+    assert not torch.equal(found, more)
+
+
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize('p', [0.0, 0.2, 0.9, 1.0])
-def test_dropout_is_that_of_torch(dtype, p):
+def test_dropout_without_a_generator_is_that_of_torch(dtype, p):
     x = torch.randn(40, 7, generator=seeded(1)).to(dtype).requires_grad_()
     expected = by_manual_seed(lambda: F.dropout(x, p))
-    found = dropout(x, p, True, seeded(4))
-    assert torch.equal(found, expected)
-    grads = [torch.autograd.grad(out.sum(), x)[0] for out in (found, expected)]
-    assert torch.equal(*grads)
     assert by_manual_seed(lambda: torch.equal(dropout(x, p, True, None), expected))
     assert torch.equal(dropout(x, p, False, seeded(4)), x)
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize('p', [0.2, 0.9, 0.9999999])
+def test_dropout_keeps_a_share_and_scales_it(dtype, p):
+    x = torch.randn(301, 333, generator=seeded(1)).to(dtype).requires_grad_()
+    found = dropout(x, p, True, seeded(4))
+    is_kept = found != 0
+    # Within five deviations, but never more than the precision of 16 bits.
+    share, n = is_kept.double().mean().item(), x.numel()
+    assert abs(share - (1 - p)) < 5 * (p * (1 - p) / n) ** 0.5 + 2**-16
+    torch.testing.assert_close(found[is_kept], x[is_kept] / (1 - p))
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    expected = (is_kept / (1 - p)).to(dtype)
+    torch.testing.assert_close(gradient, expected)
+    # The four entries of a word, and rows, are independent.
+    words = is_kept.view(-1)[: n // 4 * 4].view(-1, 4).double()
+    assert words.t().corrcoef().fill_diagonal_(0).nan_to_num().abs().max() < 0.03
+
+
+def test_one_generator_drops_others_in_each_call():
+    x, generator = torch.ones(500), seeded(4)
+    first, second = (dropout(x, 0.5, True, generator) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(first, dropout(x, 0.5, True, seeded(4)))
 
 
 def test_gradients_see_the_draws_of_the_forward_pass():
