@@ -8,7 +8,7 @@ from scipy.stats import ks_2samp, kstest, norm
 
 from torch_geometric_gsl.ops.pair_scores import PairScores, Sources, distances_as_dots
 from torch_geometric_gsl.ops.pool_sum import (
-    _exponentials,
+    exponentials,
     from_bits,
     pool_sum,
     pool_weights,
@@ -96,7 +96,7 @@ def test_no_candidates(n, num_sources, own):
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 def test_exponential_numbers(dtype):
-    found = _exponentials(torch.empty(101, 999, dtype=dtype), seeded())
+    found = exponentials(torch.empty(101, 999, dtype=dtype), seeded())
     assert found.shape == (101, 999)
     assert bool((found > 0).all())
     assert kstest(found.double().flatten().numpy(), 'expon').pvalue > ERROR_RATE
@@ -126,7 +126,7 @@ def replayed(pairs, draws, seed):
     score = pairs.rows()
     listed = score > -torch.inf
     noise = torch.zeros(*score.shape, draws, **DOUBLE)
-    noise[listed] = _exponentials(noise[listed], seeded(seed))
+    noise[listed] = exponentials(noise[listed], seeded(seed))
     total = torch.zeros_like(score)
     for i in range(score.size(0)):
         others = listed[i].nonzero().flatten().tolist()

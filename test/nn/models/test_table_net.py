@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from oracles import seeded
+from torch.nn import functional as F
 
 from torch_geometric_gsl import DistanceSimilarity
 from torch_geometric_gsl.nn.models.table_net import TableNet
@@ -29,8 +30,8 @@ def draw_rows(n=N, seed=0):
 
 
 def after_the_sum(net, h):
-    first, second, third = net.block
-    h = h + third(second(first(h)).relu())
+    for block in net.blocks:
+        h = h + block.lin2(F.mish(block.lin1(block.norm(h))))
     return net.head(net.head_norm(h).relu())
 
 
@@ -174,26 +175,6 @@ def test_a_row_alone_is_answered(training, draws):
     torch.testing.assert_close(found, out)
 
 
-@pytest.mark.parametrize('training', [True, False])
-def test_given_neighbours(training):
-    net = make(graph='given').train(training)
-    (x, y), (new, _) = draw_rows(), draw_rows(6, seed=5)
-    distance, source = torch.cdist(new, x).square().topk(4, largest=False)
-    given = source, distance
-    out, graph = net((x, new), y, given=given, return_graph=True)
-    weight = (-net.neighbours.sampler.log_scale.exp() * distance).softmax(dim=1)
-    message = net.lin_value(net.encoder(x)) + net.label(y)
-    h = net.encoder(new) + (weight.unsqueeze(2) * message[source]).sum(dim=1)
-    torch.testing.assert_close(out, after_the_sum(net, h))
-    assert graph.edge_index.size(1) == 24
-    if not training:
-        torch.testing.assert_close(net.index(x, y)(new, given=given), out)
-    with pytest.raises(ValueError, match=r"'given' is required with .*got none"):
-        net(new)
-    with pytest.raises(ValueError, match="got some with graph='learned'"):
-        make()(new, given=given)
-
-
 def test_without_a_graph():
     net, (x, y) = make(graph='none'), draw_rows()
     assert torch.equal(net(x, y), net(x))
@@ -242,15 +223,13 @@ def test_columns_that_are_embedded():
     pytest.importorskip('rtdl_num_embeddings')
     encoder = ColumnEncoder(3, 4, num_frequencies=2, periodic_columns=[2, 0])
     x = torch.randn(5, 3)
-    (frequencies,) = (
-        p for name, p in encoder.periodic.named_parameters() if 'periodic' in name
-    )
-    shared = encoder.periodic.linear
+    frequencies = encoder.periodic.periodic.weight
+    linear = encoder.periodic.linear
     parts = [x]
-    for place, column in enumerate([2, 0]):
-        angle = 2 * math.pi * frequencies[place] * x[:, column : column + 1]
+    for i, column in enumerate([2, 0]):
+        angle = 2 * math.pi * frequencies[i] * x[:, column : column + 1]
         wave = torch.cat([angle.cos(), angle.sin()], dim=1)
-        parts.append((wave @ shared.weight.t() + shared.bias).relu())
+        parts.append(wave @ linear.weight[i] + linear.bias[i])
     expected = torch.cat(parts, dim=1) @ encoder.lin.weight.t() + encoder.lin.bias
     torch.testing.assert_close(encoder(x), expected)
     assert TableNet(IN, HIDDEN, 1, periodic_columns=[]).encoder.periodic is None

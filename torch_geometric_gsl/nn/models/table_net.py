@@ -18,12 +18,16 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.models.base import SavedModel
 from torch_geometric_gsl.nn.models.row_index import IndexesRows, computing
-from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
+from torch_geometric_gsl.nn.models.table_parts import (
+    ColumnEncoder,
+    Hidden,
+    ResidualBlock,
+    TableNeighbours,
+)
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
-from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.runtime import row_blocks
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import Features, SampledGraph
@@ -44,7 +48,7 @@ class TableNet(IndexesRows, OneType, SavedModel):
     embeddings of them, from the `"On Embeddings for Numerical Features in Tabular Deep
     Learning" <https://arxiv.org/abs/2203.05556>`_ paper, and :math:`\mathbf{z}_i` a
     projection of it, as in the `"TabR: Tabular Deep Learning Meets Nearest Neighbors"
-    <https://arxiv.org/abs/2307.14338>`_ paper. A residual block and a linear map turn
+    <https://arxiv.org/abs/2307.14338>`_ paper. Residual blocks and a linear map turn
     :math:`\mathbf{h}^{\prime}_i` into the output.
 
     A row never sees its own label: in one tensor rows are not their own neighbours, and
@@ -57,22 +61,23 @@ class TableNet(IndexesRows, OneType, SavedModel):
         in_channels (int): The number of columns.
         hidden_channels (int): The number of hidden units.
         out_channels (int): The number of classes, or of target columns.
-        graph (str, optional): The graph: :obj:`"learned"`; :obj:`"given"`, with
-            neighbours and squared distances from the caller and only :math:`\lambda`
-            learned; or :obj:`"none"`, without neighbours. (default: :obj:`"learned"`)
+        graph (str, optional): The graph: :obj:`"learned"`, or :obj:`"none"` for a
+            network without neighbours. (default: :obj:`"learned"`)
         similarity (str or Similarity, optional): The similarity of two rows.
             (default: :obj:`"distance"`)
         key_channels (int, optional): Size of the compared keys; half of the hidden
             units if :obj:`None`. (default: :obj:`None`)
+        num_blocks (int, optional): The number of residual blocks. (default: :obj:`2`)
+        act (str, optional): The activation of the blocks. (default: :obj:`"mish"`)
         num_frequencies (int, optional): The number of frequencies of each column; 0
-            disables periodic embeddings. (default: :obj:`32`)
+            disables periodic embeddings. (default: :obj:`8`)
         periodic_columns (list[int], optional): The columns with periodic embeddings;
             all if :obj:`None`. (default: :obj:`None`)
         frequency_scale (float, optional): The standard deviation of the initial
-            frequencies. (default: :obj:`0.03`)
+            frequencies. (default: :obj:`0.1`)
         embedding_channels (int, optional): Size of the periodic embedding of a column.
-            (default: :obj:`12`)
-        dropout (float, optional): Dropout probability in the residual block.
+            (default: :obj:`3`)
+        dropout (float, optional): Dropout probability in the residual blocks.
             (default: :obj:`0.2`)
         graph_dropout (float, optional): Dropout probability of the weights, without
             :obj:`draws`. (default: :obj:`0.2`)
@@ -80,6 +85,8 @@ class TableNet(IndexesRows, OneType, SavedModel):
             :obj:`None`, the sum runs over all sources. (default: :obj:`None`)
         eval_k (int, optional): The number of neighbours in evaluation mode.
             (default: :obj:`96`)
+        null_score (float, optional): If given, the initial score of a null neighbour,
+            which sends nothing; it is learned. (default: :obj:`None`)
 
     Shapes:
         - **input:** columns :math:`(N, F_{in})`, dense, or sparse CSR without periodic
@@ -114,20 +121,23 @@ class TableNet(IndexesRows, OneType, SavedModel):
         graph: str = 'learned',
         similarity: str | Similarity = 'distance',
         key_channels: int | None = None,
-        num_frequencies: int = 32,
+        num_blocks: int = 2,
+        act: str = 'mish',
+        num_frequencies: int = 8,
         periodic_columns: Sequence[int] | None = None,
-        frequency_scale: float = 0.03,
-        embedding_channels: int = 12,
+        frequency_scale: float = 0.1,
+        embedding_channels: int = 3,
         dropout: float = 0.2,
         graph_dropout: float = 0.2,
         draws: int | None = None,
         eval_k: int = 96,
+        null_score: float | None = None,
     ) -> None:
         super().__init__()
         check_count(in_channels, 'in_channels')
         check_count(hidden_channels, 'hidden_channels')
         check_count(out_channels, 'out_channels')
-        check_option(graph, ('learned', 'given', 'none'), 'graph')
+        check_option(graph, ('learned', 'none'), 'graph')
         check_probability(dropout, 'dropout')
         self.in_channels, self.hidden_channels = in_channels, hidden_channels
         self.out_channels, self.graph, self.dropout = out_channels, graph, dropout
@@ -148,19 +158,19 @@ class TableNet(IndexesRows, OneType, SavedModel):
             draws=draws,
             dropout=graph_dropout,
             eval_k=eval_k,
+            null_score=null_score,
             # Cosines lie in [-1, 1], and need a scale for a sharp graph.
             initial_scale=1.0 if similarity == 'distance' else 10.0,
         )
-        if graph != 'none':
+        if graph == 'learned':
             self.lin_value = torch.nn.Linear(hidden, hidden, bias=False)
             self.label = LabelEmbedding(out_channels, hidden)
             self.neighbours = neighbours
-        if graph == 'learned':
             self.norm = torch.nn.LayerNorm(hidden)
             self.lin_key = torch.nn.Linear(hidden, key)
-        norm, first = torch.nn.LayerNorm(hidden), torch.nn.Linear(hidden, 2 * hidden)
-        second = torch.nn.Linear(2 * hidden, hidden)
-        self.block = torch.nn.ModuleList([norm, first, second])
+        self.blocks = torch.nn.ModuleList(
+            ResidualBlock(hidden, act, dropout) for _ in range(num_blocks)
+        )
         self.head_norm = torch.nn.LayerNorm(hidden)
         self.head = torch.nn.Linear(hidden, out_channels)
         with keeping(similarity):
@@ -177,7 +187,9 @@ class TableNet(IndexesRows, OneType, SavedModel):
         x: Features,
         y: Tensor | None = None,
         *,
-        given: tuple[Tensor, Tensor] | None = None,
+        batch: Tensor | None = None,
+        group: Tensor | None = None,
+        order: Tensor | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, SampledGraph]:
@@ -189,9 +201,12 @@ class TableNet(IndexesRows, OneType, SavedModel):
                 index, a tensor without labels holds new rows.
             y (torch.Tensor, optional): The labels of the sources, -1 or NaN where
                 unknown; all unknown if :obj:`None`. (default: :obj:`None`)
-            given (tuple[torch.Tensor, torch.Tensor], optional): With
-                :obj:`graph="given"`, the sources of each target :math:`(n, k)` and
-                their squared distances. (default: :obj:`None`)
+            batch (torch.Tensor, optional): Sorted numbers of the rows of a tensor:
+                those of the same number see each other. (default: :obj:`None`)
+            group (torch.Tensor, optional): Groups of the rows of a tensor: those of
+                the same group do not see each other. (default: :obj:`None`)
+            order (torch.Tensor, optional): Numbers of the rows of a tensor: each sees
+                those of a lower number. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
             return_graph (bool, optional): If :obj:`True`, also returns the graph that
@@ -199,32 +214,27 @@ class TableNet(IndexesRows, OneType, SavedModel):
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, self.head.weight)
-        if (given is not None) != (self.graph == 'given'):
-            raise ValueError(
-                f"'given' is required with graph='given', and not supported otherwise "
-                f"(got {'some' if given else 'none'} with graph='{self.graph}')"
-            )
         h, graph = self.encoder(x_dst), None
+        hidden = Hidden(batch, group, order)
         if self.graph != 'none':
             is_own, is_new = x_dst is x_src, y is None and isinstance(x, Tensor)
-            own, key = self._key(x_dst, h), self.index_key
+            own, key = self._key(h), self.index_key
             message = self._indexed(x, None, is_watched=False) if is_new else None
             if message is None:
                 h_src = h if is_own else self.encoder(x_src)
-                key = own if is_own else self._key(x_src, h_src)
+                key = own if is_own else self._key(h_src)
                 message = self._message(h_src, y)
             elif key is not None:
                 own = own.to(key.dtype)  # Lower under autocast.
             total, graph = self.neighbours(
                 own if key is own else (key, own),
                 message,
-                given,
+                hidden=None if hidden == Hidden() else hidden,
                 generator=generator,
                 return_graph=return_graph,
             )
             h = h + self._project(total)
-        h = h + self._block(h, generator)
-        out = self.head(F.relu(self.head_norm(h)))
+        out = self._output(h, generator)
         return (out, graph or empty_graph(out)) if return_graph else out
 
     def index(self, x: Tensor, y: Tensor | None = None) -> TableNet:
@@ -256,18 +266,16 @@ class TableNet(IndexesRows, OneType, SavedModel):
         self._keep(key=key, message=message)
         return self
 
-    def _sources(self, x: Tensor, y: Tensor | None) -> tuple[Tensor | None, Tensor]:
+    def _sources(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         """Compute the keys and messages of rows in blocks."""
-        size, like, key = x.size(0), self.head.weight, None
+        size, like = x.size(0), self.head.weight
         message = like.new_empty(size, self.hidden_channels + self.out_channels + 1)
-        if self.graph == 'learned':
-            key = like.new_empty(size, self.lin_key.out_features)
+        key = like.new_empty(size, self.lin_key.out_features)
         for rows in row_blocks(size, 1, _BLOCK):
             part = rows_between(x, rows.start, rows.stop)
             h = self.encoder(part)
             message[rows] = self._message(h, None if y is None else y[rows])
-            if key is not None:
-                key[rows] = self._key(part, h)
+            key[rows] = self._key(h)
         return key, message
 
     def _keep(self, **rows: Tensor | None) -> None:
@@ -283,9 +291,10 @@ class TableNet(IndexesRows, OneType, SavedModel):
         self._prepare()  # The index may be on another device.
         return self
 
-    def _key(self, x: Tensor, h: Tensor) -> Any:
-        """Return the compared keys of rows, if the graph is learned."""
-        return self.lin_key(self.norm(h)) if self.graph == 'learned' else None
+    def _key(self, h: Tensor) -> Tensor:
+        """Return the compared keys of rows."""
+        key: Tensor = self.lin_key(self.norm(h))
+        return key
 
     def _message(self, h: Tensor, y: Tensor | None) -> Tensor:
         """Concatenate hidden units and labels: messages before their projection."""
@@ -299,11 +308,45 @@ class TableNet(IndexesRows, OneType, SavedModel):
         out: Tensor = self.lin_value(h)
         return out + self.label.project(label)
 
-    def _block(self, h: Tensor, generator: torch.Generator | None) -> Tensor:
-        norm, first, second = self.block
-        h = dropout(F.relu(first(norm(h))), self.dropout, self.training, generator)
-        out: Tensor = second(h)
+    def _output(self, h: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Compute the output from hidden units."""
+        for block in self.blocks:
+            h = block(h, generator)
+        out: Tensor = self.head(F.relu(self.head_norm(h)))
         return out
+
+    def keys(self, x: Tensor) -> Tensor:
+        r"""Compute the keys :math:`\mathbf{z}_i` by which rows are compared.
+
+        Args:
+            x (torch.Tensor): The rows.
+        """
+        return self._key(self.encoder(x))
+
+    def without_neighbours(self, x: Tensor) -> Tensor:
+        r"""Compute the output of new rows with the mean of all indexed messages in
+        place of the sum over neighbours, which then tell nothing about a row.
+
+        Args:
+            x (torch.Tensor): The rows.
+        """
+        h = self.encoder(x)
+        if self.index_message is not None:
+            h = h + self._project(self.index_message.mean(dim=0, keepdim=True))
+        return self._output(h)
+
+    def distance_to_sources(self, x: Tensor) -> Tensor:
+        r"""Compute :math:`- \lambda \max_j \phi(z_i, z_j)` of new rows.
+
+        With the default similarity this is the scaled squared distance to the nearest
+        indexed row.
+
+        Args:
+            x (torch.Tensor): The rows.
+        """
+        if self.index_key is None:
+            raise ValueError("'x' needs indexed rows: call 'index' before (got none)")
+        return self.neighbours.distance((self.index_key, self.keys(x)))
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)

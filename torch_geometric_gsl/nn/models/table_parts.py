@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.nn import Linear
+from torch_geometric.nn.resolver import activation_resolver
 
 from torch_geometric_gsl._checks import check_count, check_probability
 from torch_geometric_gsl.nn.linear import apply_linear
@@ -24,21 +28,23 @@ from torch_geometric_gsl.ops.pair_scores import (
     distances_as_dots,
     is_distance,
 )
-from torch_geometric_gsl.ops.pool_sum import pool_sum, pool_weights
-from torch_geometric_gsl.ops.runtime import is_exporting
+from torch_geometric_gsl.ops.pool_sum import exponentials, pool_sum, pool_weights
+from torch_geometric_gsl.ops.runtime import is_exporting, row_blocks
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 # Bytes of one block of a ranking.
 _RANKING_BUDGET = 2**27
+# Logarithm of the smallest weight relative to the largest.
+_LEAST_LOG = 30.0
 
 
 class ColumnEncoder(torch.nn.Module):
     r"""Map the columns of a table, and periodic embeddings of them, to hidden units.
 
     .. math::
-        \mathbf{h}_i = \mathbf{W} \, [\mathbf{x}_i, \, \mathrm{ReLU}(\mathbf{U}
-        [\cos(2 \pi \mathbf{f}_c x_{ic}), \sin(2 \pi \mathbf{f}_c x_{ic})])
-        \textrm{ of each column } c]
+        \mathbf{h}_i = \mathbf{W} \, [\mathbf{x}_i, \, \mathbf{U}_c
+        [\cos(2 \pi \mathbf{f}_c x_{ic}), \sin(2 \pi \mathbf{f}_c x_{ic})]
+        + \mathbf{b}_c \textrm{ of each column } c]
 
     with learned frequencies :math:`\mathbf{f}_c`. The arguments are those of
     :class:`~torch_geometric_gsl.nn.TableNet`; the outputs are its hidden units.
@@ -48,19 +54,19 @@ class ColumnEncoder(torch.nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        num_frequencies: int = 32,
+        num_frequencies: int = 8,
         periodic_columns: Sequence[int] | None = None,
-        frequency_scale: float = 0.03,
-        embedding_channels: int = 12,
+        frequency_scale: float = 0.1,
+        embedding_channels: int = 3,
     ) -> None:
         super().__init__()
         check_count(num_frequencies, 'num_frequencies', minimum=0)
         check_count(embedding_channels, 'embedding_channels')
         columns = range(in_channels) if periodic_columns is None else periodic_columns
         self.periodic_columns = list(columns) if num_frequencies > 0 else []
-        number = len(self.periodic_columns)
+        num_columns = len(self.periodic_columns)
         self.periodic: torch.nn.Module | None = None
-        if number > 0:
+        if num_columns > 0:
             try:
                 from rtdl_num_embeddings import PeriodicEmbeddings
             except ImportError as error:
@@ -69,13 +75,14 @@ class ColumnEncoder(torch.nn.Module):
                     "'rtdl_num_embeddings', or set num_frequencies=0"
                 ) from error
             self.periodic = PeriodicEmbeddings(
-                number,
+                num_columns,
                 embedding_channels,
                 n_frequencies=num_frequencies,
                 frequency_init_scale=frequency_scale,
-                lite=True,
+                activation=False,
+                lite=False,
             )
-        width = in_channels + number * embedding_channels
+        width = in_channels + num_columns * embedding_channels
         self.lin = Linear(width, out_channels, weight_initializer='kaiming_uniform')
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,6 +92,57 @@ class ColumnEncoder(torch.nn.Module):
             part = x if len(columns) == x.size(1) else x[:, columns]
             x = torch.cat([x, self.periodic(part).flatten(1)], dim=1)
         return apply_linear(self.lin, x)
+
+
+class ResidualBlock(torch.nn.Module):
+    r"""Add two linear maps of normalised hidden units to these.
+
+    .. math::
+        \mathbf{h} + \mathbf{W}_2 \, \sigma(\mathbf{W}_1 \, \mathrm{norm}(\mathbf{h}))
+    """
+
+    def __init__(self, channels: int, act: str, dropout: float) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(channels)
+        self.lin1 = torch.nn.Linear(channels, 2 * channels)
+        self.act = activation_resolver(act)
+        self.lin2 = torch.nn.Linear(2 * channels, channels)
+        self.dropout = dropout
+
+    def forward(self, h: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Compute the hidden units of the next block."""
+        hidden = self.act(self.lin1(self.norm(h)))
+        hidden = dropout(hidden, self.dropout, self.training, generator)
+        out: Tensor = h + self.lin2(hidden)
+        return out
+
+
+class Hidden(NamedTuple):
+    """The rows that a row of the same tensor does not see: itself, and some others."""
+
+    batch: Tensor | None = None  # Sorted; rows see those of the same number.
+    group: Tensor | None = None  # Rows of the same number do not see each other.
+    order: Tensor | None = None  # Rows see those of a lower number.
+
+    def blocks(self, num_rows: int) -> list[range]:
+        """Return the rows of each number of the batch."""
+        if self.batch is None:
+            return [range(num_rows)]
+        stops = self.batch.bincount().cumsum(0).tolist()
+        return [range(*bounds) for bounds in pairwise([0, *stops])]
+
+    def mask(self, block: range, rows: slice, device: torch.device) -> Tensor:
+        """Return which rows of a block are hidden from some of them."""
+        start, stop, _ = rows.indices(len(block))
+        own = torch.arange(block.start, block.stop, device=device)
+        mask = own[start:stop].unsqueeze(1) == own
+        if self.group is not None:
+            group = self.group[block.start : block.stop]
+            mask = group[start:stop].unsqueeze(1) == group
+        if self.order is not None:
+            order = self.order[block.start : block.stop]
+            mask = mask | (order[start:stop].unsqueeze(1) <= order)
+        return mask
 
 
 class TableNeighbours(torch.nn.Module):
@@ -108,6 +166,7 @@ class TableNeighbours(torch.nn.Module):
         dropout: float = 0.2,
         eval_k: int = 96,
         initial_scale: float = 1.0,
+        null_score: float | None = None,
     ) -> None:
         super().__init__()
         if draws is not None:
@@ -122,6 +181,7 @@ class TableNeighbours(torch.nn.Module):
             train_scale=True,
             loop=False,
             eval_k=eval_k,
+            null_score=null_score,
         )
         # Compared keys, their embeddings, and these in single precision.
         self._prepared: tuple[Tensor, Tensor, Sources] | None = None
@@ -130,27 +190,30 @@ class TableNeighbours(torch.nn.Module):
         self,
         z: Features,
         message: Tensor,
-        given: tuple[Tensor, Tensor] | None = None,
         *,
+        hidden: Hidden | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
         """Compute the sums of the targets, and optionally their graph.
 
-        With one tensor of keys no row is its own neighbour. Given neighbours come with
-        their squared distances.
+        With one tensor of keys no row is its own neighbour, nor are those that
+        :obj:`hidden` hides from it.
         """
-        if given is not None:
-            source, score = given[0], -self.sampler.factor * given[1]
-            return self._listed(source, score, message, generator, return_graph)
         if is_exporting():
             total = self.sampler.propagate(z, message, return_graph=return_graph)
             return total, None
+        has_null = self.sampler.null_score is not None
+        if isinstance(z, Tensor) and (hidden is not None or has_null):
+            hidden = hidden or Hidden()
+            return self._visible(z, message, hidden, generator, return_graph)
         pairs = self._pairs(z)
         k = max(0, pairs.available)
         p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
         num_nearest = self.sampler.num_nearest or k
         if self.training or num_nearest >= k:
+            num_nearest = k
+        if num_nearest == k and (k == 0 or not has_null):
             if is_distance(pairs):
                 pairs = distances_as_dots(pairs)
             if not return_graph or k == 0:
@@ -162,6 +225,94 @@ class TableNeighbours(torch.nn.Module):
             return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
         source, score = self._nearest(z, pairs, num_nearest)
         return self._listed(source, score, message, generator, return_graph)
+
+    def _visible(
+        self,
+        z: Tensor,
+        message: Tensor,
+        hidden: Hidden,
+        generator: torch.Generator | None,
+        return_graph: bool,
+    ) -> tuple[Tensor, SampledGraph | None]:
+        """Sum over the rows that each row sees, by dense products."""
+        totals, graphs = [], []
+        with torch.autocast(z.device.type, enabled=False):
+            # Keys of lower precision would not tell near rows apart.
+            pairs = self._pairs(z.to(torch.promote_types(z.dtype, torch.float32)))
+            if is_distance(pairs) and self.sampler.null_score is None:
+                pairs = distances_as_dots(pairs)
+            blocks = hidden.blocks(z.size(0))
+            sizes = [len(block) for block in blocks]
+            sources = pairs.src.split(sizes)
+            parts = zip(blocks, pairs.split(sizes), sources, strict=True)
+            scores = [
+                (block, part._replace(src=src, excluded=None))
+                for block, part, src in parts
+            ]
+        for block, part in scores:
+            own = message[block.start : block.stop]
+            for rows in row_blocks(len(block), 16 * len(block), _RANKING_BUDGET):
+                with torch.autocast(z.device.type, enabled=False):
+                    weight = self._weights(part, block, rows, hidden, generator)
+                totals.append(weight.to(own.dtype) @ own)
+                if return_graph:
+                    edges = weight.nonzero().t().flip(0) + block.start
+                    edges[1] += rows.start or 0
+                    graphs.append(SampledGraph(edges, weight[weight != 0]))
+        total = torch.cat(totals)
+        if not return_graph:
+            return total, None
+        edge_index = torch.cat([graph.edge_index for graph in graphs], dim=1)
+        edge_weight = torch.cat([graph.edge_weight for graph in graphs])
+        return total, SampledGraph(edge_index, edge_weight)
+
+    def _weights(
+        self,
+        pairs: PairScores,
+        block: range,
+        rows: slice,
+        hidden: Hidden,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """Weigh the rows of a block for some of them; zero where they are hidden."""
+        score = pairs.rows(rows)
+        score = score.masked_fill(hidden.mask(block, rows, score.device), -torch.inf)
+        k = self.sampler.num_nearest or score.size(1)
+        if not self.training and k < score.size(1):
+            best = score.topk(k, dim=1)
+            score = torch.full_like(score, -torch.inf)
+            score = score.scatter(1, best.indices, best.values)
+        score = self._with_null(score)
+        # Weights that round to zero would be denormal numbers, which are slow.
+        most = score.detach().amax(dim=1, keepdim=True)
+        lone = most == -torch.inf
+        score = score.masked_fill(score < most - _LEAST_LOG, -torch.inf)
+        weight = self._normalised(score.masked_fill(lone, 0.0), generator)
+        return weight[:, : pairs.src.size(0)].masked_fill(lone, 0.0)
+
+    def _normalised(self, score: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Turn scores into weights; in training with dropout, or by relaxed draws."""
+        if not self.training or self.draws is None:
+            weight = score.softmax(dim=1)
+            return dropout(weight, self.dropout, self.training, generator)
+        rate = (score - score.detach().amax(dim=1, keepdim=True)).exp()
+        draws = [
+            F.normalize(rate / exponentials(rate, generator), p=1, dim=1)
+            for _ in range(self.draws)
+        ]
+        return torch.stack(draws).mean(dim=0)
+
+    def _with_null(self, score: Tensor) -> Tensor:
+        """Append the score of the null neighbour, if there is one."""
+        if self.sampler.null_score is None:
+            return score
+        null = self.sampler.null_score.to(score.dtype).expand(score.size(0), 1)
+        return torch.cat([score, null], dim=1)
+
+    def distance(self, z: Features) -> Tensor:
+        """Return the negative of the best score of each target."""
+        _, score = self._nearest(z, self._pairs(z), 1)
+        return -score.squeeze(1)
 
     def prepare(self, z: Tensor | None) -> None:
         """Prepare sources for many targets; drop the previous ones."""
@@ -180,7 +331,8 @@ class TableNeighbours(torch.nn.Module):
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
         """Sum the messages of the sources listed for each target, by their scores."""
-        weight = dropout(score.softmax(dim=1), self.dropout, self.training, generator)
+        weight = self._normalised(self._with_null(score), generator)
+        weight = weight[:, : source.size(1)]
         neighbours = Neighbours(source, message.size(0))
         out = neighbour_sum(message, weight.to(message.dtype), neighbours)
         graph = neighbour_graph(source, weight, weight > 0) if return_graph else None

@@ -1,0 +1,204 @@
+"""Blocks, groups, order and the null neighbour of a table net, by their definition."""
+
+import pytest
+import torch
+from oracles import seeded
+from torch.nn import functional as F
+
+from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+
+IN, HIDDEN, N = 4, 8, 30
+#: Sorted blocks; groups within them and across; times with ties, and a first one.
+BATCH = torch.arange(N) // 11
+GROUP = torch.arange(N) * 7 % 5
+ORDER = torch.arange(N) * 11 % 9
+SEEN = {
+    'batch': {'batch': BATCH},
+    'group': {'group': GROUP},
+    'order': {'order': ORDER},
+    'all': {'batch': BATCH, 'group': GROUP, 'order': ORDER},
+    'null': {},
+}
+
+
+def make(out_channels=1, **options):
+    torch.manual_seed(2)
+    options = {'num_frequencies': 0, 'dropout': 0.0, 'graph_dropout': 0.0, **options}
+    return TableNet(IN, HIDDEN, out_channels, **options).double()
+
+
+def draw_rows(n=N, seed=0):
+    x = torch.randn(n, IN, generator=seeded(seed)).double()
+    return x, torch.randn(n, generator=seeded(seed + 1)).double()
+
+
+def is_seen(i, j, batch=None, group=None, order=None):
+    return (
+        i != j
+        and (batch is None or batch[i] == batch[j])
+        and (group is None or group[i] != group[j])
+        and (order is None or order[i] > order[j])
+    )
+
+
+def after_the_sum(net, h):
+    for block in net.blocks:
+        h = h + block.lin2(F.mish(block.lin1(block.norm(h))))
+    return net.head(net.head_norm(h).relu())
+
+
+def definition(net, x_src, x_dst, y, sees, k=10**6):
+    """The output of each target, from the exponentials of its scores."""
+    h_src, h_dst = net.encoder(x_src), net.encoder(x_dst)
+    z_src, z_dst = (net.lin_key(net.norm(h)) for h in (h_src, h_dst))
+    message = net.lin_value(h_src) + net.label(y)
+    scale, null = net.neighbours.sampler.log_scale.exp(), None
+    if net.neighbours.sampler.null_score is not None:
+        null = net.neighbours.sampler.null_score.exp()
+    hidden = []
+    for i in range(len(x_dst)):
+        others = [j for j in range(len(x_src)) if sees(i, j)]
+        apart = {j: (z_dst[i] - z_src[j]).square().sum() for j in others}
+        others = sorted(others, key=lambda j: apart[j].item())[:k]
+        total = h_dst[i]
+        if others:
+            weight = torch.stack([(-scale * apart[j]).exp() for j in others])
+            every = weight.sum() if null is None else weight.sum() + null
+            total = total + weight @ message[others] / every
+        hidden.append(total)
+    return after_the_sum(net, torch.stack(hidden))
+
+
+def gradients(net, out):
+    leaves = [p for p in net.parameters() if p.requires_grad]
+    return torch.autograd.grad(out.square().sum(), leaves)
+
+
+@pytest.mark.parametrize('null_score', [None, -3.0, 1.0])
+@pytest.mark.parametrize('k', [4, 10**6])
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('seen', SEEN)
+def test_equals_the_definition(seen, training, k, null_score):
+    net = make(eval_k=k, null_score=null_score).train(training)
+    (x, y), given = draw_rows(), SEEN[seen]
+    k = 10**6 if training else k
+    expected = definition(net, x, x, y, lambda i, j: is_seen(i, j, **given), k)
+    found = net(x, y, **given)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients(net, found), gradients(net, expected))
+
+
+@pytest.mark.parametrize('k', [4, 10**6])
+@pytest.mark.parametrize('training', [True, False])
+def test_new_rows_have_the_null_neighbour_too(training, k):
+    net = make(eval_k=k, null_score=-1.0).train(training)
+    (x, y), (new, _) = draw_rows(), draw_rows(6, seed=5)
+    k = 10**6 if training else k
+    expected = definition(net, x, new, y, lambda i, j: True, k)
+    found = net((x, new), y)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients(net, found), gradients(net, expected))
+    _, graph = net((x, new), y, return_graph=True)
+    share = torch.zeros(6).double().index_add(0, graph.edge_index[1], graph.edge_weight)
+    assert bool((share < 0.99).all())
+    if not training:
+        torch.testing.assert_close(net.index(x, y)(new), found)
+
+
+@pytest.mark.parametrize('draws', [None, 2])
+@pytest.mark.parametrize('seen', SEEN)
+def test_a_block_is_a_call_of_its_own(seen, draws):
+    net, (x, y) = make(draws=draws, null_score=0.5), draw_rows()
+    net.train(draws is not None)
+    given = SEEN[seen] | {'batch': BATCH}
+    parts = [torch.nonzero(number == BATCH).view(-1) for number in range(3)]
+    generator = seeded(3)
+    alone = [
+        net(
+            x[rows],
+            y[rows],
+            **{name: value[rows] for name, value in given.items() if name != 'batch'},
+            generator=generator,
+        )
+        for rows in parts
+    ]
+    found = net(x, y, **given, generator=seeded(3))
+    torch.testing.assert_close(found, torch.cat(alone))
+
+
+@pytest.mark.parametrize('options', [{}, {'draws': 3}, {'graph_dropout': 0.4}])
+@pytest.mark.parametrize('null_score', [None, 0.5])
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('seen', SEEN)
+def test_the_graph_is_the_one_that_was_summed(seen, training, null_score, options):
+    net = make(null_score=null_score, eval_k=5, **options).train(training)
+    (x, y), given = draw_rows(), SEEN[seen]
+    out, graph = net(x, y, **given, generator=seeded(9), return_graph=True)
+    source, target = graph.edge_index
+    pairs = zip(target.tolist(), source.tolist(), strict=True)
+    assert all(is_seen(i, j, **given) for i, j in pairs)
+    message = net.lin_value(net.encoder(x)) + net.label(y)
+    h = net.encoder(x) + weighted_sum(message, *graph, num_targets=N)
+    torch.testing.assert_close(out, after_the_sum(net, h))
+    if not training:
+        assert target.bincount().max() == 5
+    share = torch.zeros(N).double().index_add(0, target, graph.edge_weight)
+    if not training or 'graph_dropout' not in options:
+        hears = share[target.unique()]
+        assert bool((hears < 1 - 1e-6).all() if null_score else (hears > 0.999).all())
+
+
+@pytest.mark.parametrize('seen', SEEN)
+@pytest.mark.parametrize('draws', [None, 3])
+@pytest.mark.parametrize('training', [True, False])
+def test_labels_of_hidden_rows_make_no_difference(seen, draws, training):
+    net = make(draws=draws, graph_dropout=0.3, null_score=0.0).train(training)
+    (x, y), given = draw_rows(), SEEN[seen]
+    out = net(x, y, **given, generator=seeded(9))
+    for j in range(N):
+        other = y.clone()
+        other[j] += 100
+        moved = (net(x, other, **given, generator=seeded(9)) != out).any(dim=1)
+        assert all(is_seen(i, j, **given) for i in moved.nonzero().view(-1).tolist())
+
+
+def test_scores_in_blocks_of_rows(monkeypatch):
+    net, (x, y), given = make(null_score=0.0), draw_rows(), SEEN['all']
+    expected, graph = net(x, y, **given, return_graph=True)
+    expected_gradients = gradients(net, expected)
+    module = 'torch_geometric_gsl.nn.models.table_parts'
+    monkeypatch.setattr(f'{module}._RANKING_BUDGET', 16 * 11 * 3)
+    found, edges = net(x, y, **given, return_graph=True)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(tuple(edges), tuple(graph))
+    torch.testing.assert_close(gradients(net, found), expected_gradients)
+
+
+def test_weights_are_not_denormal():
+    net, (x, y) = make().float(), draw_rows()
+    with torch.no_grad():
+        net.lin_key.weight.mul_(6)  # Distances of up to some hundred.
+    x, y = x.float(), y.float()
+    _, graph = net(x, y, batch=torch.zeros(N).long(), return_graph=True)
+    assert graph.edge_weight.min() > 1e-14
+    assert graph.edge_index.size(1) < N * (N - 1) / 2
+
+
+def test_rows_that_see_none_are_answered_by_their_columns():
+    net, (x, y) = make(), draw_rows()
+    found = net(x, y, group=torch.zeros(N).long())
+    torch.testing.assert_close(found, after_the_sum(net, net.encoder(x)))
+    assert all(g.isfinite().all() for g in gradients(net, found))
+
+
+def test_the_null_score_is_learned_and_saved(tmp_path):
+    net, (x, y) = make(null_score=0.7).float(), draw_rows()
+    net(x.float(), y.float()).sum().backward()
+    score = net.neighbours.sampler.null_score
+    assert score.grad.abs() > 0
+    with torch.no_grad():
+        score.fill_(1.25)
+    net.save(tmp_path / 'net.pt')
+    again = TableNet.load(tmp_path / 'net.pt')
+    assert again.neighbours.sampler.null_score.item() == 1.25
