@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
+from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor, _members
 
 #: A small network that is trained for a moment.
 FEW = {
     'n_members': 1,
     'hidden_channels': 16,
-    'max_iter': 15,
+    'max_iter': 40,
     'learning_rate': 0.01,
     'random_state': 0,
 }
@@ -19,6 +19,13 @@ FEW = {
 @pytest.fixture(scope='session')
 def few():
     return FEW
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Boosts with few trees."""
+    monkeypatch.setattr(_members, '_MOST_TREES', 30)
+    monkeypatch.setattr(_members, '_LEAST_TREES', 10)
 
 
 @pytest.fixture(scope='session')

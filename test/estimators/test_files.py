@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse
+import skops.io
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -30,8 +31,10 @@ def test_neighbours_of_new_rows(regressor, places, classifier, wine):
     assert (np.diff(weights, axis=1) <= 0).all()
     new = torch.from_numpy(regressor._new_rows(x[200:]))
     expected = np.zeros((40, 200))
-    for member in regressor._members:
-        (source, target), weight = member(new, return_graph=True)[1]
+    (nets,) = regressor._members
+    new = torch.from_numpy(nets.scaling.apply(new.numpy(), np.float64))
+    for net in nets.models:
+        (source, target), weight = net(new, return_graph=True)[1]
         np.add.at(expected, (target.numpy(), source.numpy()), weight.detach() / 2)
     np.testing.assert_allclose(expected.sum(axis=1), 1)
     best = np.sort(expected, axis=1)[:, ::-1][:, :7]
@@ -63,22 +66,25 @@ def test_neighbours_as_a_matrix_of_distances(classifier, wine):
     assert (y[rows[:, 1]] == y).mean() > 0.9
 
 
-@pytest.mark.parametrize('graph', ['learned', 'nearest', 'none'])
+@pytest.mark.parametrize('graph', ['learned', 'none'])
 def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     x, y = wine
     some = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     model = GSLClassifier(graph, **few).fit(x, some)
     found, edges = model.transduction_, model.graph_
-    number = {'nearest': 12, 'none': 0}.get(graph, 96)
+    number = {'none': 0, 'learned': 96}[graph]
     assert set(np.diff(edges.indptr)) == {number}
     np.testing.assert_allclose(edges.sum(axis=1), float(number > 0))
     assert not edges.diagonal().any()
     # A row's own label makes no difference to what the others tell it.
+    (nets,) = model._members
+    known = nets._targets.known_y
     for row in (0, 3):
-        model._known_y[row] = (model._known_y[row] + 1) % 3
-        moved = model._run()[0, row]
-        model._known_y[row] = int(some[row])
-        assert torch.equal(moved, model._run()[0, row])
+        known[row] = (known[row] + 1) % 3
+        moved = nets.own_outputs(model._x)
+        known[row] = int(some[row])
+        assert np.array_equal(moved[row], nets.own_outputs(model._x)[row])
+        assert np.array_equal(moved, nets.own_outputs(model._x)) == (graph == 'none')
     if graph == 'none':
         assert np.array_equal(model.predict(x), found)
 
@@ -104,14 +110,19 @@ def test_explain(regressor, few, places):
 
 
 def test_rows_of_no_weight_explain_nothing(few):
-    # Six rows stand at one place, and all others infinitely far, as weights round.
+    # Six rows stand at one place, and all others so far that their weights round to 0.
     x = np.r_[np.zeros(6), 1e4 + 1e3 * np.arange(24)][:, None]
-    options = few | {'scaling': 'none', 'max_iter': 1}
-    model = GSLRegressor('nearest', **options).fit(x, np.arange(30.0))
-    model._nearest.unit = 1e-9
-    weights, _ = model.kneighbors(x[:1], 12)
-    assert (weights > 0).sum() == 6
-    assert sorted(model.explain(x[:1], 12).index[1:]) == list(range(6))
+    options = few | {'scaling': 'none', 'max_iter': 1, 'learning_rate': 1e-9}
+    model = GSLRegressor('learned', **options)
+    model.fit(x, np.arange(30.0) % 2, validation_mask=np.arange(30) % 3 == 0)
+    (net,) = model._members[0].models
+    with torch.no_grad():
+        net.neighbours.sampler.log_scale.fill_(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', UserWarning)  # Of no signal.
+        weights, _ = model.kneighbors(x[:1], 12)
+        assert (weights > 0).sum() == 6
+        assert sorted(model.explain(x[:1], 12).index[1:]) == list(range(6))
 
 
 @pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names')
@@ -155,8 +166,6 @@ def test_explore(tmp_path, few, places):
     text = model.explore(page, names=[f'place {i}' for i in range(60)]).read_text()
     assert 'place 59' in text
     assert '<title>Learned graph' in text
-    model = GSLRegressor('nearest', **few).fit(frame, y)
-    assert '<title>Graph of the nearest rows' in model.explore(page).read_text()
 
 
 @pytest.fixture
@@ -173,8 +182,11 @@ def through(path):
         assert [p.name for p in path.parent.iterdir()] == ['model.pt']
         twin = type(model).load(path)
         assert twin.get_params() == model.get_params()
-        for name in ('n_iter_', 'graph_choice_', 'graph_losses_', 'n_features_in_'):
+        for name in ('n_iter_', 'loss_curve_', 'n_features_in_'):
             assert getattr(twin, name) == getattr(model, name)
+        assert twin.report_.equals(model.report_)
+        assert np.array_equal(twin.is_far(x), model.is_far(x))
+        assert twin.contributions(x).equals(model.contributions(x))
         for one in (twin, pickle.loads(pickle.dumps(model))):
             assert np.array_equal(one.predict(x), model.predict(x))
         assert np.array_equal(twin.transduction_, model.transduction_)
@@ -188,14 +200,15 @@ def through(path):
     ('make', 'graph', 'kind'),
     [
         (GSLClassifier, 'learned', 'dense'),
-        (GSLClassifier, 'nearest', 'sparse'),
+        (GSLClassifier, 'auto', 'sparse'),
         (GSLClassifier, 'none', 'texts'),
         (GSLRegressor, 'none', 'single'),
-        (GSLRegressor, 'nearest', 'dense'),
+        (GSLRegressor, 'auto', 'dense'),
+        (GSLClassifier, 'auto', 'texts'),
         (GSLRegressor, 'learned', 'sparse'),
     ],
 )
-def test_files(wine, make, graph, kind, through, few):
+def test_files(wine, make, graph, kind, through, few, few_trees):
     x, y = wine[0][::2], wine[1][::2]
     x = {'sparse': scipy.sparse.csr_matrix, 'single': np.float32}.get(kind, np.array)(x)
     y = y.astype(str) if kind == 'texts' else y
@@ -291,7 +304,10 @@ class Bomb:
 def test_without_a_graph_the_call_is_named(name, classifier, wine, tmp_path):
     model, page = classifier('none'), tmp_path / 'graph.html'
     given = page if name == 'explore' else wine[0][:1]
-    text = f"'{name}' needs a graph .got graph='none'.: fit with graph='learned'"
+    text = (
+        f"'{name}' needs a graph, and no member with neighbours has a weight "
+        r"\(got {'no graph, robust': 1.0}\): fit with graph='learned'"
+    )
     with pytest.raises(ValueError, match=text):
         getattr(model, name)(given)
     assert not page.exists()
@@ -355,8 +371,9 @@ def test_damaged_files(path, classifier):
     state = content['state']
     changes = [
         {'fit': state['fit'] | {'_net_options': {'eval_k': -1}}},
-        {'networks': [[8, 0.0, {}]]},
-        {'networks': []},
+        {'members': [state['members'][0] | {'networks': [[8, 0.0, {}]]}]},
+        {'members': [state['members'][0] | {'networks': []}]},
+        {'members': []},
         {'rows': 'x'},
         {'targets': {'classes_': [[1], 'zz'], '_targets': [[1], 'zz']}},
         {'labels': [[['Bomb', 1]], 'object']},
@@ -377,3 +394,67 @@ def test_damaged_files(path, classifier):
         torch.save({k: v for k, v in content.items() if k != name}, path)
         with pytest.raises(OSError, match='is not a valid saved model'):
             GSLClassifier.load(path)
+
+
+@pytest.fixture
+def blend(wine, few, few_trees):
+    """Returns a fitted blend and its file."""
+    x, y = wine
+    return GSLClassifier(**few).fit(x[::2], y[::2])
+
+
+def test_every_kind_of_member_goes_through_a_file(blend, through, wine, few):
+    # Of equal weights, as some would have none.
+    model = GSLClassifier(**few | {'n_members': 2, 'max_iter': 2})
+    x = wine[0][:11]
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', UserWarning)
+        model.fit(x, np.arange(11) % 3)
+    assert {type(member).__name__ for member in model._members} == {'Nets', 'Fitted'}
+    assert {member.kind for member in model._members} == {
+        *('learned', 'none', 'linear', 'trees')
+    }
+    twin = through(model, x)
+    for one, other in zip(model._members, twin._members, strict=True):
+        assert np.array_equal(one.outputs(x), other.outputs(x))
+        assert np.array_equal(one.own_outputs(x), other.own_outputs(x))
+    twin = through(blend, wine[0])
+    assert str(twin) == str(blend)
+
+
+class Untrusted:
+    """Runs when an unsafe reader restores it."""
+
+    ran = False
+
+    def __init__(self):
+        self.value = 1
+
+    def __setstate__(self, state):
+        type(self).ran = True
+
+    def __reduce__(self):
+        return run_untrusted, ()
+
+
+def run_untrusted():
+    Untrusted.ran = True
+
+
+@pytest.mark.parametrize('content', ['type', 'function', 'pickle', 'text'])
+def test_untrusted_models_are_refused(content, blend, path):
+    blend.save(path)
+    file = torch.load(path, weights_only=True)
+    member = next(m for m in file['state']['members'] if 'models' in m)
+    data = {
+        'type': lambda: skops.io.dumps([[Untrusted()]]),
+        'function': lambda: skops.io.dumps([[run_untrusted]]),
+        'pickle': lambda: pickle.dumps(Untrusted()),
+        'text': lambda: b'models',
+    }[content]()
+    member['models'] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    torch.save(file, path)
+    Untrusted.ran = False
+    with pytest.raises(ValueError, match=r'GSLClassifier of version .* cannot be r'):
+        GSLClassifier.load(path)
+    assert not Untrusted.ran

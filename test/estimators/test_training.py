@@ -1,4 +1,4 @@
-"""How estimators draw, scale columns, find nearest rows, and go through a table."""
+"""How estimators draw, scale columns, and tell that there is no signal."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,8 @@ import torch
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from torch_geometric_gsl.sklearn import (
-    GSLClassifier,
-    GSLRegressor,
-    _training,
-)
-from torch_geometric_gsl.sklearn._rows import Nearest, Scaling
-from torch_geometric_gsl.sklearn._training import (
-    Split,
-    Table,
-    _batches,
-    constant_output,
-    loss_of,
-    sampled,
-)
+from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
+from torch_geometric_gsl.sklearn._rows import Scaling
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
@@ -27,7 +15,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize('scaling', ['auto', 'quantile', 'standard', 'none'])
+@pytest.mark.parametrize('scaling', ['quantile', 'standard', 'none'])
 def test_scaling(scaling):
     random = np.random.default_rng(0)
     x = np.stack([np.exp(random.normal(size=1200)), random.integers(0, 2, 1200)], 1)
@@ -38,63 +26,33 @@ def test_scaling(scaling):
         assert np.array_equal(found, x)
         return
     np.testing.assert_allclose(found[:, 1].std(), 1)
-    if scaling != 'standard':
+    if scaling == 'quantile':
         inner = abs(np.log(x[:, 0])) < 2
         np.testing.assert_allclose(found[inner, 0], np.log(x[inner, 0]), atol=0.2)
 
 
-def test_nearest_rows_are_the_nearest():
+def test_robust_scaling_bends_what_is_far():
     random = np.random.default_rng(0)
-    x = random.integers(0, 3, size=(50, 2)).astype(float)  # With twins.
-    candidates = torch.arange(10, 50)
-    nearest = Nearest(x, candidates, 6)
-    distance = ((x[:, None] - x[None]) ** 2).sum(axis=2)
-    for rows in (torch.arange(10, 50), torch.arange(50)):
-        source, found = nearest.of_rows(rows)
-        for row, sources, squares in zip(rows, source, found, strict=True):
-            assert not (row == sources).any()
-            assert sources.min() >= 10
-            others = [j for j in range(10, 50) if j != row]
-            expected = np.sort(distance[row][others])[:6]
-            np.testing.assert_allclose(squares * nearest.unit, expected, atol=1e-6)
-    source, found = nearest.of_new(x[:4])
-    assert source.shape == (4, 6)
-
-
-@pytest.mark.parametrize(('batch_size', 'pool_size'), [('auto', 99), (99, 99), (7, 20)])
-@pytest.mark.parametrize('num_rows', [15, 60])
-def test_each_step_has_candidates(
-    monkeypatch, batch_size, pool_size, num_rows, few, places
-):
-    trained = []
-
-    def noting(*args):
-        for batch, pool in _batches(*args):
-            rows = torch.cat([batch, pool])
-            assert len(rows.unique()) == len(rows)  # No row is in its own pool.
-            assert 0 < len(pool) <= pool_size
-            assert len(rows) <= 2 * args[1].batch_size + 0.4 * len(args[0].candidates)
-            trained.extend(batch.tolist())
-            yield batch, pool
-
-    monkeypatch.setattr('torch_geometric_gsl.sklearn._training._batches', noting)
-    options = few | {'max_iter': 1, 'batch_size': batch_size, 'pool_size': pool_size}
-    GSLRegressor('learned', **options).fit(*places(num_rows))
-    assert len(set(trained)) == len(trained) > num_rows / 2
-
-
-def test_validation_looks_at_a_random_sample(monkeypatch):
-    every = Split(torch.arange(9), torch.arange(30), torch.arange(100, 200))
-    assert all(map(torch.equal, sampled(every, 0), every))
-    module = 'torch_geometric_gsl.sklearn._training'
-    monkeypatch.setattr(f'{module}._MOST_VALIDATED', 20)
-    monkeypatch.setattr(f'{module}._MOST_CANDIDATES', 10)
-    found, again, other = (sampled(every, seed) for seed in (0, 0, 1))
-    assert torch.equal(found.train, every.train)
-    assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
-    assert found.val.max() > 150
-    assert torch.equal(found.val, again.val)
-    assert not torch.equal(found.val, other.val)
+    x = random.normal(size=(1200, 4))
+    x[:, 1] = x[:, 0] * 1e20 + 7
+    x[:, 2] = np.where(np.arange(1200) % 10 == 0, 5.0, 3.0)  # Of equal quartiles.
+    x[:, 3] = 4.0
+    scaling = Scaling('robust').fit(x)
+    assert scaling.varied.tolist() == [0, 1]
+    low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
+    z = (x[:, 0] - middle[0]) / (high[0] - low[0])
+    expected = z / np.sqrt(1 + (z / 3) ** 2)
+    found = scaling.apply(x, np.float64)
+    np.testing.assert_allclose(found[:, 0], expected)
+    np.testing.assert_allclose(found[:, 1], expected, atol=1e-9)
+    z = 2 * (x[:, 2] - 3) / 2
+    np.testing.assert_allclose(found[:, 2], z / np.sqrt(1 + (z / 3) ** 2))
+    assert not found[:, 3].any()
+    # Far rows differ from each other, and never exceed three.
+    far = np.full((3, 4), 4.0)
+    far[:, 0] = 5, 10, 1e300
+    bent = scaling.apply(far, np.float64)[:, 0]
+    assert 0 < bent[0] < bent[1] < bent[2] <= 3
 
 
 TINY = {'n_members': 1, 'hidden_channels': 8, 'max_iter': 4, 'random_state': 0}
@@ -139,64 +97,38 @@ def test_without_a_state_the_seed_is_that_of_numpy(wine):
     assert not np.array_equal(found[0], found[2])
 
 
-@pytest.mark.parametrize(
-    ('graph', 'n_members'), [('learned', 1), ('none', 3), ('auto', 1)]
-)
-def test_without_a_signal_the_constant_is_predicted(
-    graph, n_members, few, recwarn, monkeypatch
-):
-    monkeypatch.setattr(_training, '_LEAST_STEPS', 20)
+@pytest.mark.parametrize('graph', ['learned', 'none', 'auto'])
+def test_without_a_signal_the_constant_is_predicted(graph, few, recwarn):
     random = np.random.RandomState(0)
     x, y = random.randn(200, 3), random.randn(200)  # No relation.
-    options = few | {'max_iter': 200, 'n_members': n_members, 'learning_rate': 1e-9}
-    options |= {'n_iter_no_change': 1}
+    options = few | {'max_iter': 1, 'learning_rate': 1e-9}
     weight = random.rand(200)
     held = np.arange(200) < 100
     model = GSLRegressor(graph, **options).fit(x, y, weight, held)
     texts = [str(warning.message) for warning in recwarn]
     assert any(text.startswith('no signal was found: on held-back') for text in texts)
-    assert not any('random_state' in text for text in texts)
     expected = np.average(y[~held], weights=weight[~held])
     np.testing.assert_allclose(model.predict(x), expected, rtol=1e-6)
+    np.testing.assert_allclose(model.transduction_, expected, rtol=1e-6)
     loss = np.average((y - expected)[held] ** 2, weights=weight[held])
     scale = np.average((y - y.mean()) ** 2)
-    np.testing.assert_allclose(model.validation_loss_, loss / scale, rtol=1e-5)
-    assert model.graph_choice_ == {'auto': 'none'}.get(graph, graph)
-    classes = np.where(np.arange(200) % 10 == 0, 'a', 'b')
+    found = model.report_['loss']
+    np.testing.assert_allclose(found['constant'], loss / scale, rtol=1e-5)
+    assert found['blend'] >= found['constant']
+    table = model.contributions(x)
+    assert (table[['trees', 'own columns', 'neighbours']] == 0).all(axis=None)
+    np.testing.assert_allclose(table['constant'], expected, rtol=1e-6)
+    classes = np.where(random.rand(200) < 0.3, 'a', 'b')
     model = GSLClassifier(graph, **options).fit(x, classes, validation_mask=held)
     share = (classes[~held] == 'a').mean()
     np.testing.assert_allclose(model.predict_proba(x)[:, 0], share, rtol=1e-5)
-
-
-def test_members_without_a_signal_are_dropped(few, places):
-    # Networks of one step are better or worse than a constant by chance.
-    options = few | {'n_members': 8, 'max_iter': 6}
-    model = GSLRegressor('none', **options).fit(*places(200))
-    assert 1 <= model.n_members_ < 8
-    assert len(set(model.predict(places(200)[0]))) > 100
-
-
-def test_the_constant_of_the_least_loss():
-    table = Table(None, torch.tensor([0, 0, 1, 1]), None, torch.tensor([1.0, 1, 1, 3]))
-    rows = torch.arange(3)
-    out = constant_output(table, rows)
-    torch.testing.assert_close(out.exp(), torch.tensor([2 / 3, 1 / 3]))
-    expected = -2 / 3 * np.log(2 / 3) - np.log(1 / 3) / 3
-    assert loss_of(out.expand(3, 2), table, rows) == pytest.approx(expected)
-    # A class of no training row remains possible.
-    torch.testing.assert_close(
-        constant_output(table, rows[:2]).exp(), torch.tensor([1, 0.25])
-    )
-    table = table._replace(y=torch.tensor([[1.0], [3.0], [9.0], [5.0]]))
-    assert constant_output(table, torch.tensor([0, 3])).tolist() == [4]
-    assert loss_of(torch.full((2, 1), 4.0), table, torch.tensor([0, 3])) == 3
 
 
 def test_little_signal_is_told(few, recwarn):
     random = np.random.RandomState(0)
     x, y = random.randn(300, 3), random.randn(300)
     y += 0.15 * x[:, 0]
-    options = few | {'max_iter': 400, 'learning_rate': 1e-3, 'n_iter_no_change': 40}
+    options = few | {'max_iter': 10, 'learning_rate': 1e-3}
     GSLRegressor('none', **options, validation_fraction=0.5).fit(x, y)
     texts = [str(warning.message) for warning in recwarn]
     assert any('is hardly better than a constant' in text for text in texts), texts

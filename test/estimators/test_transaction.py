@@ -26,7 +26,7 @@ from torch_geometric_gsl.sklearn import (
     GSLRegressor,
     make_table_transformer,
 )
-from torch_geometric_gsl.sklearn import _base as base
+from torch_geometric_gsl.sklearn import _fitting as fitting
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
@@ -44,7 +44,7 @@ FRAME = pandas.DataFrame(X, columns=['a', 'b', 'c']).assign(
 CLASSES = np.array(['no', 'yes'])[(X[:, 0] > 0).astype(int)]
 MAKERS = {
     'learned': lambda: GSLRegressor('learned', **SMALL),
-    'nearest': lambda: GSLRegressor('nearest', **SMALL),
+    'blend': lambda: GSLRegressor(**SMALL | {'n_members': 1}),
     'classes': lambda: GSLClassifier('learned', **SMALL),
     'columns': make_table_transformer,
 }
@@ -104,7 +104,7 @@ def interrupt_of_call(number):
     ('name', 'table'),
     [
         ('learned', 'frame'),
-        ('nearest', 'array'),
+        ('blend', 'array'),
         ('classes', 'sparse'),
         ('columns', 'frame'),
     ],
@@ -135,10 +135,10 @@ def test_a_signal_changes_nothing(monkeypatch):
 
     def stop(*args):
         signal.raise_signal(signal.SIGINT)
-        return train(*args)
+        return Training(*args)
 
-    train = base.train
-    monkeypatch.setattr(base, 'train', stop)
+    Training = fitting.Training
+    monkeypatch.setattr(fitting, 'Training', stop)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -213,6 +213,9 @@ def test_a_similarity_of_the_caller_is_not_trained():
 CALLS = {
     'predict': lambda model, x, path: model.predict(x),
     'predict_proba': lambda model, x, path: model.predict_proba(x),
+    'is_far': lambda model, x, path: model.is_far(x),
+    'contributions': lambda model, x, path: model.contributions(x),
+    'report_': lambda model, x, path: model.report_,
     'score': lambda model, x, path: model.score(x, model._targets),
     'transduction_': lambda model, x, path: model.transduction_,
     'graph_': lambda model, x, path: model.graph_,
@@ -222,7 +225,7 @@ CALLS = {
     'save': lambda model, x, path: model.save(path / 'model.pt'),
     'transform': lambda model, x, path: model.transform(x),
     'names': lambda model, x, path: model.get_feature_names_out(),
-    'repr': lambda model, x, path: (repr(model), model._repr_html_()),
+    'repr': lambda model, x, path: (repr(model), str(model), model._repr_html_()),
     'clone': lambda model, x, path: clone(model),
     'params': lambda model, x, path: model.get_params(),
     'pickle': lambda model, x, path: pickle.loads(pickle.dumps(model)),
@@ -263,7 +266,7 @@ def test_a_save_that_fails_changes_nothing(table, tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == [path]
 
 
-@pytest.mark.parametrize('graph', ['learned', 'nearest'])
+@pytest.mark.parametrize('graph', ['learned', 'blend'])
 def test_threads_predict_while_one_saves(graph, tmp_path):
     model = fitted(graph, 'array')
     expected = model.predict(X)
@@ -288,10 +291,10 @@ def test_parameters_that_are_set_later_change_nothing(name, table, tmp_path):
     rows = TABLES[table]
     model = copy.deepcopy(fitted(name, table))
     other = {
-        **{'graph': 'none', 'eval_k': 2, 'draws': None, 'similarity': 'linear'},
+        **{'graph': 'none', 'eval_k': 2, 'draws': 3, 'similarity': 'linear'},
         **{'hidden_channels': 3, 'dropout': 0.9, 'scaling': 'none', 'n_members': 7},
-        **{'batch_size': 5, 'pool_size': 9, 'learning_rate': 9.0, 'weight_decay': 3.0},
-        **{'max_iter': 99, 'n_iter_no_change': 1, 'validation_fraction': 0.7},
+        **{'block_size': 5, 'learning_rate': 9.0, 'weight_decay': 3.0},
+        **{'max_iter': 99, 'validation_fraction': 0.7},
         **{'random_state': 8, 'device': 'meta', 'verbose': True},
     }
     params = model.get_params()
@@ -305,7 +308,7 @@ def test_parameters_that_are_set_later_change_nothing(name, table, tmp_path):
         assert twins[-1].get_params() == model.get_params()
     for one in twins:
         np.testing.assert_array_equal(out_of(one, rows), expected)
-        if hasattr(one, 'save') and one.graph_choice_ != 'none':
+        if hasattr(one, 'save') and one.graph_.nnz > 0:
             assert one.kneighbors(rows, 4)[0].shape == (80, 4)
 
 
@@ -364,7 +367,7 @@ STATES = {
     ('name', 'table'),
     [
         ('learned', 'array'),
-        ('nearest', 'frame'),
+        ('blend', 'frame'),
         ('classes', 'sparse'),
     ],
 )

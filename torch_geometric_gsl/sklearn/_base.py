@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
 from sklearn.base import is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
-from tqdm import tqdm
 
 from torch_geometric_gsl._checks import (
     at_least,
@@ -24,63 +21,47 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl._columns import check_same_kind, find_far
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
-from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.sklearn._fitting import GRAPHS, FitsMembers
 from torch_geometric_gsl.sklearn._frames import (
     check_unmasked,
     columns_of,
     is_frame,
     to_native,
 )
-from torch_geometric_gsl.sklearn._predictions import (
-    FIXED_NEIGHBORS,
-    Predictions,
-)
 from torch_geometric_gsl.sklearn._rows import (
     NUMBERS,
     SCALINGS,
-    Nearest,
     Scaling,
     is_missing,
-    to_tensor,
 )
 from torch_geometric_gsl.sklearn._saving import Saves
+from torch_geometric_gsl.sklearn._splits import (
+    Rows,
+    codes_of,
+    group_splits,
+    latest_split,
+    masked_split,
+    random_splits,
+)
 from torch_geometric_gsl.sklearn._training import (
-    AUTO,
-    GRAPHS,
-    Result,
-    Split,
     Table,
-    constant_output,
-    loss_of,
-    options_of,
-    sampled,
-    set_constant,
-    train,
 )
 from torch_geometric_gsl.sklearn._transaction import atomic
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 
-# The number of held-back rows for a useful validation.
-_LEAST_VALIDATION = 12
-# With more rows, a fixed graph is tried only if requested.
-_MOST_NEAREST = 200_000
-# A network with a larger share of the loss of a constant has learned nothing.
-_CONSTANT = 0.98
+AUTO = 'auto'
+# Below this number of training rows, there are this many splits.
+_FEW_ROWS, _MEMBERS = 1000, 4
 # A ratio of columns' largest values that hides the smaller ones in sparse rows.
 _LARGE = 1000
-# With more columns, there are no periodic embeddings.
-_MOST_EMBEDDED = 32
 
 
-class GSLEstimator(Predictions, Saves):
+class GSLEstimator(FitsMembers, Saves):
     """Base class of estimators on a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
     """
-
-    _network_class: Any = TableNet
 
     def __init__(
         self,
@@ -89,16 +70,14 @@ class GSLEstimator(Predictions, Saves):
         n_members: int | str = 'auto',
         similarity: str = 'distance',
         eval_k: int = 96,
-        draws: int | None = 4,
+        draws: int | None = None,
         hidden_channels: int | str = 'auto',
         dropout: float | str = 'auto',
         scaling: str = 'auto',
-        batch_size: int | str = 'auto',
-        pool_size: int = 4096,
-        learning_rate: float = 0.001,
+        block_size: int | str = 'auto',
+        learning_rate: float = 0.005,
         weight_decay: float = 1e-4,
         max_iter: int = 1000,
-        n_iter_no_change: int = 10,
         validation_fraction: float = 0.2,
         random_state: Any = None,
         device: str = 'cpu',
@@ -112,12 +91,10 @@ class GSLEstimator(Predictions, Saves):
         self.hidden_channels = hidden_channels
         self.dropout = dropout
         self.scaling = scaling
-        self.batch_size = batch_size
-        self.pool_size = pool_size
+        self.block_size = block_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.max_iter = max_iter
-        self.n_iter_no_change = n_iter_no_change
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.device = device
@@ -130,17 +107,30 @@ class GSLEstimator(Predictions, Saves):
 
     @atomic
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, validation_mask: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        validation_mask: Any = None,
+        groups: Any = None,
+        order: Any = None,
     ) -> Any:
-        r"""Train networks with each candidate graph, and keep the best.
+        r"""Fit the members of the blend, and their weights on held-back rows.
 
         Args:
             X (array-like or DataFrame): The rows, dense or sparse.
             y (array-like): Classes, -1 if unknown, or targets in one or more columns.
             sample_weight (array-like, optional): Non-negative weights of the rows in
                 the loss. A row of weight 0 sends no label. (default: :obj:`None`)
-            validation_mask (array-like, optional): The rows to hold back, such as the
-                latest; a random choice if :obj:`None`. (default: :obj:`None`)
+            validation_mask (array-like, optional): The rows to hold back; chosen by
+                :obj:`groups` or :obj:`order`, else at random, if :obj:`None`.
+                (default: :obj:`None`)
+            groups (array-like, optional): The group of each row, such as a patient or
+                a place, if new rows are of new groups. Whole groups are held back, and
+                rows of one group are not neighbours. (default: :obj:`None`)
+            order (array-like, optional): A number or a date of each row, if new rows
+                come later. The latest are held back, and neighbours come before a row.
+                (default: :obj:`None`)
         """
         self._check_parameters()
         for name, values in {
@@ -158,9 +148,6 @@ class GSLEstimator(Predictions, Saves):
             raise ValueError("'sample_weight' must be positive for a row with a label")
         self._targets = y
         target = self._encode(y, is_known)
-        held = _checked_mask(validation_mask, is_known)
-        if held is not None and is_classifier(self):
-            self._warn_of_lost(target[is_known & ~held])
         # A row without weight sends no label either.
         self._known_y = target.clone()
         unknown = torch.nan if target.is_floating_point() else -1
@@ -174,32 +161,45 @@ class GSLEstimator(Predictions, Saves):
         self._net_options = {name: getattr(self, name) for name in names}
         self._device = check_device(self.device)
         self._dtype = x.dtype
-        self._scaling = Scaling(self.scaling).fit(x)
-        is_sparse = scipy.sparse.issparse(x)
-        (self._warn_of_large if is_sparse else self._warn_of_far)(x)
-        self._x = rows = self._scaling.apply(x)
-        if not is_sparse:
-            rows = to_tensor(rows, self._device, torch.float32)
-        known = target, self._known_y, weight
-        table = Table(rows, *(t.to(self._device) for t in known))
-        split = self._split(target.numpy(), is_known, held, random)
-        results = [self._train_best(table, split, _seed(random))]
-        for _ in range(1, options_of(self, len(split.train)).n_members):
-            split = self._split(target.numpy(), is_known, held, random)
-            results.append(self._train(results[0].graph, table, split, _seed(random)))
-        self._keep(results)
+        self._x = x
+        group = None if groups is None else codes_of(groups, 'groups', len(target))
+        order = None if order is None else codes_of(order, 'order', len(target))
+        self._seen = [
+            None if c is None else torch.from_numpy(c) for c in (group, order)
+        ]
+        splits = self._splits(target.numpy(), is_known, validation_mask, random)
+        if self._num_classes and validation_mask is not None:
+            self._warn_of_lost(target[splits[0].train])
+        known = [part.to(self._device) for part in (target, self._known_y, weight)]
+        table = Table(None, *known, *self._seen_on(self._device))
+        self._fit_members(table, splits, random)
         self._prepare()
+        if validation_mask is None and self._seen == [None, None]:
+            self._warn_of_groups(table.y.cpu().numpy())
         return self
 
-    def _keep(self, results: list[Result]) -> None:
-        """Store the networks better than a constant, and the losses of the first."""
-        results = [each for each in results if not each.is_constant] or results[:1]
-        self._is_constant = results[0].is_constant
-        self.graph_choice_ = results[0].graph
-        self.validation_loss_ = float(np.mean([result.loss for result in results]))
-        self.loss_curve_, self.validation_scores_ = results[0].losses, results[0].scores
-        self.n_iter_ = len(self.loss_curve_)
-        self._members = [result.model for result in results]
+    def _splits(self, y: Any, is_known: Any, mask: Any, random: Any) -> list[Rows]:
+        """Choose the rows to hold back."""
+        group, order = self._seen
+        given = {'groups': group, 'order': order, 'validation_mask': mask}
+        names = [name for name, value in given.items() if value is not None]
+        if group is not None and order is not None:
+            raise ValueError("'groups' is not supported with 'order' (got both)")
+        fraction = self.validation_fraction
+        is_few = (1 - fraction) * is_known.sum() < _FEW_ROWS
+        num_splits = _MEMBERS if is_few else 1
+        if self.n_members != AUTO:
+            num_splits = int(self.n_members)
+        if mask is not None:
+            held = _checked_mask(mask, is_known)
+            return [masked_split(held, is_known)] * num_splits
+        if fraction > 0 and names == ['order']:
+            return [latest_split(order.numpy(), is_known, fraction)] * num_splits
+        if fraction > 0 and names == ['groups']:
+            return group_splits(group.numpy(), is_known, num_splits, fraction, random)
+        return random_splits(
+            y, is_known, num_splits, fraction, random, self._num_classes
+        )
 
     def _check_parameters(self) -> None:
         """Raise unless the parameters have valid types and ranges."""
@@ -207,12 +207,12 @@ class GSLEstimator(Predictions, Saves):
         check_option(self.scaling, SCALINGS, 'scaling')
         if isinstance(self.similarity, str):
             check_option(self.similarity, NAMED, 'similarity')
-        for name in ('n_members', 'hidden_channels', 'batch_size'):
+        for name in ('n_members', 'hidden_channels', 'block_size'):
             if isinstance(value := getattr(self, name), str) and value != AUTO:
                 raise ValueError(f"{name!r} must be 'auto' or a number (got {value!r})")
             if value != AUTO:
                 check_count(value, name)
-        for name in ('eval_k', 'pool_size', 'max_iter', 'n_iter_no_change'):
+        for name in ('eval_k', 'max_iter'):
             check_count(getattr(self, name), name)
         if self.draws is not None:
             check_count(self.draws, 'draws')
@@ -278,10 +278,18 @@ class GSLEstimator(Predictions, Saves):
                 UserWarning,
             )
 
-    def _warn_of_far(self, x: Any) -> None:
+    def _warn_of_columns(self, scaling: Scaling) -> None:
+        """Warn about columns that hide the others, or their own other values."""
+        if scipy.sparse.issparse(self._x):
+            self._warn_of_large(scaling)
+        else:
+            self._warn_of_far(scaling)
+
+    def _warn_of_far(self, scaling: Scaling) -> None:
         """Warn about outliers that dominate the scale of their column."""
-        if self._scaling.quantiles is not None:
+        if scaling.scaling in ('quantile', 'robust'):
             return
+        x = self._x
         names = [*range(x.shape[1])]
         if self._table is not None:  # Their numbers come first.
             names = [c.name for c in self._table.columns_ if c.kind in NUMBERS]
@@ -294,126 +302,18 @@ class GSLEstimator(Predictions, Saves):
                     UserWarning,
                 )
 
-    def _warn_of_large(self, x: Any) -> None:
+    def _warn_of_large(self, scaling: Scaling) -> None:
         """Warn about a column that hides the others of sparse rows of unit norm."""
-        largest = np.ravel(abs(x).max(axis=0).toarray())
+        largest = np.ravel(abs(self._x).max(axis=0).toarray())
         column = int(largest.argmax())
         usual = np.median(largest[largest > 0]) if largest.any() else 0.0
-        if self.scaling != 'none' and largest[column] > _LARGE * usual:
+        if scaling.scaling != 'none' and largest[column] > _LARGE * usual:
             warn_caller(
                 f'column {column} has values up to {largest[column]:g}, and hides the '
                 'others in sparse rows, which are scaled to unit norm: scale it, or '
                 "pass dense rows ('sparse_threshold=0' of a ColumnTransformer)",
                 UserWarning,
             )
-
-    def _train_best(self, table: Table, split: Split, seed: int) -> Result:
-        """Train with each candidate graph; return the best by validation loss."""
-        graphs = [self.graph]
-        if len(split.candidates) < 2 and self.graph != 'none':
-            warn_caller(
-                f'graph={self.graph!r} has no edges: of {len(table.y)} rows, only '
-                f'{len(split.candidates)} is not held back for validation, and it has '
-                "no neighbour. The estimator is fitted with graph='none'",
-                UserWarning,
-            )
-            graphs = ['none']
-        elif self.graph == AUTO:
-            is_small = len(table.y) <= _MOST_NEAREST
-            graphs = [g for g in GRAPHS if g != 'nearest' or is_small]
-            if len(split.val) == 0:
-                graphs = graphs[:1]
-                warn_caller(
-                    f"graph='auto' takes {graphs[0]!r} without a comparison: too few "
-                    f'of {len(table.y)} rows can be held back for validation',
-                    UserWarning,
-                )
-        results = [self._train(graph, table, split, seed) for graph in graphs]
-        # Of constants, the one without a graph.
-        results.sort(key=lambda result: (result.loss, result.graph != 'none'))
-        self.graph_losses_ = {result.graph: result.loss for result in results}
-        best, *others = self.graph_losses_.values()
-        self.graph_margin_ = 1 - best / others[0] if others and others[0] > 0 else None
-        if self.verbose and others:
-            tqdm.write(
-                f'{results[0].graph} is chosen by validation losses '
-                + ', '.join(f'{k} {v:.4g}' for k, v in self.graph_losses_.items())
-            )
-        return results[0]
-
-    def _train(self, graph: str, table: Table, split: Split, seed: int) -> Result:
-        options = options_of(self, len(split.train))
-        if graph == 'nearest':
-            k = min(FIXED_NEIGHBORS, self._net_options['eval_k'])
-            table = table._replace(nearest=Nearest(self._x, split.candidates, k))
-        with DrawsFrom(torch.Generator().manual_seed(seed)):
-            model = self._network(graph, options.hidden_channels, options.dropout)
-        result = train(model.to(self._device), graph, table, split, options, seed)
-        # Few rows do not tell whether a network is worse than a constant.
-        if len(split.val) >= _LEAST_VALIDATION:
-            constant = constant_output(table, split.train)
-            rows = sampled(split, seed).val
-            least = loss_of(constant.expand(len(rows), -1), table, rows)
-            self._warn_of_training(result, least)
-            if result.loss >= least:
-                set_constant(result.model, constant)
-                result = result._replace(loss=least, is_constant=True)
-        elif not result.has_converged:
-            self._warn_of_training(result, float('inf'))
-        return result
-
-    def _warn_of_training(self, result: Result, least: float) -> None:
-        """Warn if training ended early, or is hardly better than a constant."""
-        who = f"the network with graph='{result.graph}'"
-        constant = f'(loss {result.loss:.3g}, of the constant {least:.3g})'
-        instead = f'no better than a constant {constant}, which it predicts instead'
-        if not result.has_converged:
-            also = f', and is {instead}' * (result.loss >= least)
-            text = f"{who} still improved after 'max_iter' = {self.max_iter} epochs"
-            warn_caller(text + also, ConvergenceWarning)
-        elif result.loss >= least > 0:
-            text = f'no signal was found: on held-back rows {who} is {instead}'
-            warn_caller(text, ConvergenceWarning)
-        elif result.loss > _CONSTANT * least > 0:
-            text = f'little signal was found: on held-back rows {who} is hardly better '
-            warn_caller(f'{text}than a constant {constant}', ConvergenceWarning)
-
-    def _network(self, graph: str, hidden_channels: int, dropout: float) -> TableNet:
-        # Embeddings of many columns are slow and rarely help.
-        columns = self._scaling.varied.tolist()
-        columns = columns if len(columns) <= _MOST_EMBEDDED else []
-        made: TableNet = self._network_class(
-            self._x.shape[1],
-            hidden_channels,
-            self._num_outputs,
-            graph={'nearest': 'given'}.get(graph, graph),
-            num_frequencies=32 if columns else 0,
-            periodic_columns=columns,
-            dropout=dropout,
-            **copy.deepcopy(self._net_options),
-        )
-        return made
-
-    def _split(self, y: Any, is_known: Any, mask: Any, random: Any) -> Split:
-        """Split off labelled rows for validation, at random or by a mask."""
-        order = random.permutation(np.flatnonzero(is_known))
-        held = self._held(y, order) if mask is None else order[mask[order]]
-        hidden = held if mask is None else np.flatnonzero(mask)
-        candidates = np.setdiff1d(np.arange(len(y)), hidden)
-        split = np.setdiff1d(order, held), candidates, np.sort(held)
-        return Split(*(torch.from_numpy(part).to(self._device) for part in split))
-
-    def _held(self, y: Any, order: Any) -> Any:
-        """Sample the rows to hold back, stratified by class if there are classes."""
-        groups = [order]
-        if is_classifier(self):
-            groups = [order[y[order] == c] for c in range(self._num_outputs)]
-        fraction = self.validation_fraction
-        groups = [rows[: int(fraction * len(rows))] for rows in groups]
-        held = np.concatenate(groups)
-        # Rows of a single class do not measure accuracy.
-        is_one_class = sum(len(rows) > 0 for rows in groups) < min(2, len(groups))
-        return held[:0] if is_one_class or len(held) < _LEAST_VALIDATION else held
 
 
 def _checked_mask(mask: Any, is_known: Any) -> Any:
@@ -433,7 +333,3 @@ def _checked_mask(mask: Any, is_known: Any) -> Any:
             f'weight (got {held} and {left})'
         )
     return found
-
-
-def _seed(random: Any) -> int:
-    return int(random.randint(2**31 - 1))

@@ -12,7 +12,6 @@ import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_type
@@ -23,22 +22,14 @@ from torch_geometric_gsl.sklearn._frames import (
     is_frame,
     select_columns,
 )
-from torch_geometric_gsl.sklearn._rows import (
-    Nearest,
-    read_column,
-    to_csr,
-    to_tensor,
-)
+from torch_geometric_gsl.sklearn._members import threads_for
+from torch_geometric_gsl.sklearn._rows import read_column, to_tensor
 from torch_geometric_gsl.sklearn._transaction import default_modes
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.visualization.explore import explore
 
-# The largest number of neighbours of a fixed graph.
-FIXED_NEIGHBORS = 12
-# Tables of at most this many rows are predicted in double precision.
-_MOST_IN_DOUBLE = 2**17
-# New rows predicted at once.
-_BLOCK = 2048
+# More far rows than this number and this share are told.
+_FEW_FAR, _MOST_FAR = 5, 0.1
 
 
 class Predictions(BaseEstimator):  # type: ignore[misc]
@@ -47,69 +38,93 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, '_members')
 
-    # The device and the options of the networks, and whether they learned nothing.
-    _device: torch.device
-    _net_options: dict[str, Any]
+    def __str__(self) -> str:
+        """Return the parameters, and of a fitted estimator the members."""
+        lines = [repr(self)]
+        if self.__sklearn_is_fitted__():
+            width = max(len(name) for name in {**self._losses, **self._weights})
+            lines.append(f'{"":{width}}  loss     weight')
+            names = self._losses or self._weights
+            for name in sorted(names, key=lambda name: self._losses.get(name, 0.0)):
+                loss, weight = self._losses.get(name), self._weights.get(name)
+                cells = '' if loss is None else f'{loss:.4g}'
+                cells = f'{cells:<9}' + ('' if weight is None else f'{weight:.2f}')
+                lines.append(f'{name:{width}}  {cells}'.rstrip())
+        return '\n'.join(lines)
+
+    # The members with a weight, their weights, and the losses of held-back rows.
+    _members: list[Any]
+    _weights: dict[str, float]
+    _losses: dict[str, float]
+    # The learned distance to training rows beyond which a row is far, if any.
+    _limit: float | None
+    # The mean target, and whether nothing predicts better.
+    _constant: Any
     _is_constant: bool
-    # The training rows as the networks take them, and their labels, or NaN or -1.
+    # The training rows as numbers.
     _x: Any
-    _known_y: Tensor
     # The same rows as passed to `fit`: columns, targets and names.
     _rows: Any
     _targets: Any
     _labels: Any
 
-    def _prepare(self) -> None:
-        """Index all rows in the networks, in the precision of predictions."""
-        num_rows = self._x.shape[0]
-        is_double = self._device.type == 'cpu' and num_rows <= _MOST_IN_DOUBLE
-        self._precision = torch.float64 if is_double else torch.float32
-        self._nearest = None
-        if self.graph_choice_ == 'nearest':
-            every = torch.arange(num_rows, device=self._device)
-            k = min(FIXED_NEIGHBORS, self._net_options['eval_k'])
-            self._nearest = Nearest(self._x, every, k)
-        rows = to_tensor(self._x, self._device, self._precision)
-        for model in self._members:
-            model.to(self._precision).eval()
-            model.index(rows, self._known_y.to(self._device))
-
     def _new_rows(self, X: Any) -> Any:
-        """Return checked and scaled rows, sparse if the training rows are."""
+        """Return checked rows as numbers."""
         check_is_fitted(self)
-        return self._scaling.apply(
-            check_rows(self, X, reset=False, accept_sparse='csr')
-        )
+        return check_rows(self, X, reset=False, accept_sparse='csr')
 
-    @default_modes()
-    @torch.no_grad()
-    def _run(self, x: Any = None, return_graph: bool = False) -> Any:
-        """Compute the outputs of each member, or the mean of their graphs.
-
-        Without new rows, predicts training rows from each other.
-        """
-        is_own, near, given = x is None, self._nearest, None
-        x = self._x if is_own else x
-        rows = to_tensor(x, self._device, self._precision)
-        known_y = self._known_y.to(self._device) if is_own else None
-        if near is not None:
-            every = torch.arange(x.shape[0])
-            source, distance = near.of_rows(every) if is_own else near.of_new(x)
-            given = source, distance.to(self._precision)
-        found = [
-            model(rows, known_y, given=given, return_graph=return_graph)
-            for model in self._members
-        ]
-        if not return_graph:
-            return torch.stack(found).cpu()
-        shape = x.shape[0], self._x.shape[0]
-        return sum(to_csr(graph, shape) for _, graph in found) / len(found)
-
-    def _outputs(self, X: Any) -> Tensor:
-        """Compute the outputs of each member for new rows."""
+    def _outputs(self, X: Any) -> Any:
+        """Compute probabilities, or scaled targets, of new rows."""
         x = self._new_rows(X)
-        blocks = range(0, x.shape[0], _BLOCK)
-        return torch.cat([self._run(x[i : i + _BLOCK]) for i in blocks], dim=1)
+        near = self._nearness(x)
+        num_far = int((near < 1).sum())
+        if num_far > _FEW_FAR + _MOST_FAR * len(near):
+            warn_caller(
+                f'{num_far} of {len(near)} rows are far from all training rows, where '
+                "1 % of those held back in training are: see 'is_far'",
+                UserWarning,
+            )
+        with threads_for(max(x.shape[0], self._x.shape[0])):
+            return self._mean(near, [member.outputs(x) for member in self._members])
+
+    def _nearness(self, x: Any) -> Any:
+        """Return 1 for rows near training rows, less the farther they are."""
+        if self._limit is None:
+            return np.ones(x.shape[0])
+        distance = np.maximum(self._learned[0].distances(x), self._limit)
+        return np.square(self._limit / distance)
+
+    def _mean(self, near: Any, outputs: list[Any]) -> Any:
+        """Return the weighted mean over members, or the constant."""
+        mean = np.einsum('mn,mnc->nc', self._row_weights(near), np.stack(outputs))
+        return self._constant + 0 * mean if self._is_constant else mean
+
+    def _row_weights(self, near: Any) -> Any:
+        """Return the weights of members for each row.
+
+        Those of far rows move to trees and the network that needs no near rows.
+        """
+        weight = np.array([self._weights[each.name] for each in self._members])
+        weight = np.tile(weight[:, None] / weight.sum(), len(near))
+        serves = np.array([[float(each.serves_far)] for each in self._members])
+        if self._limit is None or not serves.any():
+            return weight
+        return near * weight + (1 - near) * serves / serves.sum()
+
+    def is_far(self, X: Any) -> Any:
+        r"""Return which rows are far from all training rows.
+
+        Their learned distance to the nearest training row is larger than that of 99 %
+        of the rows held back in training. The farther a row, the more its prediction
+        is that of boosting and of the network without a graph, if the blend has them.
+
+        Args:
+            X (array-like or DataFrame): The rows.
+
+        Returns:
+            numpy.ndarray: A flag for each row; none is set without a learned graph.
+        """
+        return self._nearness(self._new_rows(X)) < 1
 
     def predict(self, X: Any) -> Any:
         r"""Predict the most probable class, or the target, of each row.
@@ -131,13 +146,21 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A class or a target per row.
         """
         check_is_fitted(self)
-        return self._decode(self._run())
+        outputs = [member.own_outputs(self._x) for member in self._members]
+        return self._decode(self._mean(np.ones(len(self._targets)), outputs))
 
     @property
-    def n_members_(self) -> int:
-        r"""Return the number of networks that are kept."""
-        check_is_fitted(self)
-        return len(self._members)
+    def _learned(self) -> list[Any]:
+        """Return the members with neighbours."""
+        return [member for member in self._members if member.kind == 'learned']
+
+    def _graph(self, x: Any = None) -> Any:
+        """Return the mean graph of members with neighbours."""
+        learned = self._learned
+        total = sum(self._weights[member.name] for member in learned)
+        return sum(
+            self._weights[member.name] / total * member.graph(x) for member in learned
+        )
 
     @property
     def graph_(self) -> Any:
@@ -147,19 +170,38 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             scipy.sparse.csr_matrix: In row :math:`i` the weights of its neighbours.
         """
         check_is_fitted(self)
-        if self.graph_choice_ == 'none':
+        if not self._learned:
             return scipy.sparse.csr_matrix((self._x.shape[0],) * 2)
-        return self._run(return_graph=True)
+        return self._graph()
+
+    @property
+    def report_(self) -> Any:
+        r"""Return the losses of members and of simple models on held-back rows.
+
+        Losses are squared errors of standardized targets, or log losses. Controls that
+        are not members are fitted on at most 20,000 rows.
+
+        Returns:
+            pandas.DataFrame: The loss of each model, and its weight in the blend.
+        """
+        import pandas
+
+        check_is_fitted(self)
+        names = [*self._losses] or [*self._weights]
+        columns = {
+            'loss': [self._losses.get(name, np.nan) for name in names],
+            'weight': [self._weights.get(name, np.nan) for name in names],
+        }
+        index = pandas.Index(names, name='model')
+        return pandas.DataFrame(columns, index=index).sort_values('loss')
 
     def _check_graph(self, name: str) -> None:
         """Raise if there is no graph."""
         check_is_fitted(self)
-        if self.graph_choice_ == 'none':
-            got, losses = "graph='none'", self.graph_losses_
-            if len(losses) > 1:
-                got = f"graph_choice_='none' by validation losses {losses}"
+        if not self._learned:
             raise ValueError(
-                f"{name!r} needs a graph (got {got}): fit with graph='learned'"
+                f'{name!r} needs a graph, and no member with neighbours has a weight '
+                f"(got {self._weights}): fit with graph='learned'"
             )
         if self._is_constant:
             warn_caller(
@@ -174,8 +216,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         Args:
             X (array-like or DataFrame): The rows to predict.
             n_neighbors (int, optional): The number of neighbours per row, at most
-                :obj:`eval_k`, or 12 with a graph of nearest rows; five, if there are
-                as many, for :obj:`None`. (default: :obj:`None`)
+                :obj:`eval_k`; five, if there are as many, for :obj:`None`.
+                (default: :obj:`None`)
 
         Returns:
             tuple[numpy.ndarray, numpy.ndarray]: Weights in descending order, and
@@ -191,8 +233,6 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         self._check_graph('kneighbors')
         num_rows = self._x.shape[0]
         most = self._net_options['eval_k']
-        if self.graph_choice_ == 'nearest':
-            most = min(most, FIXED_NEIGHBORS)
         n_neighbors = min(5, most) if n_neighbors is None else n_neighbors
         if n_neighbors > most:
             raise ValueError(
@@ -200,7 +240,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
                 f'(got {n_neighbors})'
             )
         k = min(n_neighbors, num_rows)
-        graph = self._run(x, return_graph=True)
+        graph = self._graph(x)
         weights, rows = np.zeros((x.shape[0], k)), np.zeros((x.shape[0], k), int)
         for i, (start, stop) in enumerate(pairwise(graph.indptr)):
             weight, found = graph.data[start:stop], graph.indices[start:stop]
@@ -212,8 +252,55 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             rows[i] = found
         return weights, rows
 
+    def contributions(self, X: Any) -> Any:
+        r"""Divide predictions into what they come from.
+
+        The parts sum to the prediction of a row, or to the probability of its class:
+
+        * **constant** is the mean target of the training rows, or the share of the
+          class;
+        * **trees** is what boosting changes;
+        * **own columns** is what networks change by the columns of a row, while its
+          neighbours are replaced by the mean of all rows;
+        * **neighbours** is what the neighbours of the row change then.
+
+        Args:
+            X (array-like or DataFrame): The rows to predict.
+
+        Returns:
+            pandas.DataFrame: The parts of each row and their sum, the prediction or
+            its probability. Parts of several targets have one column each.
+
+        Raises:
+            ImportError: If pandas is missing.
+        """
+        import pandas
+
+        x = self._new_rows(X)
+        near = self._nearness(x)
+        full = [member.outputs(x) for member in self._members]
+        alone = [
+            member.without_neighbours(x) if member.kind == 'learned' else out
+            for member, out in zip(self._members, full, strict=True)
+        ]
+        is_tree = np.array([member.kind == 'trees' for member in self._members])
+        weight = self._row_weights(near) * (not self._is_constant)
+        change = np.stack(alone) - self._constant
+        trees, own = (
+            np.einsum('mn,mnc->nc', weight[chosen], change[chosen])
+            for chosen in (is_tree, ~is_tree)
+        )
+        total = self._mean(near, full)
+        neighbours = total - self._constant - trees - own
+        parts = {'trees': trees, 'own columns': own, 'neighbours': neighbours}
+        constant = np.broadcast_to(self._constant, total.shape)
+        parts = {'constant': constant} | parts | {'prediction': total}
+        return pandas.DataFrame(self._named_parts(parts))
+
     def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
-        r"""Explain a prediction by its most important training rows, as a table.
+        r"""Show the training rows that a prediction leans on, as a table.
+
+        How much of the prediction comes from them tells :meth:`contributions`.
 
         Args:
             row (array-like or DataFrame): One row.
@@ -283,11 +370,11 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         what = "a file: 'explore' shows the rows of training"
         check_type(path, str | os.PathLike, 'path', what)
         is_sparse = scipy.sparse.issparse(self._x)
-        x = to_tensor(self._rows if is_sparse else self._x, 'cpu', torch.float32)
+        x = self._learned[0].x
+        x = to_tensor(self._rows if is_sparse else x, 'cpu', torch.float32)
         data = Data(x=x)
-        is_learned = self.graph_choice_ == 'learned'
-        title = 'Learned graph' if is_learned else 'Graph of the nearest rows'
-        shown: Any = {'data': data, 'path': path, 'names': self._labels, 'title': title}
+        shown: Any = {'data': data, 'path': path, 'names': self._labels}
+        shown['title'] = 'Learned graph'
         if self._targets.ndim == 1:
             data.y = self._targets
             shown['prediction'] = self.transduction_

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import QuantileTransformer, normalize
 from torch import Tensor
 
@@ -23,9 +22,7 @@ from torch_geometric_gsl.typing import SampledGraph
 NUMBERS = ('numbers', 'durations', 'dates')
 _SECOND = np.timedelta64(1, 's')
 #: The options of scaling columns.
-SCALINGS = ('auto', 'quantile', 'standard', 'none')
-# From this number of rows on, quantiles are reliable.
-_LEAST_ROWS = 1000
+SCALINGS = ('auto', 'robust', 'quantile', 'standard', 'none')
 _QUANTILES = 1000
 # Noise of this size breaks ties, so that quantiles are distinct.
 _NOISE = 1e-5
@@ -166,9 +163,16 @@ class JitteredQuantiles(QuantileTransformer):  # type: ignore[misc]
 
 
 class Scaling:
-    """Standardize columns, then map those of more than two values to quantiles.
+    r"""Scale the columns of a table, or sparse rows to unit norm.
 
-    Sparse rows get unit norm instead. Columns constant up to rounding have width 0.
+    * :obj:`"standard"`: mean 0 and deviation 1;
+    * :obj:`"quantile"`: normal quantiles of columns with more than two values;
+    * :obj:`"robust"`: :math:`z / \sqrt{1 + (z / 3)^2}` with :math:`z = (x -
+      \mathrm{median}) / (q_{75} - q_{25})`, or :math:`2 (x - \mathrm{median}) / (\max -
+      \min)` if the quartiles are equal; this bends, but does not flatten, what lies
+      outside of the training rows.
+
+    Columns constant up to rounding become zero.
     """
 
     def __init__(self, scaling: str) -> None:
@@ -187,8 +191,14 @@ class Scaling:
         self.varied = np.flatnonzero([len(np.unique(column)) > 2 for column in x.T])
         if self.scaling != 'none':
             self.mean, self.width = measure_columns(x)
-        is_many = self.scaling == 'auto' and len(x) >= _LEAST_ROWS
-        if len(self.varied) > 0 and (is_many or self.scaling == 'quantile'):
+        if self.scaling == 'robust':
+            low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
+            spread = 0.5 * high - 0.5 * low
+            ends = 0.25 * x.max(axis=0) - 0.25 * x.min(axis=0)
+            spread = 2 * np.where(spread > 0, spread, ends)
+            self.mean = np.where(self.width > 0, middle, 0.0)
+            self.width = np.where(self.width > 0, spread, 0.0)
+        elif len(self.varied) > 0 and self.scaling == 'quantile':
             # If a few values dominate the deviation, noise would hide all others.
             low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
             is_far = (self.width > _FAR * (high - low)) & (high > low)
@@ -207,6 +217,9 @@ class Scaling:
         if scipy.sparse.issparse(x) != self.is_sparse:
             x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
         x = self._standardised(x)
+        if self.scaling == 'robust' and not self.is_sparse:
+            x = x.clip(-1e150, 1e150)  # Squares must not overflow.
+            x = x / np.sqrt(1 + np.square(x / 3))
         if self.quantiles is not None:
             values = x[:, self.varied].clip(-1e300, 1e300)
             x[:, self.varied] = self.quantiles.transform(values)
@@ -256,41 +269,3 @@ def to_csr(graph: SampledGraph, shape: tuple[int, int]) -> Any:
     offsets = np.searchsorted(target[order], np.arange(shape[0] + 1))
     data = weight[order]
     return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
-
-
-class Nearest:
-    r"""Nearest neighbours of rows among others, with squared distances.
-
-    Distances are divided by the mean of the largest ones.
-    """
-
-    def __init__(self, x: Any, candidates: Tensor, k: int) -> None:
-        self.x, self.candidates = x, candidates.cpu()
-        self.device = candidates.device
-        rows = self.candidates.numpy()
-        self._search = NearestNeighbors(n_neighbors=min(k, len(rows) - 1)).fit(x[rows])
-        distance, source = self._search.kneighbors()  # Without the rows themselves.
-        self.unit = float((distance[:, -1] ** 2).mean()) or 1.0
-        self._place = torch.full((x.shape[0],), -1)
-        self._place[self.candidates] = torch.arange(len(rows))
-        self._known = self._tensors(source, distance)
-
-    def of_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the neighbours of rows of the table, without themselves."""
-        place = self._place[rows.cpu()]
-        source, distance = (part[place] for part in self._known)
-        is_new = place < 0
-        if bool(is_new.any()):
-            others = self.x[rows.cpu()[is_new].numpy()]
-            source[is_new], distance[is_new] = (t.cpu() for t in self.of_new(others))
-        return source.to(self.device), distance.to(self.device)
-
-    def of_new(self, x: Any) -> tuple[Tensor, Tensor]:
-        """Return the neighbours of new rows."""
-        distance, source = self._search.kneighbors(x)
-        found = self._tensors(source, distance)
-        return found[0].to(self.device), found[1].to(self.device)
-
-    def _tensors(self, source: Any, distance: Any) -> tuple[Tensor, Tensor]:
-        squares = torch.from_numpy(np.asarray(distance) ** 2 / self.unit)
-        return self.candidates[torch.from_numpy(source)], squares.float()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from zipfile import ZIP_DEFLATED, BadZipFile
 
 import numpy as np
 import scipy.sparse
+import skops.io
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +18,7 @@ from torch_geometric_gsl._checks import check_device
 from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.sklearn._members import Fitted, Nets
 from torch_geometric_gsl.sklearn._plain import decode, encode
 from torch_geometric_gsl.sklearn._rows import Scaling
 from torch_geometric_gsl.sklearn._transaction import default_modes
@@ -22,10 +26,11 @@ from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 
 # Fitted attributes with plain values.
 _PLAIN = (
-    *('graph_choice_', 'graph_losses_', 'graph_margin_', 'validation_loss_', 'n_iter_'),
-    *('loss_curve_', 'validation_scores_', '_num_outputs', '_net_options'),
-    '_is_constant',
+    *('n_iter_', 'loss_curve_', '_losses', '_weights', '_limit', '_is_constant'),
+    *('_num_outputs', '_num_classes', '_net_options'),
 )
+# The only type of a fitted scikit-learn model that skops does not know.
+_TRUSTED = ['sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor']
 
 
 class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,11 +69,9 @@ class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
             'rows': _packed(rows, as_text=True),
             'labels': _packed(self._labels, as_text=True),
             'known_y': self._known_y,
-            'scaling': self._scaling.scaling,
-            'networks': [
-                [model.hidden_channels, model.dropout, _weights(model)]
-                for model in self._members
-            ],
+            'seen': self._seen,
+            'constant': torch.from_numpy(self._constant),
+            'members': [_packed_member(member) for member in self._members],
             'dtype': str(self._dtype),
             'targets': {name: _packed(getattr(self, name)) for name in self._TARGETS},
         }
@@ -107,18 +110,56 @@ class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = len(names)
         else:
             self.n_features_in_ = x.shape[1]
-        self._scaling = Scaling(state['scaling']).fit(x)
-        self._x = self._scaling.apply(x)
-        self._members = []
-        for hidden, dropout, weights in state['networks']:
+        self._x, self._seen = x, state['seen']
+        self._constant = state['constant'].numpy()
+        self._members = [self._unpacked_member(member) for member in state['members']]
+        if not self._members:
+            raise ValueError('it has no member')
+        self._prepare()
+
+    def _unpacked_member(self: Any, member: dict[str, Any]) -> Any:
+        scaling = Scaling(member['scaling']).fit(self._x)
+        if 'models' in member:
+            content = member['models'].numpy().tobytes()
+            try:
+                models = skops.io.loads(content, _TRUSTED)
+            except BadZipFile as error:
+                raise ValueError(f'a member has no models ({error})') from error
+            return Fitted(member['name'], scaling, self._num_classes, models)
+        x = scaling.apply(self._x)
+        nets = Nets(member['name'], member['kind'], scaling, x, [])
+        nets.far = member['far']
+        for sizes, weights in member['networks']:
             # Initial parameters come from a separate generator, and are replaced.
             with DrawsFrom(torch.Generator()):
-                model = self._network(self.graph_choice_, hidden, dropout)
+                model = self._network(nets, SimpleNamespace(**sizes))
             model.load_state_dict(weights)
-            self._members.append(model.to(self._device))
-        if not self._members:
-            raise ValueError('it has no network')
-        self._prepare()
+            nets.models.append(model.to(self._device))
+        if not nets.models:
+            raise ValueError('a member has no network')
+        return nets
+
+
+def _packed_member(member: Any) -> dict[str, Any]:
+    """Return what a file holds of a member."""
+    packed = {'name': member.name, 'scaling': member.scaling.scaling}
+    if isinstance(member, Fitted):
+        content = bytearray(
+            skops.io.dumps(member.models, compression=ZIP_DEFLATED, compresslevel=6)
+        )
+        return packed | {'models': torch.frombuffer(content, dtype=torch.uint8)}
+    networks = [
+        [
+            {
+                'hidden_channels': model.hidden_channels,
+                'num_blocks': len(model.blocks),
+                'dropout': model.dropout,
+            },
+            _weights(model),
+        ]
+        for model in member.models
+    ]
+    return packed | {'kind': member.kind, 'far': member.far, 'networks': networks}
 
 
 def _weights(model: TableNet) -> dict[str, Tensor]:

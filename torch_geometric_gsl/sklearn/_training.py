@@ -1,8 +1,9 @@
-"""Train a network on a table, in batches with pools of candidates."""
+"""Train a network on a table, in blocks of near rows that see each other."""
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from copy import deepcopy
 from types import SimpleNamespace
@@ -15,53 +16,57 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.sklearn._blocks import near_blocks
 from torch_geometric_gsl.sklearn._rows import to_tensor
 
-#: The graphs of the rows of a table.
-GRAPHS = ('learned', 'nearest', 'none')
-AUTO = 'auto'
-# The least number of steps without improvement before training stops.
-_LEAST_STEPS = 320
-# Networks have this width and dropout from these numbers of rows on.
-_SIZES = ((0, 64, 0.3), (1000, 128, 0.2), (4000, 192, 0.2))
-# Below these numbers of rows, there are this many networks.
-_FEW_ROWS, _MEMBERS = 1000, 4
+# From these numbers of rows on: width, dropout, residual blocks of a network, rows of a
+# block, and blocks of a step.
+_SIZES = (
+    (0, (64, 0.3, 1, 128, 1)),
+    (1000, (128, 0.2, 2, 128, 1)),
+    (4000, (192, 0.1, 2, 128, 2)),
+    (10_000, (192, 0.1, 2, 256, 4)),
+)
+# The first cycle has at least this number of steps.
+_FIRST_STEPS = 30
+# After this number of steps a cycle must improve the loss by this share to be followed
+# by another. Before, less is enough; at first it may even grow by the second share.
+_LONG, _GAIN, _GROWTH = 600, 0.1, 0.05
+# A smaller loss of classes counts as this one.
+_LEAST_OF_CLASSES = 0.03
+# The share of a cycle in which the learning rate rises, from this share of its peak.
+_WARM, _START = 0.15, 0.05
+# Learning rates of matrices and of the null neighbour's score, relative to others.
+_MATRICES, _NULL = 2, 30
+# Matrices of at least this size are optimized by Muon.
+_LEAST_SIDE = 32
 # The largest numbers of rows and of candidates in validation.
-_MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 50_000
+_MOST_VALIDATED, _MOST_CANDIDATES = 20_000, 100_000
 # Rows predicted at once.
 _BLOCK = 2048
-# The largest share of the rows in a pool.
-_POOL_SHARE = 0.4
 # The decay of the running average of the parameters.
-_DECAY = 0.998
-# Training steps without validation rows.
-_STEPS_WITHOUT_VALIDATION = 300
-# Validation must improve by this share of the loss to prolong training, or for
-# classes by this number.
-_TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-3, 1e-3
+_DECAY = 0.99
+# The number of epochs without validation rows.
+_EPOCHS_WITHOUT_VALIDATION = 30
 
 
 def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
     """Return the parameters of an estimator, with sizes for its table."""
     options = SimpleNamespace(**estimator.get_params(deep=False))
-    _, hidden, dropout = [size for size in _SIZES if size[0] <= num_rows][-1]
-    if options.hidden_channels == AUTO:
-        options.hidden_channels = hidden
-    if options.dropout == AUTO:
-        options.dropout = dropout
-    if options.n_members == AUTO:
-        options.n_members = _MEMBERS if num_rows < _FEW_ROWS else 1
-    if options.batch_size == AUTO:
-        options.batch_size = max(16, min(512, num_rows // 16))
-    # Rows of a batch do not see each other: leave others as neighbours.
-    options.batch_size = max(1, min(options.batch_size, num_rows // 2))
-    least = -(-_LEAST_STEPS // -(-num_rows // options.batch_size))
-    options.n_iter_no_change = max(options.n_iter_no_change, least)
+    sizes = [sizes for least, sizes in _SIZES if least <= num_rows][-1]
+    width, dropout, options.num_blocks, block_size, options.step_blocks = sizes
+    for name, size in (
+        ('hidden_channels', width),
+        ('dropout', dropout),
+        ('block_size', block_size),
+    ):
+        if getattr(options, name) == 'auto':
+            setattr(options, name, size)
     return options
 
 
 class Table(NamedTuple):
-    """Rows, dense or SciPy sparse, with targets and a search for nearest rows.
+    """Rows, dense or SciPy sparse, with targets.
 
     Labels sent as messages are -1 or NaN if unknown.
     """
@@ -70,7 +75,8 @@ class Table(NamedTuple):
     y: Tensor
     known_y: Tensor
     weight: Tensor
-    nearest: Any = None
+    group: Tensor | None = None  # Rows of one group do not see each other.
+    order: Tensor | None = None  # Rows see those of a lower number.
 
     def take(self, rows: Tensor) -> Tensor:
         """Return some rows as one tensor."""
@@ -87,22 +93,6 @@ class Split(NamedTuple):
     val: Tensor
 
 
-class Result(NamedTuple):
-    """A trained network with the averaged parameters of its best epoch.
-
-    The loss is that of the held-back rows, or of training if there are none. A network
-    that is no better than a constant predicts it.
-    """
-
-    graph: str
-    model: TableNet
-    loss: float
-    losses: list[float]
-    scores: list[float]
-    has_converged: bool
-    is_constant: bool = False
-
-
 def losses_of(out: Tensor, y: Tensor) -> Tensor:
     """Compute the loss of each row: cross-entropy for classes, else squared error."""
     if not y.is_floating_point():
@@ -110,100 +100,110 @@ def losses_of(out: Tensor, y: Tensor) -> Tensor:
     return (out - y).square().mean(dim=1)
 
 
-def loss_of(out: Tensor, table: Table, rows: Tensor) -> float:
-    """Compute the weighted mean loss of the outputs of some rows."""
-    weight = table.weight[rows]
-    return float(losses_of(out, table.y[rows]) @ weight / weight.sum())
+class Training:
+    """Train a network by cycles of the learning rate, each twice as long as the last.
 
-
-def constant_output(table: Table, rows: Tensor) -> Tensor:
-    """Compute the output with the least loss that is equal for all rows."""
-    y, weight = table.y[rows], table.weight[rows] / table.weight[rows].sum()
-    if y.is_floating_point():
-        return weight @ y
-    share = torch.bincount(y, weight, minlength=int(table.y.amax()) + 1)
-    # A class that only held-back rows have remains possible.
-    return share.clamp(min=0.5 / len(rows)).log()
-
-
-@torch.no_grad()
-def set_constant(model: TableNet, out: Tensor) -> None:
-    """Make a network predict the same output for all rows."""
-    model.head.weight.zero_()
-    model.head.bias.copy_(out)
-
-
-def answer(
-    model: TableNet,
-    table: Table,
-    rows: Tensor,
-    candidates: Tensor,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Run a network on some rows, with others as possible neighbours."""
-    x, given = table.take(rows), None
-    if model.graph == 'none':
-        out: Tensor = model(x, generator=generator)
-        return out
-    if model.graph == 'given':
-        source, distance = table.nearest.of_rows(rows)
-        candidates, place = source.unique(return_inverse=True)
-        given = place.view_as(source), distance
-    pair = table.take(candidates), x
-    out = model(pair, table.known_y[candidates], given=given, generator=generator)
-    return out
-
-
-def train(
-    model: TableNet, graph: str, table: Table, split: Split, options: Any, seed: int
-) -> Result:
-    """Train a network, with early stopping on held-back rows.
-
-    The seed determines batches, pools and dropout.
+    Training ends after a cycle that hardly improves the loss of held-back rows. The
+    seed determines blocks and dropout.
     """
-    generator = torch.Generator(table.y.device).manual_seed(seed)
-    optimizer = torch.optim.AdamW(_groups(model, options), lr=options.learning_rate)
-    average: Any = AveragedModel(model, multi_avg_fn=_average).eval()
-    best = anchor = float('inf')
-    state, patience = model.state_dict(), options.n_iter_no_change
-    least = 0.0 if table.y.is_floating_point() else _TOLERANCE_OF_CLASSES
-    losses: list[float] = []
-    scores: list[float] = []
-    looked_at = sampled(split, seed)
-    steps = -(-len(split.train) // options.batch_size)
-    improved = epoch = 0
-    most = options.max_iter
-    if len(split.val) == 0:  # The training loss falls for long.
-        most = min(most, -(-_STEPS_WITHOUT_VALIDATION // steps))
-    shown = {'desc': graph, 'unit': 'step', 'disable': not options.verbose}
-    with tqdm(**shown, leave=False) as bar:
-        for epoch in range(most):
-            bar.total = steps * min(most, improved + patience + 1)
-            total = 0.0
-            for loss in _steps(model, table, split, options, optimizer, generator):
-                average.update_parameters(model)
-                total += loss / len(split.train)
-                bar.update()
-            if not math.isfinite(total):
-                raise ValueError(
-                    f"the loss of epoch {epoch + 1} is {total}: lower 'learning_rate' "
-                    f'(got {options.learning_rate})'
-                )
-            losses.append(total)
-            value = total
-            if len(split.val) > 0:
-                value, score = validate(average.module, table, looked_at)
-                scores.append(score)
-            bar.set_postfix(loss=f'{value:.4f}', refresh=False)
-            if value < best:
-                best, state = value, deepcopy(average.module.state_dict())
-            if best < min(anchor * (1 - _TOLERANCE), anchor - least):
-                anchor, improved = best, epoch
-            if epoch - improved >= patience:
-                break
-    model.load_state_dict(state)
-    has_converged = epoch - improved >= patience or most < options.max_iter
-    return Result(graph, model.eval(), best, losses, scores, has_converged)
+
+    def __init__(
+        self,
+        model: TableNet,
+        table: Table,
+        split: Split,
+        options: Any,
+        seed: int,
+        name: str = '',
+    ) -> None:
+        self.model, self.table, self.split, self.options = model, table, split, options
+        self.generator = torch.Generator(table.y.device).manual_seed(seed)
+        _start_null(model, table, split, self.generator)
+        self.average: Any = AveragedModel(model, multi_avg_fn=_average).eval()
+        self.optimizers = _make_optimizers(model, options)
+        self.best, self.state = math.inf, model.state_dict()
+        self.losses: list[float] = []  # Of training after each epoch.
+        self.cycles: list[float] = []  # Of held-back rows after each cycle.
+        self.val = sampled(split, seed)
+        num_blocks = max(1, round(len(split.candidates) / options.block_size))
+        self.steps = -(-num_blocks // options.step_blocks)
+        self.length = -(-_FIRST_STEPS // self.steps)
+        self.most = options.max_iter
+        if len(split.val) == 0:
+            self.length = self.most = min(self.most, _EPOCHS_WITHOUT_VALIDATION)
+        self.has_converged = False
+        shown = {'desc': name, 'unit': 'step', 'disable': not options.verbose}
+        self.bar = tqdm(**shown, leave=False)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether there is no further cycle."""
+        return self.has_converged or len(self.losses) >= self.most
+
+    def run_cycle(self, stop: threading.Event | None = None) -> None:
+        """Train for a cycle, and look at the held-back rows.
+
+        Raises:
+            InterruptedError: If the event is set.
+            ValueError: If the loss is not finite.
+        """
+        # A rest too short for the next cycle prolongs this one.
+        left = self.most - len(self.losses)
+        length = left if left < 2 * self.length else self.length
+        self.bar.total = self.steps * (len(self.losses) + length)
+        for epoch in range(length):
+            self.losses.append(self._run_epoch(epoch, length, stop))
+        value = self.losses[-1]
+        if len(self.split.val) > 0:
+            value = loss_of(self.average.module, self.table, self.val)
+        self.bar.set_postfix(loss=f'{value:.4f}', refresh=False)
+        unit = 0.0 if self.table.y.is_floating_point() else _LEAST_OF_CLASSES
+        progress = min(1.0, len(self.losses) * self.steps / _LONG)
+        gain = (_GAIN + _GROWTH) * progress - _GROWTH
+        if self.cycles:
+            self.has_converged = self.best - value < gain * max(self.best, unit)
+        if value < self.best:
+            self.best, self.state = value, deepcopy(self.average.module.state_dict())
+        self.cycles.append(value)
+        self.length *= 2
+
+    def _run_epoch(
+        self, epoch: int, length: int, stop: threading.Event | None
+    ) -> float:
+        """Run an epoch of a cycle of some length; return the loss."""
+        total = 0.0
+        _set_rates(self.optimizers, epoch / length)
+        steps = _steps(
+            *(self.model, self.table, self.split, self.options),
+            *(self.optimizers, self.generator),
+        )
+        try:
+            for step, loss in enumerate(steps, 1):
+                self.average.update_parameters(self.model)
+                total += loss
+                _set_rates(self.optimizers, (epoch + step / self.steps) / length)
+                self.bar.update()
+                if stop is not None and stop.is_set():
+                    raise InterruptedError
+        except ValueError:  # After the first step, keys that are not finite.
+            if total == 0 and not self.losses:
+                raise
+            total = math.nan
+        if not math.isfinite(total):
+            raise ValueError(
+                f'the loss of epoch {len(self.losses) + 1} is {total}: lower '
+                f"'learning_rate' (got {self.options.learning_rate})"
+            )
+        return total
+
+    def finish(self) -> TableNet:
+        """Return the network with the averaged parameters of its best cycle."""
+        self.bar.close()
+        self.model.load_state_dict(self.state)
+        # Without validation rows there is nothing to converge to.
+        self.has_converged |= self.most < self.options.max_iter
+        self.average, self.optimizers, self.state = None, [], {}
+        return self.model.eval()
 
 
 def _steps(
@@ -211,39 +211,140 @@ def _steps(
     table: Table,
     split: Split,
     options: Any,
-    optimizer: torch.optim.Optimizer,
+    optimizers: list[Any],
     generator: torch.Generator,
 ) -> Iterator[float]:
-    """Run the steps of an epoch; yield the loss of each batch times its rows."""
+    """Run the steps of an epoch; yield the share of each in the loss of the epoch."""
+    blocks = _make_blocks(model, table, split, options, generator)
     model.train()
-    mean_weight = table.weight[split.train].mean()
-    for batch, pool in _batches(split, options, generator):
-        weight = table.weight[batch] / mean_weight
-        out = answer(model, table, batch, pool, generator)
-        loss = (losses_of(out, table.y[batch]) * weight).mean()
-        optimizer.zero_grad()
+    weight = torch.zeros_like(table.weight)
+    weight[split.train] = table.weight[split.train] / table.weight[split.train].mean()
+    for first in range(0, len(blocks), options.step_blocks):
+        some = blocks[first : first + options.step_blocks]
+        rows = torch.cat(some)
+        sizes = torch.tensor([len(block) for block in some], device=rows.device)
+        hidden = {
+            'batch': torch.arange(len(some), device=rows.device).repeat_interleave(
+                sizes
+            ),
+            'group': None if table.group is None else table.group[rows],
+            'order': None if table.order is None else table.order[rows],
+        }
+        with _products(rows.device):
+            out = model(
+                table.take(rows), table.known_y[rows], **hidden, generator=generator
+            )
+        loss = losses_of(out.float(), table.y[rows]) @ weight[rows] / len(rows)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
-        yield float(loss.detach()) * len(batch)
+        for optimizer in optimizers:
+            optimizer.step()
+        yield float(loss.detach()) * len(rows) / len(split.train)
 
 
 @torch.no_grad()
-def validate(model: TableNet, table: Table, split: Split) -> tuple[float, float]:
-    """Compute the mean loss and the score of held-back rows."""
-    rows, candidates = split.val, split.candidates
-    blocks = rows.split(_BLOCK)
-    if model.graph == 'learned':
-        model.index(table.take(candidates), table.known_y[candidates])
-        outputs = [model(table.take(block)) for block in blocks]
-        model.clear_index()
+def _make_blocks(
+    model: TableNet,
+    table: Table,
+    split: Split,
+    options: Any,
+    generator: torch.Generator,
+) -> list[Tensor]:
+    """Divide possible neighbours into blocks of near rows, in random order."""
+    rows, device = split.candidates, generator.device
+    if model.graph == 'none':
+        rows = split.train
+        order = rows[torch.randperm(len(rows), generator=generator, device=device)]
+        return list(order.tensor_split(max(1, round(len(rows) / options.block_size))))
+    with _products(device):
+        keys = [model.keys(table.take(part)).float() for part in rows.split(_BLOCK)]
+    blocks = near_blocks(torch.cat(keys), options.block_size, generator)
+    order = torch.randperm(len(blocks), generator=generator, device=device)
+    return [rows[blocks[i]] for i in order.tolist()]
+
+
+@torch.no_grad()
+def _start_null(
+    model: TableNet, table: Table, split: Split, generator: torch.Generator
+) -> None:
+    """Start the null neighbour with about an eighth of the weight of a block."""
+    if model.graph == 'none':
+        return
+    sampler = model.neighbours.sampler
+    if (null := sampler.null_score) is None:
+        return
+    keys = model.keys(table.take(split.candidates[:_BLOCK]))
+    block = keys[near_blocks(keys, 256, generator)[0]]
+    score = sampler.similarity.pair_scores(block, sampler.factor).rows()
+    null.copy_(score.fill_diagonal_(-torch.inf).logsumexp(1).median() - 2)
+
+
+def _make_optimizers(model: TableNet, options: Any) -> list[Any]:
+    """Optimize matrices by Muon, and vectors, scalars and embeddings by AdamW."""
+    matrices, others, scalars = [], [], []
+    for name, param in model.named_parameters():
+        if param.dim() == 0:
+            scalars.append((name, param))
+        elif min(param.shape) < _LEAST_SIDE or param.dim() != 2 or 'periodic' in name:
+            others.append(param)
+        else:
+            matrices.append(param)
+    rate, decay = options.learning_rate, options.weight_decay
+    groups: list[dict[str, Any]] = [{'params': others, 'weight_decay': decay}]
+    for name, param in scalars:
+        share = _NULL if 'null_score' in name else 1
+        groups.append({'params': [param], 'weight_decay': 0.0, 'lr': share * rate})
+    optimizers: list[Any] = [torch.optim.AdamW(groups, lr=rate)]
+    if matrices:
+        muon = torch.optim.Muon(
+            matrices,
+            lr=_MATRICES * rate,
+            weight_decay=decay,
+            adjust_lr_fn='match_rms_adamw',
+        )
+        optimizers.append(muon)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group['peak'] = group['lr']
+    return optimizers
+
+
+def _set_rates(optimizers: list[Any], progress: float) -> None:
+    """Set the learning rates in a cycle: a linear rise, then a cosine to zero."""
+    if progress < _WARM:
+        share = _START + (1 - _START) * progress / _WARM
     else:
-        outputs = [answer(model, table, block, candidates) for block in blocks]
-    out, y, weight = torch.cat(outputs), table.y[rows], table.weight[rows]
-    loss = loss_of(out, table, rows)
-    if not y.is_floating_point():
-        return loss, float((out.argmax(dim=1) == y).float() @ weight / weight.sum())
-    spread = loss_of(constant_output(table, rows).expand_as(out), table, rows)
-    return loss, 1 - loss / spread if spread > 0 else 0.0
+        share = 0.5 + 0.5 * math.cos(math.pi * (progress - _WARM) / (1 - _WARM))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group['lr'] = share * group['peak']
+
+
+@torch.no_grad()
+def outputs_of(model: TableNet, table: Table, split: Split) -> tuple[Tensor, Tensor]:
+    """Compute the outputs of held-back rows, whose neighbours are the candidates.
+
+    Also returns their distances to the nearest candidate, if the graph is learned.
+    """
+    model.eval()
+    if model.graph == 'learned':
+        model.index(table.take(split.candidates), table.known_y[split.candidates])
+    blocks = split.val.split(_BLOCK)
+    out = torch.cat([model(table.take(part)) for part in blocks])
+    distance = out.new_zeros(0)
+    if model.graph == 'learned':
+        parts = [model.distance_to_sources(table.take(part)) for part in blocks]
+        distance = torch.cat(parts)
+    model.clear_index()
+    return out, distance
+
+
+def loss_of(model: TableNet, table: Table, split: Split) -> float:
+    """Compute the weighted mean loss of held-back rows."""
+    weight = table.weight[split.val]
+    out, _ = outputs_of(model, table, split)
+    return float(losses_of(out, table.y[split.val]) @ weight / weight.sum())
 
 
 def sampled(split: Split, seed: int) -> Split:
@@ -262,42 +363,19 @@ def sampled(split: Split, seed: int) -> Split:
     )
 
 
-def _batches(
-    split: Split, options: Any, generator: torch.Generator
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield batches of an epoch, each with a pool of other rows."""
-    device = generator.device
-    order, everyone = (
-        rows[torch.randperm(len(rows), generator=generator, device=device)]
-        for rows in (split.train, split.candidates)
-    )
-    # Fewer candidates than rows: a step of other neighbours each time regularises.
-    most = options.batch_size + int(_POOL_SHARE * len(everyone))
-    size = min(options.pool_size, most, len(everyone))
-    is_in_batch = torch.zeros(int(everyone.amax()) + 1, dtype=torch.bool, device=device)
-    for batch in order.split(options.batch_size):
-        # A window of a random order, which contains the batch.
-        start = torch.randint(len(everyone), (1,), generator=generator, device=device)
-        stop = int(start) + size
-        pool = everyone[int(start) : stop]
-        if stop > len(everyone):
-            pool = torch.cat([pool, everyone[: stop - len(everyone)]])
-        is_in_batch[batch] = True
-        pool = pool[~is_in_batch[pool]]
-        is_in_batch[batch] = False
-        yield batch, pool
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Return whether a device has instructions for products in bfloat16."""
+    if device.type != 'cpu':
+        return device.type == 'cuda' and torch.cuda.is_bf16_supported()
+    able: dict[str, Any] = getattr(torch.cpu, 'get_capabilities', dict)()
+    return any(able.get(name) for name in ('amx_bf16', 'avx512_bf16', 'arm_bf16'))
 
 
-def _groups(model: TableNet, options: Any) -> list[dict[str, Any]]:
-    """Group the parameters for weight decay, without scalars."""
-    parameters = [*model.parameters()]
-    return [
-        {
-            'params': [p for p in parameters if p.dim() > 0],
-            'weight_decay': options.weight_decay,
-        },
-        {'params': [p for p in parameters if p.dim() == 0], 'weight_decay': 0.0},
-    ]
+def _products(device: torch.device) -> torch.autocast:
+    """Compute products in bfloat16 if this is fast."""
+    # Within a caller's autocast a cache would keep the parameters of the first step.
+    is_fast = has_fast_bfloat16(device)
+    return torch.autocast(device.type, torch.bfloat16, is_fast, cache_enabled=False)
 
 
 @torch.no_grad()

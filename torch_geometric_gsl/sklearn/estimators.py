@@ -20,60 +20,58 @@ from torch_geometric_gsl.sklearn._base import GSLEstimator
 #: The parameters in the docstrings of both estimators.
 PARAMETERS = r"""
 Args:
-    graph (str, optional): The graph of the rows: :obj:`"learned"`,
-        :obj:`"nearest"`, :obj:`"none"`, or :obj:`"auto"` for the best by validation
-        loss. (default: :obj:`"auto"`)
-    n_members (int or str, optional): The number of networks in the ensemble, which
-        differ by seed and held-back rows. :obj:`"auto"` uses 4 with fewer than 1,000
-        training rows (labelled and not held back), else 1. Members that are no better
-        than a constant on held-back rows are dropped. (default: :obj:`"auto"`)
+    graph (str, optional): The members: :obj:`"learned"` for networks with a learned
+        graph of the rows, :obj:`"none"` for networks without a graph, or
+        :obj:`"auto"` for a blend of both, a linear model and boosted trees.
+        (default: :obj:`"auto"`)
+    n_members (int or str, optional): The number of splits into training and held-back
+        rows; each kind of member is fitted on every one, and averaged.
+        :obj:`"auto"` uses 4 with fewer than 1,000 training rows (labelled and not
+        held back), else 1. (default: :obj:`"auto"`)
     similarity (str, optional): The similarity of two rows. (default: :obj:`"distance"`)
     eval_k (int, optional): The number of neighbours of a row. (default: :obj:`96`)
     draws (int, optional): The number of relaxed draws of neighbours in training;
-        if :obj:`None`, all rows of the pool are neighbours. (default: :obj:`4`)
+        if :obj:`None`, all rows of a block are neighbours. (default: :obj:`None`)
     hidden_channels (int or str, optional): The number of hidden units; 64, 128 or
         192 by the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
     dropout (float or str, optional): Dropout probability of hidden units; by the
         number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-    scaling (str, optional): The scaling of dense columns: :obj:`"quantile"` to a
-        normal distribution, :obj:`"standard"` to mean 0 and deviation 1, or
-        :obj:`"none"`; :obj:`"auto"` uses quantiles from 1,000 rows on. Sparse rows
-        are scaled to unit norm unless :obj:`"none"`. (default: :obj:`"auto"`)
-    batch_size (int or str, optional): The number of rows per step; up to 512 by
-        the number of rows if :obj:`"auto"`. (default: :obj:`"auto"`)
-    pool_size (int, optional): The number of other rows that a step draws neighbours
-        from, at most 40 % of all rows. (default: :obj:`4096`)
-    learning_rate (float, optional): Learning rate of AdamW. (default: :obj:`0.001`)
-    weight_decay (float, optional): Weight decay of AdamW. (default: :obj:`1e-4`)
+    scaling (str, optional): The scaling of dense columns of networks:
+        :obj:`"robust"` by median and quartiles, with far values bent towards the
+        others, :obj:`"quantile"` to a normal distribution, :obj:`"standard"` to mean 0
+        and deviation 1, or :obj:`"none"`. :obj:`"auto"` is robust; a blend of 1,000 to
+        200,000 rows also has networks on quantiles, unless :obj:`groups` or
+        :obj:`order` are given. Sparse rows are scaled to unit norm unless
+        :obj:`"none"`. (default: :obj:`"auto"`)
+    block_size (int or str, optional): The number of near rows that see each other in
+        training; 128 or 256 by the number of rows if :obj:`"auto"`.
+        (default: :obj:`"auto"`)
+    learning_rate (float, optional): Peak learning rate of AdamW; Muon, for matrices,
+        has twice as much. (default: :obj:`0.005`)
+    weight_decay (float, optional): Weight decay of both. (default: :obj:`1e-4`)
     max_iter (int, optional): The maximum number of epochs. (default: :obj:`1000`)
-    n_iter_no_change (int, optional): The number of epochs without improvement, of
-        at least 320 steps, before training stops. (default: :obj:`10`)
     validation_fraction (float, optional): The share of labelled rows held back for
         validation, from each class with enough rows. With too few rows, none are:
-        the epoch of lowest training loss is kept, and :obj:`"auto"` learns a
-        graph. (default: :obj:`0.2`)
+        networks train for 30 epochs, and members have equal weights.
+        (default: :obj:`0.2`)
     random_state (int, RandomState or None, optional): Source of randomness. An
         integer makes results reproducible, whatever else draws. (default: :obj:`None`)
     device (str, optional): The device of the networks. (default: :obj:`"cpu"`)
-    verbose (bool, optional): If :obj:`True`, shows a progress bar with the loss and
-        the remaining time without further improvement. (default: :obj:`False`)
+    verbose (bool, optional): If :obj:`True`, shows a progress bar of each network.
+        (default: :obj:`False`)
 
 Attributes:
     classes_ (numpy.ndarray): The classes (classifier only).
-    graph_choice_ (str): The graph chosen by validation.
-    graph_losses_ (dict[str, float]): The validation losses of graphs, in order.
-    graph_margin_ (float or None): The relative gap of the two lowest losses.
-    n_iter_ (int): The number of epochs of the first network that is kept.
-    loss_curve_ (list[float]): Its training loss after each epoch.
-    validation_scores_ (list[float]): Its accuracy, or :math:`R^2`, on held-back
-        rows after each epoch, if there are any.
-    validation_loss_ (float): The lowest validation loss, averaged over networks.
+    n_iter_ (int): The largest number of epochs of a network.
+    loss_curve_ (list[float]): The training loss of the first network after each epoch.
 
 Warns:
-    ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs, or
-        is hardly better than a constant on held-back rows. One that is no better
-        predicts the constant.
-    UserWarning: If a graph is requested, and only one row may be a neighbour.
+    ConvergenceWarning: If a network still improved after :obj:`max_iter` epochs, or if
+        the estimator is hardly better than a constant on held-back rows. One that is no
+        better predicts the constant.
+    UserWarning: If a graph is requested, and only one row may be a neighbour; if a
+        column may identify groups, and :obj:`groups` is not given; in predictions, if
+        many rows are far from all training rows.
 
 Raises:
     TypeError: If a parameter has the wrong type.
@@ -92,16 +90,26 @@ def _documented(cls: Any) -> Any:
 class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     r"""Classifier for tables with a learned graph of the rows.
 
-    Combines the relaxed draws of neighbours of the `"Neural Gaussian Similarity
-    Modeling for Differential Graph Structure Learning"
-    <https://arxiv.org/abs/2312.09498>`_ paper with the labelled neighbours of the
-    `"TabR: Tabular Deep Learning Meets Nearest Neighbors"
-    <https://arxiv.org/abs/2307.14338>`_ paper. The network is a
-    :class:`~torch_geometric_gsl.nn.TableNet`: each row sees the labels of its nearest
-    rows by a learned distance, but never its own. Three networks are trained: with a
-    learned graph, with the nearest rows by scaled columns, and without a graph. The
-    loss on held-back rows selects one, and stops training early. New rows attend to all
-    rows of :meth:`fit`. The time of an epoch is linear in the number of rows.
+    Blends up to seven members by non-negative weights, which have the least loss on
+    held-back rows: networks with a learned graph and without a graph, on columns in one
+    or two scalings, a linear model, and two settings of
+    :class:`~sklearn.ensemble.HistGradientBoostingClassifier`. :attr:`report_` has their
+    losses and weights, :meth:`contributions` divides each prediction into their parts.
+
+    The network is a :class:`~torch_geometric_gsl.nn.TableNet`: a row sees the columns
+    and labels of its nearest rows by a learned distance, but never its own label, as in
+    the `"TabR: Tabular Deep Learning Meets Nearest Neighbors"
+    <https://arxiv.org/abs/2307.14338>`_ paper. It is trained by `Muon
+    <https://kellerjordan.github.io/posts/muon/>`_ and AdamW in blocks of near rows, and
+    in cycles of the learning rate, each twice as long as the last, until the loss on
+    held-back rows hardly improves. With :obj:`draws`, neighbours are the relaxed draws
+    of the `"Neural Gaussian Similarity Modeling for Differential Graph Structure
+    Learning" <https://arxiv.org/abs/2312.09498>`_ paper. New rows attend to all rows of
+    :meth:`fit`. The time of an epoch is nearly linear in the number of rows.
+
+    If new rows are of other groups, such as patients or places, or come later, pass
+    :obj:`groups` or :obj:`order` to :meth:`fit`: rows are then held back, and hidden
+    from their neighbours, in the same way.
 
     Rows with the label -1 are unlabelled nodes of the graph. If there is only one other
     label, or another negative one, -1 is a class. A warning reports the number of
@@ -118,7 +126,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     Example:
         >>> from sklearn.datasets import load_wine
         >>> X, y = load_wine(return_X_y=True)
-        >>> model = GSLClassifier(n_members=1, random_state=0).fit(X[::2], y[::2])
+        >>> model = GSLClassifier('learned', n_members=1, random_state=0)
+        >>> model = model.fit(X[::2], y[::2])
         >>> model.score(X[1::2], y[1::2]) > 0.9
         True
     """
@@ -131,8 +140,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         Args:
             X (array-like or DataFrame): The rows.
         """
-        share = self._outputs(X).softmax(dim=2).mean(dim=0)
-        return share.numpy().astype(self._dtype)
+        return self._outputs(X).astype(self._dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         r"""Return the accuracy on labelled rows.
@@ -156,7 +164,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         known = find_labelled(y)
         self.classes_ = np.unique(y[known])
-        self._num_outputs = len(self.classes_)
+        self._num_outputs = self._num_classes = len(self.classes_)
         if self._num_outputs < 2:
             raise ValueError(
                 f'{type(self).__name__} needs two classes; the data has one class '
@@ -168,10 +176,15 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         """Return class indices; those of unlabelled rows are not used."""
         return torch.from_numpy(np.searchsorted(self.classes_, y))
 
-    def _decode(self, out: Tensor) -> Any:
-        """Return the most probable class of the mean over members."""
-        share = out.softmax(dim=2).mean(dim=0)
-        return self.classes_[share.argmax(dim=1).numpy()]
+    def _decode(self, out: Any) -> Any:
+        """Return the most probable class."""
+        return self.classes_[out.argmax(axis=1)]
+
+    def _named_parts(self, parts: dict[str, Any]) -> dict[str, Any]:
+        """Return the parts of the probability of the predicted class."""
+        best = parts['prediction'].argmax(axis=1)
+        rows = np.arange(len(best))
+        return {name: part[rows, best] for name, part in parts.items()}
 
 
 @_documented
@@ -179,14 +192,15 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
     r"""Regressor for tables with a learned graph of the rows.
 
     It works as :class:`GSLClassifier`, with the same parameters; the loss is the
-    squared error of standardized targets.
+    squared error of standardized targets, and predictions estimate their mean.
 
     {parameters}
 
     Example:
         >>> from sklearn.datasets import load_diabetes
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = GSLRegressor(n_members=1, random_state=0).fit(X[::2], y[::2])
+        >>> model = GSLRegressor('learned', n_members=1, random_state=0)
+        >>> model = model.fit(X[::2], y[::2])
         >>> model.score(X[1::2], y[1::2]) > 0.3
         True
     """
@@ -205,12 +219,22 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
     def _encode(self, y: Any, is_known: Any) -> Tensor:
         """Scale targets, so that any range fits single precision."""
         target = y.reshape(len(y), -1)
-        self._num_outputs = target.shape[1]
+        self._num_outputs, self._num_classes = target.shape[1], 0
         self._center, self._width = measure_columns(target[is_known])
         scaled = scale_columns(target, self._center, self._width)
         return torch.from_numpy(scaled.astype(np.float32))
 
-    def _decode(self, out: Tensor) -> Any:
-        """Return the mean over members, in the units of the target."""
-        found = out.mean(dim=0).numpy().astype(np.float64) * self._width + self._center
-        return found[:, 0] if self._targets.ndim == 1 else found
+    def _decode(self, out: Any) -> Any:
+        """Return outputs in the units of the target."""
+        target = out * self._width + self._center
+        return target[:, 0] if self._targets.ndim == 1 else target
+
+    def _named_parts(self, parts: dict[str, Any]) -> dict[str, Any]:
+        """Return the parts in the units of the target."""
+        named = {}
+        for name, part in parts.items():
+            is_total = name in ('constant', 'prediction')
+            value = part * self._width + is_total * self._center
+            for i, column in enumerate(value.T):
+                named[name if self._targets.ndim == 1 else f'{name} {i}'] = column
+        return named

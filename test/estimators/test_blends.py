@@ -1,0 +1,349 @@
+"""The blend of an estimator: its report, its parts, far rows, groups and orders."""
+
+import re
+from functools import lru_cache
+
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse
+import sklearn
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+
+from torch_geometric_gsl.sklearn import (
+    GSLClassifier,
+    GSLRegressor,
+    _fitting,
+    _members,
+)
+from torch_geometric_gsl.sklearn._splits import Rows
+from torch_geometric_gsl.sklearn._training import Table
+
+pytestmark = [
+    pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
+    pytest.mark.filterwarnings('ignore:no signal was found'),
+    pytest.mark.usefixtures('few_trees'),
+]
+
+MEMBERS = [
+    *('learned graph, robust', 'no graph, robust'),
+    *('linear model', 'boosting', 'slow boosting'),
+]
+PARTS = ['constant', 'trees', 'own columns', 'neighbours', 'prediction']
+
+
+def draw(n=240, seed=0):
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, size=(n, 3))
+    return x, np.sin(4 * x[:, 0]) + x[:, 1] + 0.1 * random.normal(size=n)
+
+
+X, Y = draw()
+NEW, OF_NEW = draw(60, seed=1)
+
+
+KINDS = {
+    'numbers': (GSLRegressor, Y),
+    'targets': (GSLRegressor, np.stack([Y, 100 - 5 * Y], axis=1)),
+    'classes': (GSLClassifier, np.digitize(Y, [-0.5, 0.5])),
+}
+
+
+@lru_cache
+def fitted(kind):
+    """Returns a fitted blend with weights of all members; no test may change it."""
+    cls, y = KINDS[kind]
+    options = {'n_members': 2, 'hidden_channels': 16, 'max_iter': 30}
+    weights = np.array([0.3, 0.2, 0.1, 0.15, 0.25])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_fitting, 'blend_weights', lambda *args, **kwargs: weights)
+        patch.setattr(_members, '_MOST_TREES', 30)
+        return cls(random_state=0, learning_rate=0.01, **options).fit(X, y)
+
+
+def test_auto_blends_all_kinds_of_members(few):
+    model = GSLRegressor(**few).fit(X, Y)
+    report = model.report_
+    assert report.index.name == 'model'
+    assert {*report.index} == {*MEMBERS, 'blend', 'constant', '10 nearest rows'}
+    assert report['loss'].is_monotonic_increasing
+    assert report['weight'][MEMBERS].sum() == pytest.approx(1)
+    assert report['weight'].drop(MEMBERS).isna().all()
+    # Targets have a variance of one.
+    assert report['loss']['constant'] == pytest.approx(1, abs=0.3)
+    assert report['loss']['blend'] < 0.3
+    assert len(model._members) == (report['weight'] > 0).sum()
+    for graph, name in (('learned', MEMBERS[0]), ('none', MEMBERS[1])):
+        other = GSLRegressor(graph, **few).fit(X, Y).report_
+        assert other['weight'].dropna().to_dict() == {name: 1.0}
+
+
+def test_quantiles_join_from_some_rows_on(few, monkeypatch):
+    monkeypatch.setattr(_fitting, '_LEAST_OF_BOTH', 200)
+    options = few | {'max_iter': 1}
+    model = GSLRegressor(**options).fit(X, Y)
+    quantiles = {'learned graph, quantile', 'no graph, quantile'}
+    assert quantiles < {*model.report_.index}
+    # But not for new groups, nor if a scaling or a graph is given.
+    fits = [
+        GSLRegressor(**options).fit(X, Y, groups=np.arange(240) % 12),
+        GSLRegressor(**options, scaling='standard').fit(X, Y),
+        GSLRegressor('learned', **options).fit(X, Y),
+    ]
+    for other in fits:
+        assert not quantiles & {*other.report_.index}
+    assert 'no graph, standard' in fits[1].report_.index
+
+
+@pytest.mark.parametrize('kind', ['numbers', 'classes'])
+def test_losses_are_those_of_the_held_back_rows(kind, few):
+    y = Y if kind == 'numbers' else np.digitize(Y, [-0.5, 0.5])
+    cls = GSLRegressor if kind == 'numbers' else GSLClassifier
+    weight = 1.0 + np.arange(240) % 3
+    held = np.arange(240) % 3 == 0
+    options = few | {'max_iter': 1}
+    model = cls('none', **options).fit(X, y, weight, held)
+    report = model.report_['loss']
+    if kind == 'numbers':
+        scaled = (y - model._center) / model._width
+        mean = np.average(scaled[~held], weights=weight[~held])
+        losses = (scaled - mean) ** 2
+        out = (model._members[0].outputs(X)[:, 0] - scaled) ** 2
+    else:
+        share = np.bincount(y[~held], weight[~held])
+        losses = -np.log(share / share.sum())[y]
+        out = -np.log(model._members[0].outputs(X)[np.arange(240), y])
+    expected = np.average(losses[held], weights=weight[held])
+    assert report['constant'] == pytest.approx(expected, rel=1e-5)
+    expected = np.average(out[held], weights=weight[held])
+    assert report['blend'] == pytest.approx(expected, rel=1e-3)
+
+
+def test_print_shows_the_report():
+    model = fitted('numbers')
+    lines = str(model).splitlines()
+    text = repr(model).splitlines()
+    assert lines[: len(text)] == text
+    header, *rows = lines[len(text) :]
+    assert header.split() == ['loss', 'weight']
+    report = model.report_
+    assert len(rows) == len(report)
+    for row, (name, (loss, weight)) in zip(rows, report.iterrows(), strict=True):
+        numbers = [f'{loss:.4g}'] + [f'{weight:.2f}'] * (weight == weight)
+        assert re.split(r' {2,}', row) == [name, *numbers]
+    new = GSLRegressor()
+    assert str(new) == repr(new)
+
+
+@pytest.mark.parametrize('kind', ['numbers', 'targets', 'classes'])
+def test_contributions_sum_to_the_prediction(kind):
+    model = fitted(kind)
+    table = model.contributions(NEW)
+    assert len(table) == 60
+    if kind == 'targets':
+        names = [f'{name} {i}' for name in PARTS for i in range(2)]
+        assert sorted(table.columns) == sorted(names)
+        tables = [table[[f'{name} {i}' for name in PARTS]] for i in range(2)]
+        expected = [*model.predict(NEW).T]
+    else:
+        assert [*table.columns] == PARTS
+        tables = [table]
+        proba = getattr(model, 'predict_proba', None)
+        expected = [model.predict(NEW) if proba is None else proba(NEW).max(axis=1)]
+    for each, values in zip(tables, expected, strict=True):
+        parts = each.set_axis(PARTS, axis=1)
+        np.testing.assert_allclose(parts['prediction'], values)
+        np.testing.assert_allclose(parts[PARTS[:4]].sum(axis=1), values)
+        assert (parts[['trees', 'own columns', 'neighbours']].std() > 1e-3).all()
+    if kind == 'numbers':
+        assert table['constant'].nunique() == 1
+        constant = model._constant[0] * model._width[0] + model._center[0]
+        assert table['constant'][0] == pytest.approx(constant)
+
+
+def test_each_part_is_what_its_members_change():
+    model = fitted('numbers')
+    near = ~model.is_far(NEW)
+    rows = NEW[near]
+    table = model.contributions(rows)
+    outputs = {m.name: m.outputs(rows)[:, 0] for m in model._members}
+    learned = model._members[0]
+    alone = learned.without_neighbours(rows)[:, 0]
+    constant = model._constant[0]
+    weight = dict(zip(MEMBERS, [0.3, 0.2, 0.1, 0.15, 0.25], strict=True))
+    trees = sum(weight[n] * (outputs[n] - constant) for n in MEMBERS[3:])
+    own = sum(weight[n] * (outputs[n] - constant) for n in MEMBERS[1:3])
+    own = own + weight[MEMBERS[0]] * (alone - constant)
+    neighbours = weight[MEMBERS[0]] * (outputs[MEMBERS[0]] - alone)
+    for name, part in zip(PARTS[1:4], (trees, own, neighbours), strict=True):
+        np.testing.assert_allclose(table[name], part * model._width, atol=1e-9)
+
+
+def test_without_neighbours_they_tell_nothing(few):
+    model = GSLRegressor('none', **few).fit(X, Y)
+    table = model.contributions(NEW)
+    np.testing.assert_allclose(table[['trees', 'neighbours']], 0, atol=1e-12)
+    assert not model.is_far(100 + NEW).any()
+    assert model.graph_.nnz == 0
+
+
+@pytest.mark.filterwarnings('ignore:.* rows are far')
+def test_far_rows_lean_on_members_that_need_no_near_ones():
+    model = fitted('numbers')
+    assert model.is_far(X).mean() == 0  # Each is its own nearest row.
+    assert model.is_far(NEW).mean() < 0.2
+    # Columns are bent: no row is farther than this.
+    far = np.array([[40.0, -40.0, 40.0], [-40.0, 40.0, 40.0]])
+    assert model.is_far(far).all()
+    # Of the network without a graph, and of trees, alike.
+    names = MEMBERS[1], *MEMBERS[3:]
+    others = [m.outputs(far) for m in model._members if m.name in names]
+    assert len(others) == 3
+    of_others = np.mean(others, axis=0)
+    every = np.average(
+        [m.outputs(far) for m in model._members],
+        axis=0,
+        weights=[model._weights[m.name] for m in model._members],
+    )
+    share = (model._limit / model._members[0].distances(far)) ** 2
+    assert (share < 1).all()
+    assert share.min() < 0.3
+    expected = share * every[:, 0] + (1 - share) * of_others[:, 0]
+    found = (model.predict(far) - model._center) / model._width
+    np.testing.assert_allclose(found, expected)
+    table = model.contributions(far)
+    np.testing.assert_allclose(table['prediction'], model.predict(far))
+
+
+def test_many_far_rows_are_told(recwarn):
+    model = fitted('numbers')
+    near = NEW[~model.is_far(NEW)][:40]
+    far = np.full((9, 3), [40.0, -40.0, 40.0])
+    model.predict(np.r_[near, far])  # Few, and less than a tenth and five.
+    model.predict(far[:5])
+    assert [str(w.message) for w in recwarn] == []
+    text = r'9 of 19 rows are far from all training rows, where 1 % of those held back'
+    with pytest.warns(UserWarning, match=text) as caught:
+        model.predict(np.r_[near[:10], far])
+    assert caught[0].filename == __file__
+
+
+# Groups and orders
+
+GROUP = np.arange(240) % 16
+
+
+@pytest.mark.parametrize('name', ['groups', 'order'])
+def test_rows_see_neither_their_group_nor_later_ones(name, few, tmp_path):
+    values = GROUP if name == 'groups' else np.arange(240) // 10
+    model = GSLRegressor('learned', **few | {'max_iter': 4})
+    model.fit(X, Y, **{name: values})
+    edges = model.graph_.tocoo()
+    source, target = values[edges.col], values[edges.row]
+    assert edges.nnz > 1000
+    assert (source != target).all() if name == 'groups' else (source < target).all()
+    # The rest of the weight goes to the null neighbour.
+    share = np.asarray(model.graph_.sum(axis=1))
+    assert (share < 1).all()
+    assert share.max() > 0
+    # Training rows are predicted so, also after a file; new rows see all rows.
+    model.save(tmp_path / 'model.pt')
+    again = GSLRegressor.load(tmp_path / 'model.pt')
+    assert (again.graph_ != model.graph_).nnz == 0
+    np.testing.assert_array_equal(again.transduction_, model.transduction_)
+    assert not np.allclose(model.transduction_, model.predict(X))
+    rows = model.kneighbors(X, 3)[1]
+    assert (rows[:, 0] == np.arange(240)).mean() > 0.9
+
+
+def test_labels_of_the_own_group_are_not_used(few):
+    model = GSLRegressor('learned', **few | {'max_iter': 4})
+    model.fit(X, Y, groups=GROUP)
+    (nets,) = model._members
+    expected = nets.own_outputs(model._x)
+    known = nets._targets.known_y
+    known[GROUP == 3] += 5
+    moved = (nets.own_outputs(model._x) != expected).any(axis=1)
+    assert not moved[GROUP == 3].any()
+    assert moved[GROUP != 3].all()
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.mark.usefixtures('routing')
+@pytest.mark.parametrize('name', ['groups', 'order'])
+def test_groups_are_routed_through_scikit_learn(name, few, monkeypatch):
+    seen = []
+
+    class Noting(GSLRegressor):
+        def fit(self, X, y, groups=None, order=None):
+            seen.append(groups if name == 'groups' else order)
+            return super().fit(X, y, groups=groups, order=order)
+
+    model = Noting('none', **few | {'max_iter': 1})
+    model.set_fit_request(**{'groups': False} | {name: True})
+    given = {name: GROUP} | {'groups': GROUP}
+    scores = cross_val_score(model, X, Y, params=given, cv=GroupKFold(4))
+    assert len(scores) == len(seen) == 4
+    assert all(len(set(groups)) == 12 for groups in seen)
+    seen.clear()
+    search = GridSearchCV(model, {'weight_decay': [0.0, 0.1]}, cv=GroupKFold(2))
+    search.fit(X, Y, **given)
+    # Of two parameters in two folds, and of the best one on all rows.
+    assert [len(set(groups)) for groups in seen] == [8] * 4 + [16]
+    assert search.predict(NEW).shape == (60,)
+
+
+def test_weighted_rows_of_a_blend(few):
+    """Rows of weight 0 count for no member."""
+    wrong = np.arange(240) % 4 == 0
+    y = np.where(wrong, 50.0, Y)
+    model = GSLRegressor(**few).fit(X, y, sample_weight=1.0 - wrong)
+    assert np.abs(model.predict(NEW)).max() < 4
+    assert np.abs(model._members[-1].outputs(NEW)).max() < 4
+
+
+@pytest.mark.parametrize('has_val', [True, False])
+@pytest.mark.parametrize('num_classes', [0, 2])
+def test_weights_count_for_members_of_scikit_learn(num_classes, has_val):
+    """Of equal rows, they predict the weighted mean."""
+    rows = np.arange(200)
+    y, weight = rows % 2, np.where(rows % 2, 3.0, 1.0)
+    target = torch.from_numpy(y if num_classes else y[:, None].astype(np.float32))
+    table = Table(None, target, None, torch.from_numpy(weight))
+    val = rows[150:] if has_val else rows[:0]
+    split = Rows(rows[:150], rows[:150], val)
+    given = np.zeros((200, 1)), table, split, num_classes
+    fits = [_members.fit_linear(*given)]
+    fits += [_members.fit_trees(name, *given, 0) for name in _members.BOOSTINGS]
+    for models in fits:
+        out = _members.fitted_outputs(models, np.zeros((1, 1)), num_classes)
+        assert out[0, -1] == pytest.approx(0.75, abs=1e-3)
+
+
+def test_classes_that_no_split_trains(few):
+    """Whole groups may be all rows of a class."""
+    y = np.array(['a', 'b', 'c', 'd'])[np.arange(240) % 4]
+    model = GSLClassifier(**few | {'max_iter': 2})
+    proba = model.fit(X, y, groups=np.arange(240) % 4).predict_proba(NEW)
+    assert proba.shape == (60, 4)
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    pairs = np.where(np.arange(240) % 2, 'a', 'b')
+    model = clone(model).fit(X, pairs, groups=np.arange(240) % 2)
+    np.testing.assert_allclose(model.predict_proba(NEW).sum(axis=1), 1)
+
+
+def test_a_blend_of_sparse_rows_has_no_trees(few):
+    x = scipy.sparse.random(240, 30, 0.3, random_state=0, format='csr')
+    y = np.ravel(x[:, :3].sum(axis=1))
+    model = GSLRegressor(**few | {'max_iter': 3}).fit(x, y)
+    names = {'learned graph, unit norm', 'no graph, unit norm', 'linear model'}
+    assert names == {*model.report_['weight'].dropna().index}
+    assert model.predict(x[:7]).shape == (7,)
+    assert isinstance(model.contributions(x[:7]), pandas.DataFrame)

@@ -1,0 +1,478 @@
+"""Training in blocks of near rows: blocks, steps, rates, cycles, and what counts."""
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from oracles import seeded
+
+from torch_geometric_gsl import TableNet
+from torch_geometric_gsl.sklearn import _training
+from torch_geometric_gsl.sklearn._blocks import near_blocks
+from torch_geometric_gsl.sklearn._training import (
+    Split,
+    Table,
+    Training,
+    has_fast_bfloat16,
+    losses_of,
+    options_of,
+    outputs_of,
+    sampled,
+)
+
+N = 240
+OPTIONS = {
+    'block_size': 60,
+    'step_blocks': 2,
+    'max_iter': 6,
+    'learning_rate': 0.01,
+    'weight_decay': 0.0,
+    'verbose': False,
+}
+#: The first 200 rows are trained, the next 20 are unlabelled, the last held back.
+ROWS = Split(torch.arange(200), torch.arange(220), torch.arange(220, N))
+
+
+@pytest.fixture(autouse=True)
+def in_single_precision(monkeypatch):
+    monkeypatch.setattr(_training, 'has_fast_bfloat16', lambda device: False)
+
+
+def draw_table(num_rows=N, seed=0, kind='numbers', rows=ROWS):
+    x = torch.randn(num_rows, 5, generator=seeded(seed))
+    y = x[:, :1].sin() + x[:, 1:2]
+    y = y if kind == 'numbers' else (y[:, 0] > 0).long() + (y[:, 0] > 1)
+    known = y.clone()
+    is_unknown = torch.ones(num_rows, dtype=torch.bool)
+    is_unknown[rows.train] = is_unknown[rows.val] = False
+    known[is_unknown] = torch.nan if kind == 'numbers' else -1
+    return Table(x, y, known, torch.ones(num_rows))
+
+
+def make(graph='learned', out_channels=1, **options):
+    torch.manual_seed(3)
+    options = {'num_frequencies': 0, 'dropout': 0.0, **options}
+    return TableNet(5, 32, out_channels, graph=graph, **options)
+
+
+def fit(table=None, graph='learned', rows=ROWS, seed=0, net=None, **options):
+    table = draw_table() if table is None else table
+    net = make(graph) if net is None else net
+    training = Training(net, table, rows, SimpleNamespace(**OPTIONS | options), seed)
+    while not training.has_ended:
+        training.run_cycle()
+    training.finish()
+    return training
+
+
+def numbers_of(trained):
+    return torch.nn.utils.parameters_to_vector(trained.model.parameters()).detach()
+
+
+# Blocks
+
+
+@pytest.mark.parametrize(('num_rows', 'size'), [(1, 9), (37, 9), (400, 64), (5, 100)])
+def test_blocks_are_a_partition_of_even_sizes(num_rows, size):
+    z = torch.randn(num_rows, 3, generator=seeded())
+    blocks = near_blocks(z, size, seeded(1))
+    assert torch.equal(torch.cat(blocks).sort().values, torch.arange(num_rows))
+    sizes = [len(block) for block in blocks]
+    assert len(blocks) == max(1, round(num_rows / size))
+    assert max(sizes) - min(sizes) <= np.log2(len(blocks)) + 1
+    again, other = (near_blocks(z, size, seeded(seed)) for seed in (1, 2))
+    assert all(map(torch.equal, blocks, again))
+    assert len(blocks) == 1 or not all(map(torch.equal, blocks, other))
+
+
+def test_near_rows_are_mostly_in_one_block():
+    centre = 5 * torch.randn(8, 6, generator=seeded())
+    cluster = torch.arange(800) % 8
+    z = centre[cluster] + torch.randn(800, 6, generator=seeded(1))
+    share = [
+        cluster[block].bincount(minlength=8).max() / len(block)
+        for block in near_blocks(z, 100, seeded(2))
+    ]
+    assert sum(share) / len(share) > 0.6  # 1 / 8 at random.
+    # Rows without a difference are divided, too.
+    assert len(near_blocks(torch.zeros(100, 2), 10, seeded())) == 10
+
+
+# What a fit is
+
+
+def test_the_loss_falls():
+    for kind, out_channels in (('numbers', 1), ('classes', 3)):
+        table = draw_table(kind=kind)
+        for graph in ('learned', 'none'):
+            net = make(graph, out_channels)
+            found = fit(table, net=net, max_iter=40)
+            assert len(found.losses) == 40
+            assert found.losses[-1] < 0.5 * found.losses[0]
+            out, _ = outputs_of(found.model, table, ROWS)
+            loss = losses_of(out, table.y[ROWS.val]).mean()
+            assert loss.item() == pytest.approx(found.best, rel=1e-5)
+            assert not found.model.training
+
+
+@pytest.mark.parametrize('options', [{}, {'draws': 2}, {'dropout': 0.3}])
+def test_one_seed_one_network(options):
+    first, again, other = (
+        fit(net=make(**options), seed=seed, max_iter=2) for seed in (0, 0, 1)
+    )
+    assert torch.equal(numbers_of(first), numbers_of(again))
+    assert not torch.equal(numbers_of(first), numbers_of(other))
+    # The global generator does not count.
+    net, state = make(**options), torch.get_rng_state()
+    torch.manual_seed(77)
+    assert torch.equal(numbers_of(fit(net=net, max_iter=2)), numbers_of(first))
+    torch.set_rng_state(state)
+
+
+def test_draws_are_those_of_the_network():
+    few, every = (fit(net=make(draws=draws), max_iter=2) for draws in (1, None))
+    assert not torch.allclose(numbers_of(few), numbers_of(every))
+
+
+def test_a_row_of_weight_two_counts_twice():
+    """One step of all rows, from a table and from one with copies."""
+    rows = Split(torch.arange(100), torch.arange(100), torch.arange(0))
+    table = draw_table(100, rows=rows)
+    weight = table.weight.clone()
+    weight[:30] = 2
+    twice = torch.cat([torch.arange(100), torch.arange(30)])
+    copied = Table(*(part[twice] for part in table[:4]))
+    more = Split(torch.arange(130), torch.arange(130), torch.arange(0))
+    options = {'graph': 'none', 'block_size': 1000, 'max_iter': 1}
+    once = fit(table._replace(weight=weight), rows=rows, **options)
+    again = fit(copied, rows=more, **options)
+    plain = fit(table, rows=rows, **options)
+    # A step of the mean loss, whatever the unit of weights.
+    assert once.losses == pytest.approx(again.losses, rel=1e-5)
+    apart = (numbers_of(once) - numbers_of(plain)).abs().max()
+    other = fit(table._replace(weight=1e3 * weight), rows=rows, **options)
+    for same in (again, other):  # But for the rounding of Muon.
+        assert (numbers_of(once) - numbers_of(same)).abs().max() < 0.05 * apart
+
+
+def test_the_loss_of_an_epoch_is_the_weighted_mean():
+    table = draw_table()._replace(weight=torch.rand(N, generator=seeded(5)))
+    options = {'learning_rate': 1e-12, 'max_iter': 1, 'block_size': 30}
+    net = make('none').eval()
+    with torch.no_grad():
+        losses = losses_of(net(table.x), table.y)[:200]
+    weight = table.weight[:200]
+    expected = (losses @ weight / weight.sum()).item()
+    found = fit(table, net=net, **options)
+    assert found.losses == pytest.approx([expected], rel=1e-5)
+
+
+def test_unlabelled_rows_are_neighbours_without_a_loss():
+    table = draw_table()
+    expected = numbers_of(fit(table, max_iter=1))
+    y = table.y.clone()
+    y[200:220] = 1e3
+    found = numbers_of(fit(table._replace(y=y), max_iter=1))
+    assert torch.equal(found, expected)
+    x = table.x.clone()
+    x[200:220] += 1
+    found = numbers_of(fit(table._replace(x=x), max_iter=1))
+    assert not torch.equal(found, expected)
+    # Held-back rows are seen by none, and choose the cycle only.
+    x = table.x.clone()
+    x[220:] += 1
+    found = numbers_of(fit(table._replace(x=x), max_iter=1))
+    assert torch.equal(found, expected)
+
+
+def test_sparse_rows_are_those_of_the_dense_table():
+    table = draw_table()
+    x = table.x * (table.x > 0)
+    sparse = scipy.sparse.csr_matrix(x.numpy())
+    for graph in ('learned', 'none'):
+        dense = fit(table._replace(x=x), graph, max_iter=3)
+        found = fit(table._replace(x=sparse), graph, max_iter=3)
+        assert found.losses == pytest.approx(dense.losses, rel=1e-3)
+        assert found.best == pytest.approx(dense.best, rel=1e-2)
+
+
+def test_blocks_see_neither_their_group_nor_later_rows(monkeypatch):
+    seen = []
+
+    class Noting(TableNet):
+        def forward(self, x, y=None, **options):
+            if not self.training:
+                return super().forward(x, y, **options)
+            out, graph = super().forward(x, y, **options | {'return_graph': True})
+            seen.append((x, graph.edge_index))
+            return out
+
+    table = draw_table()
+    group = torch.randint(9, (N,), generator=seeded(1))
+    order = torch.randint(50, (N,), generator=seeded(2))
+    for name, values, is_hidden in (
+        ('group', group, lambda source, target: source == target),
+        ('order', order, lambda source, target: source >= target),
+    ):
+        # The first column is the number of a row.
+        x = torch.cat([torch.arange(N)[:, None] / N, table.x[:, 1:]], dim=1)
+        torch.manual_seed(3)
+        net = Noting(5, 32, 1, num_frequencies=0, null_score=0.0)
+        seen.clear()
+        fit(table._replace(x=x, **{name: values}), net=net, max_iter=2)
+        num_edges = 0
+        for rows, edges in seen:
+            number = (N * rows[:, 0]).round().long()
+            source, target = values[number][edges]
+            assert not is_hidden(source, target).any()
+            num_edges += edges.size(1)
+        assert num_edges > 1000
+
+
+def test_the_null_neighbour_starts_beside_a_block():
+    """Its weight is about exp(-2) of that of the others, also for cosines."""
+    for similarity in ('distance', 'cosine'):
+        net = make(null_score=0.0, similarity=similarity, graph_dropout=0.0)
+        net.neighbours.sampler.log_scale.data += 1
+        rows = ROWS._replace(train=torch.arange(220))
+        _training._start_null(net, draw_table(), rows, seeded())
+        _, graph = net(draw_table().x[:220], return_graph=True)
+        share = torch.zeros(220).index_add(0, graph.edge_index[1], graph.edge_weight)
+        assert share.median().item() == pytest.approx(1 / (1 + np.exp(-2)), abs=0.01)
+
+
+# Steps
+
+
+def test_muon_gets_the_matrices_and_no_scalar_decays():
+    net = TableNet(5, 40, 2, null_score=0.0)
+    options = SimpleNamespace(**OPTIONS | {'weight_decay': 0.5})
+    adam, muon = _training._make_optimizers(net, options)
+    names = {param: name for name, param in net.named_parameters()}
+    groups = [
+        (type(optimizer).__name__, group, {names[param] for param in group['params']})
+        for optimizer in (adam, muon)
+        for group in optimizer.param_groups
+    ]
+    every = [name for *_, found in groups for name in found]
+    assert sorted(every) == sorted(names.values())
+    (matrices,) = (found for kind, _, found in groups if kind == 'Muon')
+    blocks = {f'blocks.{i}.lin{j}.weight' for i in (0, 1) for j in (1, 2)}
+    # The map of twenty inputs, the keys of twenty channels, and the head are smaller.
+    assert matrices == blocks | {'lin_value.weight'}
+    for kind, group, found in groups:
+        is_scalar = found & {
+            'neighbours.sampler.log_scale',
+            'neighbours.sampler.null_score',
+        }
+        assert group['weight_decay'] == (0 if is_scalar else 0.5)
+        factor = 30 if 'neighbours.sampler.null_score' in found else 1
+        factor = 2 if kind == 'Muon' else factor
+        assert group['peak'] == pytest.approx(factor * 0.01)
+    # Frequencies are no matrix, whatever their number.
+    wide = TableNet(32, 40, 2, num_frequencies=32)
+    _, muon = _training._make_optimizers(wide, options)
+    found = {id(param) for param in muon.param_groups[0]['params']}
+    assert wide.encoder.periodic.periodic.weight.shape == (32, 32)
+    assert id(wide.encoder.periodic.periodic.weight) not in found
+    assert id(wide.encoder.lin.weight) in found
+    # Networks without large matrices need no Muon.
+    small = TableNet(5, 8, 2)
+    assert len(_training._make_optimizers(small, options)) == 1
+
+
+def test_rates_of_a_cycle():
+    optimizers = _training._make_optimizers(make(), SimpleNamespace(**OPTIONS))
+    shares = []
+    for progress in np.linspace(0, 1, 201):
+        _training._set_rates(optimizers, progress)
+        found = {
+            round(group['lr'] / group['peak'], 12)
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+        }
+        assert len(found) == 1
+        shares += found
+    best = int(np.argmax(shares))
+    assert (shares[0], best, shares[best]) == (0.05, 30, 1)
+    assert (np.diff(shares[: best + 1]) > 0).all()
+    assert (np.diff(shares[best:]) < 0).all()
+    assert shares[115] == pytest.approx(0.5, abs=0.01)
+    assert shares[-1] == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ('names', 'expected'),
+    [
+        ([], False),
+        (['avx2', 'avx512_f'], False),
+        (['amx_bf16'], True),
+        (['avx512_bf16'], True),
+        (['arm_bf16'], True),
+    ],
+)
+def test_devices_with_fast_bfloat16(names, expected, monkeypatch):
+    able = dict.fromkeys(names, True) | {'amx_fp16': True}
+    monkeypatch.setattr(torch.cpu, 'get_capabilities', lambda: able, raising=False)
+    assert has_fast_bfloat16(torch.device('cpu')) == expected
+    monkeypatch.setattr(torch.cuda, 'is_bf16_supported', lambda: expected)
+    assert has_fast_bfloat16(torch.device('cuda')) == expected
+    assert not has_fast_bfloat16(torch.device('meta'))
+    # PyTorch without a list of capabilities.
+    monkeypatch.delattr(torch.cpu, 'get_capabilities')
+    assert not has_fast_bfloat16(torch.device('cpu'))
+
+
+@pytest.mark.parametrize('is_fast', [True, False])
+def test_products_in_bfloat16(is_fast, monkeypatch):
+    dtypes = set()
+
+    class Noting(torch.nn.Linear):
+        def forward(self, x):
+            out = super().forward(x)
+            if self.training:
+                dtypes.add(out.dtype)
+            return out
+
+    monkeypatch.setattr(_training, 'has_fast_bfloat16', lambda device: is_fast)
+    for graph in ('learned', 'none'):
+        dtypes.clear()
+        net = make(graph)
+        net.head.__class__ = Noting
+        found = fit(net=net, max_iter=20)
+        assert dtypes == {torch.bfloat16 if is_fast else torch.float32}
+        assert found.losses[-1] < 0.5 * found.losses[0]
+        assert {param.dtype for param in found.model.parameters()} == {torch.float32}
+
+
+# Cycles
+
+
+def test_an_event_stops_the_next_step():
+    stop = threading.Event()
+    options = SimpleNamespace(**OPTIONS)
+    training = Training(make(), draw_table(), ROWS, options, 0)
+    stop.set()
+    with pytest.raises(InterruptedError):
+        training.run_cycle(stop)
+    assert (training.average.n_averaged, training.losses) == (1, [])
+
+
+def run_cycles(monkeypatch, values, block_size=1000, **options):
+    """Train with given losses of validation; return the epochs before each."""
+    epochs, values = [], iter(values)
+    parameters = []
+    losses = []
+
+    def steps(model, table, split, given, optimizers, generator):
+        group = optimizers[0].param_groups[0]
+        # Each cycle begins at a small rate, which is small again at its end.
+        is_first = len(losses) in (0, *epochs)
+        assert (group['lr'] < 0.1 * group['peak']) >= is_first
+        losses.append(1.0)
+        with torch.no_grad():
+            model.head.bias += 1
+        yield 1.0
+
+    def loss_of(model, table, split):
+        epochs.append(len(losses))
+        parameters.append(model.head.bias.item())
+        return next(values)
+
+    monkeypatch.setattr(_training, '_steps', steps)
+    monkeypatch.setattr(_training, 'loss_of', loss_of)
+    options = {'max_iter': 1000, **options}
+    found = fit(graph='none', block_size=block_size, step_blocks=1, **options)
+    return found, epochs, parameters
+
+
+def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
+    # Of one step an epoch, the first cycle has thirty; by the third, at two hundred
+    # steps, it must not grow, and by six hundred it must fall by a tenth.
+    found, epochs, _ = run_cycles(monkeypatch, [1.0, 1.0, 1.0])
+    assert epochs == [30, 90, 210]
+    assert found.has_converged
+    assert len(found.losses) == 210
+    _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.02, 0.9, 0.85])
+    assert epochs == [30, 90, 210, 450]
+    found, epochs, _ = run_cycles(monkeypatch, [0.5**i for i in range(9)])
+    assert epochs == [30, 90, 210, 450, 1000]
+    assert not found.has_converged
+    # Growth ends training early.
+    assert run_cycles(monkeypatch, [1.0, 1.1])[1] == [30, 90]
+    # Of many steps an epoch, the first cycle has one, and the second is strict.
+    _, epochs, _ = run_cycles(monkeypatch, [1.0, 0.95], block_size=1)
+    assert epochs == [1, 3]
+
+
+@pytest.mark.parametrize('max_iter', [1, 7, 30, 31, 89, 90, 100, 211])
+def test_the_number_of_epochs_is_limited(max_iter, monkeypatch):
+    values = [0.5**i for i in range(9)]
+    found, epochs, _ = run_cycles(monkeypatch, values, max_iter=max_iter)
+    assert len(found.losses) == epochs[-1] == max_iter
+    assert not found.has_converged
+
+
+def test_the_averaged_parameters_of_the_best_cycle_are_kept(monkeypatch):
+    found, epochs, parameters = run_cycles(monkeypatch, [1.0, 0.5, 0.6])
+    assert epochs == [30, 90, 210]
+    assert found.best == 0.5
+    assert found.model.head.bias.item() == parameters[1]
+    # A mean of the last parameters lags behind them.
+    assert parameters[1] < 90 + parameters[0]
+
+
+def test_without_held_back_rows_there_is_one_cycle(monkeypatch):
+    rows = ROWS._replace(val=torch.arange(0))
+    found, epochs, _ = run_cycles(monkeypatch, [], rows=rows)
+    assert (epochs, len(found.losses), found.has_converged) == ([], 30, True)
+    found, *_ = run_cycles(monkeypatch, [], rows=rows, max_iter=4)
+    assert (len(found.losses), found.has_converged) == (4, False)
+
+
+@pytest.mark.parametrize('graph', ['learned', 'none'])
+def test_a_loss_that_is_not_finite_is_told(graph):
+    text = r"the loss of epoch \d+ is (nan|inf): lower 'learning_rate' \(got 1e\+30\)"
+    with pytest.raises(ValueError, match=text):
+        fit(graph=graph, learning_rate=1e30, max_iter=30)
+
+
+def test_validation_looks_at_a_random_sample(monkeypatch):
+    every = Split(torch.arange(9), torch.arange(30), torch.arange(100, 200))
+    assert all(map(torch.equal, sampled(every, 0), every))
+    monkeypatch.setattr(_training, '_MOST_VALIDATED', 20)
+    monkeypatch.setattr(_training, '_MOST_CANDIDATES', 10)
+    found, again, other = (sampled(every, seed) for seed in (0, 0, 1))
+    assert torch.equal(found.train, every.train)
+    assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
+    assert found.val.max() > 150
+    assert torch.equal(found.val, again.val)
+    assert not torch.equal(found.val, other.val)
+
+
+@pytest.mark.parametrize(
+    ('num_rows', 'expected'),
+    [
+        (1, (64, 0.3, 1, 128, 1)),
+        (999, (64, 0.3, 1, 128, 1)),
+        (1000, (128, 0.2, 2, 128, 1)),
+        (4000, (192, 0.1, 2, 128, 2)),
+        (10**6, (192, 0.1, 2, 256, 4)),
+    ],
+)
+def test_sizes_by_the_number_of_rows(num_rows, expected):
+    class Estimator:
+        params = dict.fromkeys(('hidden_channels', 'dropout', 'block_size'), 'auto')
+
+        def get_params(self, deep):
+            return self.params
+
+    names = ('hidden_channels', 'dropout', 'num_blocks', 'block_size', 'step_blocks')
+    found = options_of(Estimator(), num_rows)
+    assert tuple(getattr(found, name) for name in names) == expected
+    Estimator.params = {'hidden_channels': 5, 'dropout': 0.0, 'block_size': 9}
+    found = options_of(Estimator(), num_rows)
+    assert (found.hidden_channels, found.dropout, found.block_size) == (5, 0.0, 9)

@@ -1,0 +1,103 @@
+"""Blend the predictions of several members by their loss on held-back rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+# Probabilities are at least this large in a loss.
+_LEAST = 1e-7
+# The penalty of unequal weights, of many rows, and more of few rows.
+_PENALTY, _PENALTY_OF_ROWS = 0.02, 100.0
+# A smaller weight is zero: its member is not worth its time.
+_NEGLIGIBLE = 0.01
+# With a larger ratio of losses a member has no weight, and would hinder the search.
+_WILD = 1000.0
+
+
+def mean_loss(
+    outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any], *, is_class: bool
+) -> float:
+    """Return the weighted mean log loss of probabilities, or squared error of numbers.
+
+    Outputs are :math:`(n, C)`; targets are classes :math:`(n)` or numbers
+    :math:`(n, C)`.
+    """
+    if is_class:
+        likely = np.clip(outputs[np.arange(len(y)), y], _LEAST, None)
+        losses = -np.log(likely)
+    else:
+        losses = np.square(outputs - y).mean(axis=1)
+    return float(np.average(losses, weights=weight))
+
+
+def blend_weights(
+    outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any], *, is_class: bool
+) -> NDArray[Any]:
+    r"""Find the weights of members with the least loss of their mean.
+
+    .. math::
+        \min_{w \geq 0, \, \sum_m w_m = 1} \frac{L(\sum_m w_m f_m)}{\min_m L(f_m)}
+        + \left( 0.02 + \frac{100}{n} \right) \sum_m (w_m - 1 / M)^2
+
+    The fewer rows, the more the weights are alike. A loss below :math:`1 / n` of that
+    of the mean target is no better than this.
+
+    Args:
+        outputs (numpy.ndarray): The outputs :math:`(M, n, C)` of the members.
+        y (numpy.ndarray): Classes :math:`(n)`, or numbers :math:`(n, C)`.
+        weight (numpy.ndarray): The weights of the rows.
+        is_class (bool): If :obj:`True`, outputs are probabilities, and the loss is the
+            log loss.
+
+    Example:
+        >>> y = np.arange(4000.0)[:, None]
+        >>> outputs = np.stack([y + 1, -y])
+        >>> blend_weights(outputs, y, np.ones(4000), is_class=False)
+        array([1., 0.])
+    """
+    num_members = len(outputs)
+    if num_members == 1:
+        return np.ones(1)
+    losses = np.array([mean_loss(o, y, weight, is_class=is_class) for o in outputs])
+    share = weight / weight.sum()
+    means = np.bincount(y, share, outputs.shape[2]) if is_class else share @ y
+    constant = np.broadcast_to(means, outputs.shape[1:])
+    least = mean_loss(constant, y, weight, is_class=is_class) / len(y)
+    unit = max(losses.min(), least)
+    if unit == 0:  # Constant targets, known exactly.
+        unit = 1.0
+    is_wild = losses > _WILD * unit
+    if is_wild.any():
+        w = np.zeros(num_members)
+        w[~is_wild] = blend_weights(outputs[~is_wild], y, weight, is_class=is_class)
+        return w
+    penalty = _PENALTY + _PENALTY_OF_ROWS / len(y)
+    if is_class:
+        likely = np.clip(outputs[:, np.arange(len(y)), y], _LEAST, None)
+
+    def objective(w: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        if is_class:
+            mean = w @ likely
+            loss, slope = -share @ np.log(mean), -likely @ (share / mean)
+        else:
+            error = np.tensordot(w, outputs, axes=1) - y
+            loss = share @ np.square(error).mean(axis=1)
+            slope = 2 * np.einsum('mnc,nc,n->m', outputs, error, share) / y.shape[1]
+        unequal = w - 1 / num_members
+        loss = loss / unit + penalty * unequal @ unequal
+        return loss, slope / unit + 2 * penalty * unequal
+
+    result = minimize(
+        objective,
+        np.full(num_members, 1 / num_members),
+        jac=True,
+        method='SLSQP',
+        bounds=[(0.0, 1.0)] * num_members,
+        constraints={'type': 'eq', 'fun': lambda w: w.sum() - 1.0},
+    )
+    w = np.where(result.x < _NEGLIGIBLE, 0.0, result.x)
+    return np.asarray(w / w.sum())

@@ -1,0 +1,367 @@
+"""Fit the members of a blend, and find their weights."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.sklearn._blend import blend_weights, mean_loss
+from torch_geometric_gsl.sklearn._frames import columns_of
+from torch_geometric_gsl.sklearn._identifiers import find_identifier
+from torch_geometric_gsl.sklearn._members import (
+    BOOSTINGS,
+    LINEAR,
+    Fitted,
+    Nets,
+    Targets,
+    fit_linear,
+    fit_trees,
+    fitted_outputs,
+    threads_for,
+)
+from torch_geometric_gsl.sklearn._predictions import Predictions
+from torch_geometric_gsl.sklearn._report import control_losses
+from torch_geometric_gsl.sklearn._rows import Scaling, to_tensor
+from torch_geometric_gsl.sklearn._splits import LEAST_VALIDATION, Rows
+from torch_geometric_gsl.sklearn._training import (
+    Split,
+    Table,
+    Training,
+    options_of,
+    outputs_of,
+)
+from torch_geometric_gsl.sklearn._transaction import default_modes
+
+AUTO = 'auto'
+#: The graphs of the rows of a table, and the names of their members.
+_NAMES = {'learned': 'learned graph', 'none': 'no graph'}
+GRAPHS = tuple(_NAMES)
+# Groups are looked for among this many rows, in tables of at least the second number.
+_LOOKED_AT, _LEAST_FOR_GROUPS = 1000, 200
+# Both scalings are tried between these numbers of rows.
+_LEAST_OF_BOTH, _MOST_OF_BOTH = 1000, 200_000
+# A larger share of the loss of a constant is hardly a signal.
+_CONSTANT = 0.98
+# With more columns, there are no periodic embeddings.
+_MOST_EMBEDDED = 32
+# Tables of at most this many rows are predicted in double precision.
+_MOST_IN_DOUBLE = 2**17
+# A network with this ratio of its loss to the least one is given up, after some cycles.
+_BEHIND, _TRIED = 1.3, 2
+# Rows farther from training rows than this share of the held-back ones are far.
+_USUAL = 0.99
+
+
+class FitsMembers(Predictions):
+    """Base class of estimators that fit a blend of members."""
+
+    _network_class: Any = TableNet
+
+    def _kinds(self, splits: list[Rows]) -> dict[str, list[str]]:
+        """Return the scalings of columns for each kind of graph."""
+        num_rows = self._x.shape[0]
+        graphs = GRAPHS if self.graph == AUTO else (self.graph,)
+        if len(splits[0].candidates) < 2 and self.graph != 'none':
+            warn_caller(
+                f'graph={self.graph!r} has no edges: of {num_rows} rows, only '
+                f'{len(splits[0].candidates)} is not held back for validation, and it '
+                "has no neighbour. The estimator is fitted with graph='none'",
+                UserWarning,
+            )
+            graphs = ('none',)
+        scalings = [self.scaling]
+        if self.scaling == AUTO:
+            scalings = ['robust']
+            is_both = _LEAST_OF_BOTH <= num_rows <= _MOST_OF_BOTH
+            # Quantiles are constant outside of training rows: new groups are there.
+            if self.graph == AUTO and is_both and self._seen == [None, None]:
+                scalings.append('quantile')
+        if scipy.sparse.issparse(self._x):
+            scalings = ['none' if self.scaling == 'none' else 'unit norm']
+        return dict.fromkeys(graphs, scalings)
+
+    def _fit_members(self, table: Table, splits: list[Rows], random: Any) -> None:
+        """Fit all members on all splits, and find their weights."""
+        members, held = self._fit_nets(table, splits, random)
+        if self.graph == AUTO:
+            # Trees take no sparse rows.
+            is_sparse = scipy.sparse.issparse(self._x)
+            for name in (LINEAR, *(() if is_sparse else BOOSTINGS)):
+                member, outputs = self._fit_other(name, table, splits, random)
+                members.append(member)
+                held.append(outputs)
+        self._weigh(members, np.stack(held), table, splits)
+
+    def _fit_nets(
+        self, table: Table, splits: list[Rows], random: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """Train networks of all kinds; return them, and outputs of held-back rows."""
+        members: list[Nets] = []
+        for graph, scalings in self._kinds(splits).items():
+            for name in scalings:
+                scaling = Scaling(name).fit(self._x)
+                x = scaling.apply(self._x)
+                if not members:
+                    self._warn_of_columns(scaling)
+                members.append(Nets(f'{_NAMES[graph]}, {name}', graph, scaling, x, []))
+        trainings = [
+            self._start(member, split, table, _seed(random))
+            for member, split in itertools.product(members, splits)
+        ]
+        stop = threading.Event()
+        active = trainings
+        while active:
+            self._in_threads(lambda each: each.run_cycle(stop), active, stop)
+            active = _still_active(active, trainings, len(splits))
+        predicted = self._in_threads(self._finish, trainings)
+        held = []
+        for number, member in enumerate(members):
+            own = slice(number * len(splits), (number + 1) * len(splits))
+            member.models = [training.model for training in trainings[own]]
+            outputs, distances = zip(*predicted[own], strict=True)
+            # Of the first network, which tells the distances of new rows.
+            if len(distances[0]) > 0:
+                member.far = float(np.quantile(distances[0], _USUAL))
+            held.append(np.concatenate(outputs))
+        if not all(training.has_converged for training in trainings):
+            text = f"networks still improved after 'max_iter' = {self.max_iter} epochs"
+            warn_caller(text, ConvergenceWarning)
+        self.loss_curve_ = trainings[0].losses
+        self.n_iter_ = max(len(training.losses) for training in trainings)
+        return members, held
+
+    def _in_threads(
+        self,
+        function: Callable[[Training], Any],
+        trainings: list[Training],
+        stop: threading.Event | None = None,
+    ) -> list[Any]:
+        """Apply a function to several trainings at once, which share the threads."""
+        num_tasks, num_rows = len(trainings), self._x.shape[0]
+        num_threads = 1 if self._device.type != 'cpu' else torch.get_num_threads()
+
+        @default_modes()
+        def run(training: Training) -> Any:
+            with threads_for(num_rows, max(1, num_threads // num_tasks)):
+                return function(training)
+
+        with ThreadPoolExecutor(min(num_threads, num_tasks)) as pool:
+            try:
+                return list(pool.map(run, trainings))
+            except BaseException:
+                if stop is not None:
+                    stop.set()  # The other networks end at their next step.
+                raise
+
+    def _start(self, member: Nets, split: Rows, table: Table, seed: int) -> Training:
+        """Make a network to be trained on a split."""
+        if not scipy.sparse.issparse(x := member.x):
+            x = to_tensor(x, self._device, torch.float32)
+        options = options_of(self, len(split.train))
+        with DrawsFrom(torch.Generator().manual_seed(seed)):
+            model = self._network(member, options).to(self._device)
+        parts = (split.train, split.candidates, split.val)
+        rows = Split(*(torch.from_numpy(part).to(self._device) for part in parts))
+        return Training(model, table._replace(x=x), rows, options, seed, member.name)
+
+    def _finish(self, training: Training) -> tuple[Any, Any]:
+        """Predict the held-back rows by a trained network; tell their distances."""
+        model, rows = training.finish(), training.split
+        if len(rows.val) == 0:
+            return np.empty((0, self._num_outputs)), np.empty(0)
+        # All held-back rows, but not more candidates than in training.
+        some = training.val._replace(val=rows.val)
+        out, distance = outputs_of(model, training.table, some)
+        out = out.softmax(dim=1) if self._num_classes else out
+        return out.double().cpu().numpy(), distance.double().cpu().numpy()
+
+    def _fit_other(
+        self, name: str, table: Table, splits: list[Rows], random: Any
+    ) -> tuple[Fitted, Any]:
+        """Fit models of scikit-learn; return them, and outputs of held-back rows."""
+        # Bent columns keep a line from going far astray.
+        kind = 'robust' if name == LINEAR else 'standard'
+        if scipy.sparse.issparse(self._x):
+            kind = 'unit norm'
+        scaling = Scaling(kind).fit(self._x)
+        x = scaling.apply(self._x, np.float64)
+        models, outputs = [], []
+        for split in splits:
+            known = x, table, split, self._num_classes
+            with threads_for(x.shape[0]):
+                fitted = (
+                    fit_linear(*known)
+                    if name == LINEAR
+                    else fit_trees(name, *known, _seed(random))
+                )
+            models.append(fitted)
+            out = np.empty((0, self._num_outputs))
+            if len(split.val) > 0:
+                out = fitted_outputs(fitted, x[split.val], self._num_classes)
+            outputs.append(out)
+        member = Fitted(name, scaling, self._num_classes, models)
+        return member, np.concatenate(outputs)
+
+    def _weigh(
+        self, members: list[Any], held: Any, table: Table, splits: list[Rows]
+    ) -> None:
+        """Find the weights of members, and drop those without weight."""
+        val = np.concatenate([split.val for split in splits])
+        y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
+        is_class = bool(self._num_classes)
+        train = splits[0].train
+        self._constant = np.average(
+            np.eye(self._num_classes)[y[train]] if is_class else y[train],
+            axis=0,
+            weights=weight[train],
+        )
+        w = np.full(len(members), 1 / len(members))
+        losses: dict[str, float] = {}
+        self._is_constant = False
+        if len(val) >= LEAST_VALIDATION:
+            w = blend_weights(held, y[val], weight[val], is_class=is_class)
+            blend = np.tensordot(w, held, axes=1)
+            losses = {'blend': mean_loss(blend, y[val], weight[val], is_class=is_class)}
+            for member, out in zip(members, held, strict=True):
+                losses[member.name] = mean_loss(
+                    out, y[val], weight[val], is_class=is_class
+                )
+            losses |= control_losses(
+                self._x, y, weight, splits[0], self._num_classes, self._constant
+            )
+            self._is_constant = losses['blend'] >= losses['constant']
+        elif self.graph == AUTO:
+            warn_caller(
+                f"graph='auto' weighs its {len(members)} members alike: too few of "
+                f'{len(y)} rows can be held back for validation',
+                UserWarning,
+            )
+        self._losses = losses
+        self._weights = {m.name: float(v) for m, v in zip(members, w, strict=True)}
+        self._members = [
+            member
+            for member in members
+            # Those for far rows stay, even without weight.
+            if self._weights[member.name] > 0 or member.serves_far
+        ]
+        self._limit = self._learned[0].far if self._learned else None
+        self._limit = self._limit or None  # Duplicates tell no distance.
+        self._warn_of_signal()
+
+    def _warn_of_signal(self) -> None:
+        """Warn if hardly any signal was found."""
+        if not self._losses:
+            return
+        loss, least = self._losses['blend'], self._losses['constant']
+        shown = f'(loss {loss:.3g}, of the constant {least:.3g})'
+        if self._is_constant and least > 0:
+            warn_caller(
+                'no signal was found: on held-back rows the estimator is no better '
+                f'than a constant {shown}, which it predicts instead',
+                ConvergenceWarning,
+            )
+        elif loss > _CONSTANT * least > 0:
+            warn_caller(
+                'little signal was found: on held-back rows the estimator is hardly '
+                f'better than a constant {shown}',
+                ConvergenceWarning,
+            )
+
+    def _warn_of_groups(self, y: Any) -> None:
+        """Warn about a column that identifies groups of rows."""
+        num_rows = len(y)
+        if scipy.sparse.issparse(self._x) or num_rows < _LEAST_FOR_GROUPS:
+            return
+        if not self._learned or self._is_constant:
+            return
+        rows = np.random.RandomState(0).permutation(num_rows)[:_LOOKED_AT]
+        columns = columns_of(self._rows)
+        is_class = bool(self._num_classes)
+        with threads_for(num_rows):
+            graph = self._graph(self._x[rows])
+            found = find_identifier(columns, rows, graph, self._x, y, is_class=is_class)
+        if found is not None:
+            name, ratio = found
+            warn_caller(
+                f'column {name!r} may identify groups: neighbours mostly share its '
+                f'value, and the loss of boosting is {ratio:.1f} times as large on '
+                'values that it has not seen. If new rows have new values, pass '
+                f"'groups' to fit, and drop the column",
+                UserWarning,
+            )
+
+    def _network(self, member: Nets, options: Any) -> TableNet:
+        # Embeddings of many columns are slow and rarely help.
+        columns = member.scaling.varied.tolist()
+        columns = columns if len(columns) <= _MOST_EMBEDDED else []
+        has_null = self._seen != [None, None] and member.kind == 'learned'
+        made: TableNet = self._network_class(
+            self._x.shape[1],
+            options.hidden_channels,
+            self._num_outputs,
+            graph=member.kind,
+            num_blocks=options.num_blocks,
+            num_frequencies=8 if columns else 0,
+            periodic_columns=columns,
+            dropout=options.dropout,
+            null_score=0.0 if has_null else None,
+            **copy.deepcopy(self._net_options),
+        )
+        return made
+
+    def _prepare(self) -> None:
+        """Make the members ready for predictions."""
+        is_small = self._x.shape[0] <= _MOST_IN_DOUBLE
+        is_double = self._device.type == 'cpu' and is_small
+        group, order = self._seen_on(self._device)
+        targets = Targets(
+            self._known_y.to(self._device),
+            group=group,
+            order=order,
+            device=self._device,
+            precision=torch.float64 if is_double else torch.float32,
+            num_classes=self._num_classes,
+        )
+        for member in self._members:
+            member.prepare(targets)
+
+    def _seen_on(self, device: torch.device) -> list[Tensor | None]:
+        """Return groups and order on a device, if they are given."""
+        return [None if part is None else part.to(device) for part in self._seen]
+
+
+def _still_active(
+    active: list[Training], trainings: list[Training], num_splits: int
+) -> list[Training]:
+    """Return the trainings to be continued: not ended, nor far behind others."""
+    left = []
+    for training in active:
+        place = trainings.index(training) % num_splits
+        cycle = len(training.cycles) - 1
+        rivals = [
+            other.cycles[cycle]
+            for other in trainings[place::num_splits]
+            if len(other.cycles) > cycle
+        ]
+        if cycle >= _TRIED and training.cycles[cycle] > _BEHIND * min(rivals):
+            training.has_converged = True
+        if not training.has_ended:
+            left.append(training)
+    return left
+
+
+def _seed(random: Any) -> int:
+    return int(random.randint(2**31 - 1))

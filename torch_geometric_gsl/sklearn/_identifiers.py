@@ -1,0 +1,100 @@
+"""Find columns that identify groups of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
+
+from torch_geometric_gsl.sklearn._blend import mean_loss
+
+# A group has at least this number of rows on average, and there are so many groups.
+_LEAST_ROWS, _LEAST_GROUPS = 3, 5
+# The share of the weight of neighbours in the own group, beyond that by chance.
+_MOST_SHARED = 0.5
+# Losses of held-back groups and of held-back rows differ by this factor.
+_WORSE = 1.5
+# Rows that are looked at.
+_MOST_ROWS = 4000
+
+
+def find_identifier(
+    columns: dict[Any, NDArray[Any]],
+    rows: NDArray[Any],
+    graph: Any,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    *,
+    is_class: bool,
+) -> tuple[Any, float] | None:
+    """Find a column whose values identify groups that new rows may not belong to.
+
+    Neighbours mostly share its value, and boosting is much worse for rows of values
+    that it has not seen than for others.
+
+    Args:
+        columns (dict[Any, numpy.ndarray]): The columns by name.
+        rows (numpy.ndarray): Some of the rows.
+        graph (scipy.sparse.csr_matrix): The weights of their neighbours, one row each.
+        x (numpy.ndarray): The same columns as numbers.
+        y (numpy.ndarray): Classes, or numbers :math:`(n, C)`.
+        is_class (bool): Whether targets are classes.
+
+    Returns:
+        The name of the column, and the ratio of the two losses.
+    """
+    some = np.random.RandomState(0).permutation(len(y))[:_MOST_ROWS]
+    worst: tuple[Any, float] | None = None
+    at_random = None
+    source, target = graph.indices, rows.repeat(np.diff(graph.indptr))
+    # A row is its own nearest neighbour, which tells nothing.
+    weight = graph.data * (source != target)
+    for name, values in columns.items():
+        codes, counts = _codes(values)
+        if codes is None or not _LEAST_GROUPS <= len(counts) <= len(y) / _LEAST_ROWS:
+            continue
+        shared = weight @ (codes[source] == codes[target]) / max(weight.sum(), 1e-12)
+        by_chance = np.square(counts / counts.sum()).sum()
+        if shared - by_chance < _MOST_SHARED * (1 - by_chance):
+            continue
+        if at_random is None:
+            folds = KFold(5, shuffle=True, random_state=0)
+            at_random = _loss(x[some], y[some], folds, None, is_class)
+        by_group = _loss(x[some], y[some], GroupKFold(5), codes[some], is_class)
+        ratio = by_group / max(at_random, 1e-12)
+        if ratio > _WORSE and (worst is None or ratio > worst[1]):
+            worst = name, ratio
+    return worst
+
+
+def _codes(values: NDArray[Any]) -> tuple[Any, Any]:
+    """Return the numbers of distinct values, and their counts, if they compare."""
+    try:
+        _, codes, counts = np.unique(
+            values.astype(str) if values.dtype.kind == 'O' else values,
+            return_inverse=True,
+            return_counts=True,
+        )
+    except TypeError:
+        return None, None
+    return codes, counts
+
+
+def _loss(x: Any, y: Any, folds: Any, groups: Any, is_class: bool) -> float:
+    """Return the loss of boosting on held-back rows."""
+    if is_class:
+        model: Any = HistGradientBoostingClassifier(random_state=0)
+        out = cross_val_predict(
+            model, x, y, cv=folds, groups=groups, method='predict_proba'
+        )
+        return mean_loss(out, y, np.ones(len(y)), is_class=True)
+    model = HistGradientBoostingRegressor(random_state=0)
+    target = y[:, 0]
+    out = cross_val_predict(model, x, target, cv=folds, groups=groups)
+    return mean_loss(out[:, None], y[:, :1], np.ones(len(y)), is_class=False)

@@ -1,0 +1,247 @@
+"""The members of a blend: networks on scaled columns, and boosted trees."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
+from torch_geometric_gsl.sklearn._splits import Rows
+from torch_geometric_gsl.sklearn._training import Table
+from torch_geometric_gsl.sklearn._transaction import default_modes
+
+# New rows predicted at once.
+_BLOCK = 2048
+# Fewer rows are computed in one thread.
+_FEW_FOR_THREADS = 5000
+# The largest number of trees, of all classes together, and the least of each.
+_MOST_TREES, _LEAST_TREES = 2000, 100
+#: The name of the linear member.
+LINEAR = 'linear model'
+#: The settings of boosting, beside the defaults of scikit-learn.
+BOOSTINGS: dict[str, dict[str, Any]] = {
+    'boosting': {'n_iter_no_change': 20},
+    'slow boosting': {
+        'learning_rate': 0.05,
+        'max_features': 0.5,
+        'min_samples_leaf': 10,
+        'l2_regularization': 1.0,
+        'n_iter_no_change': 50,
+    },
+}
+# Small trees below this number of rows.
+_FEW_ROWS, _FEW_LEAVES, _LEAVES = 4000, 8, 16
+
+
+class Targets(NamedTuple):
+    """What members share: the labels of training rows, and who sees whom."""
+
+    known_y: Tensor  # -1 or NaN if unknown.
+    group: Tensor | None
+    order: Tensor | None
+    device: torch.device
+    precision: torch.dtype
+    num_classes: int
+
+
+class Nets:
+    """Networks of one kind of graph and scaling, trained on different splits."""
+
+    _targets: Targets
+
+    def __init__(
+        self, name: str, kind: str, scaling: Scaling, x: Any, models: list[Any]
+    ) -> None:
+        self.name, self.kind, self.scaling = name, kind, scaling
+        self.x, self.models = x, models
+        # The distance of held-back rows that only one in a hundred exceeds.
+        self.far: float | None = None
+
+    @property
+    def serves_far(self) -> bool:
+        """Return whether far rows are predicted by these networks."""
+        return self.kind == 'none' and self.scaling.scaling == 'robust'
+
+    def prepare(self, targets: Targets) -> None:
+        """Index all rows in the networks, in the precision of predictions."""
+        self._targets = targets
+        rows = to_tensor(self.x, targets.device, targets.precision)
+        for model in self.models:
+            model.to(targets.precision).eval()
+            model.index(rows, targets.known_y)
+
+    def outputs(self, x: Any) -> NDArray[Any]:
+        """Compute the mean outputs of new rows, which are not scaled."""
+        return self._blockwise(x, lambda model, rows: model(rows))
+
+    def without_neighbours(self, x: Any) -> NDArray[Any]:
+        """Compute the mean outputs of new rows that know nothing of neighbours."""
+        return self._blockwise(x, lambda model, rows: model.without_neighbours(rows))
+
+    @default_modes()
+    @torch.no_grad()
+    def distances(self, x: Any) -> NDArray[Any]:
+        """Return the scaled squared distances of new rows to the nearest row."""
+        model = self.models[0]
+        parts = [model.distance_to_sources(rows).cpu() for rows in self._blocks(x)]
+        return torch.cat(parts).double().numpy()
+
+    @default_modes()
+    @torch.no_grad()
+    def own_outputs(self, x: Any) -> NDArray[Any]:
+        """Compute the mean outputs of the training rows from each other."""
+        found = [
+            self._finish(model(*self._own(), **self._seen())) for model in self.models
+        ]
+        return np.asarray(np.mean(found, axis=0))
+
+    @default_modes()
+    @torch.no_grad()
+    def graph(self, x: Any = None) -> Any:
+        """Return the mean graph of new rows, or of the training rows themselves."""
+        num_rows = self.x.shape[0]
+        graphs = []
+        for model in self.models:
+            calls: list[tuple[Any, dict[str, Any]]]
+            if x is None:
+                calls = [(self._own(), self._seen())]
+            else:
+                calls = [((rows,), {}) for rows in self._blocks(x)]
+            parts = []
+            for rows, options in calls:
+                _, graph = model(*rows, **options, return_graph=True)
+                parts.append(to_csr(graph, (rows[0].size(0), num_rows)))
+            graphs.append(scipy.sparse.vstack(parts, format='csr'))
+        return sum(graphs) / len(graphs)
+
+    def _own(self) -> tuple[Tensor, Tensor]:
+        targets = self._targets
+        rows = to_tensor(self.x, targets.device, targets.precision)
+        return rows, targets.known_y
+
+    def _seen(self) -> dict[str, Any]:
+        targets = self._targets
+        return {'group': targets.group, 'order': targets.order}
+
+    def _blocks(self, x: Any) -> list[Tensor]:
+        scaled, targets = self.scaling.apply(x), self._targets
+        return [
+            to_tensor(scaled[i : i + _BLOCK], targets.device, targets.precision)
+            for i in range(0, x.shape[0], _BLOCK)
+        ]
+
+    @default_modes()
+    @torch.no_grad()
+    def _blockwise(self, x: Any, run: Any) -> NDArray[Any]:
+        blocks = self._blocks(x)
+        found = [
+            self._finish(torch.cat([run(model, rows) for rows in blocks]))
+            for model in self.models
+        ]
+        return np.asarray(np.mean(found, axis=0))
+
+    def _finish(self, out: Tensor) -> NDArray[Any]:
+        out = out.softmax(dim=1) if self._targets.num_classes else out
+        return out.double().cpu().numpy()
+
+
+class Fitted:
+    """Models of scikit-learn of one kind, fitted on different splits.
+
+    Each fit has one model for all classes, or one for each target.
+    """
+
+    def __init__(
+        self, name: str, scaling: Scaling, num_classes: int, models: list[list[Any]]
+    ) -> None:
+        self.name, self.kind = name, 'linear' if name == LINEAR else 'trees'
+        self.scaling, self.num_classes, self.models = scaling, num_classes, models
+        self.serves_far = self.kind == 'trees'
+
+    def prepare(self, targets: Targets) -> None:
+        """Do nothing: these models need no other rows."""
+
+    def outputs(self, x: Any) -> NDArray[Any]:
+        """Compute the mean outputs of rows, which are not scaled."""
+        x = self.scaling.apply(x, np.float64)
+        found = [fitted_outputs(models, x, self.num_classes) for models in self.models]
+        return np.asarray(np.mean(found, axis=0))
+
+    own_outputs = outputs
+
+
+def fitted_outputs(models: list[Any], x: Any, num_classes: int) -> NDArray[Any]:
+    """Compute the probabilities of all classes, or a column for each target."""
+    with threads_for(x.shape[0]):
+        if not num_classes:
+            return np.stack([model.predict(x) for model in models], axis=1)
+        out = np.zeros((x.shape[0], num_classes))
+        out[:, models[0].classes_] = models[0].predict_proba(x)
+        return out
+
+
+def threads_for(num_rows: int, num_threads: int | None = None) -> Any:
+    """Limit the threads of a computation: those of few rows mostly wait."""
+    return threadpool_limits(1 if num_rows < _FEW_FOR_THREADS else num_threads)
+
+
+def fit_linear(x: Any, table: Table, rows: Rows, num_classes: int) -> list[Any]:
+    """Fit a ridge regression for each target, or a logistic regression."""
+    train = rows.train
+    y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
+    kind: Any = LogisticRegression if num_classes else Ridge
+    if num_classes and (y[train] == y[train][0]).all():
+        kind = DummyClassifier
+    models = []
+    for column in y.reshape(len(y), -1).T:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore', ConvergenceWarning)
+            model = kind().fit(x[train], column[train], sample_weight=weight[train])
+        models.append(model)
+    return models
+
+
+def fit_trees(
+    name: str, x: Any, table: Table, rows: Rows, num_classes: int, seed: int
+) -> list[Any]:
+    """Fit boosted trees, stopped by the held-back rows; one for each target."""
+    train, val = rows.train, rows.val
+    options: dict[str, Any] = dict(BOOSTINGS[name], random_state=seed)
+    if name == 'slow boosting':
+        is_few = len(train) < _FEW_ROWS
+        options['max_leaf_nodes'] = _FEW_LEAVES if is_few else _LEAVES
+    options['early_stopping'] = len(val) > 0
+    if len(val) > 0:
+        options['max_iter'] = max(_LEAST_TREES, _MOST_TREES // max(1, num_classes))
+    y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
+    kind: Any = HistGradientBoostingRegressor
+    if num_classes:
+        kind = HistGradientBoostingClassifier
+        # A class that no row trains has no trees to be stopped.
+        val = val[np.isin(y[val], y[train])]
+        if (y[train] == y[train][0]).all():
+            kind, options, val = DummyClassifier, {}, val[:0]
+    models = []
+    for column in y.reshape(len(y), -1).T:
+        held: dict[str, Any] = {}
+        if len(val) > 0:
+            held = {'X_val': x[val], 'y_val': column[val]}
+            held['sample_weight_val'] = weight[val]
+        model = kind(**options)
+        model.fit(x[train], column[train], sample_weight=weight[train], **held)
+        models.append(model)
+    return models

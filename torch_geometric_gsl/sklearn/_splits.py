@@ -1,0 +1,140 @@
+"""Choose the rows to hold back: at random, by groups, by order, or by a mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torch_geometric_gsl.sklearn._rows import is_missing
+
+# The number of held-back rows for a useful validation.
+LEAST_VALIDATION = 12
+# With fewer groups, each is held back once.
+_FEW_GROUPS = 10
+
+
+class Rows:
+    """Indices of rows: of the loss, possible neighbours, and held back."""
+
+    def __init__(self, train: Any, candidates: Any, val: Any) -> None:
+        self.train, self.candidates, self.val = train, candidates, val
+
+
+def random_splits(
+    y: NDArray[Any],
+    is_known: NDArray[np.bool_],
+    num_splits: int,
+    fraction: float,
+    random: np.random.RandomState,
+    num_classes: int,
+) -> list[Rows]:
+    """Hold back labelled rows at random, others in each split as far as they suffice.
+
+    Classes are represented by their share, rounded down, so that rare ones stay.
+    """
+    parts = [np.flatnonzero(is_known)]
+    if num_classes > 0:
+        parts = [rows[y[rows] == c] for rows in parts for c in range(num_classes)]
+    parts = [random.permutation(rows) for rows in parts]
+    sizes = [int(fraction * len(rows)) for rows in parts]
+    # Rows of a single class do not measure accuracy.
+    is_one_class = sum(size > 0 for size in sizes) < min(2, len(sizes))
+    if is_one_class or sum(sizes) < LEAST_VALIDATION:
+        sizes = [0] * len(sizes)
+    splits = []
+    for number in range(num_splits):
+        held = [
+            np.roll(rows, -number * size)[:size]
+            for rows, size in zip(parts, sizes, strict=True)
+        ]
+        splits.append(_without(np.concatenate(held), is_known, np.arange(len(y))))
+    return splits
+
+
+def group_splits(
+    group: NDArray[Any],
+    is_known: NDArray[np.bool_],
+    num_splits: int,
+    fraction: float,
+    random: np.random.RandomState,
+) -> list[Rows]:
+    """Hold back whole groups; each of them once if they are few.
+
+    Raises:
+        ValueError: If the labelled rows are of one group.
+    """
+    num_groups = int(group.max()) + 1
+    num_folds = min(num_groups, max(2, round(1 / fraction)))
+    if num_groups < _FEW_GROUPS:
+        num_splits = num_folds
+    # Groups from the largest on join the smallest fold.
+    counts = np.bincount(group[is_known], minlength=num_groups)
+    if (counts > 0).sum() < 2:
+        raise ValueError("'groups' must have labelled rows of two groups (got one)")
+    fold_of, sizes = np.zeros(num_groups, dtype=int), np.zeros(num_folds)
+    order = random.permutation(num_groups)
+    for g in order[np.argsort(-counts[order], kind='stable')]:
+        fold_of[g] = sizes.argmin()
+        sizes[fold_of[g]] += counts[g]
+    splits = []
+    for fold in random.permutation(np.flatnonzero(sizes > 0))[:num_splits]:
+        is_held = fold_of[group] == fold
+        held = np.flatnonzero(is_held & is_known)
+        splits.append(_without(held, is_known, np.flatnonzero(~is_held)))
+    return splits
+
+
+def latest_split(
+    order: NDArray[Any], is_known: NDArray[np.bool_], fraction: float
+) -> Rows:
+    """Hold back the labelled rows that come last; neighbours come before them.
+
+    Raises:
+        ValueError: If the labelled rows have one value.
+    """
+    known = np.sort(order[is_known])
+    if known[0] == known[-1]:
+        raise ValueError("'order' must have two values of labelled rows (got one)")
+    first = known[min(len(known) - 1, int((1 - fraction) * len(known)))]
+    # Rows of the first value stay, however many they are.
+    first = max(first, known[known > known[0]][0])
+    held = np.flatnonzero(is_known & (order >= first))
+    return _without(held, is_known, np.flatnonzero(order < first))
+
+
+def masked_split(mask: NDArray[np.bool_], is_known: NDArray[np.bool_]) -> Rows:
+    """Hold back the rows of a mask; unlabelled ones send no messages either."""
+    held = np.flatnonzero(mask & is_known)
+    return _without(held, is_known, np.flatnonzero(~mask))
+
+
+def _without(held: Any, is_known: Any, candidates: Any) -> Rows:
+    candidates = np.setdiff1d(candidates, held)
+    return Rows(candidates[is_known[candidates]], candidates, np.sort(held))
+
+
+def codes_of(values: Any, name: str, num_rows: int) -> NDArray[np.int64]:
+    """Return the ranks of the distinct values of a column, one value a row.
+
+    Raises:
+        ValueError: If the number of values is wrong, or one is missing.
+    """
+    values = np.asarray(values)
+    if values.shape != (num_rows,):
+        raise ValueError(
+            f'{name!r} must have one value for each of the {num_rows} rows '
+            f'(got shape {list(values.shape)})'
+        )
+    is_gap = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
+    if is_gap.any():
+        raise ValueError(
+            f'{name!r} must have no missing values '
+            f'(got {is_gap.sum()}, first in row {is_gap.argmax()})'
+        )
+    try:
+        codes: NDArray[np.int64] = np.unique(values, return_inverse=True)[1]
+    except TypeError as error:
+        raise TypeError(f'{name!r} must hold values of one kind ({error})') from error
+    return codes
