@@ -80,11 +80,13 @@ def _tables(root: Path) -> list[tuple[str, list[Entry]]]:
     titles = {
         name: method.title.replace(', default', '')
         for name, method in METHODS.items()
-        if name in tables_report.CONTROLS or name == 'nearest'
+        if name in tables_report.CONTROLS
     }
     title = 'California housing, prices of a district'
     measure = 'RMSE, 100,000 dollars'
-    return _row(title, measure, cells, 'mlp', 'ours_4', titles, digits=3)
+    row = _row(title, measure, cells, 'mlp', 'blend', titles, digits=3)
+    earlier = 'mlp_0_2', 'ours_4_0_2'
+    return row or _row(f'{title}, 0.2.0', measure, cells, *earlier, titles, digits=3)
 
 
 def _attacked(root: Path) -> list[tuple[str, list[Entry]]]:

@@ -90,23 +90,29 @@ def panel_grid(root: Path) -> Grid:
     p_values = correct(pairs)
     note = (
         'Test rows, in %: the root mean squared error over the standard deviation of '
-        f'the target, or the share of errors; {SPLITS}; {BOLD}. Below it: the error of '
-        f'{METHODS[OURS[0]].title} (ours) minus this one on the same splits. A star: '
-        f'different {TESTED} and for all {len(p_values)} tests of the table of wins '
-        "(Holm's method)."
+        f'the target, or the share of errors; {SPLITS}; {BOLD}.'
     )
+    if p_values:
+        note += (
+            f' Below it: the error of the {METHODS[OURS[0]].title} (ours) minus this '
+            f'one on the same splits. A star: different {TESTED} and for all '
+            f"{len(p_values)} tests of the table of wins (Holm's method)."
+        )
     return compared(found, [*METHODS], pairs, p_values, note)
 
 
 def ablation_grid(root: Path) -> Grid:
     """Compare ours with variants in which one part was removed or changed."""
-    names = (OURS[0], *ABLATIONS)
+    names = (*OURS, *ABLATIONS)
     found = {key: c for key, c in relative_cells(root).items() if key[1] in names}
-    pairs = compare_with(found, OURS[:1], ABLATIONS)
+    pairs: dict[tuple[str, str, str], Comparison] = {}
+    for own in OURS:
+        variants = [name for name, whole in ABLATIONS.items() if whole == own]
+        pairs |= compare_with(found, [own], variants)
     p_values = correct(pairs)
     note = (
-        'In % as in the first table. Below it: the error of the first row (ours) minus '
-        'this one.'
+        'In % as in the first table. Below it: the error of the whole, the '
+        f'{METHODS["ours"].title} or the blend, minus this one.'
     )
     if p_values:
         note += (
@@ -133,8 +139,8 @@ def compared(
         own = {m: found[table, m] for m in names if (table, m) in found}
         entries = column(own, names)
         for name, (_, row) in zip(names, rows, strict=True):
-            key = table, name, OURS[0]
             entry = entries.get(name, Entry(''))
+            key = table, name, ABLATIONS.get(name, OURS[0])
             row.append(below(entry, pairs.get(key), p_values.get(key)))
     return Grid(['', *tables], rows, [note], NOTHING)
 

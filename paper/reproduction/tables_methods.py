@@ -32,7 +32,8 @@ class Method(NamedTuple):
 
     Args:
         title: Its name in the tables.
-        group: `control`, `ours`, `ablation`, or `other` for an optional library.
+        group: `control`, `ours`, `ablation`, `other` for an optional library, or
+            `earlier` for results of a version whose code is gone.
         kind: The function that fits it: `knn`, `trees`, `net` or `pytabkit`.
         options: Arguments that define the method.
         near: Ways to compare rows (`NEAR`); targets of near rows become columns.
@@ -85,13 +86,22 @@ def _near(title: str, near: tuple[str, ...], is_tuned: bool = False) -> Method:
     )
 
 
-def _net(title: str, group: str, graph: str, members: int = 1, **more: Any) -> Method:
-    near = more.pop('near', ())
-    options = {'graph': graph, 'n_members': members, **more}
-    return Method(title, group, 'net', options, near)
+def _net(title: str, group: str, graph: str = 'learned', **more: Any) -> Method:
+    return Method(title, group, 'net', {'graph': graph, 'n_members': 1, **more})
 
 
-LEARNED = 'learned'
+def _variant(title: str, **more: Any) -> Method:
+    return _net(title, 'ablation', **more)
+
+
+def _blend(title: str, group: str, **more: Any) -> Method:
+    return Method(title, group, 'net', {'graph': 'auto', **more})
+
+
+def _earlier(title: str) -> Method:
+    return Method(f'{title}, 0.2.0', 'earlier', 'net')
+
+
 #: Cheap ones first: they run in this order.
 METHODS = {
     'knn': Method('nearest rows, tuned', 'control', 'knn'),
@@ -99,26 +109,23 @@ METHODS = {
     'lightgbm_near': _near('targets of near rows', NEAR),
     'lightgbm_place': _near('targets of near places', (PLACE,)),
     'catboost': _trees('catboost', False),
-    'mlp': _net('MLP, same embeddings', 'control', 'none'),
-    'mlp_near': _net('MLP, targets of near rows', 'control', 'none', near=NEAR),
-    'ours': _net('learned graph, one member', 'ours', LEARNED),
-    'nearest': _net('graph of nearest rows', 'control', 'nearest'),
-    'no_labels': _net('without labels', 'ablation', LEARNED, network='no_labels'),
-    'frozen': _net('fixed projection', 'ablation', LEARNED, network='frozen'),
-    'uniform': _net(
-        'uniform weights',
-        'ablation',
-        LEARNED,
-        similarity='uniform',
-        eval_k=10**9,
-    ),
-    'cosine': _net('cosine', 'ablation', LEARNED, similarity='cosine'),
-    'softmax': _net('softmax instead of draws', 'ablation', LEARNED, draws=None),
-    'no_periodic': _net(
-        'without embeddings', 'ablation', LEARNED, network='no_periodic'
-    ),
-    'ours_4': _net('learned graph, four members', 'ours', LEARNED, 4),
-    'auto': _net('graph chosen on validation', 'ours', 'auto'),
+    'mlp': _net('MLP, the same network', 'control', 'none'),
+    'ours': _net('learned graph', 'ours'),
+    'blend': _blend('blend', 'ours'),
+    'no_labels': _variant('without labels', network='no_labels'),
+    'frozen': _variant('keys not learned', network='frozen'),
+    'cosine': _variant('cosine', similarity='cosine'),
+    'draws': _variant('four relaxed draws', draws=4),
+    'no_periodic': _variant('without embeddings', network='no_periodic'),
+    'one_block': _variant('one residual block', network='one_block'),
+    'relu': _variant('ReLU', network='relu'),
+    'quantile': _variant('columns in quantiles', scaling='quantile'),
+    'no_boosting': _blend('blend without boosting', 'ablation', without='trees'),
+    'no_linear': _blend('blend without linear model', 'ablation', without='linear'),
+    'no_graph': _blend('blend without learned graphs', 'ablation', without='learned'),
+    'mlp_0_2': _earlier('MLP'),
+    'ours_0_2': _earlier('learned graph'),
+    'ours_4_0_2': _earlier('learned graph, four members'),
     **{f'{name}_tuned': _trees(name, True) for name in TITLES},
     'lightgbm_near_tuned': _near('targets of near rows', NEAR, True),
     **{
@@ -144,6 +151,8 @@ FITS: dict[str, Fit] = {
 def obstacle(table: str, method: str) -> str | None:
     """Return the reason why a method does not run on a table, if any."""
     found = METHODS[method]
+    if found.group == 'earlier':
+        return 'it was measured with an earlier version'
     if found.near == (PLACE,) and not SOURCES[table].place:
         return 'the table has no places'
     return absence(found.library)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -23,43 +22,54 @@ class WithoutLabels(TableNet):
 
 
 class Frozen(TableNet):
-    """Network that compares rows by a fixed random projection of their columns."""
+    """Network that compares rows by keys which the loss of the graph does not train."""
 
-    projection: Tensor
-
-    def __init__(self, in_channels: int, *args: Any, **kwargs: Any) -> None:
-        super().__init__(in_channels, *args, **kwargs)
-        size = in_channels, self.lin_key.out_features
-        self.register_buffer('projection', torch.randn(size) / math.sqrt(size[1]))
-
-    def _key(self, x: Tensor, h: Tensor) -> Any:
-        return x @ self.projection
+    def _key(self, h: Tensor) -> Tensor:
+        return super()._key(h).detach()
 
 
-class WithoutPeriodic(TableNet):
-    """Network without periodic embeddings of columns."""
+def _changed(**changes: Any) -> type[TableNet]:
+    """Return a network whose options are not those of the estimators."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs | {'num_frequencies': 0})
+    class Changed(TableNet):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs | changes)
+
+    return Changed
 
 
 #: Networks that replace that of the estimators.
 NETWORKS: dict[str, type[TableNet]] = {
     'no_labels': WithoutLabels,
     'frozen': Frozen,
-    'no_periodic': WithoutPeriodic,
+    'no_periodic': _changed(num_frequencies=0),
+    'one_block': _changed(num_blocks=1),
+    'relu': _changed(act='relu'),
 }
+
+
+def without_members(kind: Any, removed: str) -> Any:
+    """Return an estimator that blends all members but those of a kind."""
+
+    class Without(kind):  # type: ignore[misc]
+        def _weigh(self, members: Any, held: Any, *args: Any) -> None:
+            kept = [i for i, member in enumerate(members) if member.kind != removed]
+            super()._weigh([members[i] for i in kept], held[kept], *args)
+
+    return Without
 
 
 def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
     """Build the estimator of a method for a table."""
     given = dict(method.options)
-    network = given.pop('network', None)
+    network, removed = given.pop('network', None), given.pop('without', None)
     kind: Any = GSLClassifier if problem.num_classes else GSLRegressor
     if network is not None:
         changed = {'_network_class': NETWORKS[network]}
         kind = type(f'{kind.__name__}_{network}', (kind,), changed)
-    return kind(given.pop('graph'), random_state=options.seed, **given)
+    if removed is not None:
+        kind = without_members(kind, removed)
+    return kind(random_state=options.seed, **given)
 
 
 def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fitted:
@@ -71,7 +81,10 @@ def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fit
     is_held = np.arange(len(y)) >= len(rows.train)
     model.fit(x, y, validation_mask=is_held)
     predict = model.predict_proba if problem.num_classes else model.predict
-    # The validation loss of each graph, in units of the scaled target.
-    losses = getattr(model, 'graph_losses_', {})
-    chosen = {'graph': next(iter(losses), None), 'losses': losses}
+    # Losses of validation rows are in units of the scaled target.
+    report = model.report_
+    chosen = {
+        'losses': report.loss.dropna().to_dict(),
+        'weights': report.weight.dropna().to_dict(),
+    }
     return Fitted(lambda x: predict(rows.new(x)), choice=chosen)

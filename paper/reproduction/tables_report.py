@@ -19,15 +19,18 @@ from reproduction.tables_store import Result, results_path
 #: Ratio of test to training rows in random splits.
 OVERLAP = (1 - TRAIN_AND_VAL) / TRAIN
 #: The rows that all controls are compared with.
-OURS = ('ours', 'ours_4', 'auto')
-#: The rows from which `auto` selects: with the same seed it trains these networks.
-CHOICES = ('ours', 'nearest', 'mlp')
+OURS = ('blend', 'ours')
 #: Key of a cell: a table and a method.
 Key = tuple[str, str]
 CONTROLS = tuple(
     m for m, found in METHODS.items() if found.group in ('control', 'other')
 )
-ABLATIONS = tuple(m for m, found in METHODS.items() if found.group == 'ablation')
+#: Variants, and the method that each of them changes.
+ABLATIONS = {
+    m: 'blend' if found.options['graph'] == 'auto' else 'ours'
+    for m, found in METHODS.items()
+    if found.group == 'ablation'
+}
 SINGLE = {PLACE: 'by place', TIME: 'by time'}
 TESTED = (
     f'at a level of {LEVEL}, by two-sided paired t-tests, corrected for random splits '
@@ -41,26 +44,7 @@ def read_units(root: Path, table: str) -> dict[Key, Result]:
     for name, result in read_runs(results_path(root, table), METHODS).items():
         _, method, split = name.split('/')
         found[method, split] = result
-    return found | _chosen(found)
-
-
-def _chosen(found: Mapping[Key, Result]) -> dict[Key, Result]:
-    """Derive units of `auto` on splits where it has not run but its choices have."""
-    added = {}
-    for split in {split for _, split in found}:
-        tried = [found.get((method, split)) for method in CHOICES]
-        units = [unit for unit in tried if unit and unit['choice'].get('losses')]
-        if ('auto', split) in found or len(units) < len(CHOICES):
-            continue
-        losses = {k: v for unit in units for k, v in unit['choice']['losses'].items()}
-        graph = min(losses, key=lambda name: losses[name])
-        best = next(unit for unit in units if graph in unit['choice']['losses'])
-        parts = best['seconds']
-        seconds = {part: sum(unit['seconds'][part] for unit in units) for part in parts}
-        seconds['predict'] = parts['predict']
-        choice = {'graph': graph, 'losses': losses}
-        added['auto', split] = best | {'choice': choice, 'seconds': seconds}
-    return added
+    return found
 
 
 def measures(table: str) -> dict[str, str]:

@@ -4,13 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 
 from reproduction import tables_methods, tables_runs, tables_store
 from reproduction.files import read_json
 from reproduction.tables_data import SOURCES, Source, Table, problem, split
-from reproduction.tables_methods import METHODS, SETTING, fit, search
+from reproduction.tables_methods import METHODS, SETTING, fit, obstacle, search
 from reproduction.tables_neighbours import Described, Options
+from reproduction.tables_ours import make_estimator
 from reproduction.tables_runs import execute, main
 from reproduction.tables_store import Run, TableResults
 from reproduction.tables_trees import LIBRARIES, draw_choice
@@ -55,8 +57,8 @@ def at_once(monkeypatch):
     monkeypatch.setattr(tables_store, 'start_server', lambda threads: None)
 
 
-def seen(num_classes=0, place=(1, 2)):
-    source = Source(lambda: made(num_classes), not num_classes, place=place)
+def seen(num_classes=0, place=(1, 2), rows=60):
+    source = Source(lambda: made(num_classes, rows), not num_classes, place=place)
     table = source.read()
     return problem(table, source, split(table, source, '0'))
 
@@ -120,6 +122,48 @@ def test_trees(library, num_classes):
     assert np.array_equal(found, again.predict(known.x[2]))
     if num_classes:
         assert found.sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+@pytest.mark.parametrize('num_classes', [0, 3])
+@pytest.mark.parametrize('network', ['no_labels', 'frozen'])
+def test_networks_with_one_part_changed(network, num_classes):
+    known, _ = seen(num_classes, rows=100)
+    options = {'n_members': 1, 'max_iter': 2, 'network': network}
+    method = METHODS[network]._replace(options=options | {'graph': 'learned'})
+    fitted = fit(known, method, {}, OPTIONS)
+    assert np.isfinite(fitted.predict(known.x[2])).all()
+    assert [*fitted.choice['weights'].values()] == [1.0]
+    # The labels of training rows do not reach predictions by the graph.
+    model = make_estimator(known, method, OPTIONS)
+    net = model._network_class(4, 8, max(1, num_classes), num_frequencies=0)
+    y = torch.arange(6) % 3 if num_classes else torch.randn(6)
+    x = torch.randn(6, 4)
+    out, other = net.eval()(x, y), net(x, y.flip(0))
+    assert torch.equal(out, other) == (network == 'no_labels')
+    net.train()(x, y).sum().backward()
+    assert (net.lin_key.weight.grad is None) == (network == 'frozen')
+
+
+@pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+def test_members_are_removed_from_a_blend():
+    known, _ = seen(rows=100)
+    for removed, names in {
+        'no_boosting': ('boosting', 'slow boosting'),
+        'no_linear': ('linear model',),
+        'no_graph': ('learned graph, robust',),
+    }.items():
+        method = METHODS[removed]
+        options = method.options | {'n_members': 1, 'max_iter': 2}
+        fitted = fit(known, method._replace(options=options), {}, OPTIONS)
+        every = {'boosting', 'slow boosting', 'linear model', 'no graph, robust'}
+        every |= {'learned graph, robust'}
+        assert {*fitted.choice['weights']} == every - {*names}
+
+
+def test_methods_of_earlier_versions_do_not_run():
+    assert 'earlier version' in obstacle('california', 'ours_0_2')
+    assert obstacle('california', 'ours') is None
 
 
 def test_a_search_goes_on(tmp_path, monkeypatch):
