@@ -3,6 +3,9 @@
     python examples/table_explained.py
     python examples/table_explained.py --csv houses.csv --target price --map east north
 
+It prints the members of the blend with their losses and weights, then of each
+prediction what it comes from, and the rows that the learned graph looks at.
+
 Without a file it generates houses. A price is the exponential of a sum: 200 waves over
 the position, effects of area, year and kind, and noise; some years and kinds are
 missing. A map needs two columns of numbers; all others may be texts.
@@ -67,7 +70,7 @@ def main() -> None:
     parser.add_argument('--target', default='price')
     parser.add_argument('--map', nargs=2, default=['east', 'north'])
     parser.add_argument('--rows', type=int, default=1000, help='number of houses')
-    parser.add_argument('--graph', default='learned', choices=('learned', 'nearest'))
+    parser.add_argument('--graph', default='auto', choices=('auto', 'learned'))
     parser.add_argument('--out', type=Path, default=Path('table_explained.png'))
     args = parser.parse_args()
     table = make_houses(args.rows) if args.csv is None else pd.read_csv(args.csv)
@@ -80,11 +83,13 @@ def main() -> None:
     texts = [c for c in table if not pd.api.types.is_numeric_dtype(table[c])]
     kinds = table.astype(dict.fromkeys(texts, 'category'))
     trees = HistGradientBoostingRegressor(random_state=0).fit(kinds.loc[rows.index], y)
-    print(f'{model.graph_choice_} graph: R2 {model.score(new, y_new):.3f}')
+    print(f'blend: R2 {model.score(new, y_new):.3f}')
     print(f'gradient boosting: R2 {trees.score(kinds.loc[new.index], y_new):.3f}')
+    print(model.report_.round(3))
     asked = new[:3]
     for i in range(len(asked)):
         print(f'\nThe target is {y_new.iloc[i]:.4g}:')
+        print(model.contributions(asked[i : i + 1]).round(1).to_string(index=False))
         print(model.explain(asked[i : i + 1]).round(2))
     draw(model, rows, y, asked, args.map).savefig(args.out, dpi=150)
     print(f'\nWritten: {args.out}')
