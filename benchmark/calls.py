@@ -20,7 +20,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -78,12 +78,12 @@ def layer_step(*, is_training: bool) -> list[Call]:
 
 
 def table_step() -> list[Call]:
-    """Record the calls of a training step on rows of a table."""
+    """Record the calls of a training step on two blocks of rows of a table."""
     torch.manual_seed(0)
-    x: Any = torch.randn(400, 8), torch.randn(64, 8)
-    y, net = torch.randn(400), TableNet(8, 16, 1)
-    net(x, y)
-    return calls_of(lambda: net(x, y))
+    x, y, net = torch.randn(400, 8), torch.randn(400), TableNet(8, 16, 1)
+    batch = torch.arange(400) // 200
+    net(x, y, batch=batch)
+    return calls_of(lambda: net(x, y, batch=batch))
 
 
 STEPS: dict[str, Callable[[], list[Call]]] = {

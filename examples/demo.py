@@ -84,7 +84,7 @@ def compare(x: Any, y: Any, is_test: Any, seed: int = 0) -> GSLRegressor:
         print(f'{name:<24}{errors[name]:>8.1f}{seconds:>9.1f}', flush=True)
     conclude(errors)
     fitted: GSLRegressor = models[BLEND]
-    print(fitted.report_.round(3))
+    print(fitted)
     return fitted
 
 

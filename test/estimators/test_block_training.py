@@ -391,19 +391,22 @@ def run_cycles(monkeypatch, values, block_size=1000, **options):
 
 def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     # Of one step an epoch, the first cycle has thirty; by the third, at two hundred
-    # steps, it must not grow, and by six hundred it must fall by a tenth.
+    # epochs, it must not grow, and by six hundred it must fall by a tenth.
+    monkeypatch.setattr(_training, '_LONG', 600 * len(ROWS.train))
     found, epochs, _ = run_cycles(monkeypatch, [1.0, 1.0, 1.0])
     assert epochs == [30, 90, 210]
     assert found.has_converged
     assert len(found.losses) == 210
-    _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.02, 0.9, 0.85])
+    _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.001, 0.9, 0.85])
     assert epochs == [30, 90, 210, 450]
     found, epochs, _ = run_cycles(monkeypatch, [0.5**i for i in range(9)])
     assert epochs == [30, 90, 210, 450, 1000]
     assert not found.has_converged
     # Growth ends training early.
     assert run_cycles(monkeypatch, [1.0, 1.1])[1] == [30, 90]
-    # Of many steps an epoch, the first cycle has one, and the second is strict.
+    # Of many steps an epoch, the first cycle has one epoch. After many visits of rows
+    # the second must gain a tenth.
+    monkeypatch.setattr(_training, '_LONG', 1)
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 0.95], block_size=1)
     assert epochs == [1, 3]
 

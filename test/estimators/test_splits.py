@@ -175,7 +175,15 @@ BAD = {
     'one time': ({'order': DAYS[:1].repeat(60)}, r"'order' must have two .* \(got one"),
     'both': (
         {'groups': MASK, 'order': DAYS},
-        r"'groups' is not supported with 'order' \(got both\)",
+        r"'groups' is not supported with 'order': each of them .* \(got both\)",
+    ),
+    'groups and a mask': (
+        {'groups': np.arange(60) % 3, 'validation_mask': MASK},
+        r"'groups' is not supported with 'validation_mask': .* \(got both\)",
+    ),
+    'order and a mask': (
+        {'order': np.arange(60), 'validation_mask': MASK},
+        r"'order' is not supported with 'validation_mask': .* \(got both\)",
     ),
 }
 
@@ -203,8 +211,6 @@ def test_all_labels_in_one_group_or_at_one_time(few):
         ({'groups': np.arange(60) % 20}, None),
         ({'order': np.arange(60) // 6}, [{8, 9}]),
         ({'order': DAYS}, [set(range(48, 60))]),
-        ({'groups': np.arange(60) % 3, 'validation_mask': MASK}, [{0, 1, 2}]),
-        ({'order': np.arange(60), 'validation_mask': MASK}, [set(range(20))]),
     ],
 )
 def test_what_an_estimator_holds_back(given, expected, few, monkeypatch):

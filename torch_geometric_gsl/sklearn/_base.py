@@ -143,17 +143,19 @@ class GSLEstimator(FitsMembers, Saves):
         weight = self._find_known(y) * _check_sample_weight(
             sample_weight, x, dtype=np.float64, ensure_non_negative=True
         )
+        # Only their ratios matter: normalised, they fit single precision in any unit.
+        weight = (weight / max(weight.max(), np.finfo(float).tiny)).astype(np.float32)
         is_known = weight > 0
         if not is_known.any():
             raise ValueError("'sample_weight' must be positive for a row with a label")
         self._targets = y
         target = self._encode(y, is_known)
-        # A row without weight sends no label either.
+        # A row without weight sends no label either, and its loss is finite.
+        target[torch.from_numpy(~is_known)] = 0
         self._known_y = target.clone()
         unknown = torch.nan if target.is_floating_point() else -1
         self._known_y[torch.from_numpy(~is_known)] = unknown
-        # Only their ratios matter: normalised, they fit single precision in any unit.
-        weight = torch.from_numpy(weight / weight.max()).float()
+        weight = torch.from_numpy(weight)
         random = check_random_state(self.random_state)
         # Options of the networks, which later changes of parameters do not affect;
         # `options_of` selects those of training.
@@ -163,6 +165,11 @@ class GSLEstimator(FitsMembers, Saves):
         self._dtype = x.dtype
         self._x = x
         group = None if groups is None else codes_of(groups, 'groups', len(target))
+        if any(isinstance(value, str) for value in np.ravel(order)[:1].tolist()):
+            raise TypeError(
+                f"'order' must hold numbers or dates (got {np.ravel(order)[0]!r}): "
+                'convert strings, such as by pandas.to_datetime'
+            )
         order = None if order is None else codes_of(order, 'order', len(target))
         self._seen = [
             None if c is None else torch.from_numpy(c) for c in (group, order)
@@ -183,8 +190,11 @@ class GSLEstimator(FitsMembers, Saves):
         group, order = self._seen
         given = {'groups': group, 'order': order, 'validation_mask': mask}
         names = [name for name, value in given.items() if value is not None]
-        if group is not None and order is not None:
-            raise ValueError("'groups' is not supported with 'order' (got both)")
+        if len(names) > 1:
+            raise ValueError(
+                f'{names[0]!r} is not supported with {names[1]!r}: each of them '
+                'chooses the rows to hold back (got both)'
+            )
         fraction = self.validation_fraction
         is_few = (1 - fraction) * is_known.sum() < _FEW_ROWS
         num_splits = _MEMBERS if is_few else 1

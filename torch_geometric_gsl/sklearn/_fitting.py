@@ -33,7 +33,7 @@ from torch_geometric_gsl.sklearn._members import (
     threads_for,
 )
 from torch_geometric_gsl.sklearn._predictions import Predictions
-from torch_geometric_gsl.sklearn._report import control_losses
+from torch_geometric_gsl.sklearn._report import constant_of, control_losses
 from torch_geometric_gsl.sklearn._rows import Scaling, to_tensor
 from torch_geometric_gsl.sklearn._splits import LEAST_VALIDATION, Rows
 from torch_geometric_gsl.sklearn._training import (
@@ -219,15 +219,14 @@ class FitsMembers(Predictions):
         self, members: list[Any], held: Any, table: Table, splits: list[Rows]
     ) -> None:
         """Find the weights of members, and drop those without weight."""
+        if all(split is splits[0] for split in splits):  # The same rows, several times.
+            shape = len(held), len(splits), -1, self._num_outputs
+            held, splits = held.reshape(shape).mean(axis=1), splits[:1]
         val = np.concatenate([split.val for split in splits])
         y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
         is_class = bool(self._num_classes)
-        train = splits[0].train
-        self._constant = np.average(
-            np.eye(self._num_classes)[y[train]] if is_class else y[train],
-            axis=0,
-            weights=weight[train],
-        )
+        known = np.flatnonzero(weight > 0)
+        self._constant = constant_of(y[known], weight[known], self._num_classes)
         w = np.full(len(members), 1 / len(members))
         losses: dict[str, float] = {}
         self._is_constant = False
@@ -239,9 +238,7 @@ class FitsMembers(Predictions):
                 losses[member.name] = mean_loss(
                     out, y[val], weight[val], is_class=is_class
                 )
-            losses |= control_losses(
-                self._x, y, weight, splits[0], self._num_classes, self._constant
-            )
+            losses |= control_losses(self._x, y, weight, splits, self._num_classes)
             self._is_constant = losses['blend'] >= losses['constant']
         elif self.graph == AUTO:
             warn_caller(
@@ -249,13 +246,21 @@ class FitsMembers(Predictions):
                 f'{len(y)} rows can be held back for validation',
                 UserWarning,
             )
+        safe = [i for i, member in enumerate(members) if member.serves_far]
+        self._far_weights = {}
+        if safe:
+            even = np.full(len(safe), 1 / len(safe))
+            if losses:
+                even = blend_weights(held[safe], y[val], weight[val], is_class=is_class)
+            names = [members[i].name for i in safe]
+            self._far_weights = dict(zip(names, even.tolist(), strict=True))
         self._losses = losses
         self._weights = {m.name: float(v) for m, v in zip(members, w, strict=True)}
         self._members = [
             member
             for member in members
             # Those for far rows stay, even without weight.
-            if self._weights[member.name] > 0 or member.serves_far
+            if self._weights[member.name] + self._far_weights.get(member.name, 0) > 0
         ]
         self._limit = self._learned[0].far if self._learned else None
         self._limit = self._limit or None  # Duplicates tell no distance.
@@ -290,9 +295,12 @@ class FitsMembers(Predictions):
         rows = np.random.RandomState(0).permutation(num_rows)[:_LOOKED_AT]
         columns = columns_of(self._rows)
         is_class = bool(self._num_classes)
+        known = np.flatnonzero(self._is_labelled())
         with threads_for(num_rows):
             graph = self._graph(self._x[rows])
-            found = find_identifier(columns, rows, graph, self._x, y, is_class=is_class)
+            found = find_identifier(
+                columns, rows, graph, self._x, y, known, is_class=is_class
+            )
         if found is not None:
             name, ratio = found
             warn_caller(
@@ -302,6 +310,12 @@ class FitsMembers(Predictions):
                 f"'groups' to fit, and drop the column",
                 UserWarning,
             )
+
+    def _is_labelled(self) -> Any:
+        """Return which training rows have a label."""
+        y = self._known_y
+        known = ~y.isnan().any(dim=1) if y.is_floating_point() else y >= 0
+        return known.numpy()
 
     def _network(self, member: Nets, options: Any) -> TableNet:
         # Embeddings of many columns are slow and rarely help.

@@ -30,6 +30,7 @@ def find_identifier(
     graph: Any,
     x: NDArray[Any],
     y: NDArray[Any],
+    known: NDArray[Any],
     *,
     is_class: bool,
 ) -> tuple[Any, float] | None:
@@ -44,14 +45,14 @@ def find_identifier(
         graph (scipy.sparse.csr_matrix): The weights of their neighbours, one row each.
         x (numpy.ndarray): The same columns as numbers.
         y (numpy.ndarray): Classes, or numbers :math:`(n, C)`.
+        known (numpy.ndarray): The labelled rows.
         is_class (bool): Whether targets are classes.
 
     Returns:
         The name of the column, and the ratio of the two losses.
     """
-    some = np.random.RandomState(0).permutation(len(y))[:_MOST_ROWS]
+    some = np.random.RandomState(0).permutation(known)[:_MOST_ROWS]
     worst: tuple[Any, float] | None = None
-    at_random = None
     source, target = graph.indices, rows.repeat(np.diff(graph.indptr))
     # A row is its own nearest neighbour, which tells nothing.
     weight = graph.data * (source != target)
@@ -63,10 +64,11 @@ def find_identifier(
         by_chance = np.square(counts / counts.sum()).sum()
         if shared - by_chance < _MOST_SHARED * (1 - by_chance):
             continue
-        if at_random is None:
-            folds = KFold(5, shuffle=True, random_state=0)
-            at_random = _loss(x[some], y[some], folds, None, is_class)
-        by_group = _loss(x[some], y[some], GroupKFold(5), codes[some], is_class)
+        # One number a value: trees cannot use many rare columns of zeros and ones.
+        coded = np.column_stack([x[some], codes[some]])
+        folds = KFold(5, shuffle=True, random_state=0)
+        at_random = _loss(coded, y[some], folds, None, is_class)
+        by_group = _loss(coded, y[some], GroupKFold(5), codes[some], is_class)
         ratio = by_group / max(at_random, 1e-12)
         if ratio > _WORSE and (worst is None or ratio > worst[1]):
             worst = name, ratio

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -170,7 +168,7 @@ class Fitted:
     ) -> None:
         self.name, self.kind = name, 'linear' if name == LINEAR else 'trees'
         self.scaling, self.num_classes, self.models = scaling, num_classes, models
-        self.serves_far = self.kind == 'trees'
+        self.serves_far = True
 
     def prepare(self, targets: Targets) -> None:
         """Do nothing: these models need no other rows."""
@@ -195,22 +193,28 @@ def fitted_outputs(models: list[Any], x: Any, num_classes: int) -> NDArray[Any]:
 
 
 def threads_for(num_rows: int, num_threads: int | None = None) -> Any:
-    """Limit the threads of a computation: those of few rows mostly wait."""
-    return threadpool_limits(1 if num_rows < _FEW_FOR_THREADS else num_threads)
+    """Limit the threads of a computation: those of few rows mostly wait.
+
+    Only OpenMP's, which each thread sets for itself.
+    """
+    limit = 1 if num_rows < _FEW_FOR_THREADS else num_threads
+    return threadpool_limits(limit, 'openmp')
 
 
 def fit_linear(x: Any, table: Table, rows: Rows, num_classes: int) -> list[Any]:
     """Fit a ridge regression for each target, or a logistic regression."""
     train = rows.train
     y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
-    kind: Any = LogisticRegression if num_classes else Ridge
+    kind, options = (
+        (LogisticRegression, {'max_iter': 1000}) if num_classes else (Ridge, {})
+    )
     if num_classes and (y[train] == y[train][0]).all():
-        kind = DummyClassifier
+        kind, options = DummyClassifier, {}
     models = []
     for column in y.reshape(len(y), -1).T:
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore', ConvergenceWarning)
-            model = kind().fit(x[train], column[train], sample_weight=weight[train])
+        model = kind(**options).fit(
+            x[train], column[train], sample_weight=weight[train]
+        )
         models.append(model)
     return models
 

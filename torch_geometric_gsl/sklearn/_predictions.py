@@ -48,7 +48,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             for name in sorted(names, key=lambda name: self._losses.get(name, 0.0)):
                 loss, weight = self._losses.get(name), self._weights.get(name)
                 cells = '' if loss is None else f'{loss:.4g}'
-                cells = f'{cells:<9}' + ('' if weight is None else f'{weight:.2f}')
+                cells = f'{cells:<9} ' + ('' if weight is None else f'{weight:.2f}')
                 lines.append(f'{name:{width}}  {cells}'.rstrip())
         return '\n'.join(lines)
 
@@ -56,6 +56,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     _members: list[Any]
     _weights: dict[str, float]
     _losses: dict[str, float]
+    # The weights of members for far rows.
+    _far_weights: dict[str, float]
     # The learned distance to training rows beyond which a row is far, if any.
     _limit: float | None
     # The mean target, and whether nothing predicts better.
@@ -102,21 +104,22 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     def _row_weights(self, near: Any) -> Any:
         """Return the weights of members for each row.
 
-        Those of far rows move to trees and the network that needs no near rows.
+        Those of far rows move to members that need no near rows.
         """
         weight = np.array([self._weights[each.name] for each in self._members])
         weight = np.tile(weight[:, None] / weight.sum(), len(near))
-        serves = np.array([[float(each.serves_far)] for each in self._members])
-        if self._limit is None or not serves.any():
+        if self._limit is None or not self._far_weights:
             return weight
-        return near * weight + (1 - near) * serves / serves.sum()
+        far = [[self._far_weights.get(each.name, 0.0)] for each in self._members]
+        return near * weight + (1 - near) * np.array(far)
 
     def is_far(self, X: Any) -> Any:
         r"""Return which rows are far from all training rows.
 
         Their learned distance to the nearest training row is larger than that of 99 %
         of the rows held back in training. The farther a row, the more its prediction
-        is that of boosting and of the network without a graph, if the blend has them.
+        is that of a second blend, of boosting, the linear model and the network without
+        a graph.
 
         Args:
             X (array-like or DataFrame): The rows.
@@ -222,7 +225,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         Returns:
             tuple[numpy.ndarray, numpy.ndarray]: Weights in descending order, and
             positions of training rows, both :math:`[n, k]`. The weights of all
-            neighbours of a row sum to 1; missing ones are padded with rows of weight 0.
+            neighbours of a row sum to 1, or less where a null neighbour has a share, as
+            with groups; missing ones are padded with rows of weight 0.
 
         Raises:
             ValueError: If the estimator has no graph, or not so many neighbours.
@@ -260,8 +264,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         * **constant** is the mean target of the training rows, or the share of the
           class;
         * **trees** is what boosting changes;
-        * **own columns** is what networks change by the columns of a row, while its
-          neighbours are replaced by the mean of all rows;
+        * **own columns** is what networks and the linear model change by the columns of
+          a row, while its neighbours are replaced by the mean of all rows;
         * **neighbours** is what the neighbours of the row change then.
 
         Args:

@@ -29,9 +29,10 @@ _SIZES = (
 )
 # The first cycle has at least this number of steps.
 _FIRST_STEPS = 30
-# After this number of steps a cycle must improve the loss by this share to be followed
+# After this number of visits of rows a cycle must improve the loss by this share to be
+# followed
 # by another. Before, less is enough; at first it may even grow by the second share.
-_LONG, _GAIN, _GROWTH = 600, 0.1, 0.05
+_LONG, _GAIN, _GROWTH = 600_000, 0.1, 0.02
 # A smaller loss of classes counts as this one.
 _LEAST_OF_CLASSES = 0.03
 # The share of a cycle in which the learning rate rises, from this share of its peak.
@@ -158,7 +159,8 @@ class Training:
             value = loss_of(self.average.module, self.table, self.val)
         self.bar.set_postfix(loss=f'{value:.4f}', refresh=False)
         unit = 0.0 if self.table.y.is_floating_point() else _LEAST_OF_CLASSES
-        progress = min(1.0, len(self.losses) * self.steps / _LONG)
+        num_visits = len(self.losses) * len(self.split.train)
+        progress = min(1.0, num_visits / _LONG)
         gain = (_GAIN + _GROWTH) * progress - _GROWTH
         if self.cycles:
             self.has_converged = self.best - value < gain * max(self.best, unit)
