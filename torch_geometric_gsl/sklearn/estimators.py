@@ -55,7 +55,8 @@ Args:
         networks train for 30 epochs, and members have equal weights.
         (default: :obj:`0.2`)
     random_state (int, RandomState or None, optional): Source of randomness. An
-        integer makes results reproducible, whatever else draws. (default: :obj:`None`)
+        integer makes results reproducible, up to rounding by another number of
+        threads. (default: :obj:`None`)
     device (str, optional): The device of the networks. (default: :obj:`"cpu"`)
     verbose (bool, optional): If :obj:`True`, shows a progress bar of each network.
         (default: :obj:`False`)
