@@ -26,11 +26,11 @@ def near_blocks(z: Tensor, size: int, generator: torch.Generator) -> list[Tensor
         if num_blocks == 1:
             blocks.append(rows)
             continue
-        own = z[rows]
+        keys = z[rows]
         pair = torch.randint(
             len(rows), (2,), generator=generator, device=generator.device
         )
-        order = rows[(own @ (own[pair[0]] - own[pair[1]])).argsort(stable=True)]
+        order = rows[(keys @ (keys[pair[0]] - keys[pair[1]])).argsort(stable=True)]
         left = num_blocks // 2
         cut = len(rows) * left // num_blocks
         nodes += [(order[cut:], num_blocks - left), (order[:cut], left)]

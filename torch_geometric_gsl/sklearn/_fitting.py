@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,17 +122,17 @@ class FitsMembers(Predictions):
             self._start(member, split, table, _seed(random))
             for member, split in itertools.product(members, splits)
         ]
-        stop = threading.Event()
         active = trainings
         while active:
-            self._in_threads(lambda each: each.run_cycle(stop), active, stop)
+            stop = threading.Event()
+            self._in_threads(partial(Training.run_cycle, stop=stop), active, stop)
             active = _still_active(active, trainings, len(splits))
-        predicted = self._in_threads(self._finish, trainings)
+        predicted = self._in_threads(self._finish, trainings, threading.Event())
         held = []
         for number, member in enumerate(members):
-            own = slice(number * len(splits), (number + 1) * len(splits))
-            member.models = [training.model for training in trainings[own]]
-            outputs, distances = zip(*predicted[own], strict=True)
+            rows = slice(number * len(splits), (number + 1) * len(splits))
+            member.models = [training.model for training in trainings[rows]]
+            outputs, distances = zip(*predicted[rows], strict=True)
             # Of the first network, which tells the distances of new rows.
             if len(distances[0]) > 0:
                 member.far = float(np.quantile(distances[0], _USUAL))
@@ -147,9 +148,12 @@ class FitsMembers(Predictions):
         self,
         function: Callable[[Training], Any],
         trainings: list[Training],
-        stop: threading.Event | None = None,
+        stop: threading.Event,
     ) -> list[Any]:
-        """Apply a function to several trainings at once, which share the threads."""
+        """Apply a function to several trainings at once, which share the threads.
+
+        However this ends, the event then tells those that still run to end as well.
+        """
         num_tasks, num_rows = len(trainings), self._x.shape[0]
         num_threads = 1 if self._device.type != 'cpu' else torch.get_num_threads()
 
@@ -161,10 +165,8 @@ class FitsMembers(Predictions):
         with ThreadPoolExecutor(min(num_threads, num_tasks)) as pool:
             try:
                 return list(pool.map(run, trainings))
-            except BaseException:
-                if stop is not None:
-                    stop.set()  # The other networks end at their next step.
-                raise
+            finally:
+                stop.set()
 
     def _start(self, member: Nets, split: Rows, table: Table, seed: int) -> Training:
         """Make a network to be trained on a split."""
@@ -173,8 +175,12 @@ class FitsMembers(Predictions):
         options = options_of(self, len(split.train))
         with DrawsFrom(torch.Generator().manual_seed(seed)):
             model = self._network(member, options).to(self._device)
-        parts = (split.train, split.candidates, split.val)
-        rows = Split(*(torch.from_numpy(part).to(self._device) for part in parts))
+        rows = Split(
+            *(
+                torch.from_numpy(indices).to(self._device)
+                for indices in (split.train, split.candidates, split.val)
+            )
+        )
         return Training(model, table._replace(x=x), rows, options, seed, member.name)
 
     def _finish(self, training: Training) -> tuple[Any, Any]:
@@ -183,8 +189,8 @@ class FitsMembers(Predictions):
         if len(rows.val) == 0:
             return np.empty((0, self._num_outputs)), np.empty(0)
         # All held-back rows, but not more candidates than in training.
-        some = training.val._replace(val=rows.val)
-        out, distance = outputs_of(model, training.table, some)
+        split = training.val._replace(val=rows.val)
+        out, distance = outputs_of(model, training.table, split)
         out = out.softmax(dim=1) if self._num_classes else out
         return out.double().cpu().numpy(), distance.double().cpu().numpy()
 
@@ -363,11 +369,11 @@ def _still_active(
     """Return the trainings to be continued: not ended, nor far behind others."""
     left = []
     for training in active:
-        place = trainings.index(training) % num_splits
+        first = trainings.index(training) % num_splits
         cycle = len(training.cycles) - 1
         rivals = [
             other.cycles[cycle]
-            for other in trainings[place::num_splits]
+            for other in trainings[first::num_splits]
             if len(other.cycles) > cycle
         ]
         if cycle >= _TRIED and training.cycles[cycle] > _BEHIND * min(rivals):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ _FEW_ROWS, _FEW_LEAVES, _LEAVES = 4000, 8, 16
 
 
 class Targets(NamedTuple):
-    """What members share: the labels of training rows, and who sees whom."""
+    """Hold what members share: labels of training rows, and who sees whom."""
 
     known_y: Tensor  # -1 or NaN if unknown.
     group: Tensor | None
@@ -95,17 +96,17 @@ class Nets:
     def distances(self, x: Any) -> NDArray[Any]:
         """Return the scaled squared distances of new rows to the nearest row."""
         model = self.models[0]
-        parts = [model.distance_to_sources(rows).cpu() for rows in self._blocks(x)]
-        return torch.cat(parts).double().numpy()
+        distances = [model.distance_to_sources(rows) for rows in self._blocks(x)]
+        return torch.cat(distances).cpu().double().numpy()
 
     @default_modes()
     @torch.no_grad()
     def own_outputs(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of the training rows from each other."""
-        found = [
+        outputs = [
             self._finish(model(*self._own(), **self._seen())) for model in self.models
         ]
-        return np.asarray(np.mean(found, axis=0))
+        return np.asarray(np.mean(outputs, axis=0))
 
     @default_modes()
     @torch.no_grad()
@@ -119,11 +120,11 @@ class Nets:
                 calls = [(self._own(), self._seen())]
             else:
                 calls = [((rows,), {}) for rows in self._blocks(x)]
-            parts = []
+            matrices = []
             for rows, options in calls:
                 _, graph = model(*rows, **options, return_graph=True)
-                parts.append(to_csr(graph, (rows[0].size(0), num_rows)))
-            graphs.append(scipy.sparse.vstack(parts, format='csr'))
+                matrices.append(to_csr(graph, (rows[0].size(0), num_rows)))
+            graphs.append(scipy.sparse.vstack(matrices, format='csr'))
         return sum(graphs) / len(graphs)
 
     def _own(self) -> tuple[Tensor, Tensor]:
@@ -146,11 +147,11 @@ class Nets:
     @torch.no_grad()
     def _blockwise(self, x: Any, run: Any) -> NDArray[Any]:
         blocks = self._blocks(x)
-        found = [
+        outputs = [
             self._finish(torch.cat([run(model, rows) for rows in blocks]))
             for model in self.models
         ]
-        return np.asarray(np.mean(found, axis=0))
+        return np.asarray(np.mean(outputs, axis=0))
 
     def _finish(self, out: Tensor) -> NDArray[Any]:
         out = out.softmax(dim=1) if self._targets.num_classes else out
@@ -176,8 +177,10 @@ class Fitted:
     def outputs(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of rows, which are not scaled."""
         x = self.scaling.apply(x, np.float64)
-        found = [fitted_outputs(models, x, self.num_classes) for models in self.models]
-        return np.asarray(np.mean(found, axis=0))
+        outputs = [
+            fitted_outputs(models, x, self.num_classes) for models in self.models
+        ]
+        return np.asarray(np.mean(outputs, axis=0))
 
     own_outputs = outputs
 
@@ -205,16 +208,12 @@ def fit_linear(x: Any, table: Table, rows: Rows, num_classes: int) -> list[Any]:
     """Fit a ridge regression for each target, or a logistic regression."""
     train = rows.train
     y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
-    kind, options = (
-        (LogisticRegression, {'max_iter': 1000}) if num_classes else (Ridge, {})
-    )
+    make: Any = partial(LogisticRegression, max_iter=1000) if num_classes else Ridge
     if num_classes and (y[train] == y[train][0]).all():
-        kind, options = DummyClassifier, {}
+        make = DummyClassifier
     models = []
     for column in y.reshape(len(y), -1).T:
-        model = kind(**options).fit(
-            x[train], column[train], sample_weight=weight[train]
-        )
+        model = make().fit(x[train], column[train], sample_weight=weight[train])
         models.append(model)
     return models
 

@@ -30,8 +30,8 @@ _SIZES = (
 # The first cycle has at least this number of steps.
 _FIRST_STEPS = 30
 # After this number of visits of rows a cycle must improve the loss by this share to be
-# followed
-# by another. Before, less is enough; at first it may even grow by the second share.
+# followed by another. Before, less is enough; at first it may even grow by the second
+# share.
 _LONG, _GAIN, _GROWTH = 600_000, 0.1, 0.02
 # A smaller loss of classes counts as this one.
 _LEAST_OF_CLASSES = 0.03

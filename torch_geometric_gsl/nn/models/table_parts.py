@@ -134,8 +134,8 @@ class Hidden(NamedTuple):
     def mask(self, block: range, rows: slice, device: torch.device) -> Tensor:
         """Return which rows of a block are hidden from some of them."""
         start, stop, _ = rows.indices(len(block))
-        own = torch.arange(block.start, block.stop, device=device)
-        mask = own[start:stop].unsqueeze(1) == own
+        index = torch.arange(block.start, block.stop, device=device)
+        mask = index[start:stop].unsqueeze(1) == index
         if self.group is not None:
             group = self.group[block.start : block.stop]
             mask = group[start:stop].unsqueeze(1) == group
@@ -250,11 +250,11 @@ class TableNeighbours(torch.nn.Module):
                 for block, part, src in parts
             ]
         for block, part in scores:
-            own = message[block.start : block.stop]
+            messages = message[block.start : block.stop]
             for rows in row_blocks(len(block), 16 * len(block), _RANKING_BUDGET):
                 with torch.autocast(z.device.type, enabled=False):
                     weight = self._weights(part, block, rows, hidden, generator)
-                totals.append(weight.to(own.dtype) @ own)
+                totals.append(weight.to(messages.dtype) @ messages)
                 if return_graph:
                     edges = weight.nonzero().t().flip(0) + block.start
                     edges[1] += rows.start or 0
