@@ -3,12 +3,13 @@
 import pytest
 import torch
 from oracles import seeded
+from table_nets import draw_rows, make
 from torch.nn import functional as F
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
-IN, HIDDEN, N = 4, 8, 30
+N = 30
 #: Sorted blocks; groups within them and across; times with ties, and a first one.
 BATCH = torch.arange(N) // 11
 GROUP = torch.arange(N) * 7 % 5
@@ -20,17 +21,6 @@ SEEN = {
     'all': {'batch': BATCH, 'group': GROUP, 'order': ORDER},
     'null': {},
 }
-
-
-def make(out_channels=1, **options):
-    torch.manual_seed(2)
-    options = {'num_frequencies': 0, 'dropout': 0.0, 'graph_dropout': 0.0, **options}
-    return TableNet(IN, HIDDEN, out_channels, **options).double()
-
-
-def draw_rows(n=N, seed=0):
-    x = torch.randn(n, IN, generator=seeded(seed)).double()
-    return x, torch.randn(n, generator=seeded(seed + 1)).double()
 
 
 def is_seen(i, j, batch=None, group=None, order=None):

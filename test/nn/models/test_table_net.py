@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from oracles import seeded
+from table_nets import HIDDEN, IN, draw_rows, make
 from torch.nn import functional as F
 
 from torch_geometric_gsl import DistanceSimilarity
@@ -15,18 +16,7 @@ from torch_geometric_gsl.ops import cells, knn
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.scores import Negative
 
-IN, HIDDEN, N = 4, 8, 30
-
-
-def make(out_channels=1, **options):
-    torch.manual_seed(2)
-    options = {'num_frequencies': 0, 'dropout': 0.0, 'graph_dropout': 0.0, **options}
-    return TableNet(IN, HIDDEN, out_channels, **options).double()
-
-
-def draw_rows(n=N, seed=0):
-    x = torch.randn(n, IN, generator=seeded(seed)).double()
-    return x, torch.randn(n, generator=seeded(seed + 1)).double()
+N = 30
 
 
 def after_the_sum(net, h):
