@@ -60,8 +60,9 @@ _CONSTANT = 0.98
 _MOST_EMBEDDED = 32
 # Tables of at most this many rows are predicted in double precision.
 _MOST_IN_DOUBLE = 2**17
-# A network with this ratio of its loss to the least one is given up, after some cycles.
-_BEHIND, _TRIED = 1.3, 2
+# A network with this ratio of its loss to the least one is given up, after some cycles
+# and this share of a long training.
+_BEHIND, _TRIED, _LEAST_PROGRESS = 1.3, 2, 0.4
 # Rows farther from training rows than this share of the held-back ones are far.
 _USUAL = 0.99
 
@@ -376,7 +377,8 @@ def _still_active(
             for other in trainings[first::num_splits]
             if len(other.cycles) > cycle
         ]
-        if cycle >= _TRIED and training.cycles[cycle] > _BEHIND * min(rivals):
+        is_tried = cycle >= _TRIED and training.progress >= _LEAST_PROGRESS
+        if is_tried and training.cycles[cycle] > _BEHIND * min(rivals):
             training.has_converged = True
         if not training.has_ended:
             left.append(training)

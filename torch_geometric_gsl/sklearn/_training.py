@@ -23,16 +23,16 @@ from torch_geometric_gsl.sklearn._rows import to_tensor
 # block, and blocks of a step.
 _SIZES = (
     (0, (64, 0.3, 1, 128, 1)),
-    (1000, (128, 0.2, 2, 128, 1)),
+    (1000, (128, 0.2, 2, 128, 2)),
     (4000, (192, 0.1, 2, 128, 2)),
     (10_000, (192, 0.1, 2, 256, 4)),
 )
 # The first cycle has at least this number of steps.
 _FIRST_STEPS = 30
 # After this number of visits of rows a cycle must improve the loss by this share to be
-# followed by another. Before, less is enough; at first it may even grow by the second
-# share.
-_LONG, _GAIN, _GROWTH = 600_000, 0.1, 0.02
+# followed by another. Before, less is enough, and one cycle may fail: the next one has
+# twice as many steps.
+_LONG, _GAIN = 600_000, 0.1
 # A smaller loss of classes counts as this one.
 _LEAST_OF_CLASSES = 0.03
 # The share of a cycle in which the learning rate rises, from this share of its peak.
@@ -134,7 +134,7 @@ class Training:
         self.most = options.max_iter
         if len(split.val) == 0:
             self.length = self.most = min(self.most, _EPOCHS_WITHOUT_VALIDATION)
-        self.has_converged = False
+        self.has_converged, self.num_failed = False, 0
         shown = {'desc': name, 'unit': 'step', 'disable': not options.verbose}
         self.bar = tqdm(**shown, leave=False)
 
@@ -142,6 +142,11 @@ class Training:
     def has_ended(self) -> bool:
         """Return whether there is no further cycle."""
         return self.has_converged or len(self.losses) >= self.most
+
+    @property
+    def progress(self) -> float:
+        """Return the visits of rows as a share of a long training."""
+        return min(1.0, len(self.losses) * len(self.split.train) / _LONG)
 
     def run_cycle(self, stop: threading.Event | None = None) -> None:
         """Train for a cycle, and look at the held-back rows.
@@ -161,11 +166,11 @@ class Training:
             value = loss_of(self.average.module, self.table, self.val)
         self.bar.set_postfix(loss=f'{value:.4f}', refresh=False)
         unit = 0.0 if self.table.y.is_floating_point() else _LEAST_OF_CLASSES
-        num_visits = len(self.losses) * len(self.split.train)
-        progress = min(1.0, num_visits / _LONG)
-        gain = (_GAIN + _GROWTH) * progress - _GROWTH
-        if self.cycles:
-            self.has_converged = self.best - value < gain * max(self.best, unit)
+        least = _GAIN * self.progress * max(self.best, unit)
+        self.num_failed += 1
+        if not self.cycles or self.best - value >= least:
+            self.num_failed = 0
+        self.has_converged = self.num_failed > (1 if self.progress < 1 else 0)
         if value < self.best:
             self.best, self.state = value, deepcopy(self.average.module.state_dict())
         self.cycles.append(value)
