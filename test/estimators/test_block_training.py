@@ -391,8 +391,8 @@ def run_cycles(monkeypatch, values, block_size=1000, **options):
 
 def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     # Of one step an epoch, the first cycle has thirty. The least gain of a cycle grows
-    # to a tenth by six hundred epochs; before, one cycle may fail.
-    monkeypatch.setattr(_training, '_LONG', 600 * len(ROWS.train))
+    # to a tenth by six hundred epochs steps; before half of them one cycle may fail.
+    monkeypatch.setattr(_training, '_LONG_STEPS', 600)
     found, epochs, _ = run_cycles(monkeypatch, [1.0, 1.0, 1.0])
     assert epochs == [30, 90, 210]
     assert found.has_converged
@@ -481,20 +481,20 @@ def test_sizes_by_the_number_of_rows(num_rows, expected):
 
 
 @pytest.mark.parametrize(
-    ('cycles', 'progress', 'expected'),
+    ('cycles', 'num_visits', 'expected'),
     [
-        ([3.0, 3.0, 1.31], 0.4, False),
-        ([3.0, 3.0, 1.29], 0.4, True),
-        ([3.0, 3.0, 1.31], 0.39, True),
-        ([3.0, 3.0], 1.0, True),
+        ([3.0, 3.0, 1.31], 240_000, False),
+        ([3.0, 3.0, 1.29], 240_000, True),
+        ([3.0, 3.0, 1.31], 239_999, True),
+        ([3.0, 3.0], 10**6, True),
     ],
 )
-def test_a_network_far_behind_is_given_up(cycles, progress, expected):
+def test_a_network_far_behind_is_given_up(cycles, num_visits, expected):
     class Trained(SimpleNamespace):
         has_ended = property(lambda self: self.has_converged)
 
     best, behind = (
-        Trained(cycles=losses, progress=progress, has_converged=False)
+        Trained(cycles=losses, num_visits=num_visits, has_converged=False)
         for losses in ([1.0, 1.0, 1.0], cycles)
     )
     # Those of other splits are no rivals.

@@ -61,8 +61,8 @@ _MOST_EMBEDDED = 32
 # Tables of at most this many rows are predicted in double precision.
 _MOST_IN_DOUBLE = 2**17
 # A network with this ratio of its loss to the least one is given up, after some cycles
-# and this share of a long training.
-_BEHIND, _TRIED, _LEAST_PROGRESS = 1.3, 2, 0.4
+# and visits of rows.
+_BEHIND, _TRIED, _LEAST_VISITS = 1.3, 2, 240_000
 # Rows farther from training rows than this share of the held-back ones are far.
 _USUAL = 0.99
 
@@ -377,7 +377,7 @@ def _still_active(
             for other in trainings[first::num_splits]
             if len(other.cycles) > cycle
         ]
-        is_tried = cycle >= _TRIED and training.progress >= _LEAST_PROGRESS
+        is_tried = cycle >= _TRIED and training.num_visits >= _LEAST_VISITS
         if is_tried and training.cycles[cycle] > _BEHIND * min(rivals):
             training.has_converged = True
         if not training.has_ended:

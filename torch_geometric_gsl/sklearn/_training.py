@@ -29,10 +29,10 @@ _SIZES = (
 )
 # The first cycle has at least this number of steps.
 _FIRST_STEPS = 30
-# After this number of visits of rows a cycle must improve the loss by this share to be
-# followed by another. Before, less is enough, and one cycle may fail: the next one has
-# twice as many steps.
-_LONG, _GAIN = 600_000, 0.1
+# After this number of visits of rows or of steps, a cycle must improve the loss by this
+# share to be followed by another. Before, less is enough. In the first half one cycle
+# may fail: the next one is twice as long.
+_LONG, _LONG_STEPS, _GAIN = 600_000, 500, 0.1
 # A smaller loss of classes counts as this one.
 _LEAST_OF_CLASSES = 0.03
 # The share of a cycle in which the learning rate rises, from this share of its peak.
@@ -144,9 +144,9 @@ class Training:
         return self.has_converged or len(self.losses) >= self.most
 
     @property
-    def progress(self) -> float:
-        """Return the visits of rows as a share of a long training."""
-        return min(1.0, len(self.losses) * len(self.split.train) / _LONG)
+    def num_visits(self) -> int:
+        """Return how often a row was in a step."""
+        return len(self.losses) * len(self.split.train)
 
     def run_cycle(self, stop: threading.Event | None = None) -> None:
         """Train for a cycle, and look at the held-back rows.
@@ -166,11 +166,13 @@ class Training:
             value = loss_of(self.average.module, self.table, self.val)
         self.bar.set_postfix(loss=f'{value:.4f}', refresh=False)
         unit = 0.0 if self.table.y.is_floating_point() else _LEAST_OF_CLASSES
-        least = _GAIN * self.progress * max(self.best, unit)
+        num_steps = len(self.losses) * self.steps
+        progress = min(1.0, max(self.num_visits / _LONG, num_steps / _LONG_STEPS))
+        least = _GAIN * progress * max(self.best, unit)
         self.num_failed += 1
         if not self.cycles or self.best - value >= least:
             self.num_failed = 0
-        self.has_converged = self.num_failed > (1 if self.progress < 1 else 0)
+        self.has_converged = self.num_failed > (1 if progress < 0.5 else 0)
         if value < self.best:
             self.best, self.state = value, deepcopy(self.average.module.state_dict())
         self.cycles.append(value)
