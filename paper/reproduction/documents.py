@@ -29,6 +29,7 @@ from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
 from reproduction.first_tables import first_grid
 from reproduction.formats import FORMATS, rst_table, text_of
+from reproduction.groups import GROUPS, groups_grid
 from reproduction.half_tables import HALF, half_grid
 from reproduction.labels_tables import DATASETS as LABELLED
 from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
@@ -69,6 +70,7 @@ OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
         for name in OBSERVED
     },
     'half': (HALF, half_grid),
+    'groups': (GROUPS, groups_grid),
     **{
         f'{split}_{name}'.replace('-', '_'): (
             ATTACKED_RESULTS,

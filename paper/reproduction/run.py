@@ -9,6 +9,7 @@
     python paper/run.py labels --help
     python paper/run.py half --help
     python paper/run.py tables --help
+    python paper/run.py groups --help
     python paper/run.py attacked --help
     python paper/run.py adaptive --help
     python paper/run.py sensors --help
@@ -40,6 +41,7 @@ from reproduction import (
     adaptive,
     attacked,
     command,
+    groups,
     half,
     hidden,
     labels,
@@ -294,6 +296,7 @@ def main() -> None:
         'noise': noisy.main,
         'labels': labels.main,
         'half': half.main,
+        'groups': groups.main,
         'tables': tables_runs.main,
         'attacked': attacked.main,
         'adaptive': adaptive.main,
