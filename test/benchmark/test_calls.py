@@ -5,8 +5,8 @@ import pytest
 
 # Each number may fall, and is lowered then. The aims are 80 functions in 16 files for
 # training, 35 in 12 for evaluation, and four named tuples in the sampler.
-MOST_FUNCTIONS = {'training': 142, 'evaluation': 54, 'table': 59}
-MOST_FILES = {'training': 29, 'evaluation': 20, 'table': 16}
+MOST_FUNCTIONS = {'training': 142, 'evaluation': 54, 'table': 47}
+MOST_FILES = {'training': 29, 'evaluation': 20, 'table': 14}
 MOST = {
     'public names': 30,
     'named tuples of the sampler': 11,
