@@ -10,7 +10,7 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl import TableNet
-from torch_geometric_gsl.sklearn import _fitting, _training
+from torch_geometric_gsl.sklearn import GSLRegressor, _fitting, _training
 from torch_geometric_gsl.sklearn._blocks import near_blocks
 from torch_geometric_gsl.sklearn._training import (
     Split,
@@ -503,3 +503,25 @@ def test_a_network_far_behind_is_given_up(cycles, num_visits, expected):
     left = _fitting._still_active([best, behind], [best, behind], 1)
     assert (behind in left) is expected
     assert best in left
+
+
+def test_progress_bars_are_closed_when_training_fails(monkeypatch):
+    bars = []
+
+    class Bar(_training.tqdm):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            bars.append(self)
+            self.num_closed = 0
+
+        def close(self):
+            self.num_closed = getattr(self, 'num_closed', 0) + 1
+            super().close()
+
+    monkeypatch.setattr(_training, 'tqdm', Bar)
+    x = np.random.RandomState(0).normal(size=(60, 3))
+    estimator = GSLRegressor('none', learning_rate=1e30, max_iter=30)
+    with pytest.raises(ValueError, match='lower'):
+        estimator.fit(x, x[:, 0])
+    assert len(bars) == 4
+    assert all(bar.num_closed > 0 for bar in bars)

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -72,10 +73,10 @@ class FitsMembers(Predictions):
 
     _network_class: Any = TableNet
 
-    def _kinds(self, splits: list[Rows]) -> dict[str, list[str]]:
-        """Return the scalings of columns for each kind of graph."""
+    def _kinds(self, splits: list[Rows]) -> tuple[tuple[str, ...], list[str]]:
+        """Return kinds of graphs, and scalings of columns for each of them."""
         num_rows = self._x.shape[0]
-        graphs = GRAPHS if self.graph == AUTO else (self.graph,)
+        graphs: tuple[str, ...] = GRAPHS if self.graph == AUTO else (self.graph,)
         if len(splits[0].candidates) < 2 and self.graph != 'none':
             warn_caller(
                 f'graph={self.graph!r} has no edges: of {num_rows} rows, only '
@@ -93,7 +94,7 @@ class FitsMembers(Predictions):
                 scalings.append('quantile')
         if scipy.sparse.issparse(self._x):
             scalings = ['none' if self.scaling == 'none' else 'unit norm']
-        return dict.fromkeys(graphs, scalings)
+        return graphs, scalings
 
     def _fit_members(self, table: Table, splits: list[Rows], random: Any) -> None:
         """Fit all members on all splits, and find their weights."""
@@ -111,23 +112,26 @@ class FitsMembers(Predictions):
         self, table: Table, splits: list[Rows], random: Any
     ) -> tuple[list[Any], list[Any]]:
         """Train networks of all kinds; return them, and outputs of held-back rows."""
-        members: list[Nets] = []
-        for graph, scalings in self._kinds(splits).items():
-            for name in scalings:
-                scaling = Scaling(name).fit(self._x)
-                x = scaling.apply(self._x)
-                if not members:
-                    self._warn_of_columns(scaling)
-                members.append(Nets(f'{_NAMES[graph]}, {name}', graph, scaling, x, []))
+        graphs, names = self._kinds(splits)
+        scalings = [Scaling(name).fit(self._x) for name in names]
+        self._warn_of_columns(scalings[0])
+        scaled = [(scaling, scaling.apply(self._x)) for scaling in scalings]
+        members = [
+            Nets(f'{_NAMES[graph]}, {scaling.scaling}', graph, scaling, x, [])
+            for graph, (scaling, x) in itertools.product(graphs, scaled)
+        ]
         trainings = [
             self._start(member, split, table, _seed(random))
             for member, split in itertools.product(members, splits)
         ]
         active = trainings
-        while active:
-            stop = threading.Event()
-            self._in_threads(partial(Training.run_cycle, stop=stop), active, stop)
-            active = _still_active(active, trainings, len(splits))
+        with ExitStack() as bars:
+            for training in trainings:
+                bars.enter_context(closing(training.bar))
+            while active:
+                stop = threading.Event()
+                self._in_threads(partial(Training.run_cycle, stop=stop), active, stop)
+                active = _still_active(active, trainings, len(splits))
         predicted = self._in_threads(self._finish, trainings, threading.Event())
         held = []
         for number, member in enumerate(members):

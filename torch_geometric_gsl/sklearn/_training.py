@@ -209,7 +209,6 @@ class Training:
 
     def finish(self) -> TableNet:
         """Return the network with the averaged parameters of its best cycle."""
-        self.bar.close()
         self.model.load_state_dict(self.state)
         # Without validation rows there is nothing to converge to.
         self.has_converged |= self.most < self.options.max_iter
