@@ -20,6 +20,9 @@ _LEAST_ROWS, _LEAST_GROUPS = 3, 5
 _MOST_SHARED = 0.5
 # Losses of held-back groups and of held-back rows differ by this factor.
 _WORSE = 1.5
+# Columns of fewer values are categories, unless another column varies between values
+# much more than within them: it keeps at most this share of its variance.
+_MANY_GROUPS, _WITHIN = 30, 0.3
 # Rows that are looked at.
 _MOST_ROWS = 4000
 
@@ -37,7 +40,8 @@ def find_identifier(
     """Find a column whose values identify groups that new rows may not belong to.
 
     Neighbours mostly share its value, and boosting is much worse for rows of values
-    that it has not seen than for others.
+    that it has not seen than for others. A column of few values is a category, such as
+    a month, unless its values also determine another column, as a place its latitude.
 
     Args:
         columns (dict[Any, numpy.ndarray]): The columns by name.
@@ -59,6 +63,11 @@ def find_identifier(
     for name, values in columns.items():
         codes, counts = _codes(values)
         if codes is None or not _LEAST_GROUPS <= len(counts) <= len(y) / _LEAST_ROWS:
+            continue
+        if len(np.unique(codes[some])) < _LEAST_GROUPS:
+            continue
+        others = [column for other, column in columns.items() if other != name]
+        if len(counts) < _MANY_GROUPS and not _determines(codes, others):
             continue
         shared = weight @ (codes[source] == codes[target]) / max(weight.sum(), 1e-12)
         by_chance = np.square(counts / counts.sum()).sum()
@@ -88,13 +97,36 @@ def _codes(values: NDArray[Any]) -> tuple[Any, Any]:
     return codes, counts
 
 
+def _determines(codes: NDArray[Any], others: list[NDArray[Any]]) -> bool:
+    """Return whether another column hardly varies among rows of one code."""
+    counts = np.maximum(np.bincount(codes), 1)
+    for column in others:
+        values = column.astype(np.float64) if column.dtype.kind in 'biuf' else None
+        if values is None:
+            values, _ = _codes(column)
+        if values is None or not np.isfinite(values).all():
+            continue
+        means = np.bincount(codes, values) / counts
+        within = np.square(values - means[codes]).mean()
+        if within < _WITHIN * values.var():
+            return True
+    return False
+
+
 def _loss(x: Any, y: Any, folds: Any, groups: Any, is_class: bool) -> float:
     """Return the loss of boosting on held-back rows."""
     if is_class:
+        classes, y = np.unique(y, return_inverse=True)
         model: Any = HistGradientBoostingClassifier(random_state=0)
-        out = cross_val_predict(
-            model, x, y, cv=folds, groups=groups, method='predict_proba'
-        )
+        out = np.zeros((len(y), len(classes)))
+        for train, held in folds.split(x, y, groups):
+            known = np.unique(y[train])
+            # Boosting needs two classes; one without rows has probability zero.
+            out[np.ix_(held, known)] = (
+                model.fit(x[train], y[train]).predict_proba(x[held])
+                if len(known) > 1
+                else 1.0
+            )
         return mean_loss(out, y, np.ones(len(y)), is_class=True)
     model = HistGradientBoostingRegressor(random_state=0)
     target = y[:, 0]
