@@ -58,7 +58,8 @@ def test_what_differs_by_more_than_rounding_is_no_constant():
     [
         ([-1, 1, -1], [1, 1, 1]),  # Two classes.
         ([-1, 0, -2, 1], [1, 1, 1, 1]),  # Others are negative, too.
-        ([-1, -1, -1, 0, 1], [0, 0, 0, 1, 1]),
+        ([-1, -1, -1, -1, 0, 1, 2], [0, 0, 0, 0, 1, 1, 1]),
+        ([-1] * 20 + [0, 1], [0] * 20 + [1, 1]),
         ([-1, -1], [0, 0]),
         ([0, 1, 2], [1, 1, 1]),
         (['-1', 'a', 'b'], [1, 1, 1]),
@@ -75,3 +76,6 @@ def test_a_minority_of_minus_one_may_be_a_class(dtype):
     with pytest.warns(UserWarning, match=text):
         found = find_labelled(np.array([-1, 0, 1, -1], dtype=dtype))
     assert found.tolist() == [False, True, True, False]
+    # Of two others up to nine in ten, as three classes are often -1, 0 and 1.
+    with pytest.warns(UserWarning, match='the label -1 in 18 of 20 rows'):
+        find_labelled(np.array([-1] * 18 + [0, 1], dtype=dtype))

@@ -67,7 +67,8 @@ def find_labelled(y: NDArray[Any], name: str | None = 'y') -> NDArray[np.bool_]:
     """Return a mask of the rows that have a class.
 
     A label of -1 means unlabelled if there are two or more other labels, none of them
-    negative. Warns if the labels have a name, unless most rows are unlabelled.
+    negative. Warns if the labels have a name, unless most rows are unlabelled: of two
+    other labels nine in ten, as -1, 0 and 1 may be three classes.
     """
     known = np.ones(len(y), dtype=bool)
     if y.dtype.kind not in 'if' or not (y == UNLABELLED).any():
@@ -77,7 +78,8 @@ def find_labelled(y: NDArray[Any], name: str | None = 'y') -> NDArray[np.bool_]:
         return known
     known = np.asarray(y != UNLABELLED, dtype=bool)
     number = int((~known).sum())
-    if name is not None and 2 * number <= len(y):
+    most = 0.9 if len(others) == 2 else 0.5
+    if name is not None and number <= most * len(y):
         warn_caller(
             f"'{name}' has the label -1 in {number} of {len(y)} rows, which count as "
             f'unlabelled: pass strings, e.g. {name}.astype(str), if -1 is a class',

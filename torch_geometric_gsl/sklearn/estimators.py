@@ -114,7 +114,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
 
     Rows with the label -1 are unlabelled nodes of the graph. If there is only one other
     label, or another negative one, -1 is a class. A warning reports the number of
-    unlabelled rows unless they are the majority.
+    unlabelled rows unless they are the majority; with two classes, nine in ten.
 
     A DataFrame of strings, categories, dates or missing values is encoded by
     :func:`make_table_transformer`; columns of new rows are matched by name.
