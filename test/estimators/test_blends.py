@@ -339,8 +339,48 @@ def test_classes_that_no_split_trains(few):
     assert proba.shape == (60, 4)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     pairs = np.where(np.arange(240) % 2, 'a', 'b')
-    model = clone(model).fit(X, pairs, groups=np.arange(240) % 2)
+    model = clone(model)
+    with pytest.warns(UserWarning, match="of two 'groups' one is held back, and rows"):
+        model.fit(X, pairs, groups=np.arange(240) % 2)
     np.testing.assert_allclose(model.predict_proba(NEW).sum(axis=1), 1)
+
+
+def test_classes_of_the_latest_rows_are_told(few):
+    y = np.where(np.arange(240) < 200, np.arange(240) % 2, 2)
+    text = r'all rows of the classes \[2\] are held back for validation: no member'
+    with pytest.warns(UserWarning, match=text):
+        GSLClassifier(**few | {'max_iter': 2}).fit(X, y, order=np.arange(240))
+
+
+@pytest.mark.parametrize('name', ['groups', 'order'])
+def test_the_name_of_a_column_is_refused(name, few):
+    text = rf"'{name}' must hold a value per row \(got 'site'\): pass the column, X\["
+    with pytest.raises(TypeError, match=text):
+        GSLRegressor(**few).fit(X, Y, **{name: 'site'})
+
+
+def test_members_without_signal_hide_none(monkeypatch):
+    model = fitted('numbers')
+    y = Y[:, None] / Y.std()
+    split = Rows(np.arange(200), np.arange(200), np.arange(200, 240))
+    table = Table(None, *map(torch.from_numpy, (y, y, np.ones(240))))
+    held = np.stack([y[200:] + 0.9, *(y[200:] * -9 for _ in range(4))])
+    other = GSLRegressor()
+    other._x, other._num_outputs, other._num_classes = X, 1, 0
+    other._weigh([*model._members], held, table, [split])
+    # Even weights, as of few rows, would give a larger loss than the mean target.
+    assert np.square(held.mean(axis=0) - y[200:]).mean() > 1
+    assert not other._is_constant
+    assert other._weights == {
+        member.name: float(i == 0) for i, member in enumerate(model._members)
+    }
+
+
+def test_contributions_have_the_index_of_a_frame():
+    model = fitted('numbers')
+    frame = pandas.DataFrame(NEW[:3], index=['a', 'b', 'c'])
+    assert model.contributions(frame).index.tolist() == ['a', 'b', 'c']
+    assert model.contributions(NEW[:3]).index.tolist() == [0, 1, 2]
 
 
 def test_a_blend_of_sparse_rows_has_no_trees(few):

@@ -166,7 +166,7 @@ BAD = {
         r"'order' must have one value for each of the 60 rows \(got shape \[59\]\)",
     ),
     'columns': ({'groups': np.ones((60, 1))}, r"'groups' must have .* shape \[60, 1\]"),
-    'a scalar': ({'groups': 'patient'}, r"'groups' must have .* \(got shape \[\]\)"),
+    'a scalar': ({'groups': 3}, r"'groups' must have .* \(got shape \[\]\)"),
     'kinds': (
         {'order': np.array([1, 'a'] * 30, dtype=object)},
         "'order' must hold values of one kind",
@@ -196,7 +196,7 @@ def test_bad_groups_and_orders(case):
 
 
 def test_all_labels_in_one_group_or_at_one_time(few):
-    y = np.where(MASK, np.arange(60) % 2, -1)
+    y = np.where(MASK, np.arange(60) % 3, -1)
     model = GSLClassifier('none', **few)
     with pytest.raises(ValueError, match=r"'groups' must have labelled rows of two"):
         model.fit(X, y, groups=~MASK)

@@ -164,6 +164,12 @@ class GSLEstimator(FitsMembers, Saves):
         self._device = check_device(self.device)
         self._dtype = x.dtype
         self._x = x
+        for name, values in {'groups': groups, 'order': order}.items():
+            if isinstance(values, str):
+                raise TypeError(
+                    f'{name!r} must hold a value per row (got {values!r}): pass the '
+                    f'column, X[{values!r}]'
+                )
         group = None if groups is None else codes_of(groups, 'groups', len(target))
         if any(isinstance(value, str) for value in np.ravel(order)[:1].tolist()):
             raise TypeError(
@@ -175,8 +181,8 @@ class GSLEstimator(FitsMembers, Saves):
             None if c is None else torch.from_numpy(c) for c in (group, order)
         ]
         splits = self._splits(target.numpy(), is_known, validation_mask, random)
-        if self._num_classes and validation_mask is not None:
-            self._warn_of_lost(target[splits[0].train])
+        if self._num_classes:
+            self._warn_of_lost(target[np.concatenate([s.train for s in splits])])
         known = [part.to(self._device) for part in (target, self._known_y, weight)]
         table = Table(None, *known, *self._seen_on(self._device))
         self._fit_members(table, splits, random)
@@ -206,7 +212,14 @@ class GSLEstimator(FitsMembers, Saves):
         if fraction > 0 and names == ['order']:
             return [latest_split(order.numpy(), is_known, fraction)] * num_splits
         if fraction > 0 and names == ['groups']:
-            return group_splits(group.numpy(), is_known, num_splits, fraction, random)
+            splits = group_splits(group.numpy(), is_known, num_splits, fraction, random)
+            if any(len(group[split.candidates].unique()) == 1 for split in splits):
+                warn_caller(
+                    "of two 'groups' one is held back, and rows of the other one have "
+                    "no neighbours in training: pass more groups, or graph='none'",
+                    UserWarning,
+                )
+            return splits
         return random_splits(
             y, is_known, num_splits, fraction, random, self._num_classes
         )
@@ -283,8 +296,8 @@ class GSLEstimator(FitsMembers, Saves):
         """Warn about classes without a row to train on."""
         if lost := np.delete(self.classes_, np.unique(left)).tolist():
             warn_caller(
-                f"'validation_mask' holds back all rows of the classes {lost}: no "
-                'network learns to predict them',
+                f'all rows of the classes {lost} are held back for validation: no '
+                "member learns to predict them. Pass another 'validation_mask'",
                 UserWarning,
             )
 

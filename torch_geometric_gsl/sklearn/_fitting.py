@@ -242,15 +242,23 @@ class FitsMembers(Predictions):
         losses: dict[str, float] = {}
         self._is_constant = False
         if len(val) >= LEAST_VALIDATION:
-            w = blend_weights(held, y[val], weight[val], is_class=is_class)
-            blend = np.tensordot(w, held, axes=1)
-            losses = {'blend': mean_loss(blend, y[val], weight[val], is_class=is_class)}
-            for member, out in zip(members, held, strict=True):
-                losses[member.name] = mean_loss(
-                    out, y[val], weight[val], is_class=is_class
+            of_val: Any = y[val], weight[val]
+            single = [mean_loss(out, *of_val, is_class=is_class) for out in held]
+            losses = control_losses(self._x, y, weight, splits, self._num_classes)
+            w = blend_weights(held, *of_val, is_class=is_class)
+            loss = mean_loss(np.tensordot(w, held, axes=1), *of_val, is_class=is_class)
+            is_better = np.less(single, losses['constant'])
+            if loss >= losses['constant'] and is_better.any():
+                # Nearly even weights of few rows include members without signal.
+                w = np.zeros(len(members))
+                w[is_better] = blend_weights(
+                    held[is_better], *of_val, is_class=is_class
                 )
-            losses |= control_losses(self._x, y, weight, splits, self._num_classes)
-            self._is_constant = losses['blend'] >= losses['constant']
+                blend = np.tensordot(w, held, axes=1)
+                loss = mean_loss(blend, *of_val, is_class=is_class)
+            names = [member.name for member in members]
+            losses = {'blend': loss, **dict(zip(names, single, strict=True)), **losses}
+            self._is_constant = loss >= losses['constant']
         elif self.graph == AUTO:
             warn_caller(
                 f"graph='auto' weighs its {len(members)} members alike: too few of "

@@ -273,7 +273,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
 
         Returns:
             pandas.DataFrame: The parts of each row and their sum, the prediction or
-            its probability. Parts of several targets have one column each.
+            its probability, with the index of a DataFrame. Parts of several targets
+            have one column each.
 
         Raises:
             ImportError: If pandas is missing.
@@ -299,7 +300,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         parts = {'trees': trees, 'own columns': own, 'neighbours': neighbours}
         constant = np.broadcast_to(self._constant, total.shape)
         parts = {'constant': constant} | parts | {'prediction': total}
-        return pandas.DataFrame(self._named_parts(parts))
+        index = getattr(X, 'index', None) if is_frame(X) else None
+        return pandas.DataFrame(self._named_parts(parts), index=index)
 
     def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
         r"""Show the training rows that a prediction leans on, as a table.
