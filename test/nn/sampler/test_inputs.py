@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from oracles import seeded
+from oracles import seeded, to_matrix
 from sampling import limits, make, normal
 
 from torch_geometric_gsl.nn.sampler import Budget
@@ -63,6 +63,18 @@ def test_batch_equals_graphs_one_by_one(
     graph = sampler(x, **given, generator=seeded(1))
     assert_equal_graphs(graph, one_by_one(sampler, pair, ids))
     assert torch.equal(ids[0][graph.edge_index[0]], ids[1][graph.edge_index[1]])
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_sums_where_only_one_graph_has_targets(training):
+    # The messages of the other graph's sources reach nobody.
+    pair, h = (normal(200, 6), normal(90, 6, seed=4)), normal(200, 2, seed=5)
+    ids = torch.arange(200) // 100, torch.zeros(90).long()
+    sampler = make(method='stream').train(training)
+    edge_index, weight = sampler(pair, batch=ids, generator=seeded(1))
+    expected = to_matrix(edge_index, weight, 90, 200) @ h
+    out = sampler.propagate(pair, h, batch=ids, generator=seeded(1))
+    torch.testing.assert_close(out, expected)
 
 
 # Unsorted, with a duplicate; targets 2 and 5 have no candidates.

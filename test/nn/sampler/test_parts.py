@@ -1,4 +1,4 @@
-"""Evaluation of too many pairs: sums over some of the sources, and a warning."""
+"""Evaluation: it plans no draw, and sums over some of too many sources."""
 
 import re
 
@@ -7,7 +7,8 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl import SampledEvaluationWarning
-from torch_geometric_gsl.nn.sampler import Budget, evaluation
+from torch_geometric_gsl.nn.sampler import Budget, drawing, evaluation, methods
+from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops import noise_free
@@ -17,7 +18,7 @@ X = torch.randn(N, 6, generator=seeded(0)).double()
 H = torch.randn(N, 3, generator=seeded(1)).double()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _few_samples(monkeypatch):
     monkeypatch.setattr(evaluation, 'LEAST_SAMPLES', SAMPLES)
     monkeypatch.setattr(noise_free, '_MIN_PAIRS', 0)
@@ -30,6 +31,7 @@ def make(name, loop=True):
     return sampler.double().eval()
 
 
+@pytest.mark.usefixtures('_few_samples')
 def test_the_warning_tells_the_error_and_the_size():
     sampler = make('gaussian')
     with pytest.warns(SampledEvaluationWarning) as seen:
@@ -45,3 +47,29 @@ def test_the_warning_tells_the_error_and_the_size():
         f'them exact'
     )
     assert re.fullmatch(re.escape(text), str(seen[0].message))
+
+
+@pytest.mark.parametrize('form', ['all', 'edge_index', 'batch', 'rows'])
+def test_evaluation_plans_no_draw(form, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError('a draw is planned')
+
+    for module in (drawing, methods, planning):
+        for name in ('make_call', 'choose', 'plan_draw', 'tail_size', 'num_proposals'):
+            monkeypatch.setattr(module, name, refuse, raising=False)
+    given = {
+        'all': {},
+        'edge_index': {'edge_index': torch.ones(N, N).nonzero().t()},
+        'batch': {'batch': torch.zeros(N).long()},
+        'rows': {'rows': (0, N)},
+    }[form]
+    similarity = resolve_similarity('gaussian', 6).double()
+    sampler = GumbelKNNSampler.paper(similarity, scale=SCALE, tau=TAU).double()
+    with pytest.raises(AssertionError, match='is planned'):
+        sampler(X, **given)
+    sampler.eval()
+    graph = sampler(X, **given)
+    weight = torch.softmax(SCALE * similarity(X) / TAU, dim=1)
+    torch.testing.assert_close(graph.edge_weight, weight.flatten())
+    torch.testing.assert_close(sampler.propagate(X, H, **given), weight @ H)
+    assert sampler.distribution(X, **given).candidates.tolist() == [N] * N

@@ -18,7 +18,8 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.nn.sampler import methods
 from torch_geometric_gsl.nn.sampler import plan as planning
-from torch_geometric_gsl.nn.sampler.plan import SMALL, Settings, make_call
+from torch_geometric_gsl.nn.sampler.options import Settings
+from torch_geometric_gsl.nn.sampler.plan import SMALL, make_call
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.scores import Identity
@@ -45,7 +46,6 @@ GIVEN = Settings(
     replace=True,
     loop=True,
     budget=Budget(),
-    is_noisy=True,
     num_nearest=None,
 )
 

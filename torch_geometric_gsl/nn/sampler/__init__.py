@@ -1,13 +1,10 @@
 r"""Samplers of neighbours."""
 
 from torch_geometric_gsl.nn.sampler.distribution import NeighbourDistribution
+from torch_geometric_gsl.nn.sampler.evaluation import SampledEvaluationWarning
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import Budget
-from torch_geometric_gsl.nn.sampler.plan import (
-    SampledEvaluationWarning,
-    SamplingPlan,
-    TruncatedRaceWarning,
-)
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, TruncatedRaceWarning
 
 __all__ = [
     'GumbelKNNSampler',

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.parts import Block, Parts
+from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_null_share,
     candidate_spread,
     null_share,
     score_spread,
 )
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 #: Sampling is nearly uniform if the effective candidates exceed this share.
 UNIFORM_SHARE = 0.9
@@ -70,25 +71,26 @@ class NeighbourDistribution(NamedTuple):
         return NeighbourDistribution(*parts)  # type: ignore[arg-type]
 
 
-def describe(found: Parts) -> NeighbourDistribution:
-    """Describe the candidates of a noise-free call."""
-    n, device = found.pairs.dst.size(0), found.pairs.dst.device
+def describe(pairs: PairScores, evaluated: Part) -> NeighbourDistribution:
+    """Describe the candidates of the parts of an evaluation."""
+    n, device = pairs.dst.size(0), pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
-    score = found.pairs.null
+    score = pairs.null
     null = None if score is None else torch.ones_like(total[0])
-    for part in found.parts:
-        if isinstance(part, Block):
-            own, first = part.draw.scores, int(part.targets)
-            rows = slice(first, first + own.dst.size(0))
-            total[:, rows] += torch.stack(score_spread(own))
-            candidates[rows] += own.available
+    for part in evaluated.parts if isinstance(evaluated, Parts) else [evaluated]:
+        if isinstance(part, GraphPart):
+            first = part.first_target
+            rows = slice(first, first + part.pairs.dst.size(0))
+            total[:, rows] += torch.stack(score_spread(part.pairs))
+            candidates[rows] += part.pairs.available
             if null is not None:
-                null[rows] = null_share(own)
-        else:
-            is_candidate = part.score > -torch.inf
+                null[rows] = null_share(part.pairs)
+        elif isinstance(part, Listed):
+            value = part.columns[0]
+            is_candidate = value > -torch.inf
             target = part.edge_index[1][is_candidate]
-            value = part.score[is_candidate]
+            value = value[is_candidate]
             total += torch.stack(candidate_spread(value, target, n))
             candidates += torch.bincount(target, minlength=n)
             if null is not None and score is not None:

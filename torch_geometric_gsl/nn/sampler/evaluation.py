@@ -7,12 +7,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import lexsort
 
 from torch_geometric_gsl._checks import check_messages
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.plan import SampledEvaluationWarning, Settings
+from torch_geometric_gsl.nn.sampler.candidates import (
+    LISTED_PAIRS,
+    Assignment,
+    exclude_loops,
+)
+from torch_geometric_gsl.nn.sampler.options import Settings
+from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part
 from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.ops.dense import dense_graph
+from torch_geometric_gsl.ops.dense import dense_graph, nearest_candidates
+from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
@@ -24,10 +32,86 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.typing import SampledGraph
 
+Generator = torch.Generator | None
+
 # Larger graphs are not listed in evaluation mode (1.3 GB).
 MOST_LISTED = 2**26
 # An estimate from fewer sources is too noisy.
 LEAST_SAMPLES = 1024
+
+
+class SampledEvaluationWarning(UserWarning):
+    r"""Issued if evaluation samples the sources, as there are too many pairs."""
+
+
+class Evaluation(Assignment):
+    """Assign targets to parts whose neighbours all have noise-free weights."""
+
+    def of_graph(
+        self, pairs: PairScores, first_source: int = 0, first_target: int = 0
+    ) -> EvaluatedGraph:
+        pairs = pairs if self.settings.loop else exclude_loops(pairs)
+        return EvaluatedGraph(self.settings, pairs, first_source, first_target)
+
+    def of_lists(
+        self,
+        pairs: PairScores,
+        candidates: Candidates,
+        prior: Tensor | None = None,
+        is_long: Tensor | None = None,
+    ) -> list[Part]:
+        listed = self.list_pairs(pairs, candidates, prior)
+        if listed is None:
+            return []
+        edges, sizes, value, score = listed
+        rank = score
+        if self.settings.num_nearest is not None:
+            rank = pairs.ranking.edges(edges, value.detach())
+            if prior is not None:  # Break ties of saturated scores by nearness.
+                rank = lexsort([rank, score.detach()]).argsort().to(rank.dtype)
+        return [EvaluatedList(self.settings, pairs, edges, sizes, score, rank)]
+
+    def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
+        return [
+            'list' if num_src * num_dst < LISTED_PAIRS else 'block'
+            for num_src, num_dst in sizes
+        ]
+
+
+class EvaluatedGraph(GraphPart):
+    """The targets of one graph, with the nearest sources or with all of them."""
+
+    def __init__(self, settings: Settings, *args: Any) -> None:
+        super().__init__(*args)
+        self.settings = settings
+
+    def edges(self, generator: Generator) -> SampledGraph:
+        return noise_free_graph(self.pairs, self.settings, self.num_targets)
+
+    def sum(self, h: Tensor, generator: Generator) -> Tensor:
+        """Sum messages over the graph of :func:`noise_free_graph`."""
+        if self.settings.num_nearest is None:
+            out = all_sum(h, self.pairs, self.settings, self.num_targets)
+        else:
+            graph = self.edges(generator)
+            out = weighted_sum(h, *graph, self.pairs.dst.size(0))
+        return out if self.kept == slice(None) else out[self.kept]
+
+
+class EvaluatedList(Listed):
+    """Listed candidates, with the nearest of them or with all."""
+
+    def __init__(self, settings: Settings, *args: Any) -> None:
+        super().__init__(*args)
+        self.settings = settings
+
+    def edges(
+        self, edge_index: Tensor, num_targets: int, generator: Generator, *columns: Any
+    ) -> SampledGraph:
+        score, rank = columns
+        k, tau = self.settings.num_nearest, self.settings.tau
+        args = edge_index, num_targets, k, tau, self.pairs.null, rank
+        return nearest_candidates(score, *args)
 
 
 def noise_free_graph(
@@ -86,16 +170,6 @@ def _num_samples(settings: Settings, total: int) -> int:
     return max(int(min(settings.budget.eval_pairs, 2**62)) // total, LEAST_SAMPLES)
 
 
-def evaluated_sum(
-    h: Tensor, scores: PairScores, settings: Settings, total: int
-) -> Tensor:
-    """Sum messages over the graph of :func:`noise_free_graph`."""
-    if settings.num_nearest is None:
-        return all_sum(h, scores, settings, total)
-    graph = noise_free_graph(scores, settings, total)
-    return weighted_sum(h, *graph, scores.dst.size(0))
-
-
 def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Tensor:
     """Sum messages over all sources: exactly, or from a sample."""
     tau, num_sources = settings.tau, scores.src.size(0)
@@ -120,14 +194,18 @@ def _warn(message: str, *values: Tensor) -> None:
 
 
 def exported_sum(
-    scores: PairScores, settings: Settings, h: Tensor, absent: dict[str, Any]
+    scores: PairScores,
+    settings: Settings,
+    h: Tensor,
+    is_training: bool,
+    absent: dict[str, Any],
 ) -> Tensor:
     r"""Sum messages as defined, for :func:`torch.export.export`.
 
     Exported programs hold all pairs in memory, as the number of blocks would depend on
     the rows. :obj:`absent` holds unsupported arguments, which must be None.
     """
-    if settings.is_noisy:
+    if is_training:
         raise ValueError(
             "'torch.export' supports evaluation only, without random draws: call "
             "'model.eval()' first"
@@ -149,12 +227,6 @@ def exported_sum(
         if settings.num_nearest is not None:
             weight = _nearest_weights(scores, weight, settings.num_nearest)
         return weight @ h
-
-
-def exclude_loops(scores: PairScores) -> PairScores:
-    """Exclude each node from its own candidates."""
-    every = torch.arange(scores.dst.size(0), device=scores.dst.device)
-    return scores._replace(excluded=every)
 
 
 def _nearest_weights(scores: PairScores, weight: Tensor, k: int) -> Tensor:

@@ -25,22 +25,23 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
-from torch_geometric_gsl.nn.sampler.candidates import assign
 from torch_geometric_gsl.nn.sampler.distribution import (
     UNIFORM_SHARE,
     NeighbourDistribution,
     describe,
     warn_if_uniform,
 )
-from torch_geometric_gsl.nn.sampler.evaluation import exported_sum
+from torch_geometric_gsl.nn.sampler.drawing import Drawing, plan_of
+from torch_geometric_gsl.nn.sampler.evaluation import Evaluation, exported_sum
 from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
 from torch_geometric_gsl.nn.sampler.options import (
     Budget,
+    Settings,
     check_budget,
     paper_options,
 )
-from torch_geometric_gsl.nn.sampler.parts import Parts
-from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, Settings, make_call
+from torch_geometric_gsl.nn.sampler.parts import Part
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, make_call
 from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -319,11 +320,12 @@ class GumbelKNNSampler(OneType):
                 "depends on values: export a layer, a model or 'sampler.propagate'"
             )
         given = edge_index, edge_weight, batch, rows
-        parts = self._draw(x, given, generator)
-        src, dst = parts.pairs.src, parts.pairs.dst
-        with torch.autocast(src.device.type, enabled=False):
-            graph = _in_dtype_of(x, parts.graph(generator))
-        return graph.to_adj_t((src.size(0), dst.size(0))) if return_adj_t else graph
+        pairs, part = self._assign(x, given, generator)
+        with torch.autocast(pairs.src.device.type, enabled=False):
+            graph = _in_dtype_of(x, part.graph(generator))
+        if not return_adj_t:
+            return graph
+        return graph.to_adj_t((pairs.src.size(0), pairs.dst.size(0)))
 
     def propagate(
         self,
@@ -350,14 +352,16 @@ class GumbelKNNSampler(OneType):
             absent: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
             absent |= {'edge_weight': edge_weight, 'rows': rows}
             absent |= {'return_graph': return_graph or None}
-            return exported_sum(*self._begin(x, self.training), h, absent)
-        parts = self._draw(x, (edge_index, edge_weight, batch, rows), generator)
-        check_messages(h, parts.pairs.src.size(0), parts.pairs.src.device)
+            pairs, settings = self._begin(x)
+            return exported_sum(pairs, settings, h, self.training, absent)
+        given = edge_index, edge_weight, batch, rows
+        pairs, part = self._assign(x, given, generator)
+        check_messages(h, pairs.src.size(0), pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
             if not return_graph:
-                return parts.sum(h, generator)
-            graph = parts.graph(generator)
-            first, end = rows or (0, parts.pairs.dst.size(0))
+                return part.sum(h, generator)
+            graph = part.graph(generator)
+            first, end = rows or (0, pairs.dst.size(0))
             edges = graph.edge_index - graph.edge_index.new_tensor([[0], [first]])
             out = weighted_sum(h, edges, graph.edge_weight, end - first)
         return out, _in_dtype_of(x, graph)
@@ -373,9 +377,10 @@ class GumbelKNNSampler(OneType):
         most candidates. Short lists of candidates are sampled by the definition.
         """
         with torch.no_grad():
-            pairs, settings = self._begin(x, is_noisy=True)
-            given = edge_index, edge_weight, batch
-            return assign(pairs, settings, self._bounds, *given).plan()
+            pairs, settings = self._begin(x)
+            drawing = Drawing(pairs, settings, self._bounds)
+            part = drawing.assign(edge_index, edge_weight, batch)
+            return plan_of(part, pairs, self.method)
 
     def distribution(
         self,
@@ -396,9 +401,10 @@ class GumbelKNNSampler(OneType):
             tensor([4, 4, 4, 4, 4])
         """
         with torch.no_grad():
-            pairs, settings = self._begin(x, is_noisy=False)
-            given = edge_index, edge_weight, batch, rows
-            found = describe(assign(pairs, settings, self._bounds, *given))
+            pairs, settings = self._begin(x)
+            evaluation = Evaluation(pairs, settings, self._bounds)
+            part = evaluation.assign(edge_index, edge_weight, batch, rows)
+            found = describe(pairs, part)
             return found.map(lambda value: value[slice(*rows or (None,))])
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
@@ -409,9 +415,10 @@ class GumbelKNNSampler(OneType):
             num_targets (int): The number of targets.
             num_sources (int): The number of sources.
         """
-        settings = self._settings(self.factor, self.training, is_pair=True)
-        call = make_call(settings, num_targets, num_sources)
-        return self.training and needs_bounds(call)
+        if not self.training:
+            return False
+        settings = self._settings(self.factor, is_pair=True)
+        return needs_bounds(make_call(settings, num_targets, num_sources))
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function to call before each draw of :meth:`forward` and
@@ -435,22 +442,26 @@ class GumbelKNNSampler(OneType):
             return None if self.replace else self.k
         return None if self.eval_k == 'all' else int(self.eval_k)
 
-    def _draw(self, x: Features, given: tuple[Any, ...], generator: Any) -> Parts:
-        """Check the inputs of a draw and assign each target to a part."""
+    def _assign(
+        self, x: Features, given: tuple[Any, ...], generator: Any
+    ) -> tuple[PairScores, Part]:
+        """Check the inputs of a call and assign each target to a part."""
         for hook in self._draw_hooks.values():
             hook(self, x, *given[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
-        pairs, settings = self._begin(x, self.training, is_exact=is_exact)
+        pairs, settings = self._begin(x, is_exact=is_exact)
         if generator is not None:
             check_generator(generator, pairs.src.device)
+        if not self.training:
+            return pairs, Evaluation(pairs, settings, self._bounds).assign(*given)
         edge_index, _, batch, _ = given
-        if self.training and edge_index is None and batch is None:
+        if edge_index is None and batch is None:
             self._num_draws += 1
             if self._num_draws in _LOOKS:
                 most = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
                 self._look(x, pairs.dst.size(0), most)
-        return assign(pairs, settings, self._bounds, *given)
+        return pairs, Drawing(pairs, settings, self._bounds).assign(*given)
 
     @disable_compile
     def _look(self, x: Features, num_targets: int, most: float) -> None:
@@ -461,13 +472,12 @@ class GumbelKNNSampler(OneType):
         warn_if_uniform({'a sampler in training': found.share}, most)
 
     def _begin(
-        self, x: Features, is_noisy: bool, *, is_exact: bool = False
+        self, x: Features, *, is_exact: bool = False
     ) -> tuple[PairScores, Settings]:
         """Return the scores of all pairs on demand, and the options of a call."""
-        factor, null = self.factor, self.null_score
-        similarity = self.similarity
+        null, similarity = self.null_score, self.similarity
         score = similarity.exact_scores if is_exact else similarity.pair_scores
-        pairs = score(x, factor)
+        pairs = score(x, self.factor)
         for parameter in (self.log_scale, null):
             if parameter is not None and parameter.device != pairs.src.device:
                 raise ValueError(
@@ -478,25 +488,23 @@ class GumbelKNNSampler(OneType):
         if null is not None:
             pairs = pairs._replace(null=null.to(pairs.src.dtype))
         is_pair = isinstance(x, tuple | list)
-        return pairs, self._settings(factor, is_noisy, is_pair=is_pair)
+        return pairs, self._settings(pairs.scale, is_pair=is_pair)
 
-    def _settings(
-        self, factor: float | Tensor, is_noisy: bool, *, is_pair: bool
-    ) -> Settings:
-        if isinstance(factor, Tensor):
+    def _settings(self, scale: float | Tensor, *, is_pair: bool) -> Settings:
+        """Return the options of a call."""
+        if isinstance(scale, Tensor):
             # An exported program is deterministic, and no number depends on values.
-            factor = self.scale if is_exporting() else float(factor.detach())
+            scale = self.scale if is_exporting() else float(scale.detach())
         return Settings(
-            method=self.method if is_noisy else 'auto',
+            method=self.method,
             bounds=self.similarity.bounds,
-            scale=factor,
+            scale=scale,
             k=self.k,
             tau=self.tau,
             hard=self.hard,
             replace=self.replace,
             loop=self.loop or is_pair,
             budget=self.budget,
-            is_noisy=is_noisy,
             num_nearest=self.num_nearest,
             is_pair=is_pair,
         )

@@ -225,8 +225,6 @@ def plan_draw(
     call: Call, scores: PairScores, cache: BoundsCache
 ) -> tuple[SamplingPlan, Envelope | None]:
     """Plan a draw; also return the bounds of a race of sharp scores."""
-    if not call.settings.is_noisy:
-        return call.describe('dense', 'evaluation draws nothing'), None
     if not needs_bounds(call):
         return choose(call), None
     with torch.autocast(scores.dst.device.type, enabled=False):

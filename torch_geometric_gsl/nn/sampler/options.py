@@ -55,6 +55,22 @@ def check_budget(value: Any) -> Budget:
     return budget
 
 
+class Settings(NamedTuple):
+    """The options of a sampler for one call, under the names of its arguments."""
+
+    method: str
+    bounds: tuple[float, float]  # Those of the similarity.
+    scale: float
+    k: int
+    tau: float
+    hard: bool
+    replace: bool
+    loop: bool  # True for a pair of node sets, too.
+    budget: Budget
+    num_nearest: int | None  # Neighbours in evaluation, None for all candidates.
+    is_pair: bool = False
+
+
 class ForwardedOptions(TypedDict, total=False):
     """Options that every layer forwards to its sampler."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from torch_geometric_gsl.nn.sampler.options import Budget
+from torch_geometric_gsl.nn.sampler.options import Settings
 from torch_geometric_gsl.ops.race import num_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -34,10 +34,6 @@ RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
 SLOW = 5.0
 # Rows of this many channels double the time of a proposal.
 WIDTH = 192
-
-
-class SampledEvaluationWarning(UserWarning):
-    r"""Issued if evaluation samples the sources, as there are too many pairs."""
 
 
 class TruncatedRaceWarning(UserWarning):
@@ -96,23 +92,6 @@ class SamplingPlan(NamedTuple):
             for name, value in self._asdict().items()
         )
         return f'{type(self).__name__}({", ".join(shown)})'
-
-
-class Settings(NamedTuple):
-    """The options of a sampler for one call, under the names of its arguments."""
-
-    method: str
-    bounds: tuple[float, float]  # Those of the similarity.
-    scale: float
-    k: int
-    tau: float
-    hard: bool
-    replace: bool
-    loop: bool  # True for a pair of node sets, too.
-    budget: Budget
-    is_noisy: bool
-    num_nearest: int | None  # Neighbours without noise, None for all candidates.
-    is_pair: bool = False
 
 
 class Call(NamedTuple):
@@ -202,7 +181,7 @@ def make_call(
     spread = settings.scale * (upper - lower)
     needed = num_proposals(options.num_arrivals, spread, replace=settings.replace)
     call = Call(settings, options, num_targets, num_sources, listed_by, needed, None)
-    if settings.is_noisy and settings.method != 'dense' and not call.keeps_all:
+    if settings.method != 'dense' and not call.keeps_all:
         call = call._replace(caveat=_caveat(settings, options, num_sources))
     return call
 
