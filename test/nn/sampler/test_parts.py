@@ -55,7 +55,7 @@ def test_evaluation_plans_no_draw(form, monkeypatch):
         raise AssertionError('a draw is planned')
 
     for module in (drawing, methods, planning):
-        for name in ('make_call', 'choose', 'plan_draw', 'tail_size', 'num_proposals'):
+        for name in ('make_draw', 'choose', 'plan_draw', 'tail_size', 'num_proposals'):
             monkeypatch.setattr(module, name, refuse, raising=False)
     given = {
         'all': {},

@@ -1,5 +1,6 @@
 import math
 import re
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -19,7 +20,7 @@ from torch_geometric_gsl import (
 from torch_geometric_gsl.nn.sampler import methods
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.options import Settings
-from torch_geometric_gsl.nn.sampler.plan import SMALL, make_call
+from torch_geometric_gsl.nn.sampler.plan import SMALL, make_draw
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.scores import Identity
@@ -56,8 +57,8 @@ class Unbounded(LinearSimilarity):
 
 def choose(size, listed_by=None, expected=None, **options):
     """Return the method of a call, and why; some proposals may be expected."""
-    call = make_call(GIVEN._replace(**options), *size, listed_by)
-    plan = methods.choose(call._replace(num_expected=expected))
+    draw = make_draw(GIVEN._replace(**options), *size, listed_by)
+    plan = methods.choose(replace(draw, num_expected=expected))
     return plan.method, plan.reason
 
 
@@ -323,8 +324,8 @@ def test_high_temperatures(tau):
             assert [str(warning.message) for warning in seen] == [plan.caveat]
         sampler.eval()(pair)  # Nothing is truncated, and warnings are errors.
     # Where the definition would take too long a race serves, and says so.
-    call = make_call(GIVEN._replace(tau=tau), 10**6, 3000)
-    large = methods.choose(call._replace(num_expected=9.0))
+    draw = make_draw(GIVEN._replace(tau=tau), 10**6, 3000)
+    large = methods.choose(replace(draw, num_expected=9.0))
     assert large.method == 'race'
     assert large.caveat == plan.caveat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -31,14 +31,8 @@ _MOST_KEPT = 6
 
 
 Rows = tuple[Tensor, ...]
-
-
-class _Entry(NamedTuple):
-    """Cached bounds or lists, and the rows from which they were computed."""
-
-    kind: tuple[object, ...]
-    rows: Rows
-    found: Any
+# What an entry holds, the rows from which it was computed, and the result.
+_Entry = tuple[tuple[object, ...], Rows, Any]
 
 
 class BoundsCache:
@@ -109,10 +103,10 @@ class BoundsCache:
             return find()  # Values computed here carry no gradient later.
         if entry is None:
             # Copies: rows changed in place must differ from the cached ones.
-            entry = _Entry(kind, tuple(x.detach().clone() for x in rows), find())
+            entry = kind, tuple(x.detach().clone() for x in rows), find()
         others = [e for e in self._entries if e is not entry]
         self._entries = [*others, entry][-_MOST_KEPT:]
-        return entry.found
+        return entry[-1]
 
 
 def _cluster_numbers(pairs: PairScores) -> list[tuple[int, int]]:
@@ -129,8 +123,9 @@ def _rows(pairs: PairScores) -> Rows:
 
 
 def _serves(entry: _Entry, kind: tuple[object, ...], rows: Rows) -> bool:
-    is_alike = entry.kind == kind and len(entry.rows) == len(rows)
-    return is_alike and all(map(_is_equal, entry.rows, rows))
+    entry_kind, kept, _ = entry
+    is_alike = entry_kind == kind and len(kept) == len(rows)
+    return is_alike and all(map(_is_equal, kept, rows))
 
 
 def _is_equal(kept: Tensor, rows: Tensor) -> bool:

@@ -17,17 +17,19 @@ from torch_geometric_gsl.nn.sampler.candidates import (
     exclude_loops,
     max_pairs,
 )
-from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Draw, choose, plan_draw
+from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Drawn, choose, plan_draw
 from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
 from torch_geometric_gsl.nn.sampler.plan import (
     RACE_FACTOR,
     WIDTH,
+    Draw,
     SamplingPlan,
-    make_call,
+    make_draw,
 )
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import candidate_graph
 from torch_geometric_gsl.ops.edges import Candidates
+from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
@@ -49,13 +51,12 @@ class Drawing(Assignment):
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> DrawnGraph:
-        # The graphs of a batch are others in each call.
+        # The graphs of a batch are others in each draw.
         bounds = self.cache if pairs is self.pairs else BoundsCache()
         pairs = pairs if self.settings.loop else exclude_loops(pairs)
-        call = make_call(self.settings, pairs.dst.size(0), pairs.src.size(0))
-        plan, envelope = plan_draw(call, pairs, bounds)
-        draw = Draw(pairs, call.options, plan, envelope)
-        return DrawnGraph(draw, first_source, first_target)
+        draw = make_draw(self.settings, pairs.dst.size(0), pairs.src.size(0))
+        how = draw.options, *plan_draw(draw, pairs, bounds)
+        return DrawnGraph(*how, pairs, first_source, first_target)
 
     def of_lists(
         self,
@@ -68,11 +69,11 @@ class Drawing(Assignment):
         settings = self.settings
         listed_by = 'batch' if candidates.source is None else 'edge_index'
         listed_by = listed_by if prior is None else 'edge_weight'
-        call = make_call(settings, 1, max(1, candidates.most), listed_by)
-        if is_long is None and choose(call).method == 'race':
+        draw = make_draw(settings, 1, max(1, candidates.most), listed_by)
+        if is_long is None and choose(draw).method == 'race':
             # Pays only with many candidates.
-            gathered = max(call.num_proposals, call.options.num_tail)
-            is_long = candidates.size > (RACE_FACTOR * gathered if call.is_auto else 0)
+            gathered = max(draw.num_proposals, draw.options.num_tail)
+            is_long = candidates.size > (RACE_FACTOR * gathered if draw.is_auto else 0)
         short = candidates
         parts: list[Part] = []
         if is_long is not None:
@@ -80,22 +81,21 @@ class Drawing(Assignment):
         listed = self.list_pairs(pairs, short, prior)
         if listed is not None:
             edges, sizes, _, score = listed
-            call = make_call(settings, 1, short.most, listed_by)
-            plan = call.describe('dense', 'all candidates are listed')
-            if call.is_auto:
-                is_dense = choose(call).method == 'dense'
-                plan = choose(call) if is_dense else plan
-            cost = call.options.num_races * edges.size(1) / RACE_FACTOR
+            draw = make_draw(settings, 1, short.most, listed_by)
+            plan = draw.describe('dense', 'all candidates are listed')
+            if draw.is_auto:
+                is_dense = choose(draw).method == 'dense'
+                plan = choose(draw) if is_dense else plan
+            cost = draw.options.num_races * edges.size(1) / RACE_FACTOR
             plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
             args = pairs, edges, sizes, score
-            parts.append(DrawnList(call.options, plan, short.most, *args))
+            parts.append(DrawnList(draw.options, plan, short.most, *args))
         if is_long is not None and bool(is_long.any()):
             target = is_long.nonzero().squeeze(1)
             start, size, source = candidates
             own = pairs.take(target, Candidates(start[target], size[target], source))
-            call = make_call(settings, target.numel(), own.most, listed_by)
-            draw = Draw(own, call.options, choose(call))
-            parts.append(DrawnTargets(draw, target, pairs.dst.size(0)))
+            draw = make_draw(settings, target.numel(), own.most, listed_by)
+            parts.append(DrawnTargets(own, draw, target, pairs.dst.size(0)))
         return parts
 
     def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
@@ -109,60 +109,73 @@ class Drawing(Assignment):
             if settings.method == 'dense':
                 return 'list' if total <= max_pairs(settings) else 'block'
             if settings.method != 'stream':
-                call = make_call(settings, num_dst, num_src, 'batch')
-                if choose(call).method == 'race':
+                draw = make_draw(settings, num_dst, num_src, 'batch')
+                if choose(draw).method == 'race':
                     return 'long'
             is_small = num_src * num_dst < LISTED_PAIRS
-            is_small &= make_call(settings, num_dst, num_src).fits_dense
+            is_small &= make_draw(settings, num_dst, num_src).fits_dense
             is_listed = settings.method == 'auto' and is_small
             return 'list' if is_listed else 'block'
 
         return [form(*size) for size in sizes]
 
 
-class DrawnGraph(GraphPart):
+class DrawnGraph(GraphPart, Drawn):
     """The targets of one graph, which one method draws."""
 
-    def __init__(self, draw: Draw, *first: int) -> None:
-        super().__init__(draw.scores, *first)
-        self.draw = draw
-        self.plan = draw.plan
-        self.most = draw.scores.src.size(0)
+    def __init__(
+        self,
+        options: DrawOptions,
+        plan: SamplingPlan,
+        envelope: Envelope | None,
+        *args: Any,
+    ) -> None:
+        super().__init__(*args)
+        self.options = options
+        self.plan = plan
+        self.envelope = envelope
 
     def edges(self, generator: Generator) -> SampledGraph:
-        return BY_NAME[self.plan.method].graph(self.draw, generator)
+        return BY_NAME[self.plan.method].graph(self, generator)
 
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
-        out = BY_NAME[self.plan.method].sum(self.draw, h, generator)
+        out = BY_NAME[self.plan.method].sum(self, h, generator)
         return out if self.kept == slice(None) else out[self.kept]
 
-    def take(self, start: int, stop: int, group: int = 1) -> None:
+    def take(self, start: int, stop: int, group: int = 16) -> None:
         """Restrict the part to a range of targets without changing their draws."""
         if self.plan.method == 'dense':
             # The definition draws the noise of all pairs in order.
             self.kept = slice(start, stop)
             return
         # Whole groups with a common tail.
-        super().take(start, stop, group_size(self.draw.options))
-        envelope = self.draw.envelope
+        super().take(start, stop, group_size(self.options))
+        envelope, first = self.envelope, self.first_target
         if envelope is not None and envelope.head is not None:
-            rows = slice(self.first_target, self.first_target + self.pairs.dst.size(0))
-            envelope = envelope._replace(head=envelope.head.take(rows))
-        self.draw = self.draw._replace(scores=self.pairs, envelope=envelope)
+            rows = slice(first, first + self.pairs.dst.size(0))
+            self.envelope = envelope._replace(head=envelope.head.take(rows))
+
+    @property
+    def most(self) -> int:
+        """Return the number of candidates of a target."""
+        return self.pairs.most
 
 
-class DrawnTargets(Part):
+class DrawnTargets(Drawn):
     """Targets with long lists of candidates, which race."""
 
-    def __init__(self, draw: Draw, target: Tensor, num_targets: int) -> None:
-        self.draw = draw
-        self.plan = draw.plan
-        self.most = draw.scores.most
+    def __init__(
+        self, pairs: PairScores, draw: Draw, target: Tensor, num_targets: int
+    ) -> None:
+        self.pairs = pairs
+        self.options = draw.options
+        self.plan = choose(draw)
+        self.most = draw.num_sources
         self.target = target
-        self.num_targets = num_targets
+        self.num_targets = num_targets  # Of the draw.
 
     def graph(self, generator: Generator) -> SampledGraph:
-        graph = BY_NAME[self.plan.method].graph(self.draw, generator)
+        graph = BY_NAME[self.plan.method].graph(self, generator)
         (source, target), weight = graph
         return SampledGraph(torch.stack([source, self.target[target]]), weight)
 

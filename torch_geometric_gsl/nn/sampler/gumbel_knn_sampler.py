@@ -41,7 +41,7 @@ from torch_geometric_gsl.nn.sampler.options import (
     paper_options,
 )
 from torch_geometric_gsl.nn.sampler.parts import Part
-from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, make_call
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, make_draw
 from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -418,7 +418,7 @@ class GumbelKNNSampler(OneType):
         if not self.training:
             return False
         settings = self._settings(self.factor, is_pair=True)
-        return needs_bounds(make_call(settings, num_targets, num_sources))
+        return needs_bounds(make_draw(settings, num_targets, num_sources))
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function to call before each draw of :meth:`forward` and

@@ -1,8 +1,9 @@
-"""The options and the plan of a draw."""
+"""The description of a draw, and its plan."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from torch_geometric_gsl.nn.sampler.options import Settings
@@ -94,23 +95,81 @@ class SamplingPlan(NamedTuple):
         return f'{type(self).__name__}({", ".join(shown)})'
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True)
+class Draw:
     """A draw for targets with at most :obj:`num_sources` candidates each."""
 
     settings: Settings
-    options: DrawOptions
     num_targets: int
     num_sources: int
     # Where candidates are listed target by target: 'batch', 'edge_index' or, with a
     # prior, 'edge_weight'.
-    listed_by: str | None
-    num_proposals: float  # Of a race under the bounds of all scores.
-    caveat: str | None
+    listed_by: str | None = None
     # Of a race under the best bounds that were found, if scores are sharp.
     num_expected: float | None = None
     num_kinds: int = 1
     bounds: str = 'one bound'
     has_kernel: bool = True  # For the race, on a machine that can compile it.
+
+    @cached_property
+    def options(self) -> DrawOptions:
+        """Return the options of the draw, with its arrivals and the size of a tail."""
+        settings, num_sources = self.settings, self.num_sources
+        budget, tau, k = settings.budget, settings.tau, settings.k
+        num_arrivals, num_tail = k, budget.tail
+        if settings.replace:
+            num_arrivals = budget.arrivals or default_num_arrivals(tau)
+        if not settings.replace or num_arrivals >= self.available:
+            num_tail = 0
+        elif num_tail is None:
+            num_tail = tail_size(tau, num_arrivals, num_sources)
+        num_tail = min(num_tail, num_sources)
+        flags = settings.hard, settings.replace
+        return DrawOptions(k, tau, num_arrivals, num_tail, *flags)
+
+    @cached_property
+    def num_proposals(self) -> float:
+        """Return the number of proposals of a race under the bounds of all scores."""
+        settings, (lower, upper) = self.settings, self.settings.bounds
+        if not lower <= upper:
+            raise ValueError(
+                f"'bounds' of 'similarity' must be a pair (lower, upper) "
+                f'(got {settings.bounds})'
+            )
+        spread = settings.scale * (upper - lower)
+        num_arrivals = self.options.num_arrivals
+        return num_proposals(num_arrivals, spread, replace=settings.replace)
+
+    @cached_property
+    def caveat(self) -> str | None:
+        """Describe the error if truncation changes the variance of a sum."""
+        settings, options = self.settings, self.options
+        is_exact = settings.method == 'dense' or self.keeps_all
+        if is_exact or not settings.replace:
+            return None
+        num_arrivals, tau = options.num_arrivals, options.tau
+        found = []
+        if settings.budget.tail is None:
+            added = added_variance(
+                tau, num_arrivals, options.num_tail, self.num_sources
+            )
+            if added > TOLERANCE:
+                found.append(
+                    f'a tail of {options.num_tail} sources adds {100 * added:.3g} %'
+                )
+        if settings.budget.arrivals is None and tau > 1:
+            lost = lost_variance(tau, num_arrivals, self.num_sources)
+            if lost > TOLERANCE:
+                found.append(f'{num_arrivals} arrivals a draw lack {100 * lost:.3g} %')
+        if not found:
+            return None
+        what = f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
+        return f"{what} (method='dense' is exact at any tau)"
+
+    @property
+    def available(self) -> int:
+        """Return the largest number of candidates, without the target itself."""
+        return self.num_sources - int(not self.settings.loop)
 
     @property
     def is_auto(self) -> bool:
@@ -120,8 +179,7 @@ class Call(NamedTuple):
     @property
     def keeps_all(self) -> bool:
         """Return whether all candidates are kept as arrivals."""
-        available = self.num_sources - int(not self.settings.loop)
-        return self.options.num_arrivals >= available
+        return self.options.num_arrivals >= self.available
 
     @property
     def has_short_race(self) -> bool:
@@ -167,57 +225,8 @@ class Call(NamedTuple):
 
 @disable_compile  # It warns about each traced cache.
 @lru_cache(maxsize=1024)
-def make_call(
+def make_draw(
     settings: Settings, num_targets: int, num_sources: int, listed_by: str | None = None
-) -> Call:
-    """Describe the draw for targets with at most :obj:`num_sources` candidates."""
-    lower, upper = settings.bounds
-    if not lower <= upper:
-        raise ValueError(
-            f"'bounds' of 'similarity' must be a pair (lower, upper) "
-            f'(got {settings.bounds})'
-        )
-    options = _draw_options(settings, num_sources)
-    spread = settings.scale * (upper - lower)
-    needed = num_proposals(options.num_arrivals, spread, replace=settings.replace)
-    call = Call(settings, options, num_targets, num_sources, listed_by, needed, None)
-    if settings.method != 'dense' and not call.keeps_all:
-        call = call._replace(caveat=_caveat(settings, options, num_sources))
-    return call
-
-
-def _draw_options(settings: Settings, num_sources: int) -> DrawOptions:
-    budget, tau, k = settings.budget, settings.tau, settings.k
-    num_arrivals, num_tail = k, budget.tail
-    if settings.replace:
-        num_arrivals = budget.arrivals or default_num_arrivals(tau)
-    available = num_sources - int(not settings.loop)
-    if not settings.replace or num_arrivals >= available:
-        num_tail = 0
-    elif num_tail is None:
-        num_tail = tail_size(tau, num_arrivals, num_sources)
-    num_tail = min(num_tail, num_sources)
-    flags = settings.hard, settings.replace
-    return DrawOptions(k, tau, num_arrivals, num_tail, *flags)
-
-
-def _caveat(settings: Settings, options: DrawOptions, num_sources: int) -> str | None:
-    """Describe the error if truncation changes the variance of a sum."""
-    num_arrivals, tau = options.num_arrivals, options.tau
-    if not options.replace:
-        return None
-    found = []
-    if settings.budget.tail is None:
-        added = added_variance(tau, num_arrivals, options.num_tail, num_sources)
-        if added > TOLERANCE:
-            found.append(
-                f'a tail of {options.num_tail} sources adds {100 * added:.3g} %'
-            )
-    if settings.budget.arrivals is None and tau > 1:
-        lost = lost_variance(tau, num_arrivals, num_sources)
-        if lost > TOLERANCE:
-            found.append(f'{num_arrivals} arrivals a draw lack {100 * lost:.3g} %')
-    if not found:
-        return None
-    what = f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
-    return f"{what} (method='dense' is exact at any tau)"
+) -> Draw:
+    """Describe a draw; an equal one has been derived before."""
+    return Draw(settings, num_targets, num_sources, listed_by)
