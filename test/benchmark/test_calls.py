@@ -4,12 +4,12 @@ import calls
 import pytest
 
 # Each number may fall, and is lowered then. The aims are 80 functions in 16 files for
-# training, 35 in 12 for evaluation, and four named tuples in the sampler.
-MOST_FUNCTIONS = {'training': 142, 'evaluation': 54, 'table': 47}
-MOST_FILES = {'training': 29, 'evaluation': 20, 'table': 14}
+# training, and 35 in 12 for evaluation.
+MOST_FUNCTIONS = {'training': 142, 'evaluation': 53, 'table': 47}
+MOST_FILES = {'training': 29, 'evaluation': 17, 'table': 14}
 MOST = {
     'public names': 30,
-    'named tuples of the sampler': 11,
+    'named tuples of the sampler': 4,
     'refusals of combinations': 15,
 }
 ADVICE = 'shorten something, or raise the limit and say why in the commit'

@@ -11,7 +11,7 @@ from torch_geometric.utils import cumsum, lexsort, softmax
 from torch_geometric_gsl.ops.edges import expand_ranges
 from torch_geometric_gsl.ops.graph_stats import candidate_null_share
 from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
     MEMORY_BUDGET,
@@ -65,13 +65,6 @@ def relaxed_weights(
         with_null(score, null), k, tau, hard, generator, twin, memory_budget
     )
     return weight[:, : score.size(1)]
-
-
-def with_null(score: Tensor, null: Tensor | None) -> Tensor:
-    """Append the score of the null neighbour to each row, if there is one."""
-    if null is None:
-        return score
-    return torch.cat([score, null.to(score).expand(score.size(0), 1)], dim=1)
 
 
 @disable_compile

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.dense import with_null
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours
-from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.runtime import (
     cache_budget,
     disable_compile,

@@ -235,6 +235,13 @@ def exclude(score: Tensor, excluded: Tensor, source: Tensor | None = None) -> Te
     return score.masked_fill(source == excluded.unsqueeze(-1), -torch.inf)
 
 
+def with_null(score: Tensor, null: Tensor | None) -> Tensor:
+    """Append the score of the null neighbour to each row, if there is one."""
+    if null is None:
+        return score
+    return torch.cat([score, null.to(score).expand(score.size(0), 1)], dim=1)
+
+
 def centre_of(rows: Tensor) -> Tensor:
     """Return the approximate median of each column, robust to outliers."""
     if rows.size(0) == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Any, cast
 
 import torch
@@ -79,7 +80,7 @@ class BoundsCache:
             kind = 'head', pairs.comparison, pairs.response.head_sign
             find_head = partial(find_nearest, pairs, _HEAD)
             found.append(measure(None, self._find(kind, _rows(pairs), find_head)))
-        _, expected, envelope = min(found, key=lambda each: each[0])
+        _, expected, envelope = min(found, key=itemgetter(0))
         return envelope, expected
 
     def compare_edges(self, pairs: PairScores, edge_index: Tensor) -> Tensor:
@@ -98,7 +99,12 @@ class BoundsCache:
     def _find(
         self, kind: tuple[object, ...], rows: Rows, find: Callable[[], Any]
     ) -> Any:
-        entry = next((e for e in self._entries if _serves(e, kind, rows)), None)
+        entry = None
+        for other in self._entries:
+            is_alike = other[0] == kind and len(other[1]) == len(rows)
+            if is_alike and all(map(_is_equal, other[1], rows)):
+                entry = other
+                break
         if entry is None and torch.is_inference_mode_enabled():
             return find()  # Values computed here carry no gradient later.
         if entry is None:
@@ -120,12 +126,6 @@ def _cluster_numbers(pairs: PairScores) -> list[tuple[int, int]]:
 
 def _rows(pairs: PairScores) -> Rows:
     return (pairs.src,) if pairs.dst is pairs.src else (pairs.src, pairs.dst)
-
-
-def _serves(entry: _Entry, kind: tuple[object, ...], rows: Rows) -> bool:
-    entry_kind, kept, _ = entry
-    is_alike = entry_kind == kind and len(kept) == len(rows)
-    return is_alike and all(map(_is_equal, kept, rows))
 
 
 def _is_equal(kept: Tensor, rows: Tensor) -> bool:

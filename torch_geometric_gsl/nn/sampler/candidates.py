@@ -67,11 +67,6 @@ class Assignment(ABC):
     def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
         """Return the form of each graph of a batch: a list, a long list, or a block."""
 
-    def check_choice(self, available: int) -> None:
-        """Check the number of candidates of each target of a graph."""
-        if not self.settings.replace:  # With replacement, draws may repeat candidates.
-            check_candidate_count(self.settings.k, available)
-
     def assign(
         self, edge_index: Any, edge_weight: Any, batch: Any, rows: Any = None
     ) -> Part:
@@ -92,8 +87,9 @@ class Assignment(ABC):
         if ids is not None:
             return self._of_batch(ids)
         available = pairs.src.size(0) - int(not self.settings.loop)
-        if num_targets > 0:
-            self.check_choice(available)
+        if num_targets > 0 and not self.settings.replace:
+            # With replacement, draws may repeat candidates.
+            check_candidate_count(self.settings.k, available)
         if num_targets == 0 or available <= 0:
             return Parts(pairs, [])
         part = self.of_graph(pairs)

@@ -42,12 +42,6 @@ Generator = torch.Generator | None
 class Drawing(Assignment):
     """Assign targets to parts, each of which one method draws."""
 
-    def check_choice(self, available: int) -> None:
-        super().check_choice(available)
-        num_targets = self.pairs.dst.size(0)
-        if torch.is_grad_enabled() and available < min(num_targets, 2):
-            _warn_of_no_choice(available)
-
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> DrawnGraph:
@@ -220,7 +214,8 @@ def plan_of(part: Part, pairs: PairScores, method: str) -> SamplingPlan:
 
 
 @disable_compile
-def _warn_of_no_choice(available: int) -> None:
+def warn_of_no_choice(available: int) -> None:
+    """Warn that each target has one candidate, or none."""
     number = 'one candidate' if available > 0 else 'no candidate'
     warn_caller(
         f'each target has {number}, so there is no choice to learn: does a mask or '

@@ -86,16 +86,75 @@ class EvaluatedGraph(GraphPart):
         self.settings = settings
 
     def edges(self, generator: Generator) -> SampledGraph:
-        return noise_free_graph(self.pairs, self.settings, self.num_targets)
+        k, pairs = self.settings.num_nearest, self.pairs
+        if k is None:
+            return self._all_edges()
+        graph = nearest_graph(pairs, k, self.settings.tau)
+        if pairs.null is None:
+            return graph
+        # The nearest carry the weight of all candidates, less that of the null one.
+        ones = graph.edge_weight.new_ones(pairs.src.size(0), 1)
+        share = self._sum_over_all(ones).squeeze(1)
+        weight = graph.edge_weight * share[graph.edge_index[1]]
+        return SampledGraph(graph.edge_index, weight)
 
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
-        """Sum messages over the graph of :func:`noise_free_graph`."""
         if self.settings.num_nearest is None:
-            out = all_sum(h, self.pairs, self.settings, self.num_targets)
+            out = self._sum_over_all(h)
         else:
             graph = self.edges(generator)
             out = weighted_sum(h, *graph, self.pairs.dst.size(0))
         return out if self.kept == slice(None) else out[self.kept]
+
+    @property
+    def num_samples(self) -> int:
+        """Return the number of sources that evaluation sums over."""
+        eval_pairs = int(min(self.settings.budget.eval_pairs, 2**62))
+        return max(eval_pairs // self.num_targets, LEAST_SAMPLES)
+
+    def _all_edges(self) -> SampledGraph:
+        """List the pairs that are summed over: all, or a sample."""
+        pairs, tau, count = self.pairs, self.settings.tau, self.num_samples
+        num_sources, total = pairs.src.size(0), self.num_targets
+        if total * min(count, num_sources) > MOST_LISTED:
+            raise ValueError(
+                f"'eval_k' must be a number, such as 96, to list the graph of {total} "
+                f'x {num_sources} pairs in evaluation mode: more than {MOST_LISTED} '
+                f"edges (got 'all')"
+            )
+        if count >= num_sources:
+            weight = noise_free_weights(pairs.rows(), tau, pairs.null)
+            return dense_graph(weight, pairs.excluded)
+        chosen, sample = sample_sources(pairs, tau, count)
+        weight = noise_free_weights(sample.rows(), tau, sample.null)
+        (source, target), weight = dense_graph(weight)
+        edges = SampledGraph(torch.stack([chosen[source], target]), weight)
+        _warn(
+            f'the graph of {total} x {num_sources} pairs has a sample of {count} '
+            f"sources only, as does evaluation: a larger 'eval_pairs' of the budget "
+            f'takes all sources'
+        )
+        if pairs.excluded is None:
+            return edges
+        keep = edges.edge_index[0] != pairs.excluded[target]
+        return SampledGraph(edges.edge_index[:, keep], weight[keep])
+
+    def _sum_over_all(self, h: Tensor) -> Tensor:
+        """Sum messages over all sources: exactly, or from a sample."""
+        pairs, tau, count = self.pairs, self.settings.tau, self.num_samples
+        num_sources = pairs.src.size(0)
+        if count >= num_sources:
+            return noise_free_sum(h, pairs, tau)
+        out, error = sampled_noise_free_sum(h, pairs, tau, count)
+        _warn(
+            f'the sums over {self.num_targets} x {num_sources} pairs are estimated '
+            f'from {count} sources with an error of {{:.2g}} (root mean square over '
+            f"some targets; the sums have {{:.2g}}): a larger 'eval_pairs' of the "
+            f'budget makes them exact',
+            error,
+            out.detach().square().mean().sqrt(),
+        )
+        return out
 
 
 class EvaluatedList(Listed):
@@ -112,79 +171,6 @@ class EvaluatedList(Listed):
         k, tau = self.settings.num_nearest, self.settings.tau
         args = edge_index, num_targets, k, tau, self.pairs.null, rank
         return nearest_candidates(score, *args)
-
-
-def noise_free_graph(
-    scores: PairScores, settings: Settings, total: int
-) -> SampledGraph:
-    """Return the graph of the nearest sources, or of all sources.
-
-    Args:
-        scores (PairScores): The scores, of some or all targets.
-        settings (Settings): The options of the sampler.
-        total (int): The number of all targets.
-    """
-    k = settings.num_nearest
-    if k is None:
-        return _all_edges(scores, settings, total)
-    graph = nearest_graph(scores, k, settings.tau)
-    if scores.null is None:
-        return graph
-    # The nearest carry the weight of all candidates, less that of the null one.
-    ones = graph.edge_weight.new_ones(scores.src.size(0), 1)
-    share = all_sum(ones, scores, settings, total).squeeze(1)
-    weight = graph.edge_weight * share[graph.edge_index[1]]
-    return SampledGraph(graph.edge_index, weight)
-
-
-def _all_edges(scores: PairScores, settings: Settings, total: int) -> SampledGraph:
-    """List the pairs over which :func:`all_sum` sums: all, or a sample."""
-    num_sources = scores.src.size(0)
-    count = _num_samples(settings, total)
-    if total * min(count, num_sources) > MOST_LISTED:
-        raise ValueError(
-            f"'eval_k' must be a number, such as 96, to list the graph of {total} x "
-            f'{num_sources} pairs in evaluation mode: more than {MOST_LISTED} edges '
-            f"(got 'all')"
-        )
-    if count >= num_sources:
-        weight = noise_free_weights(scores.rows(), settings.tau, scores.null)
-        return dense_graph(weight, scores.excluded)
-    chosen, sample = sample_sources(scores, settings.tau, count)
-    weight = noise_free_weights(sample.rows(), settings.tau, sample.null)
-    (source, target), weight = dense_graph(weight)
-    edges = SampledGraph(torch.stack([chosen[source], target]), weight)
-    _warn(
-        f'the graph of {total} x {num_sources} pairs has a sample of {count} '
-        f"sources only, as does evaluation: a larger 'eval_pairs' of the budget "
-        f'takes all sources'
-    )
-    if scores.excluded is None:
-        return edges
-    keep = edges.edge_index[0] != scores.excluded[target]
-    return SampledGraph(edges.edge_index[:, keep], weight[keep])
-
-
-def _num_samples(settings: Settings, total: int) -> int:
-    """Return the number of sources that evaluation sums over."""
-    return max(int(min(settings.budget.eval_pairs, 2**62)) // total, LEAST_SAMPLES)
-
-
-def all_sum(h: Tensor, scores: PairScores, settings: Settings, total: int) -> Tensor:
-    """Sum messages over all sources: exactly, or from a sample."""
-    tau, num_sources = settings.tau, scores.src.size(0)
-    count = _num_samples(settings, total)
-    if count >= num_sources:
-        return noise_free_sum(h, scores, tau)
-    out, error = sampled_noise_free_sum(h, scores, tau, count)
-    _warn(
-        f'the sums over {total} x {num_sources} pairs are estimated from {count} '
-        'sources with an error of {:.2g} (root mean square over some targets; the '
-        "sums have {:.2g}): a larger 'eval_pairs' of the budget makes them exact",
-        error,
-        out.detach().square().mean().sqrt(),
-    )
-    return out
 
 
 @disable_compile  # Reads the values of tensors and frames.

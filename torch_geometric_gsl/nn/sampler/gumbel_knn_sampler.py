@@ -31,7 +31,7 @@ from torch_geometric_gsl.nn.sampler.distribution import (
     describe,
     warn_if_uniform,
 )
-from torch_geometric_gsl.nn.sampler.drawing import Drawing, plan_of
+from torch_geometric_gsl.nn.sampler.drawing import Drawing, plan_of, warn_of_no_choice
 from torch_geometric_gsl.nn.sampler.evaluation import Evaluation, exported_sum
 from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
 from torch_geometric_gsl.nn.sampler.options import (
@@ -456,12 +456,18 @@ class GumbelKNNSampler(OneType):
         if not self.training:
             return pairs, Evaluation(pairs, settings, self._bounds).assign(*given)
         edge_index, _, batch, _ = given
-        if edge_index is None and batch is None:
+        is_whole = edge_index is None and batch is None
+        if is_whole:
             self._num_draws += 1
             if self._num_draws in _LOOKS:
                 most = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
                 self._look(x, pairs.dst.size(0), most)
-        return pairs, Drawing(pairs, settings, self._bounds).assign(*given)
+        part = Drawing(pairs, settings, self._bounds).assign(*given)
+        if is_whole and torch.is_grad_enabled():
+            available = pairs.src.size(0) - int(not settings.loop)
+            if max(available, 0) < min(pairs.dst.size(0), 2):
+                warn_of_no_choice(available)
+        return pairs, part
 
     @disable_compile
     def _look(self, x: Features, num_targets: int, most: float) -> None:
