@@ -12,6 +12,7 @@ import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
+from torch_geometric_gsl.nn.models import table_parts
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
     GSLRegressor,
@@ -374,6 +375,34 @@ def test_members_without_signal_hide_none(monkeypatch):
     assert other._weights == {
         member.name: float(i == 0) for i, member in enumerate(model._members)
     }
+
+
+def test_new_rows_are_searched_once_for_sums_and_distances(monkeypatch):
+    model = fitted('numbers')
+    learned = model._learned[0]
+    counted = []
+    search = table_parts.best_sources
+
+    def count(*args):
+        counted.append(1)
+        return search(*args)
+
+    monkeypatch.setattr(table_parts, 'best_sources', count)
+    out, distance = learned.outputs_and_distances(NEW)
+    assert len(counted) == len(learned.models)
+    np.testing.assert_array_equal(out, learned.outputs(NEW))
+    np.testing.assert_array_equal(distance, learned.distances(NEW))
+    counted.clear()
+    model.predict(NEW)
+    assert len(counted) == len(learned.models)
+
+
+@pytest.mark.parametrize('eval_k', [5, 240])
+def test_few_and_all_neighbours_have_distances(eval_k, few):
+    model = GSLRegressor('learned', **few | {'eval_k': eval_k}).fit(X, Y)
+    out, distance = model._learned[0].outputs_and_distances(NEW)
+    np.testing.assert_allclose(out, model._learned[0].outputs(NEW))
+    np.testing.assert_allclose(distance, model._learned[0].distances(NEW))
 
 
 def test_contributions_have_the_index_of_a_frame():

@@ -87,6 +87,20 @@ class Nets:
         """Compute the mean outputs of new rows, which are not scaled."""
         return self._blockwise(x, lambda model, rows: model(rows))
 
+    @default_modes()
+    @torch.no_grad()
+    def outputs_and_distances(self, x: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Compute :meth:`outputs` and :meth:`distances`, by one search."""
+        blocks = self._blocks(x)
+        first = [self.models[0].with_distance(rows) for rows in blocks]
+        outputs = [
+            torch.cat([out for out, _ in first]),
+            *(torch.cat([model(b) for b in blocks]) for model in self.models[1:]),
+        ]
+        distance = torch.cat([distance for _, distance in first])
+        mean = np.mean([self._finish(out) for out in outputs], axis=0)
+        return np.asarray(mean), distance.cpu().double().numpy()
+
     def without_neighbours(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of new rows that know nothing of neighbours."""
         return self._blockwise(x, lambda model, rows: model.without_neighbours(rows))

@@ -78,7 +78,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     def _outputs(self, X: Any) -> Any:
         """Compute probabilities, or scaled targets, of new rows."""
         x = self._new_rows(X)
-        near = self._nearness(x)
+        with threads_for(max(x.shape[0], self._x.shape[0])):
+            near, outputs = self._near_outputs(x)
         num_far = int((near < 1).sum())
         if num_far > _FEW_FAR + _MOST_FAR * len(near):
             warn_caller(
@@ -86,15 +87,27 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
                 "1 % of those held back in training are: see 'is_far'",
                 UserWarning,
             )
-        with threads_for(max(x.shape[0], self._x.shape[0])):
-            return self._mean(near, [member.outputs(x) for member in self._members])
+        return self._mean(near, outputs)
 
-    def _nearness(self, x: Any) -> Any:
-        """Return 1 for rows near training rows, less the farther they are."""
+    def _near_outputs(self, x: Any) -> tuple[Any, list[Any]]:
+        """Return 1 for rows near training rows, less the farther they are, and the
+        outputs of all members.
+        """
         if self._limit is None:
-            return np.ones(x.shape[0])
-        distance = np.maximum(self._learned[0].distances(x), self._limit)
-        return np.square(self._limit / distance)
+            near = np.ones(x.shape[0])
+            return near, [member.outputs(x) for member in self._members]
+        first = self._learned[0]
+        of_first, distances = first.outputs_and_distances(x)
+        outputs = [
+            of_first if member is first else member.outputs(x)
+            for member in self._members
+        ]
+        return self._nearness(distances), outputs
+
+    def _nearness(self, distances: Any) -> Any:
+        """Return 1 up to the limit of distances, less beyond it."""
+        limit: Any = self._limit
+        return np.square(limit / np.maximum(distances, limit))
 
     def _mean(self, near: Any, outputs: list[Any]) -> Any:
         """Return the weighted mean over members, or the constant."""
@@ -127,7 +140,10 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         Returns:
             numpy.ndarray: A flag for each row; none is set without a learned graph.
         """
-        return self._nearness(self._new_rows(X)) < 1
+        x = self._new_rows(X)
+        if self._limit is None:
+            return np.zeros(x.shape[0], dtype=bool)
+        return self._nearness(self._learned[0].distances(x)) < 1
 
     def predict(self, X: Any) -> Any:
         r"""Predict the most probable class, or the target, of each row.
@@ -282,8 +298,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         import pandas
 
         x = self._new_rows(X)
-        near = self._nearness(x)
-        full = [member.outputs(x) for member in self._members]
+        near, full = self._near_outputs(x)
         alone = [
             member.without_neighbours(x) if member.kind == 'learned' else out
             for member, out in zip(self._members, full, strict=True)

@@ -110,6 +110,22 @@ def test_the_graph_is_the_one_that_was_summed(draws, training, own):
         )
 
 
+@pytest.mark.parametrize('eval_k', [7, 96])
+def test_outputs_and_distances_of_one_search(eval_k):
+    x, y, new = torch.randn(50, 4), torch.randn(50, 1), torch.randn(9, 4)
+    net = TableNet(4, 8, 1, eval_k=eval_k).eval()
+    with pytest.raises(ValueError, match=r"'x' needs indexed rows: call 'index' befo"):
+        net.with_distance(new)
+    net.index(x, y)
+    out, distance = net.with_distance(new)
+    torch.testing.assert_close(out, net(new))
+    torch.testing.assert_close(distance, net.distance_to_sources(new))
+    keys, every = net.keys(new), net.keys(x)
+    expected = torch.cdist(keys.double(), every.double()).square().amin(dim=1)
+    expected = net.neighbours.sampler.factor * expected
+    torch.testing.assert_close(distance.double(), expected.double(), rtol=1e-4, atol=0)
+
+
 def test_index():
     net, (x, y), (new, _) = make().eval(), draw_rows(), draw_rows(6, seed=5)
     expected = net((x, new), y)

@@ -348,6 +348,20 @@ class TableNet(IndexesRows, OneType, SavedModel):
             raise ValueError("'x' needs indexed rows: call 'index' before (got none)")
         return self.neighbours.distance((self.index_key, self.keys(x)))
 
+    def with_distance(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Compute the output of new rows in evaluation mode, and their
+        :meth:`distance_to_sources`, by one search.
+
+        Args:
+            x (torch.Tensor): The rows.
+        """
+        if self.index_key is None or self.index_message is None:
+            raise ValueError("'x' needs indexed rows: call 'index' before (got none)")
+        h = self.encoder(x)
+        keys = self.index_key, self._key(h).to(self.index_key.dtype)
+        total, distance = self.neighbours.sum_and_distance(keys, self.index_message)
+        return self._output(h + self._project(total)), distance
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._prepare()  # The state may have been assigned, not copied.

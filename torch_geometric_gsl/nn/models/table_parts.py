@@ -314,6 +314,16 @@ class TableNeighbours(torch.nn.Module):
         _, score = self._nearest(z, self._pairs(z), 1)
         return -score.squeeze(1)
 
+    def sum_and_distance(
+        self, z: tuple[Tensor, Tensor], message: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return both for targets in evaluation mode, by one search if it is long."""
+        pairs, k = self._pairs(z), self.sampler.num_nearest
+        if k is None or k >= pairs.available:
+            return self(z, message)[0], self.distance(z)
+        source, score = self._nearest(z, pairs, k)
+        return self._listed(source, score, message)[0], -score[:, 0]
+
     def prepare(self, z: Tensor | None) -> None:
         """Prepare sources for many targets; drop the previous ones."""
         self._prepared = None
