@@ -183,15 +183,32 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def groups_grid(root: Path) -> Grid:
     """Compare the errors of all methods in all cases."""
-    tests: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    tests: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for run, result in own_runs.read_runs(root / GROUPS, METHODS).items():
-        tests[tuple(run.split('/')[:2])].append(result['test'])
+        case, method, fold = run.split('/')
+        tests[case, method][fold] = result['test']
+    # The folds that all methods with a run have.
+    shared = {
+        case: set.intersection(*found)
+        for case in CASES
+        if (found := [set(folds) for (c, _), folds in tests.items() if c == case])
+    }
     rows = []
-    for name, method in METHODS.items():
-        errors = [np.mean(tests.get((case, name), [math.nan])) for case in CASES]
-        texts = ['' if math.isnan(error) else f'{error:.3f}' for error in errors]
-        rows.append((method.title, [Entry(text) for text in texts]))
-    note = 'Mean root mean square errors of test rows, over folds.'
+    for name in dict.fromkeys(name for name in METHODS for c, n in tests if n == name):
+        errors = [tests.get((case, name), {}) for case in CASES]
+        means = [
+            np.mean([folds[fold] for fold in shared[case]]) if folds else math.nan
+            for case, folds in zip(CASES, errors, strict=True)
+        ]
+        texts = ['' if math.isnan(mean) else f'{mean:.3f}' for mean in means]
+        rows.append((METHODS[name].title, [Entry(text) for text in texts]))
+    counts = [
+        f'{case.title}: {len(shared.get(name, []))}' for name, case in CASES.items()
+    ]
+    note = (
+        'Mean root mean square errors of test rows, over the folds that all methods '
+        f'have ({"; ".join(counts)}).'
+    )
     return Grid(['', *(case.title for case in CASES.values())], rows, [note])
 
 
