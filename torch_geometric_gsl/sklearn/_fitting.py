@@ -262,7 +262,7 @@ class FitsMembers(Predictions):
         elif self.graph == AUTO:
             warn_caller(
                 f"graph='auto' weighs its {len(members)} members alike: too few of "
-                f'{len(y)} rows can be held back for validation',
+                f'{len(y)} rows, or of those of a class, are held back for validation',
                 UserWarning,
             )
         safe = [i for i, member in enumerate(members) if member.serves_far]
