@@ -154,6 +154,7 @@ def assert_prints_alike(printed, block):
 
 
 @pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')
+@pytest.mark.filterwarnings('ignore:.* rows are far')
 @pytest.mark.parametrize(
     'block',
     [

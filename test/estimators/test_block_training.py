@@ -404,6 +404,8 @@ def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     found, epochs, _ = run_cycles(monkeypatch, [0.5**i for i in range(9)])
     assert epochs == [30, 90, 210, 450, 1000]
     assert not found.has_converged
+    # Nothing more is to be gained from a tiny loss.
+    assert run_cycles(monkeypatch, [1.0, 0.9e-4])[1] == [30, 90]
     # Of many steps an epoch, the first cycle has one epoch. After many visits of rows
     # the second must gain a tenth.
     monkeypatch.setattr(_training, '_LONG', 1)

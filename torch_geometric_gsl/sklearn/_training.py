@@ -33,8 +33,9 @@ _FIRST_STEPS = 30
 # share to be followed by another. Before, less is enough. In the first half one cycle
 # may fail: the next one is twice as long.
 _LONG, _LONG_STEPS, _GAIN = 600_000, 500, 0.1
-# A smaller loss of classes counts as this one.
-_LEAST_OF_CLASSES = 0.03
+# A smaller loss of classes counts as this one; with a smaller squared error of
+# standardized numbers training ends.
+_LEAST_OF_CLASSES, _LEAST_OF_NUMBERS = 0.03, 1e-4
 # The share of a cycle in which the learning rate rises, from this share of its peak.
 _WARM, _START = 0.15, 0.05
 # Learning rates of matrices and of the null neighbour's score, relative to others.
@@ -165,7 +166,8 @@ class Training:
         if len(self.split.val) > 0:
             value = loss_of(self.average.module, self.table, self.val)
         self.bar.set_postfix(loss=f'{value:.4f}', refresh=False)
-        unit = 0.0 if self.table.y.is_floating_point() else _LEAST_OF_CLASSES
+        is_number = self.table.y.is_floating_point()
+        unit = 0.0 if is_number else _LEAST_OF_CLASSES
         num_steps = len(self.losses) * self.steps
         progress = min(1.0, max(self.num_visits / _LONG, num_steps / _LONG_STEPS))
         least = _GAIN * progress * max(self.best, unit)
@@ -173,6 +175,7 @@ class Training:
         if not self.cycles or self.best - value >= least:
             self.num_failed = 0
         self.has_converged = self.num_failed > (1 if progress < 0.5 else 0)
+        self.has_converged |= is_number and value < _LEAST_OF_NUMBERS
         if value < self.best:
             self.best, self.state = value, deepcopy(self.average.module.state_dict())
         self.cycles.append(value)
