@@ -29,7 +29,7 @@ from torch_geometric_gsl.distributed.sharded_model import ShardedModel
 from torch_geometric_gsl.nn.models.homophily import (
     HomophilyWarning as HomophilyWarning,
 )
-from torch_geometric_gsl.nn.models.homophily import label_share
+from torch_geometric_gsl.nn.models.homophily import label_homophily
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.distribution import (
     UniformSamplingWarning as UniformSamplingWarning,
@@ -234,7 +234,7 @@ def _summarise(
     homophily: tuple[float | None, float | None] = None, None
     if labels is not None and isinstance(x, Tensor) and len(x) == len(labels):
         check_index(labels, 'labels', '[num_nodes]', 1, like=x)
-        homophily = label_share(sampler, x, labels, *given)
+        homophily = label_homophily(sampler, x, labels, *given)
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity | MixtureSimilarity):
         *_, b, c = similarity.pair_scores(x).response.params

@@ -13,7 +13,7 @@ from torch_geometric_gsl.distributed.sharded_parts import sharing
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
-from torch_geometric_gsl.nn.models.tasks import check_choice, every_node
+from torch_geometric_gsl.nn.models.tasks import all_nodes_mask, check_node_mask
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 
@@ -91,8 +91,8 @@ class ShardedModel(torch.nn.Module):
         """
         self._method('loss')
         out = self(x, **kwargs)
-        mask = every_node(out) if mask is None else mask
-        check_choice(mask, out.size(0), none_ok=True)
+        mask = all_nodes_mask(out) if mask is None else mask
+        check_node_mask(mask, out.size(0), allow_empty=True)
         total, count = out[mask].sum(), len(out[mask])  # Zero without rows.
         if count > 0:
             task = self.model._task
@@ -114,8 +114,8 @@ class ShardedModel(torch.nn.Module):
         self._method('score')
         with sharing(self.model, self.shard, x):
             out = self.model._evaluated(x, **kwargs)
-        mask = every_node(out) if mask is None else mask
-        check_choice(mask, out.size(0), none_ok=True)
+        mask = all_nodes_mask(out) if mask is None else mask
+        check_node_mask(mask, out.size(0), allow_empty=True)
         out, y = (self.shard.concatenate(rows[mask]) for rows in (out, y))
         scores: dict[str, float] = self.model._scored(out, y, None)
         return scores

@@ -24,7 +24,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import resolve_activation
-from torch_geometric_gsl.nn.models.row_index import IndexesRows
+from torch_geometric_gsl.nn.models.row_index import RowIndexMixin
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.noise import arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
@@ -193,7 +193,7 @@ def context_sizes(
     return sizes
 
 
-class NodeFormer(IndexesRows, NodeClassifier):
+class NodeFormer(RowIndexMixin, NodeClassifier):
     r"""The network of the `"NodeFormer: A Scalable Graph Structure Learning
     Transformer for Node Classification" <https://arxiv.org/abs/2306.08385>`_ paper,
     without a given graph.

@@ -14,7 +14,7 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.diagnostics import HomophilyWarning, describe_model
 from torch_geometric_gsl.nn.models import homophily
-from torch_geometric_gsl.nn.models.homophily import label_share
+from torch_geometric_gsl.nn.models.homophily import label_homophily
 
 X = torch.eye(4)[torch.arange(40) % 4] + 0.1 * torch.randn(40, 4, generator=seeded())
 Y = torch.arange(40) % 4
@@ -45,7 +45,7 @@ def test_label_share_is_that_of_the_definition():
     weight = (3.0 / 0.5 * cosine).fill_diagonal_(-torch.inf).softmax(dim=1)
     pairs = weight[known][:, known]
     same = y[known].unsqueeze(1) == y[known]
-    share, chance = label_share(sampler, X, y)
+    share, chance = label_homophily(sampler, X, y)
     assert share == pytest.approx(float((pairs * same).sum() / pairs.sum()), rel=1e-5)
     number = int(known.sum())
     expected = (int(same.sum()) - number) / (number * (number - 1))
@@ -82,11 +82,11 @@ def test_the_check_draws_nothing_and_changes_no_step():
         net = GSLNet(4, 8, 2, 4, apart())
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
             warnings.simplefilter('ignore')
-            patch.setattr('torch_geometric_gsl.nn.models.base.LOOK_AFTER', after)
+            patch.setattr('torch_geometric_gsl.nn.models.base.WARMUP_LOSSES', after)
             outputs.append([float(net.loss(X, Y).detach()) for _ in range(5)])
         assert not net.convs[0].sampler._draw_hooks
     assert outputs[0] == outputs[1]
-    assert homophily.LOOK_AFTER == 50
+    assert homophily.WARMUP_LOSSES == 50
 
 
 def test_describe_model_shows_homophily():
@@ -99,7 +99,7 @@ def test_describe_model_shows_homophily():
 
 
 def test_rows_that_are_sorted_by_class_are_not_at_chance(monkeypatch):
-    monkeypatch.setattr(homophily, 'LOOK_AT', 10)
+    monkeypatch.setattr(homophily, 'MAX_LABELLED', 10)
     order = Y.argsort(stable=True)
     net = GSLNet(4, 8, 2, 4)
     with warnings.catch_warnings():
@@ -138,6 +138,6 @@ def test_no_warning_where_no_two_nodes_share_a_label():
 
 def test_no_warning_of_a_control_that_draws_uniformly(monkeypatch):
     # Rounding would decide, as its graph is at chance.
-    monkeypatch.setattr(homophily, 'label_share', lambda *_: (0.2, 0.25))
+    monkeypatch.setattr(homophily, 'label_homophily', lambda *_: (0.2, 0.25))
     assert losses(GSLNet(4, 8, 2, 4, 'uniform'), 60) == []
     assert len(losses(GSLNet(4, 8, 2, 4, 'linear'), 60)) == 1

@@ -16,9 +16,9 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._files import SaveMixin, plain_value
-from torch_geometric_gsl.nn.models.homophily import LOOK_AFTER, warn_at_chance
+from torch_geometric_gsl.nn.models.homophily import WARMUP_LOSSES, warn_if_at_chance
 from torch_geometric_gsl.nn.models.layers import evaluation
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task, check_task, every_node
+from torch_geometric_gsl.nn.models.tasks import TASKS, Task, all_nodes_mask, check_task
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
@@ -46,13 +46,13 @@ class SavedModel(SaveMixin, torch.nn.Module):
         True
     """
 
-    _given: dict[str, Any]
+    _init_arguments: dict[str, Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if '__init__' in cls.__dict__:
             # Wrapped, so that the class keeps the signature of its constructor.
-            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _record_arguments(cls.__init__)  # type: ignore[method-assign]
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if any(map(is_uninitialized_parameter, self.parameters())):
@@ -61,10 +61,10 @@ class SavedModel(SaveMixin, torch.nn.Module):
                 'once (got -1)'
             )
         samplers = {
-            path: {k: _plain(k, v) for k, v in vars(part).items() if k in PASSED_ON}
-            for path, part in self.named_modules()
+            path: {k: _plain(k, v) for k, v in vars(module).items() if k in PASSED_ON}
+            for path, module in self.named_modules()
         }
-        options = {k: _plain(k, v) for k, v in self._given.items()}
+        options = {k: _plain(k, v) for k, v in self._init_arguments.items()}
         return options, {'samplers': samplers, 'parameters': self.state_dict()}
 
     @classmethod
@@ -131,8 +131,9 @@ class NodeClassifier(OneType, SavedModel, ABC):
             setattr(self, name, size)
         check_task(task, self.out_channels)
         self.task = task
-        first, hidden, num_layers, last = sizes
-        return list(pairwise([first, *[hidden] * (num_layers - 1), last]))
+        in_channels, hidden_channels, num_layers, out_channels = sizes
+        hidden = [hidden_channels] * (num_layers - 1)
+        return list(pairwise([in_channels, *hidden, out_channels]))
 
     @property
     def _task(self) -> Task:
@@ -153,7 +154,7 @@ class NodeClassifier(OneType, SavedModel, ABC):
         """
         if self.training:
             self._num_losses += 1
-        if not self.training or self._num_losses != LOOK_AFTER:
+        if not self.training or self._num_losses != WARMUP_LOSSES:
             return self._label_loss(self(x, **kwargs), y, mask)
         draws: list[Any] = []
         with ExitStack() as stack:
@@ -163,11 +164,11 @@ class NodeClassifier(OneType, SavedModel, ABC):
             out = self(x, **kwargs)
         loss = self._label_loss(out, y, mask)
         if draws and self.task == 'classification':
-            sampler, rows, *given = draws[0]
-            # Given candidates, graphs of a batch and pairs are not looked at.
-            if isinstance(rows, Tensor) and given == [None, None, None]:
-                choice = every_node(out) if mask is None else mask
-                warn_at_chance(sampler, rows, y, choice)
+            sampler, rows, *candidates = draws[0]
+            # Skip draws with listed candidates, batches and pairs.
+            if isinstance(rows, Tensor) and candidates == [None, None, None]:
+                labelled = all_nodes_mask(out) if mask is None else mask
+                warn_if_at_chance(sampler, rows, y, labelled)
         return loss
 
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
@@ -199,14 +200,14 @@ class NodeClassifier(OneType, SavedModel, ABC):
     def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
         """Compute the mean loss of the labelled nodes; raise if there are none."""
         task = self._task
-        mask = every_node(out) if mask is None else mask
+        mask = all_nodes_mask(out) if mask is None else mask
         target = task.target(out, y, mask)
         return task.loss(out[mask], target)
 
     def _scored(self, out: Tensor, y: Tensor, mask: Tensor | None) -> dict[str, float]:
         """Compute the metric of outputs; return it by name."""
         task = self._task
-        mask = every_node(out) if mask is None else mask
+        mask = all_nodes_mask(out) if mask is None else mask
         target = task.target(out, y, mask)
         return {task.metric: float(task.score(task.predict(out[mask]), target))}
 
@@ -218,41 +219,44 @@ class NodeClassifier(OneType, SavedModel, ABC):
 
     def __repr__(self) -> str:
         names = 'in_channels', 'hidden_channels', 'num_layers', 'out_channels'
-        first, second, *others = (getattr(self, name) for name in names)
-        shown = [str(first), str(second)]
-        shown += map('{}={}'.format, names[2:], others)
+        in_channels, hidden_channels, *others = (getattr(self, name) for name in names)
+        args = [str(in_channels), str(hidden_channels)]
+        args += map('{}={}'.format, names[2:], others)
         parameters = inspect.signature(type(self)).parameters
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
-        hidden = {*names, 'similarity', *(PASSED_ON if samplers else ())}
-        for name, value in vars(self).get('_given', {}).items():
+        omitted = {*names, 'similarity', *(PASSED_ON if samplers else ())}
+        for name, value in vars(self).get('_init_arguments', {}).items():
             default = parameters[name].default if name in parameters else None
             is_same = isinstance(value, PLAIN) and value == default
-            if name not in hidden and value is not default and not is_same:
-                shown.append(f'{name}={value!r}')
+            if name not in omitted and value is not default and not is_same:
+                args.append(f'{name}={value!r}')
         if samplers:
-            kinds = {type(sampler.similarity).__name__: 0 for sampler in samplers}
-            texts = {sampler.describe_options(): 0 for sampler in samplers}
-            shown += [f'similarity={" or ".join(kinds)}', ' or '.join(texts)]
-        return f'{self.__class__.__name__}({", ".join(shown)})'
+            similarities = {
+                type(sampler.similarity).__name__: 0 for sampler in samplers
+            }
+            options = {sampler.describe_options(): 0 for sampler in samplers}
+            args += [f'similarity={" or ".join(similarities)}', ' or '.join(options)]
+        return f'{self.__class__.__name__}({", ".join(args)})'
 
 
-def _noting(init: Callable[..., None]) -> Callable[..., None]:
+def _record_arguments(init: Callable[..., None]) -> Callable[..., None]:
     """Wrap a constructor to record all its arguments by name."""
     signature = inspect.signature(init)
 
     @functools.wraps(init)
-    def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_and_record(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         _, *named = bound.arguments.items()
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for name, value in named:
-            is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-            given |= value if is_rest else {name: value}
-        self._given = given  # A subclass's replace those of its base.
+            kind = signature.parameters[name].kind
+            is_var_keyword = kind is inspect.Parameter.VAR_KEYWORD
+            arguments |= value if is_var_keyword else {name: value}
+        self._init_arguments = arguments  # A subclass's replace those of its base.
 
-    return init_and_note
+    return init_and_record
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -261,9 +265,9 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, tuple):  # A named tuple would refer to its class.
         value = tuple(value)
     if isinstance(value, dict | tuple | list):
-        parts = [*value, *value.values()] if isinstance(value, dict) else value
-        for part in parts:
-            _plain(name, part)
+        items = [*value, *value.values()] if isinstance(value, dict) else value
+        for item in items:
+            _plain(name, item)
     elif not isinstance(value, PLAIN):
         raise TypeError(
             f"'{name}' must be a plain value to be saved: a str, a number, a tuple or "

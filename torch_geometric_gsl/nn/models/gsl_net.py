@@ -27,7 +27,7 @@ from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphCon
 from torch_geometric_gsl.nn.conv.transition_nodes import KeepsAnchors, check_transition
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
-from torch_geometric_gsl.nn.models.row_index import BESIDE, IndexesLayers
+from torch_geometric_gsl.nn.models.row_index import WITH_TRANSITION, LayerIndexMixin
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
@@ -43,7 +43,7 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 Arguments = dict[str, Any]
 
 
-class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
+class GSLNet(KeepsAnchors, LayerIndexMixin, NodeClassifier):
     r"""Network of layers that learn their own graph, after the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper, with an activation and dropout between
@@ -180,18 +180,18 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
     ) -> torch.nn.ModuleList:
         """Create the layers; those that compare the same rows share a sampler."""
         conv: Any = LatentGraphConv
-        own: Arguments = {'z_channels': self.z_channels}
+        layer_options: Arguments = {'z_channels': self.z_channels}
         if self.num_transition_nodes is not None:
             conv = TransitionGraphConv
             for name in ('num_nodes', 'transition', 'num_transition_nodes'):
-                own[name] = getattr(self, name)
-        _, _, *taken = signature(conv).parameters.values()
-        names = [name.name for name in taken if name.kind is not name.VAR_KEYWORD]
-        known = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
-        options |= _given(own)
-        for name in {*own} - known:
-            check_absent(own[name], name, BESIDE)
-        check_options(type(self), options, known)
+                layer_options[name] = getattr(self, name)
+        _, _, *parameters = signature(conv).parameters.values()
+        names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+        supported = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
+        options |= _without_none(layer_options)
+        for name in {*layer_options} - supported:
+            check_absent(layer_options[name], name, WITH_TRANSITION)
+        check_options(type(self), options, supported)
         layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
         if self.z_channels is not None:
             for layer in layers[1:]:
@@ -201,8 +201,8 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module; delete the index."""
-        for part in (self.act, self.readout, self.convs):
-            reset(part)
+        for module in (self.act, self.readout, self.convs):
+            reset(module)
         self.clear_index()
 
     def forward(
@@ -227,25 +227,25 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         graph of each layer.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
-        (src, dst), own, args = self._inputs(x, edge_index, edge_weight, batch, z)
+        (src, dst), src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_pair = isinstance(x, tuple | list)
-        is_index = src is not None and src is self._kept('x') and not is_pair
+        is_index = src is not None and src is self._index_tensor('x') and not is_pair
         hidden = self._indexed_layers() if is_index else None
         graphs: list[SampledGraph] = []
-        last = self.num_layers - 1
-        how = {'generator': generator, 'return_graph': return_graph}
-        for number, conv in enumerate(self.convs):
+        last_layer = self.num_layers - 1
+        call_options = {'generator': generator, 'return_graph': return_graph}
+        for layer, conv in enumerate(self.convs):
             rows: Features = dst if src is None else (src, dst)
-            if src is not None and hidden is None and number < last:
-                src = self._hidden(conv, src, own, generator)
-            out: Any = conv(rows, **args, **how)
+            if src is not None and hidden is None and layer < last_layer:
+                src = self._hidden(conv, src, src_args, generator)
+            out: Any = conv(rows, **args, **call_options)
             if return_graph:
                 out, graph = out
                 graphs.append(graph)
-            dst = out if number == last else self.dropout(self.act(out), generator)
-            if hidden is not None and number < last:
-                src = hidden[number].to(dst.dtype)  # Lower under autocast.
-        out = self._read(dst, batch)
+            dst = out if layer == last_layer else self.dropout(self.act(out), generator)
+            if hidden is not None and layer < last_layer:
+                src = hidden[layer].to(dst.dtype)  # Lower under autocast.
+        out = self._apply_readout(dst, batch)
         return (out, graphs) if return_graph else out
 
     def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
@@ -262,43 +262,46 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         self._check_z(z)
         args = {'edge_index': edge_index, 'edge_weight': edge_weight}
         args |= {'batch': batch, 'z': z}
-        own: Arguments = dict.fromkeys(args)
+        src_args: Arguments = dict.fromkeys(args)
         src: Any
         if isinstance(x, tuple | list):
             src, dst = check_pair(cast(Features, x), self.in_channels)
             pairs = {name: split_pair(value, name) for name, value in args.items()}
-            own = {name: pair[0] for name, pair in pairs.items()}
+            src_args = {name: pair[0] for name, pair in pairs.items()}
             # Edges start at sources only; layers take the other pairs whole.
             for name in ('edge_index', 'edge_weight'):
                 args[name] = pairs[name][1]
         else:
-            src, dst = self._sources(x, batch, edge_index is not None), x
+            src = self._sources(x, batch, edge_index is not None)
+            dst = x
             if src is not None and self.transition == 'projected':
-                own = {name: self._kept(name) for name in self._INDEXED[1:4]}
-                if (own['z'] is None) != (z is None):
-                    which = 'the new' if z is not None else 'the indexed'
+                src_args = {
+                    name: self._index_tensor(name) for name in self._INDEXED[1:4]
+                }
+                if (src_args['z'] is None) != (z is None):
+                    rows_with_z = 'the new' if z is not None else 'the indexed'
                     raise ValueError(
                         f"'z' must be given both to 'index' and with new rows, or to "
-                        f'neither (got z of {which} rows only)'
+                        f'neither (got z of {rows_with_z} rows only)'
                     )
-                args['z'] = None if z is None else (own['z'], z)
+                args['z'] = None if z is None else (src_args['z'], z)
         if z is None and self.z_channels is not None:
             check_matrix(dst, width=self.in_channels)
             check_serves_as_z(x, self.z_channels)
-            own['z'] = src
+            src_args['z'] = src
             args['z'] = dst if src is None else (src, dst)
         if self.num_transition_nodes is not None:
-            for given in (own, args):
+            for layer_args in (src_args, args):
                 for name in ('edge_index', 'edge_weight'):
-                    check_absent(given[name], name, BESIDE)
+                    check_absent(layer_args[name], name, WITH_TRANSITION)
             self._check_batch(batch, dst)
-            own['batch'] = args['batch'] = None
-        return (src, dst), _given(own), _given(args)
+            src_args['batch'] = args['batch'] = None
+        return (src, dst), _without_none(src_args), _without_none(args)
 
     def _check_batch(self, batch: Any, x: Any) -> None:
         """Check graph ids with transition nodes, which only a readout uses."""
         if self.readout is None or self.transition == 'projected':
-            check_absent(batch, 'batch', BESIDE)
+            check_absent(batch, 'batch', WITH_TRANSITION)
         if batch is not None:
             check_matrix(x)
             check_batch(as_pair(batch, 'batch')[1], x)
@@ -311,7 +314,7 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
             return None
         return self._indexed(x, batch, self.readout is None, has_edges)
 
-    def _read(self, out: Tensor, batch: Any) -> Tensor:
+    def _apply_readout(self, out: Tensor, batch: Any) -> Tensor:
         """Apply the readout."""
         if self.readout is None:
             return out
@@ -327,5 +330,5 @@ class GSLNet(KeepsAnchors, IndexesLayers, NodeClassifier):
         return graphs
 
 
-def _given(args: Arguments) -> Arguments:
+def _without_none(args: Arguments) -> Arguments:
     return {name: value for name, value in args.items() if value is not None}

@@ -14,9 +14,10 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.ops.graph_stats import chance_share
 from torch_geometric_gsl.typing import Features
 
-# The number of losses in training after which a net compares this number of labelled
-# rows with each other.
-LOOK_AFTER, LOOK_AT = 50, 256
+# Training losses before the graph is compared with chance.
+WARMUP_LOSSES = 50
+# Labelled nodes that are compared with each other, at most.
+MAX_LABELLED = 256
 
 
 class HomophilyWarning(UserWarning):
@@ -28,8 +29,8 @@ class HomophilyWarning(UserWarning):
 
 
 @torch.no_grad()
-def label_share(
-    sampler: GumbelKNNSampler, x: Features, y: Tensor, *given: Any
+def label_homophily(
+    sampler: GumbelKNNSampler, x: Features, y: Tensor, *sampler_args: Any
 ) -> tuple[float, float]:
     r"""Return the share of the weight, among labelled nodes, of neighbours with the
     label of the target, in evaluation mode without self-loops, and that of all pairs.
@@ -38,28 +39,28 @@ def label_share(
         sampler (GumbelKNNSampler): The sampler.
         x (torch.Tensor): What it compares.
         y (torch.Tensor): The class of each node, -1 if unknown.
-        *given (optional): Its other arguments.
+        *sampler_args (optional): Its other arguments.
     """
-    known = y >= 0
+    is_labelled = y >= 0
     label = y.clamp(min=0).long()
     with evaluation(sampler, has_options=True) as twin:
         vars(twin).update(loop=False, _draw_hooks={})
-        messages = one_hot(label).float() * known.unsqueeze(1)
-        weight = twin.propagate(x, messages, *given)[known]
-    same = weight.gather(1, label[known].unsqueeze(1))
-    return float(same.sum() / weight.sum()), chance_share(y[known])
+        messages = one_hot(label).float() * is_labelled.unsqueeze(1)
+        weight = twin.propagate(x, messages, *sampler_args)[is_labelled]
+    hits = weight.gather(1, label[is_labelled].unsqueeze(1))
+    return float(hits.sum() / weight.sum()), chance_share(y[is_labelled])
 
 
-def warn_at_chance(
-    sampler: GumbelKNNSampler, x: Tensor, y: Tensor, choice: Tensor
+def warn_if_at_chance(
+    sampler: GumbelKNNSampler, x: Tensor, y: Tensor, labelled: Tensor
 ) -> None:
     """Warn if the graph of some labelled nodes is at chance."""
     if sampler.similarity.bounds[0] == sampler.similarity.bounds[1]:
         return  # A control, which shall be uniform.
-    nodes = torch.arange(x.size(0), device=x.device)[choice]
+    nodes = torch.arange(x.size(0), device=x.device)[labelled]
     # Evenly, as rows may be sorted by class.
-    nodes = nodes[:: -(-nodes.numel() // LOOK_AT)]
-    share, chance = label_share(sampler, x[nodes], y[nodes])
+    nodes = nodes[:: -(-nodes.numel() // MAX_LABELLED)]
+    share, chance = label_homophily(sampler, x[nodes], y[nodes])
     # No two nodes share a label where chance is 0, and all do where it is 1.
     if share <= chance and 0 < chance < 1:
         warn_caller(

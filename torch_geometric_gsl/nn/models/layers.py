@@ -46,24 +46,26 @@ def evaluation(module: torch.nn.Module, *, has_options: bool = False) -> Iterato
     share it: its twin has the same parameters, buffers and caches. So is one whose
     options the caller sets.
     """
-    parts = [part for _, part in named_parts(module)]
-    modes = [part.training for part in parts]
+    submodules = [submodule for _, submodule in named_parts(module)]
+    modes = [submodule.training for submodule in submodules]
     # The first call of lazy modules changes them, not only their parameters.
-    values = chain.from_iterable(part.parameters(recurse=False) for part in parts)
+    values = chain.from_iterable(
+        submodule.parameters(recurse=False) for submodule in submodules
+    )
     is_lazy = any(map(is_uninitialized_parameter, values))
     is_twin = (has_options or any(modes)) and not is_lazy
     try:
-        for part in parts if is_lazy else ():
-            part.training = False
+        for submodule in submodules if is_lazy else ():
+            submodule.training = False
         with torch.no_grad():
             yield _evaluated(module) if is_twin else module
     finally:
-        for part, mode in zip(parts, modes, strict=True) if is_lazy else ():
-            part.training = mode
+        for submodule, mode in zip(submodules, modes, strict=True) if is_lazy else ():
+            submodule.training = mode
 
 
 def _evaluated(module: torch.nn.Module) -> Any:
     twin = twin_of(module)
-    for _, part in named_parts(twin):
-        vars(part)['training'] = False
+    for _, submodule in named_parts(twin):
+        vars(submodule)['training'] = False
     return twin

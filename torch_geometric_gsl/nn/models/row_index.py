@@ -25,14 +25,14 @@ from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.ops.runtime import is_exporting
 
 #: Ends the error of options that transition nodes do not support.
-BESIDE = 'with transition nodes'
+WITH_TRANSITION = 'with transition nodes'
 
 
 class NewRowsWarning(UserWarning):
     r"""Issued if a model predicts new rows without its training or indexed rows."""
 
 
-class IndexesRows(torch.nn.Module):
+class RowIndexMixin(torch.nn.Module):
     r"""Base class of models that can index the sources of new rows.
 
     Example:
@@ -58,13 +58,13 @@ class IndexesRows(torch.nn.Module):
         delete them; the latter brings its own. Returns the model itself.
         """
         check_features(x, width=getattr(self, 'in_channels', None))
-        self._keep(x=x)
+        self._store_index(x=x)
         return self
 
     def clear_index(self) -> Any:
         r"""Delete the index; return the model itself."""
-        if any(self._kept(name) is not None for name in self._INDEXED):
-            self._keep()
+        if any(self._index_tensor(name) is not None for name in self._INDEXED):
+            self._store_index()
         return self
 
     def train(self, mode: bool = True) -> Any:
@@ -73,25 +73,26 @@ class IndexesRows(torch.nn.Module):
             self.clear_index()
         return super().train(mode)
 
-    def _keep(self, **rows: Tensor | None) -> None:
+    def _store_index(self, **rows: Tensor | None) -> None:
         """Store copies, safe from later changes of the rows."""
         with torch.inference_mode(False):  # Inference tensors block later gradients.
             # `torch.export` miscounts buffers behind those that are None.
             for name in sorted(self._INDEXED, key=lambda name: rows.get(name) is None):
                 value = rows.get(name)
-                kept = None if value is None else value.detach().clone()
+                buffer = None if value is None else value.detach().clone()
                 self._buffers.pop(f'index_{name}', None)
-                self.register_buffer(f'index_{name}', kept)
+                self.register_buffer(f'index_{name}', buffer)
 
-    def _kept(self, name: str) -> Tensor | None:
+    def _index_tensor(self, name: str) -> Tensor | None:
         return getattr(self, f'index_{name}', None)
 
-    def _watch(self, x: Any, has_edges: bool = False) -> None:
+    def _check_num_rows(self, x: Any, has_edges: bool = False) -> None:
         """Record the number of training rows; warn of fewer in evaluation."""
         is_eager = not torch.compiler.is_compiling() and not is_exporting()
         if not is_eager or not isinstance(x, Tensor):
             return
-        trained, count = self._num_trained, x.size(0)
+        trained = self._num_trained
+        count = x.size(0)
         if self.training:
             if trained != count:  # Assignments to a module are slow.
                 self._num_trained = count
@@ -105,30 +106,30 @@ class IndexesRows(torch.nn.Module):
             )
 
     def _indexed(
-        self, x: Any, batch: Any, is_watched: bool = True, has_edges: bool = False
+        self, x: Any, batch: Any, checks_num_rows: bool = True, has_edges: bool = False
     ) -> Tensor | None:
         """Return the first indexed tensor if a call uses it; warn of unused ones."""
         if batch is not None:
             return None
-        kept = self._kept(self._INDEXED[0])
-        if kept is not None and self.training:
+        indexed = self._index_tensor(self._INDEXED[0])
+        if indexed is not None and self.training:
             # Without gradients, as mini-batches of training have them.
-            is_new = isinstance(x, Tensor) and len(x) != len(kept)
+            is_new = isinstance(x, Tensor) and len(x) != len(indexed)
             if is_new and not torch.is_grad_enabled():
                 warn_caller(
-                    f"'x' has {len(x)} rows, and the {len(kept)} indexed rows are not "
-                    "used in training mode: for new rows call 'model.eval()'",
+                    f"'x' has {len(x)} rows, and the {len(indexed)} indexed rows are "
+                    "not used in training mode: for new rows call 'model.eval()'",
                     NewRowsWarning,
                 )
-            kept = None
-        if kept is None and is_watched:
-            self._watch(x, has_edges)
-        return kept
+            indexed = None
+        if indexed is None and checks_num_rows:
+            self._check_num_rows(x, has_edges)
+        return indexed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        for kept in map(self._kept, self._INDEXED):
-            if kept is not None:  # PyTorch cannot deepcopy sparse CSR tensors.
-                memo[id(kept)] = kept.clone()
+        for value in map(self._index_tensor, self._INDEXED):
+            if value is not None:  # PyTorch cannot deepcopy sparse CSR tensors.
+                memo[id(value)] = value.clone()
         twin: Any = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin.__setstate__(copy.deepcopy(self.__dict__, memo))
@@ -137,7 +138,8 @@ class IndexesRows(torch.nn.Module):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         state_dict, prefix, metadata = args[:3]
         is_assigned = metadata.get('assign_to_params_buffers', False)
-        like, loaded = next(self.parameters()), {}
+        like = next(self.parameters())
+        loaded = {}
         for name in self._INDEXED:
             if (value := state_dict.get(f'{prefix}index_{name}')) is not None:
                 is_cast = value.is_floating_point() and not is_assigned
@@ -145,19 +147,23 @@ class IndexesRows(torch.nn.Module):
                 loaded[name] = value.to(like.device, dtype)
         self.clear_index()
         if loaded:
-            self._keep(**loaded)
+            self._store_index(**loaded)
         super()._load_from_state_dict(*args, **kwargs)
 
 
 @contextmanager
-def computing(model: IndexesRows, x: Tensor) -> Iterator[Any]:
+def evaluation_at_full_precision(model: RowIndexMixin, x: Tensor) -> Iterator[Any]:
     """Yield a model in evaluation mode, without gradients, in its own precision."""
-    full = torch.autocast(x.device.type, enabled=False)
-    with evaluation(model) as twin, torch.inference_mode(False), torch.no_grad(), full:
+    with (
+        evaluation(model) as twin,
+        torch.inference_mode(False),
+        torch.no_grad(),
+        torch.autocast(x.device.type, enabled=False),
+    ):
         yield twin
 
 
-class IndexesLayers(IndexesRows):
+class LayerIndexMixin(RowIndexMixin):
     """Base class of networks that index the hidden rows of their layers as well."""
 
     # The sources of all layers but the first are stacked.
@@ -197,13 +203,13 @@ class IndexesLayers(IndexesRows):
         """
         self._check_index(x, edge_index, edge_weight, z)
         rows = {'x': x, 'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
-        own = self._of_sources(rows)
+        src_args = self._source_args(rows)
         hidden = [x]
-        with computing(self, x) as model:
+        with evaluation_at_full_precision(self, x) as model:
             for conv in model.convs[:-1]:
-                hidden.append(model._hidden(conv, hidden[-1], own))
+                hidden.append(model._hidden(conv, hidden[-1], src_args))
         rows['hidden'] = torch.stack(hidden[1:]) if len(hidden) > 1 else None
-        self._keep(**rows)
+        self._store_index(**rows)
         return self
 
     def _check_index(
@@ -219,8 +225,8 @@ class IndexesLayers(IndexesRows):
         if self.num_nodes is not None:
             check_num_nodes(x, self.num_nodes)
         if self.num_transition_nodes is not None:
-            check_absent(edge_index, 'edge_index', BESIDE)
-            check_absent(edge_weight, 'edge_weight', BESIDE)
+            check_absent(edge_index, 'edge_index', WITH_TRANSITION)
+            check_absent(edge_weight, 'edge_weight', WITH_TRANSITION)
         check_parameter_match(x, next(self.parameters()))
         self._check_z(z)
         if edge_index is not None:
@@ -236,27 +242,27 @@ class IndexesLayers(IndexesRows):
         if z is not None and self.z_channels is None:
             raise ValueError("'z' needs a model with 'z_channels' (got None)")
 
-    def _of_sources(self, rows: dict[str, Any]) -> dict[str, Any]:
+    def _source_args(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of layers for the indexed rows."""
-        own = {name: rows[name] for name in ('edge_index', 'edge_weight', 'z')}
-        if own['z'] is None and self.z_channels is not None:
-            own['z'] = rows['x']
-        return {name: value for name, value in own.items() if value is not None}
+        src_args = {name: rows[name] for name in ('edge_index', 'edge_weight', 'z')}
+        if src_args['z'] is None and self.z_channels is not None:
+            src_args['z'] = rows['x']
+        return {name: value for name, value in src_args.items() if value is not None}
 
     def _hidden(
         self,
         conv: Any,
         src: Tensor,
-        own: dict[str, Any],
+        src_args: dict[str, Any],
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return the sources of the next layer."""
         rows = (src, src) if self.transition == 'anchors' else src
-        out = self.act(conv(rows, **own, generator=generator))
+        out = self.act(conv(rows, **src_args, generator=generator))
         hidden: Tensor = self.dropout(out, generator)
         return hidden
 
     def _indexed_layers(self) -> Tensor | None:
         """Return the indexed hidden rows, unless a part of the model is random."""
-        is_random = any(part.training for part in self.modules())
-        return None if is_random else self._kept('hidden')
+        is_random = any(module.training for module in self.modules())
+        return None if is_random else self._index_tensor('hidden')

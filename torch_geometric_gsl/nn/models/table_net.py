@@ -17,11 +17,14 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.models.base import SavedModel
-from torch_geometric_gsl.nn.models.row_index import IndexesRows, computing
+from torch_geometric_gsl.nn.models.row_index import (
+    RowIndexMixin,
+    evaluation_at_full_precision,
+)
 from torch_geometric_gsl.nn.models.table_parts import (
     ColumnEncoder,
-    Hidden,
     ResidualBlock,
+    RowMask,
     TableNeighbours,
 )
 from torch_geometric_gsl.nn.one_type import OneType
@@ -36,7 +39,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 _BLOCK = 2**14
 
 
-class TableNet(IndexesRows, OneType, SavedModel):
+class TableNet(RowIndexMixin, OneType, SavedModel):
     r"""Network for the rows of a table, with the labels of neighbours as messages.
 
     .. math::
@@ -139,8 +142,11 @@ class TableNet(IndexesRows, OneType, SavedModel):
         check_count(out_channels, 'out_channels')
         check_option(graph, ('learned', 'none'), 'graph')
         check_probability(dropout, 'dropout')
-        self.in_channels, self.hidden_channels = in_channels, hidden_channels
-        self.out_channels, self.graph, self.dropout = out_channels, graph, dropout
+        self.in_channels = in_channels
+        self.hidden_channels = hidden_channels
+        self.out_channels = out_channels
+        self.graph = graph
+        self.dropout = dropout
         self.encoder = ColumnEncoder(
             in_channels,
             hidden_channels,
@@ -149,11 +155,11 @@ class TableNet(IndexesRows, OneType, SavedModel):
             frequency_scale,
             embedding_channels,
         )
-        hidden, key = hidden_channels, max(1, hidden_channels // 2)
-        if key_channels is not None:
-            check_count(key := key_channels, 'key_channels')
+        if key_channels is None:
+            key_channels = max(1, hidden_channels // 2)
+        check_count(key_channels, 'key_channels')
         neighbours = TableNeighbours(  # Checks its options for any graph.
-            key,
+            key_channels,
             similarity,
             draws=draws,
             dropout=graph_dropout,
@@ -163,16 +169,18 @@ class TableNet(IndexesRows, OneType, SavedModel):
             initial_scale=1.0 if similarity == 'distance' else 10.0,
         )
         if graph == 'learned':
-            self.lin_value = torch.nn.Linear(hidden, hidden, bias=False)
-            self.label = LabelEmbedding(out_channels, hidden)
+            self.lin_value = torch.nn.Linear(
+                hidden_channels, hidden_channels, bias=False
+            )
+            self.label = LabelEmbedding(out_channels, hidden_channels)
             self.neighbours = neighbours
-            self.norm = torch.nn.LayerNorm(hidden)
-            self.lin_key = torch.nn.Linear(hidden, key)
+            self.norm = torch.nn.LayerNorm(hidden_channels)
+            self.lin_key = torch.nn.Linear(hidden_channels, key_channels)
         self.blocks = torch.nn.ModuleList(
-            ResidualBlock(hidden, act, dropout) for _ in range(num_blocks)
+            ResidualBlock(hidden_channels, act, dropout) for _ in range(num_blocks)
         )
-        self.head_norm = torch.nn.LayerNorm(hidden)
-        self.head = torch.nn.Linear(hidden, out_channels)
+        self.head_norm = torch.nn.LayerNorm(hidden_channels)
+        self.head = torch.nn.Linear(hidden_channels, out_channels)
         with keeping(similarity):
             self.reset_parameters()
 
@@ -180,7 +188,7 @@ class TableNet(IndexesRows, OneType, SavedModel):
         r"""Reset all learnable parameters of the module; delete the index."""
         for module in self.children():
             reset(module)
-        self._keep()
+        self._store_index()
 
     def forward(
         self,
@@ -214,22 +222,25 @@ class TableNet(IndexesRows, OneType, SavedModel):
         """
         x_src, x_dst = check_pair(x, self.in_channels)
         check_parameter_match(x_src, self.head.weight)
-        h, graph = self.encoder(x_dst), None
-        hidden = Hidden(batch, group, order)
+        h = self.encoder(x_dst)
+        graph = None
+        row_mask = RowMask(batch, group, order)
         if self.graph != 'none':
-            is_own, is_new = x_dst is x_src, y is None and isinstance(x, Tensor)
-            own, key = self._key(h), self.index_key
-            message = self._indexed(x, None, is_watched=False) if is_new else None
+            is_own = x_dst is x_src
+            is_new = y is None and isinstance(x, Tensor)
+            dst_key = self._key(h)
+            key = self.index_key
+            message = self._indexed(x, None, checks_num_rows=False) if is_new else None
             if message is None:
                 h_src = h if is_own else self.encoder(x_src)
-                key = own if is_own else self._key(h_src)
+                key = dst_key if is_own else self._key(h_src)
                 message = self._message(h_src, y)
             elif key is not None:
-                own = own.to(key.dtype)  # Lower under autocast.
+                dst_key = dst_key.to(key.dtype)  # Lower under autocast.
             total, graph = self.neighbours(
-                own if key is own else (key, own),
+                dst_key if key is dst_key else (key, dst_key),
                 message,
-                hidden=None if hidden == Hidden() else hidden,
+                row_mask=None if row_mask == RowMask() else row_mask,
                 generator=generator,
                 return_graph=return_graph,
             )
@@ -261,25 +272,26 @@ class TableNet(IndexesRows, OneType, SavedModel):
         size = x.size(0)
         if y is not None and len(y) != size:
             raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
-        with computing(self, x) as model:
+        with evaluation_at_full_precision(self, x) as model:
             key, message = model._sources(x, y)
-        self._keep(key=key, message=message)
+        self._store_index(key=key, message=message)
         return self
 
     def _sources(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         """Compute the keys and messages of rows in blocks."""
-        size, like = x.size(0), self.head.weight
+        size = x.size(0)
+        like = self.head.weight
         message = like.new_empty(size, self.hidden_channels + self.out_channels + 1)
         key = like.new_empty(size, self.lin_key.out_features)
         for rows in row_blocks(size, 1, _BLOCK):
-            part = rows_between(x, rows.start, rows.stop)
-            h = self.encoder(part)
+            x_block = rows_between(x, rows.start, rows.stop)
+            h = self.encoder(x_block)
             message[rows] = self._message(h, None if y is None else y[rows])
             key[rows] = self._key(h)
         return key, message
 
-    def _keep(self, **rows: Tensor | None) -> None:
-        super()._keep(**rows)
+    def _store_index(self, **rows: Tensor | None) -> None:
+        super()._store_index(**rows)
         self._prepare()
 
     def _prepare(self) -> None:

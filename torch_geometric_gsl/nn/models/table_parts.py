@@ -89,8 +89,8 @@ class ColumnEncoder(torch.nn.Module):
         """Compute the hidden units of rows, also sparse CSR without embeddings."""
         if self.periodic is not None:
             columns = self.periodic_columns
-            part = x if len(columns) == x.size(1) else x[:, columns]
-            x = torch.cat([x, self.periodic(part).flatten(1)], dim=1)
+            inputs = x if len(columns) == x.size(1) else x[:, columns]
+            x = torch.cat([x, self.periodic(inputs).flatten(1)], dim=1)
         return apply_linear(self.lin, x)
 
 
@@ -117,7 +117,7 @@ class ResidualBlock(torch.nn.Module):
         return out
 
 
-class Hidden(NamedTuple):
+class RowMask(NamedTuple):
     """The rows that a row of the same tensor does not see: itself, and some others."""
 
     batch: Tensor | None = None  # Sorted; rows see those of the same number.
@@ -172,7 +172,8 @@ class TableNeighbours(torch.nn.Module):
         if draws is not None:
             check_count(draws, 'draws')
         check_probability(dropout, 'dropout')
-        self.draws, self.dropout = draws, dropout
+        self.draws = draws
+        self.dropout = dropout
         self.sampler = GumbelKNNSampler(
             resolve_similarity(similarity, in_channels),
             draws or 1,
@@ -191,22 +192,22 @@ class TableNeighbours(torch.nn.Module):
         z: Features,
         message: Tensor,
         *,
-        hidden: Hidden | None = None,
+        row_mask: RowMask | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
         """Compute the sums of the targets, and optionally their graph.
 
         With one tensor of keys no row is its own neighbour, nor are those that
-        :obj:`hidden` hides from it.
+        :obj:`row_mask` hides from it.
         """
         if is_exporting():
             total = self.sampler.propagate(z, message, return_graph=return_graph)
             return total, None
         has_null = self.sampler.null_score is not None
-        if isinstance(z, Tensor) and (hidden is not None or has_null):
-            hidden = hidden or Hidden()
-            return self._visible(z, message, hidden, generator, return_graph)
+        if isinstance(z, Tensor) and (row_mask is not None or has_null):
+            row_mask = row_mask or RowMask()
+            return self._masked_sum(z, message, row_mask, generator, return_graph)
         pairs = self._pairs(z)
         k = max(0, pairs.available)
         p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
@@ -224,36 +225,39 @@ class TableNeighbours(torch.nn.Module):
             edges = torch.stack([neighbours.source, neighbours.target]).long()
             return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
         source, score = self._nearest(z, pairs, num_nearest)
-        return self._listed(source, score, message, generator, return_graph)
+        return self._sum_listed(source, score, message, generator, return_graph)
 
-    def _visible(
+    def _masked_sum(
         self,
         z: Tensor,
         message: Tensor,
-        hidden: Hidden,
+        row_mask: RowMask,
         generator: torch.Generator | None,
         return_graph: bool,
     ) -> tuple[Tensor, SampledGraph | None]:
         """Sum over the rows that each row sees, by dense products."""
-        totals, graphs = [], []
+        totals = []
+        graphs = []
         with torch.autocast(z.device.type, enabled=False):
             # Keys of lower precision would not tell near rows apart.
             pairs = self._pairs(z.to(torch.promote_types(z.dtype, torch.float32)))
             if is_distance(pairs) and self.sampler.null_score is None:
                 pairs = distances_as_dots(pairs)
-            blocks = hidden.blocks(z.size(0))
+            blocks = row_mask.blocks(z.size(0))
             sizes = [len(block) for block in blocks]
             sources = pairs.src.split(sizes)
-            parts = zip(blocks, pairs.split(sizes), sources, strict=True)
-            scores = [
-                (block, part._replace(src=src, excluded=None))
-                for block, part, src in parts
+            splits = zip(blocks, pairs.split(sizes), sources, strict=True)
+            pairs_of_blocks = [
+                (block, block_pairs._replace(src=src, excluded=None))
+                for block, block_pairs, src in splits
             ]
-        for block, part in scores:
+        for block, block_pairs in pairs_of_blocks:
             messages = message[block.start : block.stop]
             for rows in row_blocks(len(block), 16 * len(block), _RANKING_BUDGET):
                 with torch.autocast(z.device.type, enabled=False):
-                    weight = self._weights(part, block, rows, hidden, generator)
+                    weight = self._weights(
+                        block_pairs, block, rows, row_mask, generator
+                    )
                 totals.append(weight.to(messages.dtype) @ messages)
                 if return_graph:
                     edges = weight.nonzero().t().flip(0) + block.start
@@ -271,12 +275,12 @@ class TableNeighbours(torch.nn.Module):
         pairs: PairScores,
         block: range,
         rows: slice,
-        hidden: Hidden,
+        row_mask: RowMask,
         generator: torch.Generator | None,
     ) -> Tensor:
         """Weigh the rows of a block for some of them; zero where they are hidden."""
         score = pairs.rows(rows)
-        score = score.masked_fill(hidden.mask(block, rows, score.device), -torch.inf)
+        score = score.masked_fill(row_mask.mask(block, rows, score.device), -torch.inf)
         k = self.sampler.num_nearest or score.size(1)
         if not self.training and k < score.size(1):
             best = score.topk(k, dim=1)
@@ -284,11 +288,11 @@ class TableNeighbours(torch.nn.Module):
             score = score.scatter(1, best.indices, best.values)
         score = self._with_null(score)
         # Weights that round to zero would be denormal numbers, which are slow.
-        most = score.detach().amax(dim=1, keepdim=True)
-        lone = most == -torch.inf
-        score = score.masked_fill(score < most - _LEAST_LOG, -torch.inf)
-        weight = self._normalised(score.masked_fill(lone, 0.0), generator)
-        return weight[:, : pairs.src.size(0)].masked_fill(lone, 0.0)
+        largest = score.detach().amax(dim=1, keepdim=True)
+        has_none = largest == -torch.inf
+        score = score.masked_fill(score < largest - _LEAST_LOG, -torch.inf)
+        weight = self._normalised(score.masked_fill(has_none, 0.0), generator)
+        return weight[:, : pairs.src.size(0)].masked_fill(has_none, 0.0)
 
     def _normalised(self, score: Tensor, generator: torch.Generator | None) -> Tensor:
         """Turn scores into weights; in training with dropout, or by relaxed draws."""
@@ -318,11 +322,12 @@ class TableNeighbours(torch.nn.Module):
         self, z: tuple[Tensor, Tensor], message: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return both for targets in evaluation mode, by one search if it is long."""
-        pairs, k = self._pairs(z), self.sampler.num_nearest
+        pairs = self._pairs(z)
+        k = self.sampler.num_nearest
         if k is None or k >= pairs.available:
             return self(z, message)[0], self.distance(z)
         source, score = self._nearest(z, pairs, k)
-        return self._listed(source, score, message)[0], -score[:, 0]
+        return self._sum_listed(source, score, message)[0], -score[:, 0]
 
     def prepare(self, z: Tensor | None) -> None:
         """Prepare sources for many targets; drop the previous ones."""
@@ -332,7 +337,7 @@ class TableNeighbours(torch.nn.Module):
             if is_distance(pairs):
                 self._prepared = z, pairs.src, Sources.of(pairs.src).single()
 
-    def _listed(
+    def _sum_listed(
         self,
         source: Tensor,
         score: Tensor,
@@ -350,8 +355,8 @@ class TableNeighbours(torch.nn.Module):
 
     def _pairs(self, z: Features) -> PairScores:
         similarity, factor = self.sampler.similarity, self.sampler.factor
-        kept, src, _ = self._prepared or (None, None, None)
-        if src is not None and z[0] is kept:  # Already checked.
+        prepared, src, _ = self._prepared or (None, None, None)
+        if src is not None and z[0] is prepared:  # Already checked.
             return similarity.pair_scores((z[1][:0], z[1]), factor)._replace(src=src)
         pairs = similarity.pair_scores(z, factor)
         if isinstance(z, tuple):
@@ -360,7 +365,7 @@ class TableNeighbours(torch.nn.Module):
 
     def _nearest(self, z: Features, pairs: PairScores, k: int) -> tuple[Tensor, Tensor]:
         """Return the best sources of each target, and their scores."""
-        kept, _, sources = self._prepared or (None, None, None)
+        prepared, _, sources = self._prepared or (None, None, None)
         with torch.autocast(pairs.src.device.type, enabled=False):
             ranks = pairs.detach()
             if not is_distance(ranks):
@@ -368,6 +373,6 @@ class TableNeighbours(torch.nn.Module):
                 exact = self.sampler.similarity.exact_scores(z, self.sampler.factor)
                 ranks = exact._replace(excluded=pairs.excluded)
             ranks = ranks._replace(memory=_RANKING_BUDGET)
-            source = best_sources(ranks, k, sources if z[0] is kept else None)
+            source = best_sources(ranks, k, sources if z[0] is prepared else None)
             score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
         return source, score

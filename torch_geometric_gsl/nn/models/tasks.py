@@ -42,15 +42,15 @@ def check_task(task: str, out_channels: int) -> None:
         )
 
 
-def every_node(out: Tensor) -> Tensor:
+def all_nodes_mask(out: Tensor) -> Tensor:
     """Return a mask of all nodes, given the outputs of a model."""
     return torch.ones(out.size(0), dtype=torch.bool, device=out.device)
 
 
-def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+def masked_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Select the labels of labelled nodes; check them against all logits."""
     num_nodes, num_classes = out.shape
-    check_choice(mask, num_nodes)
+    check_node_mask(mask, num_nodes)
     check_index(y, 'y', '[num_nodes]', 1, like=out)
     _check_one_per_node(y, 'y', num_nodes)
     labels = y[mask]
@@ -63,34 +63,34 @@ def chosen_labels(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     return labels
 
 
-def _chosen_numbers(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+def _masked_values(out: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """Select the targets of nodes, in the shape of their outputs."""
-    check_choice(mask, out.size(0))
+    check_node_mask(mask, out.size(0))
     check_type(y, Tensor, 'y', 'a torch.Tensor')
-    wanted = list(out.shape)
-    if list(y.shape) not in (wanted, wanted[:1] if wanted[1] == 1 else wanted):
-        raise ValueError(f"'y' must have shape {wanted} (got {list(y.shape)})")
+    shape = list(out.shape)
+    if list(y.shape) not in (shape, shape[:1] if shape[1] == 1 else shape):
+        raise ValueError(f"'y' must have shape {shape} (got {list(y.shape)})")
     if y.device != out.device:
         raise ValueError(f"'y' must be on {out.device} (got {y.device})")
     if y.dtype.is_complex:
         raise TypeError(f"'y' must hold real numbers (got {y.dtype})")
-    chosen = y.reshape(wanted)[mask]
+    values = y.reshape(shape)[mask]
     # Cast as the loss reads them; a score reads all of their digits.
-    is_finite = chosen.to(out.dtype).isfinite().all()
+    is_finite = values.to(out.dtype).isfinite().all()
     text = "'y' must be finite where 'mask' selects"
     check_value(is_finite, text, got=lambda: 'NaN or infinity')
-    return chosen
+    return values
 
 
-def _chosen_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
-    chosen = _chosen_numbers(out, y, mask).to(out.dtype)
+def _masked_flags(out: Tensor, y: Any, mask: Tensor) -> Tensor:
+    flags = _masked_values(out, y, mask).to(out.dtype)
     text = "'y' must hold zeros and ones where 'mask' selects"
-    is_flag = (chosen == 0) | (chosen == 1)
-    check_value(is_flag.all(), text, got=lambda: chosen[~is_flag][0].item())
-    return chosen
+    is_flag = (flags == 0) | (flags == 1)
+    check_value(is_flag.all(), text, got=lambda: flags[~is_flag][0].item())
+    return flags
 
 
-def check_choice(mask: Any, num_nodes: int, *, none_ok: bool = False) -> None:
+def check_node_mask(mask: Any, num_nodes: int, *, allow_empty: bool = False) -> None:
     """Raise unless a mask or indices select at least one node."""
     check_type(mask, Tensor, 'mask', 'a torch.Tensor')
     if mask.dtype not in (torch.bool, torch.long):
@@ -103,7 +103,7 @@ def check_choice(mask: Any, num_nodes: int, *, none_ok: bool = False) -> None:
             f"'mask' must have shape [num_nodes], or [num_indices] "
             f'(got {list(mask.shape)})'
         )
-    if not none_ok:
+    if not allow_empty:
         check_mask(mask)
     if mask.dtype == torch.bool:
         _check_one_per_node(mask, 'mask', num_nodes)
@@ -133,18 +133,18 @@ def _check_one_per_node(value: Tensor, name: str, num_nodes: int) -> None:
         )
 
 
-def _share_of_hits(prediction: Tensor, target: Tensor) -> Tensor:
+def _accuracy(prediction: Tensor, target: Tensor) -> Tensor:
     return (prediction == target.reshape(prediction.shape)).double().mean()
 
 
-def _explained_share(prediction: Tensor, target: Tensor) -> Tensor:
+def _r2(prediction: Tensor, target: Tensor) -> Tensor:
     """Compute the coefficient of determination, the mean over columns."""
     target = target.reshape(len(prediction), -1).double()
     error = (target - prediction.reshape(target.shape).double()).square().sum(dim=0)
     spread = (target - target.mean(dim=0)).square().sum(dim=0)
     # As in scikit-learn, a constant column scores 1 if predicted exactly, else 0.
-    met = (error == 0).double()
-    return torch.where(spread > 0, 1 - error / spread, met).mean()
+    is_exact = (error == 0).double()
+    return torch.where(spread > 0, 1 - error / spread, is_exact).mean()
 
 
 def _micro_f1(prediction: Tensor, target: Tensor) -> Tensor:
@@ -162,28 +162,28 @@ def _squeezed(out: Tensor) -> Tensor:
 TASKS = {
     'classification': Task(
         'accuracy',
-        chosen_labels,
+        masked_labels,
         F.cross_entropy,
         partial(torch.argmax, dim=-1),
-        _share_of_hits,
+        _accuracy,
     ),
     'regression': Task(
         'r2',
-        _chosen_numbers,
+        _masked_values,
         lambda out, target: F.mse_loss(out, target.to(out.dtype)),
         _squeezed,
-        _explained_share,
+        _r2,
     ),
     'binary': Task(
         'accuracy',
-        _chosen_flags,
+        _masked_flags,
         F.binary_cross_entropy_with_logits,
         lambda out: _squeezed(out) > 0,
-        _share_of_hits,
+        _accuracy,
     ),
     'multilabel': Task(
         'micro_f1',
-        _chosen_flags,
+        _masked_flags,
         F.binary_cross_entropy_with_logits,
         lambda out: out > 0,
         _micro_f1,
