@@ -23,23 +23,26 @@ from torch_geometric_gsl.typing import Features, SampledGraph, plain_edges
 _HETERO_TRACER = 'torch_geometric.nn.fx'
 
 
-def check_type(value: object, kind: Any, name: str, what: str) -> None:
-    """Raise unless a value is of a type, or one of several; :obj:`what` names it."""
-    if not isinstance(value, kind):
-        raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
+def check_type(value: object, types: Any, name: str, expected: str) -> None:
+    """Raise unless a value is of a type, or one of several.
+
+    :obj:`expected` describes it.
+    """
+    if not isinstance(value, types):
+        raise TypeError(f"'{name}' must be {expected} (got {type(value).__name__})")
 
 
 def check_option(value: object, options: Iterable[object], name: str) -> None:
     """Raise unless a value is one of the named options."""
-    if value not in (known := list(options)):
-        hint = suggest(value, known)
-        raise ValueError(f"'{name}' must be one of {known} (got {value!r}){hint}")
+    if value not in (names := list(options)):
+        hint = suggest(value, names)
+        raise ValueError(f"'{name}' must be one of {names} (got {value!r}){hint}")
 
 
-def suggest(value: object, known: Iterable[object]) -> str:
-    """Return the end of an error text: the known name that is spelt alike, if any."""
-    near = get_close_matches(str(value), map(str, known), 1, cutoff=0.75)
-    return f': did you mean {near[0]!r}?' if near else ''
+def suggest(value: object, names: Iterable[object]) -> str:
+    """Return the end of an error text: the name that is spelt alike, if any."""
+    matches = get_close_matches(str(value), map(str, names), 1, cutoff=0.75)
+    return f': did you mean {matches[0]!r}?' if matches else ''
 
 
 def check_flag(value: object, name: str) -> None:
@@ -74,20 +77,21 @@ def check_seed(seed: int) -> None:
 def check_edge_types(edge_types: Any, name: str) -> list[Any]:
     """Return a list of distinct edge types, at least one."""
     if isinstance(edge_types, str) or not isinstance(edge_types, Iterable):
-        kind = type(edge_types).__name__
-        raise TypeError(f"'{name}' must be a list of edge types (got {kind})")
-    listed = list(edge_types)
-    if not listed:
+        type_name = type(edge_types).__name__
+        raise TypeError(f"'{name}' must be a list of edge types (got {type_name})")
+    types = list(edge_types)
+    if not types:
         raise ValueError(f"'{name}' must hold at least one edge type (got none)")
-    for each in listed:
-        is_triple = isinstance(each, tuple) and len(each) == 3
-        if not is_triple or not all(isinstance(part, str) and part for part in each):
+    for edge_type in types:
+        is_triple = isinstance(edge_type, tuple) and len(edge_type) == 3
+        if not is_triple or not all(isinstance(s, str) and s for s in edge_type):
             raise ValueError(
-                f"'{name}' must hold edge types (source, name, target) (got {each!r})"
+                f"'{name}' must hold edge types (source, name, target) "
+                f'(got {edge_type!r})'
             )
-        if listed.count(each) > 1:
-            raise ValueError(f"'{name}' must be distinct (got {each} twice)")
-    return listed
+        if types.count(edge_type) > 1:
+            raise ValueError(f"'{name}' must be distinct (got {edge_type} twice)")
+    return types
 
 
 def check_device(device: Any) -> torch.device:
@@ -100,10 +104,10 @@ def check_device(device: Any) -> torch.device:
         ) from error
 
 
-def check_number(value: object, name: str, what: str = 'a number') -> None:
+def check_number(value: object, name: str, expected: str = 'a number') -> None:
     """Raise unless a value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
+        raise TypeError(f"'{name}' must be {expected} (got {type(value).__name__})")
     if not abs(float(value)) < float('inf'):
         raise ValueError(f"'{name}' must be finite (got {value})")
 
@@ -129,26 +133,26 @@ def check_probability(value: Any, name: str) -> None:
         raise ValueError(f"'{name}' must lie in [0, 1) (got {value})")
 
 
-def at_least(least: int, number: float, name: str) -> float:
-    """Return a finite number of at least :obj:`least`."""
-    check_number(number, name)
-    if number < least:
-        raise ValueError(f"'{name}' must be at least {least} (got {number})")
-    return number
+def at_least(minimum: int, value: float, name: str) -> float:
+    """Return a finite number of at least :obj:`minimum`."""
+    check_number(value, name)
+    if value < minimum:
+        raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
+    return value
 
 
 def check_value(
-    holds: Tensor, message: str, got: Callable[[], object] | None = None
+    condition: Tensor, message: str, got: Callable[[], object] | None = None
 ) -> None:
-    """Raise a :class:`ValueError` unless the boolean scalar :obj:`holds`.
+    """Raise a :class:`ValueError` unless the boolean scalar :obj:`condition`.
 
     On a CPU, where reading a value is free, the message adds :obj:`got`.
     """
-    if torch.compiler.is_compiling() or holds.is_meta:
+    if torch.compiler.is_compiling() or condition.is_meta:
         return
-    if holds.is_cuda:
-        torch._assert_async(holds, message)
-    elif not bool(holds):
+    if condition.is_cuda:
+        torch._assert_async(condition, message)
+    elif not bool(condition):
         raise ValueError(message if got is None else f'{message} (got {got()})')
 
 
@@ -171,11 +175,11 @@ def check_one_type(x: object) -> None:
     """Raise for a dict of features by node type, also where PyG traces a module."""
     is_traced = isinstance(x, Proxy) and type(x.tracer).__module__ == _HETERO_TRACER
     if is_traced or isinstance(x, dict | HeteroData):
-        what = "'to_hetero'" if is_traced else f'a {type(x).__name__}'
+        description = "'to_hetero'" if is_traced else f'a {type(x).__name__}'
         raise TypeError(
-            f"'x' must be a torch.Tensor (got {what}): this module learns a graph on "
-            f"nodes of one type. Use 'HeteroLatentGraphConv' for several types, "
-            f"or 'data.to_homogeneous()' for one graph over all of them"
+            f"'x' must be a torch.Tensor (got {description}): this module learns a "
+            f"graph on nodes of one type. Use 'HeteroLatentGraphConv' for several "
+            f"types, or 'data.to_homogeneous()' for one graph over all of them"
         )
 
 
@@ -231,10 +235,10 @@ def split_pair(value: Any, name: str) -> tuple[Any, Any]:
     return value[0], value[1]
 
 
-def check_two(value: Any, name: str, what: str) -> None:
-    """Raise unless a value is a pair; :obj:`what` describes it."""
+def check_two(value: Any, name: str, expected: str) -> None:
+    """Raise unless a value is a pair; :obj:`expected` describes it."""
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise TypeError(f"'{name}' must be {what} (got {type(value).__name__})")
+        raise TypeError(f"'{name}' must be {expected} (got {type(value).__name__})")
 
 
 def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
@@ -245,14 +249,14 @@ def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
     x_src, x_dst = as_pair(x)
     check_features(x_src, 'x_src', width)
     check_features(x_dst, 'x_dst', width)
-    for what, src, dst in (
+    for attribute, src, dst in (
         ('dtype', x_src.dtype, x_dst.dtype),
         ('device', x_src.device, x_dst.device),
         ('width', x_src.size(1), x_dst.size(1)),
     ):
         if src != dst:
             raise ValueError(
-                f"'x_src' and 'x_dst' must share one {what} (got {src} and {dst})"
+                f"'x_src' and 'x_dst' must share one {attribute} (got {src} and {dst})"
             )
     return x_src, x_dst
 
@@ -306,10 +310,10 @@ def _check_device(value: Tensor, device: torch.device, name: str) -> None:
         raise ValueError(f"'{name}' is on {value.device} but 'x' is on {device}")
 
 
-def _check_size(value: Tensor, size: int, name: str, what: str = 'row') -> None:
+def _check_size(value: Tensor, size: int, name: str, entry: str = 'row') -> None:
     if value.size(0) != size:
         raise ValueError(
-            f"'{name}' must have one {what} per node "
+            f"'{name}' must have one {entry} per node "
             f'(got {value.size(0)} for {size} nodes)'
         )
 
@@ -321,13 +325,13 @@ def check_edge_index(
     check_index(edge_index, name, '[2, num_edges]', 2, x_src)
     if edge_index.numel() == 0:
         return
-    for row, size, what in ((0, x_src.size(0), 'source'), (1, x_dst.size(0), 'target')):
+    for row, size, end in ((0, x_src.size(0), 'source'), (1, x_dst.size(0), 'target')):
         low, high = edge_index[row].aminmax()
         check_value(
             (low >= 0) & (high < size),
-            f"'{name}' has {what}s outside 0..{size - 1}"
+            f"'{name}' has {end}s outside 0..{size - 1}"
             if size
-            else f"'{name}' must be empty where there are no {what}s",
+            else f"'{name}' must be empty where there are no {end}s",
             got=partial('{}..{}'.format, low, high),
         )
 
@@ -374,8 +378,8 @@ def check_weighted_edges(
 
 def check_graph(graph: Any) -> SampledGraph:
     """Return a valid weighted graph, detached from its gradient."""
-    what = 'a SampledGraph or a pair (edge_index, edge_weight), as of a Data object'
-    check_two(graph, 'graph', what)
+    expected = 'a SampledGraph or a pair (edge_index, edge_weight), as of a Data object'
+    check_two(graph, 'graph', expected)
     edge_index, weight = graph
     check_index(edge_index, 'edge_index', '[2, num_edges]', 2, like=edge_index)
     check_edge_weight(weight, edge_index, like=edge_index)
@@ -387,8 +391,8 @@ def check_graph(graph: Any) -> SampledGraph:
 def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
     """Return labels of sources and of targets; one set has the same tensor twice."""
     y_src, y_dst = as_pair(y, 'y')
-    ends = zip((y_src, y_dst), graph.edge_index, ('source', 'target'), strict=True)
-    for labels, index, what in ends:
+    pairs = zip((y_src, y_dst), graph.edge_index, ('source', 'target'), strict=True)
+    for labels, index, end in pairs:
         if not isinstance(labels, Tensor) or labels.is_floating_point():
             raise TypeError(
                 f"'y' must be an integer torch.Tensor (got {_kind(labels)})"
@@ -399,7 +403,7 @@ def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
         if index.numel() and int(index.max()) >= size[0]:
             raise ValueError(
                 f"'y' must have one label per node (got {size[0]}, but 'graph' has "
-                f'{what} {int(index.max())})'
+                f'{end} {int(index.max())})'
             )
     return y_src, y_dst
 
@@ -414,22 +418,22 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     _check_size(batch, x.size(0), name, 'entry')
     is_valid = (batch >= 0).all()
     check_value(is_valid, f"'{name}' must not be negative", got=batch.min)
-    falls = batch[1:] < batch[:-1]
+    drops = batch[1:] < batch[:-1]
     check_value(
-        ~falls.any(),
+        ~drops.any(),
         f"'{name}' must be sorted",
-        got=lambda: f'{int(batch[1:][falls][0])} after {int(batch[:-1][falls][0])}',
+        got=lambda: f'{int(batch[1:][drops][0])} after {int(batch[:-1][drops][0])}',
     )
 
 
 def check_one_graph(edge_index: Tensor, batch: Any) -> None:
     """Raise if an edge joins two graphs of a checked batch, of nodes or of a pair."""
-    of_src, of_dst = as_pair(batch, 'batch')
-    crosses = of_src[edge_index[0]] != of_dst[edge_index[1]]
+    src_graph, dst_graph = as_pair(batch, 'batch')
+    is_crossing = src_graph[edge_index[0]] != dst_graph[edge_index[1]]
     check_value(
-        ~crosses.any(),
+        ~is_crossing.any(),
         "'edge_index' joins two graphs of 'batch'",
-        got=lambda: f'edge {edge_index[:, crosses][:, 0].tolist()}',
+        got=lambda: f'edge {edge_index[:, is_crossing][:, 0].tolist()}',
     )
 
 

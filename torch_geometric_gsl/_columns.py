@@ -12,7 +12,10 @@ from torch_geometric_gsl._warnings import warn_caller
 #: The label of a row of unknown class.
 UNLABELLED = -1
 
-_FAR, _GAP = 1e6, 100  # Multiples of the quartiles' range, and of other distances.
+# Distance of an outlier from the median, in ranges of the quartiles.
+_OUTLIER_RANGES = 1e6
+# Its distance in multiples of the largest distance of other values.
+_OUTLIER_GAP = 100
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -31,9 +34,9 @@ def measure_columns(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     mean = x.mean(axis=0)
     x -= mean
     # Correct the rounding error of the sum.
-    rest = x.mean(axis=0)
-    x -= rest
-    mean += rest
+    residual = x.mean(axis=0)
+    x -= residual
+    mean += residual
     deviation = np.sqrt(np.einsum('ij,ij->j', x, x) / max(1, len(x)))
     # A few units in the last place, or the error of n summands as in scikit-learn.
     noise = max(4 * float(eps), len(x) * _EPS) * np.abs(mean)
@@ -56,10 +59,10 @@ def find_far(column: NDArray[Any]) -> int | None:
     """Return the row of a value with a gap to all others, unlike in a heavy tail."""
     low, middle, high = 0.5 * np.percentile(column, (25, 50, 75))
     distance = np.abs(0.5 * column.astype(np.float64) - middle)
-    is_far = distance > _FAR * (high - low)
+    is_far = distance > _OUTLIER_RANGES * (high - low)
     if high == low or not is_far.any():
         return None
-    is_apart = distance[is_far].min() > _GAP * distance[~is_far].max()
+    is_apart = distance[is_far].min() > _OUTLIER_GAP * distance[~is_far].max()
     return int(distance.argmax()) if is_apart else None
 
 
@@ -70,22 +73,23 @@ def find_labelled(y: NDArray[Any], name: str | None = 'y') -> NDArray[np.bool_]:
     negative. Warns if the labels have a name, unless most rows are unlabelled: of two
     other labels nine in ten, as -1, 0 and 1 may be three classes.
     """
-    known = np.ones(len(y), dtype=bool)
+    is_labelled = np.ones(len(y), dtype=bool)
     if y.dtype.kind not in 'if' or not (y == UNLABELLED).any():
-        return known
-    others = np.unique(y[y != UNLABELLED])
-    if len(others) == 1 or others.min(initial=0) < 0:
-        return known
-    known = np.asarray(y != UNLABELLED, dtype=bool)
-    number = int((~known).sum())
-    most = 0.9 if len(others) == 2 else 0.5
-    if name is not None and number <= most * len(y):
+        return is_labelled
+    classes = np.unique(y[y != UNLABELLED])
+    if len(classes) == 1 or classes.min(initial=0) < 0:
+        return is_labelled
+    is_labelled = np.asarray(y != UNLABELLED, dtype=bool)
+    num_unlabelled = int((~is_labelled).sum())
+    max_share = 0.9 if len(classes) == 2 else 0.5
+    if name is not None and num_unlabelled <= max_share * len(y):
         warn_caller(
-            f"'{name}' has the label -1 in {number} of {len(y)} rows, which count as "
-            f'unlabelled: pass strings, e.g. {name}.astype(str), if -1 is a class',
+            f"'{name}' has the label -1 in {num_unlabelled} of {len(y)} rows, which "
+            f'count as unlabelled: pass strings, e.g. {name}.astype(str), if -1 is a '
+            'class',
             UserWarning,
         )
-    return known
+    return is_labelled
 
 
 def check_same_kind(y: Any) -> None:
@@ -94,9 +98,9 @@ def check_same_kind(y: Any) -> None:
     y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
     if y.dtype.kind != 'O':
         return
-    kinds = sorted({type(value).__name__ for value in np.ravel(y)})
-    if 'str' in kinds and len(kinds) > 1:
+    types = sorted({type(value).__name__ for value in np.ravel(y)})
+    if 'str' in types and len(types) > 1:
         raise ValueError(
-            f"'y' must hold classes of one kind (got {' and '.join(kinds)}). Encode "
+            f"'y' must hold classes of one kind (got {' and '.join(types)}). Encode "
             'them as integers, e.g. with LabelEncoder; -1 is a row without a class'
         )

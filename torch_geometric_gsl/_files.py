@@ -23,7 +23,7 @@ from torch_geometric_gsl._checks import check_device
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path that replaces the file once it is written."""
     path = Path(path)
     if not path.parent.is_dir() or path.is_dir():
@@ -56,19 +56,19 @@ def plain_value(value: Any) -> Any:
 
 
 def write_file(
-    path: str | Path, kind: str, options: dict[str, Any], state: dict[str, Any]
+    path: str | Path, class_name: str, options: dict[str, Any], state: dict[str, Any]
 ) -> None:
     """Write the options and the state of an object of a class, if they can be read.
 
     Both hold plain values and tensors: :obj:`torch.load(path, weights_only=True)`.
     """
     content = {
-        'class': kind,
+        'class': class_name,
         'version': import_module(__package__).__version__,
         'options': plain_value(options),
         'state': plain_value(state),
     }
-    with replacing(path) as draft:
+    with atomic_write(path) as draft:
         torch.save(content, draft)
         try:
             torch.load(draft, weights_only=True, map_location='meta')
@@ -79,27 +79,28 @@ def write_file(
             ) from error
 
 
-def read_file(path: str | Path, kinds: Collection[str]) -> dict[str, Any]:
+def read_file(path: str | Path, class_names: Collection[str]) -> dict[str, Any]:
     """Read a file that an object of one of the named classes wrote, as data only."""
     with Path(path).open('rb') as stream:
-        if (part := _damaged_part(stream)) is not None:
-            raise OSError(f"'{path}' is not a valid saved model: {part}")
+        if (reason := _damage(stream)) is not None:
+            raise OSError(f"'{path}' is not a valid saved model: {reason}")
         content = _load_plain(stream, path)
     if not isinstance(content, dict):
-        kind = type(content).__name__
-        raise OSError(f"'{path}' is not a valid saved model (got a {kind})")
+        class_name = type(content).__name__
+        raise OSError(f"'{path}' is not a valid saved model (got a {class_name})")
     if content.keys() != {'class', 'version', 'options', 'state'}:
         raise OSError(f"'{path}' is not a valid saved model (got {[*content]})")
-    if not isinstance(kind := content['class'], str) or kind not in kinds:
+    class_name = content['class']
+    if not isinstance(class_name, str) or class_name not in class_names:
         raise ValueError(
-            f"'{path}' must hold a {' or a '.join(kinds)} (got a {kind}): use "
-            f"'{kind}.load'"
+            f"'{path}' must hold a {' or a '.join(class_names)} (got a {class_name}): "
+            f"use '{class_name}.load'"
         )
     return content
 
 
 @contextmanager
-def restoring(path: str | Path, content: dict[str, Any]) -> Iterator[None]:
+def restore_errors(path: str | Path, content: dict[str, Any]) -> Iterator[None]:
     """Name the file and its version if what it holds does not fit its class."""
     try:
         yield
@@ -128,7 +129,7 @@ class SaveMixin(ABC):
         Raises:
             TypeError: If an option is not a plain value, such as a string or number.
         """
-        write_file(path, type(self).__name__, *self._saved())
+        write_file(path, type(self).__name__, *self._save_state())
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device | None = None) -> Any:
@@ -147,20 +148,20 @@ class SaveMixin(ABC):
         """
         if device is not None:
             device = check_device(device)
-        classes = {kind.__name__: kind for kind in _concrete(cls)}
+        classes = {cls_.__name__: cls_ for cls_ in _concrete(cls)}
         content = read_file(path, classes)
-        with restoring(path, content):
-            kind = classes[content['class']]
-            return kind._restored(content['options'], content['state'], device)
+        with restore_errors(path, content):
+            cls_ = classes[content['class']]
+            return cls_._from_state(content['options'], content['state'], device)
 
     @abstractmethod
-    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _save_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arguments of the constructor, and what was learned."""
 
     @classmethod
     @abstractmethod
-    def _restored(cls, options: Any, state: Any, device: torch.device | None) -> Any:
-        """Create an object from what :meth:`_saved` returns."""
+    def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
+        """Create an object from what :meth:`_save_state` returns."""
 
 
 def _concrete(cls: Any) -> Iterator[Any]:
@@ -169,8 +170,8 @@ def _concrete(cls: Any) -> Iterator[Any]:
     is_traced = any(base.__module__.startswith('torch.fx.') for base in cls.__mro__)
     if not inspect.isabstract(cls) and not is_traced:
         yield cls
-    for below in cls.__subclasses__():
-        yield from _concrete(below)
+    for subclass in cls.__subclasses__():
+        yield from _concrete(subclass)
 
 
 def _load_plain(stream: IO[bytes], path: str | Path) -> Any:
@@ -194,27 +195,27 @@ def _check_memory(error: Exception, size: int) -> None:
 
     A file that requests more memory than its size is damaged.
     """
-    found = re.search(r'tried to allocate (\d+) bytes', str(error))
-    if isinstance(error, RuntimeError) and found and int(found[1]) <= size:
+    match = re.search(r'tried to allocate (\d+) bytes', str(error))
+    if isinstance(error, RuntimeError) and match and int(match[1]) <= size:
         raise MemoryError(str(error).splitlines()[0]) from error
 
 
 def _reason(error: Exception) -> str:
     """Return why PyTorch rejected a file, without its advice to trust the file."""
-    if found := re.search(r'GLOBAL (\S{1,100})', str(error)):
-        return f'it refers to {found[1]}, which is not loaded'
+    if match := re.search(r'GLOBAL (\S{1,100})', str(error)):
+        return f'it refers to {match[1]}, which is not loaded'
     reason = str(error).partition('\n')[0]
     if 'weights_only' in reason:  # Advice of PyTorch to trust the file.
         reason = 'it does not hold plain values and tensors only'
     return reason
 
 
-def _damaged_part(stream: IO[bytes]) -> str | None:
+def _damage(stream: IO[bytes]) -> str | None:
     """Describe a part with a wrong checksum, which PyTorch does not verify."""
     try:
         with zipfile.ZipFile(stream) as archive:
-            part = archive.testzip()
-        return None if part is None else f"its part '{part}' is damaged"
+            member = archive.testzip()
+        return None if member is None else f"its part '{member}' is damaged"
     except zipfile.BadZipFile:
         return 'it is truncated, or of another program'
     finally:

@@ -34,14 +34,15 @@ def one_of_each() -> Iterator[None]:
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the first frame outside the package and its libraries."""
-    given = _GIVEN.get()
-    if given is not None:
-        if category in given:
+    categories = _GIVEN.get()
+    if categories is not None:
+        if category in categories:
             return
-        given.add(category)
+        categories.add(category)
     # Python shows a warning once per line: one that points into the package would be
     # shown to the first caller only.
-    frame, level = inspect.currentframe(), 1
+    frame = inspect.currentframe()
+    level = 1
     while frame is not None and not _is_outside(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
@@ -49,7 +50,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 def _is_outside(frame: FrameType) -> bool:
     """Return whether a frame runs user code, from a file or a prompt."""
-    name, file = frame.f_globals.get('__name__'), frame.f_code.co_filename
+    name = frame.f_globals.get('__name__')
+    file = frame.f_code.co_filename
     if name is None:  # Code without a module, as `torch.fx` generates it.
         return not file.startswith('<')
     # PyG generates code in temporary files, each named after its module.
@@ -69,7 +71,8 @@ def silence_csr_warning() -> None:
 def _make_csr() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', UserWarning)
-        offsets, none = torch.zeros(1, dtype=torch.long), torch.empty(0)
+        offsets = torch.zeros(1, dtype=torch.long)
+        none = torch.empty(0)
         torch.sparse_csr_tensor(
             offsets, none.long(), none, (0, 0), check_invariants=False
         )

@@ -94,7 +94,9 @@ class HiddenRelation(InMemoryDataset):
         if not self.delta or not 0 <= min(self.delta) <= max(self.delta) <= 180:
             raise ValueError(f"'delta' must lie between 0 and 180 (got {delta})")
         super().__init__(None, transform)
-        self.width, self.noise, self.num_waves = width, noise, num_waves
+        self.width = width
+        self.noise = noise
+        self.num_waves = num_waves
         generator = torch.Generator().manual_seed(seed)
         graphs = [self._draw(num_nodes, generator) for _ in range(num_graphs)]
         self.data, self.slices = self.collate(graphs)
@@ -111,13 +113,13 @@ class HiddenRelation(InMemoryDataset):
         centre = gap.new_tensor(self.delta).view(-1, 1, 1)
         is_related = (gap - centre).abs() <= self.width
         is_related.diagonal(dim1=1, dim2=2).fill_(False)
-        target, source, kind = is_related.permute(1, 2, 0).nonzero().unbind(1)
+        target, source, relation = is_related.permute(1, 2, 0).nonzero().unbind(1)
         return Data(
             x=(_fourier(angle, weight) + noise).unsqueeze(1),
             y=torch.stack(shifted).mean(dim=0).unsqueeze(1),
             pos=torch.stack([angle.cos(), angle.sin()], dim=1),
             true_edge_index=torch.stack([source, target]),
-            true_edge_type=kind,
+            true_edge_type=relation,
         )
 
     def __repr__(self) -> str:
@@ -226,10 +228,16 @@ class CoupledSensors(InMemoryDataset):
                 f'may diverge (got {strength} and {persistence})'
             )
         super().__init__(None, transform)
-        self.num_sensors, self.num_steps = num_sensors, num_steps
-        self.num_sources, self.coupling = num_sources, coupling
-        self.strength, self.persistence, self.max_lag = strength, persistence, max_lag
-        self.noise, self.driver, self.num_groups = noise, driver, num_groups
+        self.num_sensors = num_sensors
+        self.num_steps = num_steps
+        self.num_sources = num_sources
+        self.coupling = coupling
+        self.strength = strength
+        self.persistence = persistence
+        self.max_lag = max_lag
+        self.noise = noise
+        self.driver = driver
+        self.num_groups = num_groups
         self.driver_persistence = driver_persistence
         generator = torch.Generator().manual_seed(seed)
         graphs = [self._draw(generator) for _ in range(num_graphs)]
@@ -286,18 +294,19 @@ class CoupledSensors(InMemoryDataset):
     def _shocks(self, steps: int, group: Tensor, generator: torch.Generator) -> Tensor:
         """Draw the noise and the drivers of each sensor, [steps, sensors]."""
         load = self.driver * (0.5 + torch.rand(self.num_sensors, generator=generator))
-        own = torch.randn(steps, self.num_sensors, generator=generator)
+        noise = torch.randn(steps, self.num_sensors, generator=generator)
         driver = torch.randn(steps, self.num_groups, generator=generator)
         driver[1:] *= math.sqrt(1 - self.driver_persistence**2)
         for step in range(1, steps):
             driver[step] += self.driver_persistence * driver[step - 1]
-        return self.noise * (own + load * driver[:, group])
+        return self.noise * (noise + load * driver[:, group])
 
     def _simulate(
         self, source: Tensor, weight: Tensor, lag: Tensor, shocks: Tensor
     ) -> Tensor:
         """Simulate the autoregression from zeros."""
-        x, act = torch.zeros_like(shocks), COUPLINGS[self.coupling]
+        x = torch.zeros_like(shocks)
+        act = COUPLINGS[self.coupling]
         x[: self.max_lag] = shocks[: self.max_lag]
         for step in range(self.max_lag, x.size(0)):
             received = (weight * act(x[step - lag, source])).sum(dim=1)

@@ -89,9 +89,9 @@ class SampledGraph(NamedTuple):
             ValueError: If :obj:`size` is too small for the nodes of the edges.
         """
         for row, name in ((0, 'sources'), (1, 'targets')):
-            if size[row] < (needed := maybe_num_nodes(self.edge_index[row])):
+            if size[row] < (num_nodes := maybe_num_nodes(self.edge_index[row])):
                 raise ValueError(
-                    f"'size' must count at least {needed} {name} (got {size})"
+                    f"'size' must count at least {num_nodes} {name} (got {size})"
                 )
         try:
             from torch_sparse import SparseTensor

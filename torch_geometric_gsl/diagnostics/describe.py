@@ -96,14 +96,14 @@ def describe_graph(
     graph = check_graph(graph)
     check_number(threshold, 'threshold')
     labels = None if y is None else check_node_labels(y, graph)
-    needed = maybe_num_nodes(graph.edge_index[1])
+    min_targets = maybe_num_nodes(graph.edge_index[1])
     if num_nodes is None:
-        num_nodes = needed if labels is None else labels[1].numel()
+        num_nodes = min_targets if labels is None else labels[1].numel()
     check_count(num_nodes, 'num_nodes', minimum=0)
-    if needed > num_nodes:
+    if min_targets > num_nodes:
         raise ValueError(
-            f"'num_nodes' must be at least {needed}, the number of targets of 'graph' "
-            f'(got {num_nodes})'
+            f"'num_nodes' must be at least {min_targets}, the number of targets of "
+            f"'graph' (got {num_nodes})"
         )
     spread = weight_spread(graph.edge_index[1], graph.edge_weight, num_nodes)
     return GraphSummary(
@@ -221,20 +221,21 @@ def _summarise(
     labels: Tensor | None,
     sampler: GumbelKNNSampler,
     x: Features,
-    *given: Any,
+    *sampler_args: Any,
 ) -> None:
     """Append the summary of a sampler's sampling distribution."""
     similarity = sampler.similarity
     targets = x[1] if isinstance(x, tuple | list) else x
     if shard is not None and targets.size(0) == shard.total:
-        own = sampler.distribution(x, rows=shard.rows)
-        spread = own.map(shard.gather)
+        shard_spread = sampler.distribution(x, rows=shard.rows)
+        spread = shard_spread.map(shard.gather)
     else:
-        shard, spread = None, sampler.distribution(x, *given)
+        shard = None
+        spread = sampler.distribution(x, *sampler_args)
     homophily: tuple[float | None, float | None] = None, None
     if labels is not None and isinstance(x, Tensor) and len(x) == len(labels):
         check_index(labels, 'labels', '[num_nodes]', 1, like=x)
-        homophily = label_homophily(sampler, x, labels, *given)
+        homophily = label_homophily(sampler, x, labels, *sampler_args)
     b, c = None, None
     if isinstance(similarity, NeuralGaussianSimilarity | MixtureSimilarity):
         *_, b, c = similarity.pair_scores(x).response.params
@@ -255,15 +256,15 @@ def _homophily(
 ) -> tuple[float, float, float]:
     """Compute edge homophily, weighted homophily and their chance level."""
     (source, target), weight = graph
-    one_set = y_dst is y_src
-    if one_set:
-        apart = source != target
-        source, target, weight = source[apart], target[apart], weight[apart]
+    is_one_set = y_dst is y_src
+    if is_one_set:
+        is_edge = source != target
+        source, target, weight = source[is_edge], target[is_edge], weight[is_edge]
     edges = torch.stack([source, target])
     # Sources and targets in one vector, as PyG expects.
-    strong = torch.stack([source, target + y_src.numel()])[:, weight > threshold]
+    strong_edges = torch.stack([source, target + y_src.numel()])[:, weight > threshold]
     return (
-        float(homophily(strong, torch.cat([y_src, y_dst]), method='edge')),
+        float(homophily(strong_edges, torch.cat([y_src, y_dst]), method='edge')),
         same_label_share(edges, weight, y_src, y_dst),
-        chance_share(y_src, None if one_set else y_dst),
+        chance_share(y_src, None if is_one_set else y_dst),
     )

@@ -51,12 +51,12 @@ class GraphSummary:
             'entropy (nats)': self.entropy,
             'effective neighbours': self.effective_neighbors,
         }
-        numbers = {
+        scalars = {
             'edge homophily': self.homophily,
             'weighted homophily': self.weighted_homophily,
             'homophily by chance': self.chance,
         }
-        return '\n'.join([title, *_table(rows, numbers)])
+        return '\n'.join([title, *_table(rows, scalars)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +110,10 @@ class LayerSummary:
             f'{name} none' if norm is None else f'{name} {norm:.4g}'
             for name, norm in self.grad_norms.items()
         )
-        numbers = {'share': self.share, 'homophily': self.homophily}
-        table = _table(rows, numbers | {'homophily by chance': self.chance})
-        last = f'  gradient norms: {norms or "the similarity has no parameters"}'
-        return '\n'.join([f'{self.name}: {self.sampler}', *table, last])
+        scalars = {'share': self.share, 'homophily': self.homophily}
+        table = _table(rows, scalars | {'homophily by chance': self.chance})
+        footer = f'  gradient norms: {norms or "the similarity has no parameters"}'
+        return '\n'.join([f'{self.name}: {self.sampler}', *table, footer])
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,13 +132,13 @@ class ModelSummary:
 
 
 def _table(
-    rows: Mapping[str, Tensor | None], numbers: Mapping[str, float | None]
+    rows: Mapping[str, Tensor | None], scalars: Mapping[str, float | None]
 ) -> list[str]:
     """Format a row per vector, with its quartiles and mean, and per number."""
     lines = [f'  {"":<21}' + ''.join(f'{title:>10}' for title in _HEADER)]
     columns: dict[str, Sequence[float]]
     columns = {k: distribution(v) for k, v in rows.items() if v is not None}
-    columns |= {k: [v] for k, v in numbers.items() if v is not None}
+    columns |= {k: [v] for k, v in scalars.items() if v is not None}
     for name, values in columns.items():
         lines.append(f'  {name:<21}' + ''.join(f'{value:>10.4g}' for value in values))
     return lines

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from torch_geometric_gsl._checks import check_count, check_flag
-from torch_geometric_gsl._files import read_file, restoring, write_file
+from torch_geometric_gsl._files import read_file, restore_errors, write_file
 from torch_geometric_gsl.distributed.collective import is_joined
 
 
@@ -102,7 +102,7 @@ def load_checkpoint(
     step = 0
     if not missing_ok or Path(path).exists():
         content = read_file(path, ['checkpoint'])
-        with restoring(path, content):
+        with restore_errors(path, content):
             states, random = content['state']['parts'], content['state']['random']
             # All or nothing; copied together, as a scheduler refers to its optimizer.
             for name, twin in copy.deepcopy(parts).items():

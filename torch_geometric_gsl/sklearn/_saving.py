@@ -47,7 +47,7 @@ class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
     _TARGETS: tuple[str, ...] = ()
 
     @default_modes()
-    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _save_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         check_is_fitted(self)
         params = plain_value(self.get_params())  # Grid searches set NumPy values.
         if isinstance(params['device'], torch.device):
@@ -78,7 +78,7 @@ class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     @classmethod
-    def _restored(cls, options: Any, state: Any, device: torch.device | None) -> Any:
+    def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
         if device is not None:
             options['device'] = state['device'] = str(device)
         with default_modes():

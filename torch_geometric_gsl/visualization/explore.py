@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_graph, check_type
-from torch_geometric_gsl._files import replacing
+from torch_geometric_gsl._files import atomic_write
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
@@ -150,7 +150,7 @@ def explore(
         'arrange': data.pos is None,
         'images': None if images is None else image_sprite(images.detach().cpu()),
     }
-    with replacing(path) as draft:
+    with atomic_write(path) as draft:
         page = make_page(title + _verdict(graphs, values.get('data.y')), content)
         draft.write_text(page, encoding='utf-8')
     return Path(path)

@@ -54,7 +54,7 @@ class SavedModel(SaveMixin, torch.nn.Module):
             # Wrapped, so that the class keeps the signature of its constructor.
             cls.__init__ = _record_arguments(cls.__init__)  # type: ignore[method-assign]
 
-    def _saved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _save_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if any(map(is_uninitialized_parameter, self.parameters())):
             raise ValueError(
                 "'in_channels' must be known before a model is saved: call the model "
@@ -68,7 +68,7 @@ class SavedModel(SaveMixin, torch.nn.Module):
         return options, {'samplers': samplers, 'parameters': self.state_dict()}
 
     @classmethod
-    def _restored(cls, options: Any, state: Any, device: torch.device | None) -> Any:
+    def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
         model = cls(**options)
         for path, values in state['samplers'].items():
             for name, value in values.items():

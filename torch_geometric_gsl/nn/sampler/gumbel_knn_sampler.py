@@ -66,7 +66,7 @@ def _check_eval_k(value: Any, name: str) -> None:
 # The checks of the options of a sampler, by name.
 _CHECKS: dict[str, Callable[..., None]] = {
     # Not only a Similarity: 'torch.compile' wraps it.
-    'similarity': partial(check_type, kind=torch.nn.Module, what='a Similarity'),
+    'similarity': partial(check_type, types=torch.nn.Module, expected='a Similarity'),
     'k': check_count,
     # Beyond, scores over the temperature overflow float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
