@@ -1,4 +1,4 @@
-"""Parts of all plots: colours, axes and layouts."""
+"""Colours, axes and layouts of the plots."""
 
 from __future__ import annotations
 
@@ -26,36 +26,37 @@ GREY = '#777777'
 _NUM_STEPS = 200
 
 
-def palette(number: int) -> list[str]:
+def palette(num_classes: int) -> list[str]:
     """Return a colour for each class, evenly spaced hues if there are many."""
-    if number <= len(COLORS):
+    if num_classes <= len(COLORS):
         return list(COLORS)
     colours = []
-    for i in range(number):
+    for i in range(num_classes):
         # Adjacent classes get distant hues.
-        hue, light = (i * 0.618034) % 1, (0.42, 0.62)[i % 2]
-        parts = colorsys.hls_to_rgb(hue, light, 0.65)
-        colours.append('#' + ''.join(f'{round(255 * part):02x}' for part in parts))
+        hue = (i * 0.618034) % 1
+        light = (0.42, 0.62)[i % 2]
+        rgb = colorsys.hls_to_rgb(hue, light, 0.65)
+        colours.append('#' + ''.join(f'{round(255 * value):02x}' for value in rgb))
     return colours
 
 
-def make_axes(given: Any, width: float) -> Axes:
+def make_axes(ax: Any, width: float) -> Axes:
     """Return the given axes, or those of a new figure outside of pyplot."""
     try:
         from matplotlib.axes import Axes
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install matplotlib') from error
-    if given is None:
+    if ax is None:
         return Figure(figsize=(width, 5), layout='constrained').subplots()
-    check_type(given, Axes, 'ax', 'matplotlib axes')
-    axes: Axes = given
+    check_type(ax, Axes, 'ax', 'matplotlib axes')
+    axes: Axes = ax
     return axes
 
 
-def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], least: int = 0) -> int:
+def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], minimum: int = 0) -> int:
     """Count the nodes of a graph; raise unless all named sizes agree."""
-    num_nodes = max([least, maybe_num_nodes(edge_index), *sizes.values()])
+    num_nodes = max([minimum, maybe_num_nodes(edge_index), *sizes.values()])
     for name, size in sizes.items():
         if size != num_nodes:
             raise ValueError(
@@ -89,16 +90,16 @@ def spring_layout(edge_index: Tensor, num_nodes: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     position = torch.rand(num_nodes, 2, generator=generator, dtype=torch.double) - 0.5
     # Weights span decades: all pull alike, so that weak edges still gather nodes.
-    pull = torch.zeros(num_nodes, num_nodes, dtype=torch.double)
-    one = torch.ones((), dtype=torch.double)
-    pull.index_put_((edge_index[1], edge_index[0]), one, accumulate=True)
-    pull = (pull + pull.t()).fill_diagonal_(0)
-    pull = pull / pull.max().clamp_min(1e-12)
+    attraction = torch.zeros(num_nodes, num_nodes, dtype=torch.double)
+    ones = torch.ones((), dtype=torch.double)
+    attraction.index_put_((edge_index[1], edge_index[0]), ones, accumulate=True)
+    attraction = (attraction + attraction.t()).fill_diagonal_(0)
+    attraction = attraction / attraction.max().clamp_min(1e-12)
     length = 1 / num_nodes**0.5
     for step in range(_NUM_STEPS):
         delta = position.unsqueeze(1) - position
         distance = delta.norm(dim=-1).clamp_min(0.01 * length)
-        force = (length / distance).square() - pull * distance / length
+        force = (length / distance).square() - attraction * distance / length
         move = (force.unsqueeze(-1) * delta).sum(dim=1) - position
         size = move.norm(dim=-1, keepdim=True).clamp_min(1e-12)
         # Steps shrink, so that the layout settles.

@@ -23,8 +23,10 @@ from torch_geometric_gsl.visualization._drawing import palette
 #: Classes as integers or strings (None if unlabelled), or numbers.
 Values = Tensor | list[str | None]
 Json = dict[str, Any]
-# The significant digits of weights and places, of columns, and of dates.
-_DIGITS, _COLUMN_DIGITS, _DATE_DIGITS = 4, 6, 17
+# Significant digits of weights and positions.
+_DIGITS = 4
+_COLUMN_DIGITS = 6
+_DATE_DIGITS = 17
 #: Placeholders of the page and the files that replace them.
 _ASSETS = {
     'style': 'page.css',
@@ -52,23 +54,23 @@ def image_sprite(images: Tensor) -> Json:
         from PIL import Image
     except ImportError as error:
         raise ImportError("'images' need Pillow: pip install pillow") from error
-    number, height, width = images.shape[:3]
-    columns = math.ceil(math.sqrt(number * height / width))
-    lines = math.ceil(number / columns)
-    if max(columns * width, lines * height) > _MAX_PIXELS:
+    num_images, height, width = images.shape[:3]
+    columns = math.ceil(math.sqrt(num_images * height / width))
+    rows = math.ceil(num_images / columns)
+    if max(columns * width, rows * height) > _MAX_PIXELS:
         raise ValueError(
             f"'images' must fit into {_MAX_PIXELS} x {_MAX_PIXELS} pixels side by side "
-            f'(got {number} of {height} x {width})'
+            f'(got {num_images} of {height} x {width})'
         )
     if images.dtype != torch.uint8:
         images = images.double() - images.double().min()
-        share = images / images.max().clamp_min(torch.finfo(torch.double).tiny)
-        images = (255 * share).round().to(torch.uint8)
+        scaled = images / images.max().clamp_min(torch.finfo(torch.double).tiny)
+        images = (255 * scaled).round().to(torch.uint8)
     depth = images.shape[3:]
-    padded = images.new_zeros(columns * lines, *images.shape[1:])
-    padded[:number] = images
-    grid = padded.view(lines, columns, height, width, *depth).transpose(1, 2)
-    picture = grid.reshape(lines * height, columns * width, *depth).contiguous()
+    padded = images.new_zeros(columns * rows, *images.shape[1:])
+    padded[:num_images] = images
+    grid = padded.view(rows, columns, height, width, *depth).transpose(1, 2)
+    picture = grid.reshape(rows * height, columns * width, *depth).contiguous()
     buffer = io.BytesIO()
     Image.fromarray(picture.numpy()).save(buffer, 'PNG', optimize=True)
     text = base64.b64encode(buffer.getvalue()).decode('ascii')
@@ -79,36 +81,38 @@ def image_sprite(images: Tensor) -> Json:
 def make_page(title: str, content: Json) -> str:
     """Create the self-contained page."""
     assets = resources.files(__package__) / 'assets'
-    parts = {
-        mark: (assets / name).read_text(encoding='utf-8')
-        for mark, name in _ASSETS.items()
+    replacements = {
+        placeholder: (assets / name).read_text(encoding='utf-8')
+        for placeholder, name in _ASSETS.items()
     }
     counts = [len(entry.get('classes', ())) for entry in content['colours']]
     content = content | {'palette': palette(max(counts, default=0))}
     text = json.dumps(content, allow_nan=False, separators=(',', ':'))
     # In a script element `<` could end it.
-    parts |= {'title': html.escape(title), 'data': text.replace('<', r'\u003c')}
+    replacements |= {'title': html.escape(title), 'data': text.replace('<', r'\u003c')}
     page = (assets / 'page.html').read_text(encoding='utf-8')
-    return re.sub(r'\{\{(\w+)\}\}', lambda match: parts[match[1]], page)
+    return re.sub(r'\{\{(\w+)\}\}', lambda match: replacements[match[1]], page)
 
 
-def read_values(given: Any, name: str) -> Values:
+def read_values(values: Any, name: str) -> Values:
     """Read values of nodes from a tensor, an array, a list or a column."""
-    if not isinstance(given, Tensor):
-        if isinstance(given, str) or not hasattr(given, '__len__'):
+    if not isinstance(values, Tensor):
+        if isinstance(values, str) or not hasattr(values, '__len__'):
             raise TypeError(
                 f"'{name}' must be a tensor, an array or a sequence "
-                f'(got {type(given).__name__})'
+                f'(got {type(values).__name__})'
             )
-        given = given.to_numpy() if hasattr(given, 'to_numpy') else given
+        values = values.to_numpy() if hasattr(values, 'to_numpy') else values
         # NumPy would convert all items to strings if one is.
-        is_array = isinstance(given, np.ndarray)
-        array = given if is_array else np.array(given, dtype=object)
+        is_array = isinstance(values, np.ndarray)
+        array = values if is_array else np.array(values, dtype=object)
         if array.dtype.kind not in 'biufc':
             return _from_objects(array.tolist(), name)
-        given = torch.from_numpy(np.require(array, requirements=['C', 'W']))
-    value: Tensor = given.detach().cpu()
-    return value if value.is_floating_point() or value.is_complex() else value.long()
+        values = torch.from_numpy(np.require(array, requirements=['C', 'W']))
+    tensor: Tensor = values.detach().cpu()
+    return (
+        tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.long()
+    )
 
 
 def _from_objects(items: list[Any], name: str) -> Values:
@@ -118,13 +122,15 @@ def _from_objects(items: list[Any], name: str) -> Values:
             return read_values(torch.tensor(items), name)
         except (TypeError, ValueError):
             raise ValueError(f"'{name}' must have one value per node") from None
-    found: list[Any] = [None if _is_missing(item) else item for item in items]
-    known = [item for item in found if item is not None]
-    if not all(isinstance(item, Number) for item in known):
-        return [None if item is None else str(item) for item in found]
-    if len(known) == len(found) and all(isinstance(item, Integral) for item in known):
-        return torch.tensor([int(item) for item in known], dtype=torch.long)
-    numbers = [math.nan if item is None else float(item) for item in found]
+    values: list[Any] = [None if _is_missing(item) else item for item in items]
+    present = [item for item in values if item is not None]
+    if not all(isinstance(item, Number) for item in present):
+        return [None if item is None else str(item) for item in values]
+    if len(present) == len(values) and all(
+        isinstance(item, Integral) for item in present
+    ):
+        return torch.tensor([int(item) for item in present], dtype=torch.long)
+    numbers = [math.nan if item is None else float(item) for item in values]
     return torch.tensor(numbers, dtype=torch.double)
 
 
@@ -137,49 +143,57 @@ def as_texts(value: Values) -> Values:
     """Convert classes to strings; return numbers unchanged."""
     if isinstance(value, list) or value.is_floating_point():
         return value
-    known = find_labelled(value.numpy(), None)
-    return [str(i) if k else None for i, k in zip(value.tolist(), known, strict=True)]
+    is_labelled = find_labelled(value.numpy(), None)
+    items = zip(value.tolist(), is_labelled, strict=True)
+    return [str(item) if has_label else None for item, has_label in items]
 
 
-def as_names(given: Sequence[Any] | None, number: int, name: str) -> list[str]:
+def as_names(names: Sequence[Any] | None, count: int, name: str) -> list[str]:
     """Convert names to strings; raise unless there are enough."""
-    if given is None:
-        return [str(i) for i in range(number)]
-    if isinstance(given, str):
+    if names is None:
+        return [str(i) for i in range(count)]
+    if isinstance(names, str):
         raise TypeError(f"'{name}' must be a sequence of names (got a str)")
-    if len(given) < number:
-        raise ValueError(f"'{name}' must name all {number} (got {len(given)})")
-    return [str(one) for one in given]
+    if len(names) < count:
+        raise ValueError(f"'{name}' must name all {count} (got {len(names)})")
+    return [str(item) for item in names]
 
 
 def class_colours(
-    given: dict[str, Values], class_names: Sequence[Any] | None
+    columns: dict[str, Values], class_names: Sequence[Any] | None
 ) -> list[Json]:
     """List labels and predictions, with the same colours for classes."""
     names = None if class_names is None else as_names(class_names, 0, 'class_names')
-    columns, texts = _coded({k: as_column(v, k) for k, v in given.items()}, names)
-    classes = [value for value in columns.values() if not value.is_floating_point()]
-    every = torch.cat([*classes, torch.empty(0, dtype=torch.long)])
-    is_known = every >= 0
+    coded, texts = _encode_classes(
+        {k: as_column(v, k) for k, v in columns.items()}, names
+    )
+    classes = [value for value in coded.values() if not value.is_floating_point()]
+    codes = torch.cat([*classes, torch.empty(0, dtype=torch.long)])
+    is_present = codes >= 0
     if texts is None:
-        is_known = torch.from_numpy(find_labelled(every.numpy(), None))
-    known: list[int] = every[is_known].unique().tolist()
-    if texts is None and names is not None and known:
-        if known[0] < 0:
+        is_present = torch.from_numpy(find_labelled(codes.numpy(), None))
+    present: list[int] = codes[is_present].unique().tolist()
+    if texts is None and names is not None and present:
+        if present[0] < 0:
             raise ValueError(
-                f"'class_names' must be None with negative classes (got {known[0]})"
+                f"'class_names' must be None with negative classes (got {present[0]})"
             )
-        texts = as_names(names, known[-1] + 1, 'class_names')
-    shown = [str(i) if texts is None else texts[i] for i in known]
-    place = {label: number for number, label in enumerate(known)}
+        texts = as_names(names, present[-1] + 1, 'class_names')
+    titles = [str(i) if texts is None else texts[i] for i in present]
+    indices = {label: index for index, label in enumerate(present)}
     entries = []
-    for name, value in columns.items():
+    for name, value in coded.items():
         title = 'label' if name == 'data.y' else name
         if value.is_floating_point():
             entries.append(number_colour(title, value))
         else:
-            values = [place.get(label) for label in value.tolist()]
-            entry = {'name': title, 'kind': 'class', 'classes': shown, 'values': values}
+            values = [indices.get(label) for label in value.tolist()]
+            entry = {
+                'name': title,
+                'kind': 'class',
+                'classes': titles,
+                'values': values,
+            }
             entries.append(entry)
     return entries
 
@@ -197,28 +211,28 @@ def as_column(value: Values, name: str) -> Values:
     return value
 
 
-def _coded(
+def _encode_classes(
     columns: dict[str, Values], names: list[str] | None
 ) -> tuple[dict[str, Tensor], list[str] | None]:
     """Replace string classes by their indices among the class names."""
     has_texts = any(isinstance(value, list) for value in columns.values())
     if has_texts and names is None:
         columns = {k: as_texts(v) for k, v in columns.items()}
-        every = {text for v in columns.values() if isinstance(v, list) for text in v}
-        names = sorted(text for text in every if text is not None)
-    place: dict[str | None, int] = {n: i for i, n in enumerate(names or [])}
-    place[None] = -1
+        present = {text for v in columns.values() if isinstance(v, list) for text in v}
+        names = sorted(text for text in present if text is not None)
+    codes: dict[str | None, int] = {n: i for i, n in enumerate(names or [])}
+    codes[None] = -1
     coded: dict[str, Tensor] = {}
     for name, value in columns.items():
         if isinstance(value, Tensor):
             coded[name] = value
             continue
-        if other := [text for text in value if text not in place]:
+        if unknown := [text for text in value if text not in codes]:
             raise ValueError(
                 f"'class_names' must hold every class of '{name}' "
-                f'(got {names}, without {other[0]!r})'
+                f'(got {names}, without {unknown[0]!r})'
             )
-        coded[name] = torch.tensor([place[text] for text in value])
+        coded[name] = torch.tensor([codes[text] for text in value])
     return coded, names if has_texts else None
 
 
@@ -228,13 +242,16 @@ def number_colour(name: str, value: Tensor, is_date: bool = False) -> Json:
     size = float(finite.abs().amax()) if len(finite) else 0.0
     spread = float(finite.amax() - finite.amin()) if len(finite) else 0.0
     # Numbers far from zero need more digits to differ.
-    more = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
+    extra_digits = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
     digits = _DATE_DIGITS if is_date else _COLUMN_DIGITS
-    listed = rounded(value, min(17, digits + more))
-    known = [number for number in listed if number is not None]
-    ends = {'low': min(known, default=0.0), 'high': max(known, default=0.0)}
-    about = {'name': name, 'kind': 'number', 'isDate': is_date}
-    return {**about, 'values': listed, **ends}
+    values = rounded(value, min(17, digits + extra_digits))
+    finite_values = [number for number in values if number is not None]
+    ends = {
+        'low': min(finite_values, default=0.0),
+        'high': max(finite_values, default=0.0),
+    }
+    header = {'name': name, 'kind': 'number', 'isDate': is_date}
+    return {**header, 'values': values, **ends}
 
 
 def rounded(value: Tensor, digits: int = _DIGITS) -> list[float | None]:

@@ -117,11 +117,11 @@ def explore(
     check_type(title, str, 'title', 'a str')
     data = Data() if data is None else data
     check_type(data, Data, 'data', 'a torch_geometric.data.Data')
-    given = graph if isinstance(graph, Mapping) else {'graph': graph}
-    graphs = {str(name): _read_graph(one) for name, one in given.items()}
-    if not 0 < len(given) == len(graphs):
+    graphs_by_name = graph if isinstance(graph, Mapping) else {'graph': graph}
+    graphs = {str(name): _read_graph(value) for name, value in graphs_by_name.items()}
+    if not 0 < len(graphs_by_name) == len(graphs):
         raise ValueError(
-            f"'graph' must hold graphs with distinct names (got {list(given)})"
+            f"'graph' must hold graphs with distinct names (got {list(graphs_by_name)})"
         )
     values = {
         name: read_values(value, name)
@@ -131,46 +131,52 @@ def explore(
     table = {} if columns is None else _read_columns(columns)
     sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images, **values}
     sizes |= {f'columns[{name!r}]': value for name, (value, _) in table.items()}
-    rows = max(one.shape[0] if hasattr(one, 'tocoo') else 0 for one in given.values())
-    num_nodes = _count(graphs, sizes, names, rows)
+    matrices = [value for value in graphs_by_name.values() if hasattr(value, 'tocoo')]
+    min_nodes = max((matrix.shape[0] for matrix in matrices), default=0)
+    num_nodes = _count_nodes(graphs, sizes, names, min_nodes)
     x = _features(data.x)
     if columns is None:
         features = _feature_colours(x, feature_names, max_features)
     else:
         features = _column_colours(table, feature_names, max_features)
-    across, up = map(rounded, _places(data.pos, x, num_nodes, seed).unbind(dim=1))
+    position = _initial_positions(data.pos, x, num_nodes, seed)
+    x_axis, y_axis = map(rounded, position.unbind(dim=1))
     names = as_names(names, num_nodes, 'names')
     content: Json = {
-        'nodes': {'names': names, 'x': across, 'y': up},
+        'nodes': {'names': names, 'x': x_axis, 'y': y_axis},
         'colours': [
             *class_colours(values, class_names),
             *(entry | {'isFeature': True} for entry in features),
         ],
-        'graphs': [_edges(name, one, max_edges) for name, one in graphs.items()],
+        'graphs': [
+            _list_edges(name, value, max_edges) for name, value in graphs.items()
+        ],
         'arrange': data.pos is None,
         'images': None if images is None else image_sprite(images.detach().cpu()),
     }
     with atomic_write(path) as draft:
-        page = make_page(title + _verdict(graphs, values.get('data.y')), content)
+        page = make_page(title + _homophily_note(graphs, values.get('data.y')), content)
         draft.write_text(page, encoding='utf-8')
     return Path(path)
 
 
-def _verdict(graphs: dict[str, SampledGraph], y: Values | None) -> str:
+def _homophily_note(graphs: dict[str, SampledGraph], y: Values | None) -> str:
     """Return what the title adds if a graph joins equal labels as by chance."""
     if not isinstance(y, Tensor) or y.dtype != torch.long or y.dim() != 1:
         return ''
-    known, verdict = y >= 0, ''
-    chance = chance_share(y[known])
+    note = ''
+    is_labelled = y >= 0
+    chance = chance_share(y[is_labelled])
     for name, (edge_index, weight) in graphs.items():
-        is_shown = known[edge_index].all(dim=0) & (edge_index[0] != edge_index[1])
-        share = same_label_share(edge_index[:, is_shown], weight[is_shown], y, y)
+        is_loop = edge_index[0] == edge_index[1]
+        is_compared = is_labelled[edge_index].all(dim=0) & ~is_loop
+        share = same_label_share(edge_index[:, is_compared], weight[is_compared], y, y)
         if share <= 1.1 * chance and chance > 0:
-            of = f' of {name}' if len(graphs) > 1 else ''
-            verdict += (
-                f' (homophily{of} {share:.2f}, by chance {chance:.2f}: untrained?)'
+            suffix = f' of {name}' if len(graphs) > 1 else ''
+            note += (
+                f' (homophily{suffix} {share:.2f}, by chance {chance:.2f}: untrained?)'
             )
-    return verdict
+    return note
 
 
 def _read_graph(graph: Any) -> SampledGraph:
@@ -185,24 +191,24 @@ def _read_graph(graph: Any) -> SampledGraph:
     return SampledGraph(edge_index.cpu(), weight.cpu())
 
 
-def _count(
+def _count_nodes(
     graphs: dict[str, SampledGraph],
-    known: dict[str, Any],
+    inputs: dict[str, Any],
     names: Sequence[str] | None,
-    rows: int,
+    min_nodes: int,
 ) -> int:
     """Count the nodes; raise unless all inputs agree."""
-    for name, value in known.items():
+    for name, value in inputs.items():
         if value is None or isinstance(value, list):
             continue
         check_type(value, Tensor, name, 'a torch.Tensor')
         if value.dim() == 0:
             raise ValueError(f"'{name}' must have one row per node (got a number)")
-    sizes = {name: len(value) for name, value in known.items() if value is not None}
+    sizes = {name: len(value) for name, value in inputs.items() if value is not None}
     if names is not None:
         sizes['names'] = len(names)
     edges = torch.cat([graph.edge_index for graph in graphs.values()], dim=1)
-    return agreed_count(edges, sizes, rows)
+    return agreed_count(edges, sizes, min_nodes)
 
 
 def _features(x: Tensor | None) -> Tensor | None:
@@ -223,24 +229,27 @@ def _read_columns(columns: Any) -> dict[str, tuple[Values, bool]]:
             "'columns' must be a mapping or a pandas.DataFrame "
             f'(got {type(columns).__name__})'
         )
-    found = {}
-    for name, given in columns.items():
-        kind = getattr(getattr(given, 'dtype', None), 'kind', '')
-        if kind in ('m', 'M'):  # NaT becomes NaN.
-            times = np.asarray(given, dtype=f'{kind}8[us]')
+    table = {}
+    for name, column in columns.items():
+        dtype_kind = getattr(getattr(column, 'dtype', None), 'kind', '')
+        if dtype_kind in ('m', 'M'):  # NaT becomes NaN.
+            times = np.asarray(column, dtype=f'{dtype_kind}8[us]')
             seconds = (times - np.array(0, times.dtype)) / np.timedelta64(1, 's')
-            given = torch.from_numpy(seconds)
-        elif kind == 'b':
-            texts = np.asarray(given).astype(str)
-            given = [text if text in ('True', 'False') else None for text in texts]
-        where = f'columns[{name!r}]'
-        if str(name) in found:
+            column = torch.from_numpy(seconds)
+        elif dtype_kind == 'b':
+            texts = np.asarray(column).astype(str)
+            column = [text if text in ('True', 'False') else None for text in texts]
+        label = f'columns[{name!r}]'
+        if str(name) in table:
             raise ValueError(f"'columns' must have distinct names (got {name!r} twice)")
-        found[str(name)] = as_column(read_values(given, where), where), kind == 'M'
-    return found
+        values = as_column(read_values(column, label), label)
+        table[str(name)] = values, dtype_kind == 'M'
+    return table
 
 
-def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> Tensor:
+def _initial_positions(
+    pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int
+) -> Tensor:
     """Return the given or initial positions of the nodes."""
     if pos is not None:
         if pos.dim() != 2 or pos.size(1) != 2 or not bool(pos.isfinite().all()):
@@ -250,32 +259,34 @@ def _places(pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int) -> 
             )
         return pos.detach().cpu()
     generator = torch.Generator().manual_seed(seed)
-    place = torch.randn(num_nodes, 2, generator=generator, dtype=torch.double)
+    noise = torch.randn(num_nodes, 2, generator=generator, dtype=torch.double)
     if x is None or x.layout != torch.strided or not bool(x.isfinite().all()):
-        return place
+        return noise
     # Equal rows need distinct positions: no force would separate them.
     spread = principal_components(x.double())
-    return 0.01 * place + spread / spread.std().clamp_min(1e-9)
+    return 0.01 * noise + spread / spread.std().clamp_min(1e-9)
 
 
 def _feature_colours(
-    x: Tensor | None, feature_names: Sequence[str] | None, most: int
+    x: Tensor | None, feature_names: Sequence[str] | None, max_features: int
 ) -> list[Json]:
     """List the features of largest variance, in order."""
-    if x is None or not most:
+    if x is None or not max_features:
         return []
     names = [f'feature {i}' for i in range(x.size(1))]
     if feature_names is not None:
         names = as_names(feature_names, x.size(1), 'feature_names')
-    chosen = _largest(_spread(x), most)
+    indices = _largest(_spread(x), max_features)
     rows = x if x.layout == torch.strided else x.to_sparse_coo()
-    columns = rows.index_select(1, chosen).to_dense()
-    pairs = zip(chosen.tolist(), columns.t(), strict=True)
+    columns = rows.index_select(1, indices).to_dense()
+    pairs = zip(indices.tolist(), columns.t(), strict=True)
     return [number_colour(names[i], column) for i, column in pairs]
 
 
 def _column_colours(
-    columns: dict[str, tuple[Values, bool]], names: Sequence[str] | None, most: int
+    columns: dict[str, tuple[Values, bool]],
+    names: Sequence[str] | None,
+    max_columns: int,
 ) -> list[Json]:
     """List the columns of most values, in order."""
     titles = as_names(
@@ -289,7 +300,7 @@ def _column_colours(
         )
         for value, _ in columns.values()
     ]
-    chosen = {*_largest(torch.tensor(counts, dtype=torch.long), most).tolist()}
+    indices = {*_largest(torch.tensor(counts, dtype=torch.long), max_columns).tolist()}
     return [
         number_colour(name, value.double(), is_date)
         if isinstance(value, Tensor)
@@ -297,13 +308,13 @@ def _column_colours(
         for i, (name, (value, is_date)) in enumerate(
             zip(titles, columns.values(), strict=False)
         )
-        if i in chosen
+        if i in indices
     ]
 
 
-def _largest(values: Tensor, most: int) -> Tensor:
+def _largest(values: Tensor, size: int) -> Tensor:
     """Return the positions of the largest values, in ascending order."""
-    return values.argsort(descending=True, stable=True)[:most].sort().values
+    return values.argsort(descending=True, stable=True)[:size].sort().values
 
 
 def _spread(x: Tensor) -> Tensor:
@@ -319,7 +330,7 @@ def _spread(x: Tensor) -> Tensor:
     return variance
 
 
-def _edges(name: str, graph: SampledGraph, max_edges: int) -> Json:
+def _list_edges(name: str, graph: SampledGraph, max_edges: int) -> Json:
     """List the edges of a graph, only the heaviest if there are too many."""
     edge_index, weight = graph
     order = weight.argsort(descending=True, stable=True)[:max_edges]

@@ -79,24 +79,26 @@ def plot_graph(
         '3 nodes and their strongest edges'
     """
     check_count(max_nodes, 'max_nodes', minimum=4)
-    graph, label, classes = _read(graph, y, pos)
+    graph, label, classes = _read_labels(graph, y, pos)
     nodes, strongest = _select_nodes(graph, label.numel(), max_nodes, seed)
     if pos is None:
-        place = spring_layout(strongest.edge_index, nodes.numel(), seed)
-        text = 'force-directed layout (no units)'
-        settings: dict[str, Any] = {'xticks': [], 'yticks': [], 'xlabel': text}
+        position = spring_layout(strongest.edge_index, nodes.numel(), seed)
+        axis_label = 'force-directed layout (no units)'
+        settings: dict[str, Any] = {'xticks': [], 'yticks': [], 'xlabel': axis_label}
     else:
-        place, axis = pos.detach().cpu()[nodes].double(), 'position'
-        if place.size(1) != 2:
-            place, axis = principal_components(place), 'principal component'
+        position = pos.detach().cpu()[nodes].double()
+        axis = 'position'
+        if position.size(1) != 2:
+            position = principal_components(position)
+            axis = 'principal component'
         settings = {'xlabel': f'{axis} 1', 'ylabel': f'{axis} 2'}
     axes = make_axes(ax, 7.2)
-    _draw_nodes(axes, strongest, label[nodes], classes, place)
+    _draw_nodes(axes, strongest, label[nodes], classes, position)
     title = f'{label.numel():,} nodes and their strongest edges'
     if nodes.numel() < label.numel():
         title = f'{nodes.numel()} of {title}'
     if y is not None:
-        title += _joined(graph, label)
+        title += _class_share(graph, label)
     axes.set(title=title, **settings)
     return axes
 
@@ -134,7 +136,7 @@ def plot_adjacency(
         'target node, by class'
     """
     check_count(max_cells, 'max_cells')
-    graph, label, classes = _read(graph, y, None)
+    graph, label, classes = _read_labels(graph, y, None)
     axes = make_axes(ax, 6)
     _draw_matrix(axes, _cells(graph, label, max_cells), label.numel())
     if len(classes) > 1:
@@ -143,7 +145,7 @@ def plot_adjacency(
     return axes
 
 
-def _read(
+def _read_labels(
     graph: SampledGraph | tuple[Tensor, Tensor], y: Any, pos: Tensor | None
 ) -> tuple[SampledGraph, Tensor, list[str]]:
     """Return the graph, the class of each node and the names of the classes."""
@@ -175,45 +177,45 @@ def _select_nodes(
     """Select nodes and the strongest edges among them, with new indices."""
     order = graph.edge_index[1].argsort(stable=True)
     edge_index, weight = graph.edge_index[:, order], graph.edge_weight[order]
-    strong = (weight > 0) & (edge_index[0] != edge_index[1])
-    edge_index, weight = edge_index[:, strong], weight[strong]
-    keep = rank_in_group(weight, edge_index[1]) < _STRONGEST
-    edge_index, weight = edge_index[:, keep], weight[keep]
-    chosen = torch.ones(num_nodes, dtype=torch.bool)
+    is_drawn = (weight > 0) & (edge_index[0] != edge_index[1])
+    edge_index, weight = edge_index[:, is_drawn], weight[is_drawn]
+    is_strongest = rank_in_group(weight, edge_index[1]) < _STRONGEST
+    edge_index, weight = edge_index[:, is_strongest], weight[is_strongest]
+    mask = torch.ones(num_nodes, dtype=torch.bool)
     if num_nodes > max_nodes:
         generator = torch.Generator().manual_seed(seed)
-        first = torch.randperm(num_nodes, generator=generator)
-        first = first[: max_nodes // (1 + _STRONGEST)]
-        chosen.fill_(False)[first] = True
-        chosen[edge_index[0, chosen[edge_index[1]]]] = True
-    drawn: Any = subgraph(chosen, edge_index, weight, relabel_nodes=True)
-    return chosen.nonzero().view(-1), SampledGraph(*drawn)
+        seeds = torch.randperm(num_nodes, generator=generator)
+        seeds = seeds[: max_nodes // (1 + _STRONGEST)]
+        mask.fill_(False)[seeds] = True
+        mask[edge_index[0, mask[edge_index[1]]]] = True
+    induced: Any = subgraph(mask, edge_index, weight, relabel_nodes=True)
+    return mask.nonzero().view(-1), SampledGraph(*induced)
 
 
 def _draw_nodes(
-    ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], place: Tensor
+    ax: Axes, graph: SampledGraph, label: Tensor, classes: list[str], position: Tensor
 ) -> None:
     """Draw nodes and edges, those within a class in its colour."""
     from matplotlib.collections import LineCollection
 
     (source, target), weight = graph
     colors = palette(len(classes))
-    same = (label[source] == label[target]) & (len(classes) > 1)
+    is_inside = (label[source] == label[target]) & (len(classes) > 1)
     width = 0.5 + 1.5 * weight / weight.max() if weight.numel() else weight
     for inside in (False, True):
-        edges = graph.edge_index[:, same == inside]
+        edges = graph.edge_index[:, is_inside == inside]
         tints = [colors[i] for i in label[edges[0]].tolist()]
         lines = LineCollection(
-            list(place[edges.t()].numpy()),
+            list(position[edges.t()].numpy()),
             colors=tints if inside else '#999999',
-            linewidths=width[same == inside].tolist(),
+            linewidths=width[is_inside == inside].tolist(),
             alpha=0.55 if inside else 0.4,
             zorder=1,
         )
         lines.set_gid('edges inside' if inside else 'edges between')
         ax.add_collection(lines)
-    for number, name in enumerate(classes):
-        x, y = place[label == number].t().numpy()
+    for index, name in enumerate(classes):
+        x, y = position[label == index].t().numpy()
         ax.scatter(
             x,
             y,
@@ -222,9 +224,9 @@ def _draw_nodes(
             edgecolors='#333333',
             label=f'class {name}',
             zorder=2,
-            color=colors[number],
+            color=colors[index],
             # Colours of more than ten classes are hard to distinguish.
-            marker=_MARKERS[number // 10 % len(_MARKERS)],
+            marker=_MARKERS[index // 10 % len(_MARKERS)],
         )
     ax.margins(0.06)
     if 1 < len(classes) <= 24:
@@ -232,13 +234,13 @@ def _draw_nodes(
         ax.legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False)
 
 
-def _joined(graph: SampledGraph, label: Tensor) -> str:
-    """Describe the share of the weight within classes in a line."""
+def _class_share(graph: SampledGraph, label: Tensor) -> str:
+    """Return a line of the title with the share of the weight within classes."""
     edge_index, weight = graph
-    apart = edge_index[0] != edge_index[1]
-    if not bool(weight[apart].any()):
+    is_edge = edge_index[0] != edge_index[1]
+    if not bool(weight[is_edge].any()):
         return ''
-    share = same_label_share(edge_index[:, apart], weight[apart], label, label)
+    share = same_label_share(edge_index[:, is_edge], weight[is_edge], label, label)
     return (
         f'\n{100 * share:.3g} % of the weight joins equal classes '
         f'({100 * chance_share(label):.0f} % by chance)'
@@ -248,9 +250,9 @@ def _joined(graph: SampledGraph, label: Tensor) -> str:
 def _cells(graph: SampledGraph, label: Tensor, max_cells: int) -> Tensor:
     """Sum weights over the columns of each cell, averaged over its rows."""
     cells = min(label.numel(), max_cells)
-    place = torch.empty_like(label)
-    place[label.argsort(stable=True)] = torch.arange(label.numel())
-    cell = place * cells // label.numel()
+    rank = torch.empty_like(label)
+    rank[label.argsort(stable=True)] = torch.arange(label.numel())
+    cell = rank * cells // label.numel()
     row, column = cell[graph.edge_index[1]], cell[graph.edge_index[0]]
     matrix = torch.zeros(cells * cells, dtype=torch.double)
     matrix.index_add_(0, row * cells + column, graph.edge_weight.double())
@@ -263,8 +265,8 @@ def _draw_matrix(ax: Axes, matrix: Tensor, num_nodes: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
     # Loops and a few strong edges must not leave the others white.
-    apart = matrix[(matrix > 0) & ~torch.eye(len(matrix), dtype=torch.bool)]
-    positive = (apart if len(apart) else matrix[matrix > 0]).sort().values
+    off_diagonal = matrix[(matrix > 0) & ~torch.eye(len(matrix), dtype=torch.bool)]
+    positive = (off_diagonal if len(off_diagonal) else matrix[matrix > 0]).sort().values
     top = float(positive[int(0.99 * (len(positive) - 1))]) if len(positive) else 1
     image = ax.imshow(
         matrix.numpy(),
@@ -273,11 +275,11 @@ def _draw_matrix(ax: Axes, matrix: Tensor, num_nodes: int) -> None:
         extent=(0, num_nodes, num_nodes, 0),
         interpolation='nearest',
     )
-    what = 'weight' if len(matrix) == num_nodes else 'mean weight of a target'
-    rounds = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, top)
-    ticks = [tick for tick in rounds if tick <= top]
+    title = 'weight' if len(matrix) == num_nodes else 'mean weight of a target'
+    candidates = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, top)
+    ticks = [tick for tick in candidates if tick <= top]
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, extend='max', ticks=ticks)
-    bar.set_label(what)
+    bar.set_label(title)
     ax.set(xlabel='source node', ylabel='target node')
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))

@@ -183,9 +183,9 @@ class Similarity(torch.nn.Module, ABC):
         if self.lin is not None:
             x = apply_linear(self.lin, x)
         elif x.layout != torch.strided:
-            weighed = '' if self.feature_weight is None else ' with feature_weights'
+            alternative = '' if self.feature_weight is None else ' with feature_weights'
             raise ValueError(
-                f"'x' is sparse ({x.layout}), which needs a projection{weighed}: "
+                f"'x' is sparse ({x.layout}), which needs a projection{alternative}: "
                 f"set 'out_channels' or pass dense features"
             )
         x = full_precision(x)
@@ -216,9 +216,10 @@ class Similarity(torch.nn.Module, ABC):
         dst = src if x_dst is x_src else x_dst.double()
         # A twin, as threads may share this module.
         twin: Similarity = twin_of(self)
-        for part in twin.modules():
-            own: dict[str, Any] = vars(part)
-            own |= {name: _double(own[name]) for name in ('_parameters', '_buffers')}
+        for module in twin.modules():
+            attributes: dict[str, Any] = vars(module)
+            for name in ('_parameters', '_buffers'):
+                attributes[name] = _double(attributes[name])
         with torch.autocast(src.device.type, enabled=False):
             return twin._pair_scores(src, dst, scale)
 
@@ -249,14 +250,14 @@ class Similarity(torch.nn.Module, ABC):
 
     def _per_target(self, value: Any, like: Any) -> Tensor:
         """Expand a number to one value per target."""
-        found: Tensor = torch.as_tensor(value, dtype=like.dtype, device=like.device)
-        if found.numel() != 1 and found.shape[:1] != (like.size(0),):
+        tensor: Tensor = torch.as_tensor(value, dtype=like.dtype, device=like.device)
+        if tensor.numel() != 1 and tensor.shape[:1] != (like.size(0),):
             raise ValueError(
                 f"'response' of {type(self).__name__} must have a number, or one value "
-                f'per target, in each parameter (got shape {list(found.shape)} for '
+                f'per target, in each parameter (got shape {list(tensor.shape)} for '
                 f'{like.size(0)} targets)'
             )
-        return found.view(-1).expand(like.size(0)) if found.numel() == 1 else found
+        return tensor.view(-1).expand(like.size(0)) if tensor.numel() == 1 else tensor
 
     def extra_repr(self) -> str:
         """Return the arguments that a subclass adds to the one-line ``repr``."""
