@@ -61,14 +61,14 @@ def save_checkpoint(
         7
     """
     check_count(step, 'step', minimum=0)
-    parts = _parts(model, optimizer, others)
+    objects = _stateful_objects(model, optimizer, others)
     if not is_joined() or dist.get_rank(group) == 0:
         random = {'cpu': torch.get_rng_state()}
         if torch.cuda.is_available():
             random['cuda'] = torch.cuda.get_rng_state()
         if generator is not None:
             random['generator'] = generator.get_state()
-        states = {name: part.state_dict() for name, part in parts.items()}
+        states = {name: object_.state_dict() for name, object_ in objects.items()}
         state = {'parts': states, 'random': random}
         write_file(path, 'checkpoint', {'step': int(step)}, state)
     _wait(group)
@@ -98,21 +98,22 @@ def load_checkpoint(
         ValueError: If it holds the state of other objects.
     """
     check_flag(missing_ok, 'missing_ok')
-    parts = _parts(model, optimizer, others)
+    objects = _stateful_objects(model, optimizer, others)
     step = 0
     if not missing_ok or Path(path).exists():
         content = read_file(path, ['checkpoint'])
         with restore_errors(path, content):
-            states, random = content['state']['parts'], content['state']['random']
+            states = content['state']['parts']
+            random = content['state']['random']
             # All or nothing; copied together, as a scheduler refers to its optimizer.
-            for name, twin in copy.deepcopy(parts).items():
+            for name, twin in copy.deepcopy(objects).items():
                 twin.load_state_dict(states[name])
             torch.Generator().set_state(random['cpu'])
             if generator is not None:
                 torch.Generator(generator.device).set_state(random['generator'])
             step = int(content['options']['step'])
-        for name, part in parts.items():
-            part.load_state_dict(states[name])
+        for name, object_ in objects.items():
+            object_.load_state_dict(states[name])
         torch.set_rng_state(random['cpu'])
         if 'cuda' in random and torch.cuda.is_available():
             torch.cuda.set_rng_state(random['cuda'])
@@ -122,17 +123,20 @@ def load_checkpoint(
     return step
 
 
-def _parts(model: Any, optimizer: Any, others: dict[str, Any]) -> dict[str, Any]:
+def _stateful_objects(
+    model: Any, optimizer: Any, others: dict[str, Any]
+) -> dict[str, Any]:
     """Return the objects with a state, by name."""
-    parts = {'model': model, **others}
+    objects = {'model': model, **others}
     if optimizer is not None:
-        parts['optimizer'] = optimizer
-    for name, part in parts.items():
-        if not hasattr(part, 'state_dict'):
+        objects['optimizer'] = optimizer
+    for name, object_ in objects.items():
+        if not hasattr(object_, 'state_dict'):
             raise TypeError(
-                f"'{name}' must have a method 'state_dict' (got {type(part).__name__})"
+                f"'{name}' must have a method 'state_dict' "
+                f'(got {type(object_).__name__})'
             )
-    return parts
+    return objects
 
 
 def _wait(group: Any) -> None:

@@ -75,8 +75,8 @@ def _join(backend: str, timeout: timedelta) -> None:
     joining = dist.rendezvous('env://', timeout=timeout)  # type: ignore[attr-defined]
     store, rank, world_size = next(joining)
     store = dist.PrefixStore(f'restart_{restart}', store)  # type: ignore[attr-defined]
-    how = {'store': store, 'rank': rank, 'world_size': world_size}
-    dist.init_process_group(backend, timeout=timeout, **how)
+    options = {'store': store, 'rank': rank, 'world_size': world_size}
+    dist.init_process_group(backend, timeout=timeout, **options)
 
 
 def is_joined() -> bool:
@@ -91,18 +91,18 @@ def first_rank(group: Any) -> int:
 
 def numbers_of_ranks(numbers: Sequence[int], group: Any) -> list[list[int]]:
     """Gather equally many integers from each rank, on every rank."""
-    own = torch.tensor(numbers, device=_device_of(group))
-    found = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(found, own, group=group)
-    return torch.stack(found).tolist()
+    local = torch.tensor(numbers, device=_device_of(group))
+    gathered = [torch.empty_like(local) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(gathered, local, group=group)
+    return torch.stack(gathered).tolist()
 
 
 def broadcast_first(value: Tensor, group: Any) -> Tensor:
     """Broadcast the tensor of the first rank in place, and return it."""
-    sent = value.to(_device_of(group)) if value.device.type == 'cpu' else value
-    sent = sent.contiguous()
-    dist.broadcast(sent, first_rank(group), group=group)
-    return value.copy_(sent)
+    buffer = value.to(_device_of(group)) if value.device.type == 'cpu' else value
+    buffer = buffer.contiguous()
+    dist.broadcast(buffer, first_rank(group), group=group)
+    return value.copy_(buffer)
 
 
 def _device_of(group: Any) -> torch.device:
@@ -138,12 +138,12 @@ class _GatherRows(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: Sequence[int], group: Any) -> Tensor:
         ctx.call = sizes, group
-        most = max(sizes)
-        padded = x.new_zeros(most, *x.shape[1:])
+        max_rows = max(sizes)
+        padded = x.new_zeros(max_rows, *x.shape[1:])
         padded[: x.size(0)] = x
         table = x.new_empty(len(sizes), *padded.shape)
         dist.all_gather(list(table), padded, group=group)
-        if min(sizes) == most:
+        if min(sizes) == max_rows:
             return table.flatten(0, 1)
         return torch.cat([block[:n] for block, n in zip(table, sizes, strict=True)])
 
@@ -158,11 +158,11 @@ class _ScatterSum(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: Sequence[int], group: Any) -> Tensor:
         ctx.call = sizes, group
-        own = sizes[dist.get_rank(group)]
-        received = x.new_empty(len(sizes) * own, *x.shape[1:])
-        splits = [own] * len(sizes), list(sizes)
+        num_rows = sizes[dist.get_rank(group)]
+        received = x.new_empty(len(sizes) * num_rows, *x.shape[1:])
+        splits = [num_rows] * len(sizes), list(sizes)
         dist.all_to_all_single(received, x.contiguous(), *splits, group=group)
-        return received.view(len(sizes), own, *x.shape[1:]).sum(dim=0)
+        return received.view(len(sizes), num_rows, *x.shape[1:]).sum(dim=0)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -195,9 +195,9 @@ def _check_blocks(x: Tensor, sizes: Sequence[int], group: Any) -> None:
     if len(set(widths)) > 1:
         raise ValueError(f"'x' must have one width on all ranks (got {widths})")
     if len(set(codes)) > 1:
-        alike = [rank for rank, other in enumerate(codes) if other == code]
+        ranks = [rank for rank, other in enumerate(codes) if other == code]
         raise ValueError(
-            f"'x' must have one dtype on all ranks (got {x.dtype} on {alike} only)"
+            f"'x' must have one dtype on all ranks (got {x.dtype} on {ranks} only)"
         )
 
 

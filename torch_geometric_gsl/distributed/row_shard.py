@@ -75,8 +75,8 @@ class RowShard:
         check_count(total, 'total', minimum=0)
         if not is_joined():
             return cls(total, group)
-        num_rows, rest = divmod(total, dist.get_world_size(group))
-        return cls(num_rows + (dist.get_rank(group) < rest), group)
+        num_rows, remainder = divmod(total, dist.get_world_size(group))
+        return cls(num_rows + (dist.get_rank(group) < remainder), group)
 
     @property
     def world_size(self) -> int:
@@ -139,13 +139,13 @@ class RowShard:
         Raises:
             ValueError: If the count is 0 on all ranks.
         """
-        both = torch.stack([total.detach().double(), total.new_tensor(count).double()])
-        both = self.sum(both)
-        if not both[1] > 0:
+        sums = torch.stack([total.detach().double(), total.new_tensor(count).double()])
+        sums = self.sum(sums)
+        if not sums[1] > 0:
             raise ValueError("'count' must be at least 1 on some rank (got 0 on all)")
-        own = total / both[1].to(total.dtype)
+        share = total / sums[1].to(total.dtype)
         # The value of all ranks, the gradient of this one.
-        return (both[0] / both[1]).to(own.dtype) + (own - own.detach())
+        return (sums[0] / sums[1]).to(share.dtype) + (share - share.detach())
 
     @torch.no_grad()
     def sum_gradients(self, module: torch.nn.Module) -> None:
@@ -161,19 +161,27 @@ class RowShard:
         if not self.is_shared:
             return
 
-        def kind(parameter: Parameter) -> str:
+        def dtype_and_device(parameter: Parameter) -> str:
             return f'{parameter.dtype} {parameter.device}'
 
-        learned = [p for p in module.parameters() if p.requires_grad]
-        for _, group in groupby(sorted(learned, key=kind), key=kind):
-            alike = list(group)
+        trainable = [p for p in module.parameters() if p.requires_grad]
+        for _, group in groupby(
+            sorted(trainable, key=dtype_and_device), key=dtype_and_device
+        ):
+            parameters = list(group)
             # One vector; its last entries count the existing gradients.
-            zero = alike[0].new_zeros(())
-            parts = [zero.expand(p.shape) if p.grad is None else p.grad for p in alike]
-            flags = zero.new_tensor([float(p.grad is not None) for p in alike])
-            total = self.sum(torch.cat([*(part.reshape(-1) for part in parts), flags]))
-            *sums, found = total.split([*(p.numel() for p in alike), len(alike)])
-            for parameter, value, flag in zip(alike, sums, found.tolist(), strict=True):
+            zero = parameters[0].new_zeros(())
+            grads = [
+                zero.expand(p.shape) if p.grad is None else p.grad for p in parameters
+            ]
+            flags = zero.new_tensor([float(p.grad is not None) for p in parameters])
+            total = self.sum(torch.cat([*(grad.reshape(-1) for grad in grads), flags]))
+            *sums, counts = total.split(
+                [*(p.numel() for p in parameters), len(parameters)]
+            )
+            for parameter, value, flag in zip(
+                parameters, sums, counts.tolist(), strict=True
+            ):
                 if flag:
                     parameter.grad = value.view_as(parameter).clone()
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import check_absent, check_type
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.distributed.sharded_parts import sharing
+from torch_geometric_gsl.distributed.sharded_parts import sharded_methods
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.gsl_net import GSLNet
@@ -45,8 +45,8 @@ class ShardedModel(torch.nn.Module):
 
     def __init__(self, model: torch.nn.Module, shard: RowShard) -> None:
         super().__init__()
-        kinds = GSLNet, LatentGraphConv, TransitionGraphConv
-        check_type(model, kinds, 'model', 'a GSLNet or one of its layers')
+        types = GSLNet, LatentGraphConv, TransitionGraphConv
+        check_type(model, types, 'model', 'a GSLNet or one of its layers')
         check_type(shard, RowShard, 'shard', 'a RowShard')
         readout = getattr(model, 'readout', None)
         check_absent(readout, 'readout', 'with distributed rows')
@@ -62,17 +62,17 @@ class ShardedModel(torch.nn.Module):
             *args (optional): Further arguments of the model, for these rows.
             **kwargs (optional): Its keyword arguments.
         """
-        with sharing(self.model, self.shard, x):
+        with sharded_methods(self.model, self.shard, x):
             return self.model(x, *args, **kwargs)
 
     def graph(self, x: Features, *args: Any, **kwargs: Any) -> Any:
         r"""Return the edges to the rows of this rank, with global row indices."""
-        with sharing(self.model, self.shard, x):
+        with sharded_methods(self.model, self.shard, x):
             return self._method('graph')(x, *args, **kwargs)
 
     def graphs(self, x: Features, *args: Any, **kwargs: Any) -> list[SampledGraph]:
         r"""Return the edges of each layer to the rows of this rank."""
-        with sharing(self.model, self.shard, x):
+        with sharded_methods(self.model, self.shard, x):
             graphs: list[SampledGraph] = self._method('graphs')(x, *args, **kwargs)
         return graphs
 
@@ -102,9 +102,9 @@ class ShardedModel(torch.nn.Module):
     @torch.no_grad()
     def predict(self, x: Features, **kwargs: Any) -> Tensor:
         r"""Predict the rows of this rank."""
-        with sharing(self.model, self.shard, x):
-            answers: Tensor = self._method('predict')(x, **kwargs)
-        return answers
+        with sharded_methods(self.model, self.shard, x):
+            prediction: Tensor = self._method('predict')(x, **kwargs)
+        return prediction
 
     @torch.no_grad()
     def score(
@@ -112,7 +112,7 @@ class ShardedModel(torch.nn.Module):
     ) -> dict[str, float]:
         r"""Compute the metric over the rows of all ranks, as :meth:`loss`."""
         self._method('score')
-        with sharing(self.model, self.shard, x):
+        with sharded_methods(self.model, self.shard, x):
             out = self.model._evaluated(x, **kwargs)
         mask = all_nodes_mask(out) if mask is None else mask
         check_node_mask(mask, out.size(0), allow_empty=True)
@@ -123,6 +123,6 @@ class ShardedModel(torch.nn.Module):
     def _method(self, name: str) -> Any:
         """Return a method of the model; raise if there is none."""
         if not hasattr(self.model, name):
-            kind = type(self.model).__name__
-            raise TypeError(f"'model' must have a method '{name}' (got {kind})")
+            type_name = type(self.model).__name__
+            raise TypeError(f"'model' must have a method '{name}' (got {type_name})")
         return getattr(self.model, name)

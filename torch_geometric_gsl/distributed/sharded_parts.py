@@ -1,7 +1,7 @@
-"""Replacements of the parts of a model that combine rows, for rows of all ranks.
+"""Replace the methods of a model that combine rows, for the rows of all ranks.
 
-Within :func:`sharing`, these functions replace methods of a model's modules, which
-therefore need no code for ranks.
+Within :func:`sharded_methods`, these functions replace methods of a model's modules,
+which therefore need no code for ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from torch_geometric_gsl.typing import Features
 
 
 @contextmanager
-def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[None]:
+def sharded_methods(
+    model: torch.nn.Module, shard: RowShard, x: Features
+) -> Iterator[None]:
     """Let a model gather the rows of all ranks while it is called with those of one."""
     rows = as_pair(x)[1]
     check_matrix(rows)
@@ -37,19 +39,19 @@ def sharing(model: torch.nn.Module, shard: RowShard, x: Features) -> Iterator[No
             f"'x' must have the {shard.num_rows} rows of this rank (got {rows.size(0)})"
         )
     gather = _Gather(shard)
-    replaced = [
+    replacements = [
         (module, name, function)
         for _, module in named_parts(model)
-        for kind, functions in _SHARED.items()
-        if isinstance(module, kind)
+        for type_, functions in _SHARED.items()
+        if isinstance(module, type_)
         for name, function in functions.items()
     ]
-    for module, name, function in replaced:
+    for module, name, function in replacements:
         module.__dict__[name] = partial(_call, module, name, function, gather)
     try:
         yield
     finally:
-        for module, name, _ in replaced:
+        for module, name, _ in replacements:
             del module.__dict__[name]
 
 
@@ -68,13 +70,13 @@ class _Gather:
     def __init__(self, shard: RowShard) -> None:
         self.shard = shard
         self.is_idle = False
-        self._found: dict[int, tuple[Tensor, Tensor]] = {}
+        self._gathered: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
-        if id(x) not in self._found:
+        if id(x) not in self._gathered:
             # Keep the tensor: its id could be reused by a later one.
-            self._found[id(x)] = x, self.shard.gather(x)
-        return self._found[id(x)][1]
+            self._gathered[id(x)] = x, self.shard.gather(x)
+        return self._gathered[id(x)][1]
 
 
 def _hidden(model: Any, gather: _Gather, *args: Any, **kwargs: Any) -> Any:
@@ -113,14 +115,16 @@ def _propagate(
     else:
         padding = 0, 0, shard.first, shard.total - shard.rows[1]
         compared = z[0], F.pad(z[1], padding)
-    how: Any = {'generator': generator, 'return_graph': return_graph}
-    found = type(sampler).propagate(sampler, compared, source, rows=shard.rows, **how)
-    out, graph = found if return_graph else (found, None)
+    options: Any = {'generator': generator, 'return_graph': return_graph}
+    result = type(sampler).propagate(
+        sampler, compared, source, rows=shard.rows, **options
+    )
+    out, graph = result if return_graph else (result, None)
     if shard.is_shared:
         # All ranks join the sum of gradients, even those that use no row.
-        parts = compared if isinstance(compared, tuple) else (compared,)
-        for part in (source, *parts):
-            out = out + part[:0].sum()
+        tensors = compared if isinstance(compared, tuple) else (compared,)
+        for tensor in (source, *tensors):
+            out = out + tensor[:0].sum()
     return (out, graph) if return_graph else out
 
 
@@ -133,9 +137,9 @@ def _project(_: Any, gather: _Gather, theta: Tensor, h: Tensor) -> Tensor:
             f'together (got {shard.total})'
         )
     with torch.autocast(h.device.type, enabled=False):
-        full = full_precision(h) / theta.size(1)
-        own = theta[:, slice(*shard.rows)].to(full.dtype) @ full
-        return shard.sum(own).to(h.dtype)
+        messages = full_precision(h) / theta.size(1)
+        partial_sum = theta[:, slice(*shard.rows)].to(messages.dtype) @ messages
+        return shard.sum(partial_sum).to(h.dtype)
 
 
 def _drop(

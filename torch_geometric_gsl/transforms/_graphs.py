@@ -49,13 +49,13 @@ COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}
 
 def check_data(data: object, reason: str = '') -> None:
     """Raise unless :obj:`data` is a homogeneous graph or a batch of them."""
-    what = f'a homogeneous torch_geometric.data.Data{reason}'
-    check_type(data, Data, 'data', what)
+    expected = f'a homogeneous torch_geometric.data.Data{reason}'
+    check_type(data, Data, 'data', expected)
 
 
-def store_of(data: Any, kind: Any = None) -> Any:
+def store_of(data: Any, type_name: Any = None) -> Any:
     """Return the store of a type, or the only one of a homogeneous object."""
-    return data.stores[0] if kind is None else data[kind]
+    return data.stores[0] if type_name is None else data[type_name]
 
 
 def node_features(
@@ -176,7 +176,10 @@ def move_graph(data: Any, store: Any, prefix: str | None) -> None:
 
 def rename(data: Any, store: Any, key: str, name: str | None) -> None:
     """Rename an attribute, also in the slices of a batch; delete it without a name."""
-    for entries in (store, *(slices_of(data, store, part) for part in _SLICES)):
+    for entries in (
+        store,
+        *(slices_of(data, store, slice_name) for slice_name in _SLICES),
+    ):
         if key in entries:
             value = entries.pop(key)
             if name is not None:
@@ -192,17 +195,21 @@ def graph_keys(data: Any, store: Any) -> list[str]:
     """
     names = {key for key in store.keys() if not key.startswith(OBSERVED)}  # noqa: SIM118
     # `follow_batch` adds vectors about an attribute.
-    added = {key + end for key in names for end in ('_batch', '_ptr')} & names
+    followed = {key + end for key in names for end in ('_batch', '_ptr')} & names
     counts = _edge_counts(data, store)
     is_clear = _are_clear(data, store, counts)
     keys = names & _GRAPH
-    for key in names - COUNTS - {'ptr', 'face'} - added - keys:
+    for key in names - COUNTS - {'ptr', 'face'} - followed - keys:
         lengths = _lengths(data, store, key)
         in_batch = len(lengths) == len(counts) > 1
-        fits = lengths == counts if in_batch else sum(lengths) == sum(counts)
-        if fits and (is_clear[in_batch] or 'edge' in key) and 'edge_label' not in key:
+        has_edge_length = lengths == counts if in_batch else sum(lengths) == sum(counts)
+        if (
+            has_edge_length
+            and (is_clear[in_batch] or 'edge' in key)
+            and 'edge_label' not in key
+        ):
             keys.add(key)
-    return sorted(keys | {k for k in added if k.rpartition('_')[0] in keys})
+    return sorted(keys | {k for k in followed if k.rpartition('_')[0] in keys})
 
 
 def _edge_counts(data: Any, store: Any) -> list[int]:
@@ -235,7 +242,7 @@ def _lengths(data: Any, store: Any, key: str) -> list[int]:
     value = store[key]
     slices = slices_of(data, store).get(key)
     if isinstance(value, list) and isinstance(slices, Tensor):
-        return [_length(data, store, key, part) for part in value]
+        return [_length(data, store, key, item) for item in value]
     length = _length(data, store, key, value)
     # Other transforms may change an attribute and leave its slices.
     if isinstance(slices, Tensor) and slices.dim() == 1 and int(slices[-1]) == length:
@@ -286,8 +293,8 @@ class FeatureGraph(BaseTransform):
             is_typed = isinstance(data, HeteroData)
             check_data(data, ", or 'edge_types' must be given" if is_typed else '')
         else:
-            what = "a torch_geometric.data.HeteroData with 'edge_types'"
-            check_type(data, HeteroData, 'data', what)
+            expected = "a torch_geometric.data.HeteroData with 'edge_types'"
+            check_type(data, HeteroData, 'data', expected)
         for edge_type in self.edge_types or [None]:
             rows, sizes = self._examples(data, edge_type)
             where = '' if edge_type is None else f' of {edge_type}'
@@ -300,7 +307,8 @@ class FeatureGraph(BaseTransform):
         """Return the nodes, or sources and targets, and the sizes of the examples."""
         ends = [None] if edge_type is None else list(dict.fromkeys(edge_type[::2]))
         rows: list[Tensor] = []
-        sizes, has_batch = [], set()
+        sizes = []
+        has_batch = set()
         for end in ends:
             width = rows[0].size(1) if rows else None
             rows.append(node_features(data, end, self.attr, width))
@@ -329,15 +337,15 @@ class FeatureGraph(BaseTransform):
         weights = [torch.empty(0, dtype=rows[0].dtype, device=rows[0].device)]
         starts = [0] * len(rows)
         with evaluation(similarity) as similarity:
-            for number, counts in enumerate(zip_longest(*sizes, fillvalue=0)):
+            for index, counts in enumerate(zip_longest(*sizes, fillvalue=0)):
                 available = counts[0] - int(len(rows) == 1 and not self.loop)
                 if counts[-1] > 0 and not self.clamp:
-                    which = f' of graph {number}' if len(sizes[-1]) > 1 else ''
-                    check_candidate_count(self.k, available, where + which)
+                    graph_name = f' of graph {index}' if len(sizes[-1]) > 1 else ''
+                    check_candidate_count(self.k, available, where + graph_name)
                 ends = [start + n for start, n in zip(starts, counts, strict=True)]
                 if available > 0 and counts[-1] > 0:
-                    own = [*map(rows_between, rows, starts, ends)]
-                    x = own[0] if len(own) == 1 else (own[0], own[1])
+                    blocks = [*map(rows_between, rows, starts, ends)]
+                    x = blocks[0] if len(blocks) == 1 else (blocks[0], blocks[1])
                     graph = self.build(x, min(self.k, available), similarity)
                     shift = graph.edge_index.new_tensor([[starts[0]], [starts[-1]]])
                     edges.append(graph.edge_index + shift)
@@ -359,8 +367,10 @@ def _check_similarity(similarity: object) -> None:
         check_type(similarity, Similarity, 'similarity', 'a name or a Similarity')
         return
     if similarity not in SIMILARITIES:
-        served = [n for n, kind in SIMILARITIES.items() if not [*kind(1).parameters()]]
-        check_option(similarity, served, 'similarity')
+        names = [
+            n for n, class_ in SIMILARITIES.items() if not [*class_(1).parameters()]
+        ]
+        check_option(similarity, names, 'similarity')
     if list(SIMILARITIES[similarity](1).parameters()):
         raise ValueError(
             f"'similarity' must not be the name of a similarity with untrained "

@@ -72,19 +72,21 @@ def nearest_neighbours(
     source, target = edge_index
     if isinstance(metric, HeatKernelSimilarity):
         distance = metric.exact_scores((src, dst)).compare_edges(edge_index)
-        most = scatter(distance, target, 0, dst.size(0), reduce='max')
-        weight = torch.exp(-distance / most.where(most > 0, 1)[target])
+        largest = scatter(distance, target, 0, dst.size(0), reduce='max')
+        weight = torch.exp(-distance / largest.where(largest > 0, 1)[target])
         return SampledGraph(edge_index, weight.to(dst.dtype))
-    weigh = resolve_similarity(similarity, dst.size(1))
+    weighting = resolve_similarity(similarity, dst.size(1))
     if dst.layout == torch.strided:
-        return SampledGraph(edge_index, weigh(x, edge_index))
+        return SampledGraph(edge_index, weighting(x, edge_index))
     weight = metric(x, edge_index)
-    if weigh.comparison != 'dot':
+    if weighting.comparison != 'dot':
         # A unit row has squared length 1, a row of zeros 0.
-        of_src, of_dst = (SparseRows.unit(rows).norm().round() for rows in (src, dst))
-        square = of_src.to(weight)[source] + of_dst.to(weight)[target] - 2 * weight
+        src_norm, dst_norm = (
+            SparseRows.unit(rows).norm().round() for rows in (src, dst)
+        )
+        square = src_norm.to(weight)[source] + dst_norm.to(weight)[target] - 2 * weight
         square = square.clamp(min=0)
-        weight = weigh.response(square)(square)
+        weight = weighting.response(square)(square)
     return SampledGraph(edge_index, weight.to(dst.dtype))
 
 
@@ -196,8 +198,8 @@ class SimilarityKNNGraph(FeatureGraph):
         graph = self._directed(x, k, similarity)
         if not self.force_undirected or isinstance(x, tuple):
             return graph
-        both = to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
-        return SampledGraph(*both)
+        undirected = to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
+        return SampledGraph(*undirected)
 
     def _directed(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
         options: dict[str, Any] = {'loop': self.loop}

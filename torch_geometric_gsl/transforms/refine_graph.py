@@ -109,10 +109,10 @@ class RefineGraph(BaseTransform):
     def forward(self, data: Data) -> Data:
         check_data(data)
         x = node_features(data, attr=self.attr)
-        graph = _given_graph(data, x)
+        graph = _observed_graph(data, x)
         if self.min_similarity is not None:
-            similar = nearness(x.size(1))(x, graph.edge_index)
-            keep = similar > self.min_similarity
+            score = nearness(x.size(1))(x, graph.edge_index)
+            keep = score > self.min_similarity
             graph = SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
         prob = None if self.prob is None else _probabilities(data, self.prob, x)
         nearest = None
@@ -126,9 +126,9 @@ class RefineGraph(BaseTransform):
 
     def __repr__(self) -> str:
         prob = '' if self.prob is None else f', prob={self.prob}'
-        least = self.min_similarity
+        minimum = self.min_similarity
         attr = '' if self.attr == 'x' else f', attr={self.attr}'
-        text = prob + ('' if least is None else f', min_similarity={least}') + attr
+        text = prob + ('' if minimum is None else f', min_similarity={minimum}') + attr
         return f'{self.__class__.__name__}(k={self.k}{text})'
 
 
@@ -141,9 +141,9 @@ def refine(
     """
     edge_index, weight = graph
     if nearest is not None:
-        both = [nearest.edge_index, nearest.edge_index.flip(0)]
+        directions = [nearest.edge_index, nearest.edge_index.flip(0)]
         cosine = nearest.edge_weight.clamp(min=0).to(weight.dtype)
-        edge_index = torch.cat([edge_index, *both], dim=1)
+        edge_index = torch.cat([edge_index, *directions], dim=1)
         weight = torch.cat([weight, cosine, cosine])
     if prob is not None:
         source, target = edge_index
@@ -153,7 +153,7 @@ def refine(
     return merge_edges(edge_index, weight)
 
 
-def _given_graph(data: Data, x: Tensor) -> SampledGraph:
+def _observed_graph(data: Data, x: Tensor) -> SampledGraph:
     """Return the original graph of the data, with weights of one by default."""
     store = store_of(data)
     prefix = OBSERVED if f'{OBSERVED}edge_index' in store else ''

@@ -125,19 +125,19 @@ class FreezeLatentGraph(BaseTransform):
             )
         is_typed = bool(_typed_layers(self.model))
         if is_typed:
-            what = 'a torch_geometric.data.HeteroData for a model of several types'
-            check_type(data, HeteroData, 'data', what)
-        find: Any = self._typed_graphs if is_typed else self._graph
+            expected = 'a torch_geometric.data.HeteroData for a model of several types'
+            check_type(data, HeteroData, 'data', expected)
+        list_graphs: Any = self._typed_graphs if is_typed else self._graph
         with (
             evaluation(self.model, has_options=True) as model,
-            _at_most(self.k, model),
+            _limit_eval_k(self.k, model),
         ):
-            graphs = find(model, data)
+            graphs = list_graphs(model, data)
         for edge_type, graph in graphs.items():
             graph = sorted_graph(graph)
             if self.k is not None:
-                keep = rank_in_group(graph.edge_weight, graph.edge_index[1]) < self.k
-                graph = SampledGraph(*(part[..., keep] for part in graph))
+                is_kept = rank_in_group(graph.edge_weight, graph.edge_index[1]) < self.k
+                graph = SampledGraph(*(tensor[..., is_kept] for tensor in graph))
             set_graph(data, graph.prune(self.threshold), edge_type)
         return data
 
@@ -188,8 +188,8 @@ class FreezeLatentGraph(BaseTransform):
         layers = [layers] if isinstance(layers, dict) else layers
         self._check_layer(len(layers))
         graphs: dict[EdgeType, SampledGraph] = {}
-        for own in layers[: self.layer % len(layers) + 1]:
-            graphs |= own
+        for layer_graphs in layers[: self.layer % len(layers) + 1]:
+            graphs |= layer_graphs
         return graphs
 
     def _check_layer(self, num_layers: int) -> None:
@@ -208,22 +208,26 @@ class FreezeLatentGraph(BaseTransform):
 
 
 @contextmanager
-def _at_most(k: int | None, model: torch.nn.Module) -> Iterator[None]:
+def _limit_eval_k(k: int | None, model: torch.nn.Module) -> Iterator[None]:
     """Evaluate the samplers of a model over their k nearest candidates."""
     samplers = samplers_of(model)
-    former = [sampler.eval_k for sampler in samplers]
+    previous = [sampler.eval_k for sampler in samplers]
     for sampler in samplers:
         sampler.eval_k = min(filter(None, (k, sampler.num_nearest)), default='all')
     try:
         yield
     finally:
-        for sampler, eval_k in zip(samplers, former, strict=True):
+        for sampler, eval_k in zip(samplers, previous, strict=True):
             sampler.eval_k = eval_k
 
 
 def _typed_layers(model: torch.nn.Module) -> list[HeteroLatentGraphConv]:
     """Return the layers of a model of several types; the first has all its types."""
-    return [part for part in model.modules() if isinstance(part, HeteroLatentGraphConv)]
+    return [
+        module
+        for module in model.modules()
+        if isinstance(module, HeteroLatentGraphConv)
+    ]
 
 
 def _check_model(model: Any) -> None:
@@ -231,8 +235,10 @@ def _check_model(model: Any) -> None:
     methods = (getattr(model, name, None) for name in ('graphs', 'graph'))
     if not isinstance(model, GumbelKNNSampler) and not any(map(callable, methods)):
         # The sampler of a layer compares projected rows.
-        kinds = GumbelKNNSampler, LearnedGraphConv
-        paths = [path for path, part in named_parts(model) if isinstance(part, kinds)]
+        types = GumbelKNNSampler, LearnedGraphConv
+        paths = [
+            path for path, module in named_parts(model) if isinstance(module, types)
+        ]
         hint = ''
         if paths:
             hint = f': pass model.get_submodule({paths[0]!r}), and data.x as it gets it'
@@ -240,7 +246,7 @@ def _check_model(model: Any) -> None:
             f"'model' must have a method 'graphs' or 'graph', or be a "
             f'GumbelKNNSampler (got {type(model).__name__}){hint}'
         )
-    if any(isinstance(part, TransitionGraphConv) for part in model.modules()):
+    if any(isinstance(module, TransitionGraphConv) for module in model.modules()):
         raise ValueError(
             f"'model' must learn a graph between nodes, but its edges run from "
             f'transition nodes to nodes; use a model without '
