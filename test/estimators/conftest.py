@@ -24,8 +24,8 @@ def few():
 @pytest.fixture
 def few_trees(monkeypatch):
     """Boosts with few trees."""
-    monkeypatch.setattr(_members, '_MOST_TREES', 30)
-    monkeypatch.setattr(_members, '_LEAST_TREES', 10)
+    monkeypatch.setattr(_members, '_MAX_TREES', 30)
+    monkeypatch.setattr(_members, '_MIN_TREES', 10)
 
 
 @pytest.fixture(scope='session')

@@ -65,7 +65,7 @@ def fitted(kind):
             *(_fitting, 'blend_weights'),
             lambda outputs, *_, **__: weights if len(outputs) == 5 else even,
         )
-        patch.setattr(_members, '_MOST_TREES', 30)
+        patch.setattr(_members, '_MAX_TREES', 30)
         return cls(random_state=0, learning_rate=0.01, **options).fit(X, y)
 
 

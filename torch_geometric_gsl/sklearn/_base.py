@@ -35,7 +35,7 @@ from torch_geometric_gsl.sklearn._rows import (
     Scaling,
     is_missing,
 )
-from torch_geometric_gsl.sklearn._saving import Saves
+from torch_geometric_gsl.sklearn._saving import SavedEstimator
 from torch_geometric_gsl.sklearn._splits import (
     Rows,
     codes_of,
@@ -51,13 +51,14 @@ from torch_geometric_gsl.sklearn._transaction import atomic
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 
 AUTO = 'auto'
-# Below this number of training rows, there are this many splits.
-_FEW_ROWS, _MEMBERS = 1000, 4
+# Below this number of training rows there are several splits.
+_FEW_ROWS = 1000
+_NUM_SPLITS = 4
 # A ratio of columns' largest values that hides the smaller ones in sparse rows.
 _LARGE = 1000
 
 
-class GSLEstimator(FitsMembers, Saves):
+class GSLEstimator(FitsMembers, SavedEstimator):
     """Base class of estimators on a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
@@ -140,7 +141,7 @@ class GSLEstimator(FitsMembers, Saves):
         }.items():
             check_unmasked(values, name)
         x, y = self._checked(X, y)
-        weight = self._find_known(y) * _check_sample_weight(
+        weight = self._find_labelled(y) * _check_sample_weight(
             sample_weight, x, dtype=np.float64, ensure_non_negative=True
         )
         # Only their ratios matter: normalised, they fit single precision in any unit.
@@ -153,8 +154,8 @@ class GSLEstimator(FitsMembers, Saves):
         # A row without weight sends no label either, and its loss is finite.
         target[torch.from_numpy(~is_known)] = 0
         self._known_y = target.clone()
-        unknown = torch.nan if target.is_floating_point() else -1
-        self._known_y[torch.from_numpy(~is_known)] = unknown
+        no_label = torch.nan if target.is_floating_point() else -1
+        self._known_y[torch.from_numpy(~is_known)] = no_label
         weight = torch.from_numpy(weight)
         random = check_random_state(self.random_state)
         # Options of the networks, which later changes of parameters do not affect;
@@ -183,8 +184,10 @@ class GSLEstimator(FitsMembers, Saves):
         splits = self._splits(target.numpy(), is_known, validation_mask, random)
         if self._num_classes:
             self._warn_of_lost(target[np.concatenate([s.train for s in splits])])
-        known = [part.to(self._device) for part in (target, self._known_y, weight)]
-        table = Table(None, *known, *self._seen_on(self._device))
+        tensors = [
+            tensor.to(self._device) for tensor in (target, self._known_y, weight)
+        ]
+        table = Table(None, *tensors, *self._seen_on(self._device))
         self._fit_members(table, splits, random)
         self._prepare()
         if validation_mask is None and self._seen == [None, None]:
@@ -194,8 +197,8 @@ class GSLEstimator(FitsMembers, Saves):
     def _splits(self, y: Any, is_known: Any, mask: Any, random: Any) -> list[Rows]:
         """Choose the rows to hold back."""
         group, order = self._seen
-        given = {'groups': group, 'order': order, 'validation_mask': mask}
-        names = [name for name, value in given.items() if value is not None]
+        choices = {'groups': group, 'order': order, 'validation_mask': mask}
+        names = [name for name, value in choices.items() if value is not None]
         if len(names) > 1:
             raise ValueError(
                 f'{names[0]!r} is not supported with {names[1]!r}: each of them '
@@ -203,12 +206,12 @@ class GSLEstimator(FitsMembers, Saves):
             )
         fraction = self.validation_fraction
         is_few = (1 - fraction) * is_known.sum() < _FEW_ROWS
-        num_splits = _MEMBERS if is_few else 1
+        num_splits = _NUM_SPLITS if is_few else 1
         if self.n_members != AUTO:
             num_splits = int(self.n_members)
         if mask is not None:
-            held = _checked_mask(mask, is_known)
-            return [masked_split(held, is_known)] * num_splits
+            is_held = _checked_mask(mask, is_known)
+            return [masked_split(is_held, is_known)] * num_splits
         if fraction > 0 and names == ['order']:
             return [latest_split(order.numpy(), is_known, fraction)] * num_splits
         if fraction > 0 and names == ['groups']:
@@ -256,17 +259,17 @@ class GSLEstimator(FitsMembers, Saves):
             with np.errstate(over='ignore'):  # Infinite if out of range.
                 y = np.asarray(y, dtype=np.float64)
         is_number = not is_classifier(self)
-        ends = (np.inf, -np.inf) if is_number else ()
-        gaps = np.vectorize(lambda value: is_missing(value) or value in ends, [bool])(
-            np.array(y, dtype=object)
-        )
-        if gaps.size > 1 and (gone := gaps.reshape(len(gaps), -1).any(axis=1)).any():
-            where = f'in {gone.sum()} of {len(gone)} rows'
+        infinities = (np.inf, -np.inf) if is_number else ()
+        gaps = np.vectorize(
+            lambda value: is_missing(value) or value in infinities, [bool]
+        )(np.array(y, dtype=object))
+        if gaps.size > 1 and (has_gap := gaps.reshape(len(gaps), -1).any(axis=1)).any():
+            count = f'in {has_gap.sum()} of {len(has_gap)} rows'
             raise ValueError(
-                f"'y' must hold finite numbers (got NaN or inf {where}, first in row "
-                f'{gone.argmax()}): drop these rows'
+                f"'y' must hold finite numbers (got NaN or inf {count}, first in row "
+                f'{has_gap.argmax()}): drop these rows'
                 if is_number
-                else f"'y' has no class, such as NaN, {where}: drop them, or encode "
+                else f"'y' has no class, such as NaN, {count}: drop them, or encode "
                 'the classes as integers with -1 for these'
             )
         if not is_number:
@@ -292,11 +295,11 @@ class GSLEstimator(FitsMembers, Saves):
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, to_native(y).copy()
 
-    def _warn_of_lost(self, left: Tensor) -> None:
+    def _warn_of_lost(self, labels: Tensor) -> None:
         """Warn about classes without a row to train on."""
-        if lost := np.delete(self.classes_, np.unique(left)).tolist():
+        if classes := np.delete(self.classes_, np.unique(labels)).tolist():
             warn_caller(
-                f'all rows of the classes {lost} are held back for validation: no '
+                f'all rows of the classes {classes} are held back for validation: no '
                 "member learns to predict them. Pass another 'validation_mask'",
                 UserWarning,
             )
@@ -329,8 +332,8 @@ class GSLEstimator(FitsMembers, Saves):
         """Warn about a column that hides the others of sparse rows of unit norm."""
         largest = np.ravel(abs(self._x).max(axis=0).toarray())
         column = int(largest.argmax())
-        usual = np.median(largest[largest > 0]) if largest.any() else 0.0
-        if scaling.scaling != 'none' and largest[column] > _LARGE * usual:
+        median = np.median(largest[largest > 0]) if largest.any() else 0.0
+        if scaling.scaling != 'none' and largest[column] > _LARGE * median:
             warn_caller(
                 f'column {column} has values up to {largest[column]:g}, and hides the '
                 'others in sparse rows, which are scaled to unit norm: scale it, or '
@@ -343,16 +346,16 @@ def _checked_mask(mask: Any, is_known: Any) -> Any:
     """Return the rows to hold back as an array, if given."""
     if mask is None:
         return None
-    found = np.asarray(mask)
-    if found.dtype != bool or found.shape != is_known.shape:
+    is_masked = np.asarray(mask)
+    if is_masked.dtype != bool or is_masked.shape != is_known.shape:
         raise ValueError(
             f"'validation_mask' must have one bool for each of the {len(is_known)} "
-            f'rows (got {found.dtype} of shape {list(found.shape)})'
+            f'rows (got {is_masked.dtype} of shape {list(is_masked.shape)})'
         )
-    held, left = (is_known & found).sum(), (is_known & ~found).sum()
-    if held == 0 or left == 0:
+    num_held, num_train = (is_known & is_masked).sum(), (is_known & ~is_masked).sum()
+    if num_held == 0 or num_train == 0:
         raise ValueError(
             f"'validation_mask' must hold back and leave labelled rows of positive "
-            f'weight (got {held} and {left})'
+            f'weight (got {num_held} and {num_train})'
         )
-    return found
+    return is_masked

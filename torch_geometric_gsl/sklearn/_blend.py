@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 # Probabilities are at least this large in a loss.
-_LEAST = 1e-7
-# The penalty of unequal weights, of many rows, and more of few rows.
-_PENALTY, _PENALTY_OF_ROWS = 0.02, 100.0
+_MIN_PROBABILITY = 1e-7
+# The penalty of unequal weights for any number of rows, and that divided by it.
+_PENALTY = 0.02
+_PENALTY_OF_ROWS = 100.0
 # A smaller weight is zero: its member is not worth its time.
 _NEGLIGIBLE = 0.01
 # With a larger ratio of losses a member has no weight, and would hinder the search.
-_WILD = 1000.0
+_MAX_LOSS_RATIO = 1000.0
 
 
 def mean_loss(
@@ -27,8 +28,8 @@ def mean_loss(
     :math:`(n, C)`.
     """
     if is_class:
-        likely = np.clip(outputs[np.arange(len(y)), y], _LEAST, None)
-        losses = -np.log(likely)
+        likelihood = np.clip(outputs[np.arange(len(y)), y], _MIN_PROBABILITY, None)
+        losses = -np.log(likelihood)
     else:
         losses = np.square(outputs - y).mean(axis=1)
     return float(np.average(losses, weights=weight))
@@ -66,30 +67,32 @@ def blend_weights(
     share = weight / weight.sum()
     means = np.bincount(y, share, outputs.shape[2]) if is_class else share @ y
     constant = np.broadcast_to(means, outputs.shape[1:])
-    least = mean_loss(constant, y, weight, is_class=is_class) / len(y)
-    unit = max(losses.min(), least)
+    rounding = mean_loss(constant, y, weight, is_class=is_class) / len(y)
+    unit = max(losses.min(), rounding)
     if unit == 0:  # Constant targets, known exactly.
         unit = 1.0
-    is_wild = losses > _WILD * unit
-    if is_wild.any():
+    is_excluded = losses > _MAX_LOSS_RATIO * unit
+    if is_excluded.any():
         w = np.zeros(num_members)
-        w[~is_wild] = blend_weights(outputs[~is_wild], y, weight, is_class=is_class)
+        w[~is_excluded] = blend_weights(
+            outputs[~is_excluded], y, weight, is_class=is_class
+        )
         return w
     penalty = _PENALTY + _PENALTY_OF_ROWS / len(y)
     if is_class:
-        likely = np.clip(outputs[:, np.arange(len(y)), y], _LEAST, None)
+        likelihood = np.clip(outputs[:, np.arange(len(y)), y], _MIN_PROBABILITY, None)
 
     def objective(w: NDArray[Any]) -> tuple[float, NDArray[Any]]:
         if is_class:
-            mean = w @ likely
-            loss, slope = -share @ np.log(mean), -likely @ (share / mean)
+            mean = w @ likelihood
+            loss, slope = -share @ np.log(mean), -likelihood @ (share / mean)
         else:
             error = np.tensordot(w, outputs, axes=1) - y
             loss = share @ np.square(error).mean(axis=1)
             slope = 2 * np.einsum('mnc,nc,n->m', outputs, error, share) / y.shape[1]
-        unequal = w - 1 / num_members
-        loss = loss / unit + penalty * unequal @ unequal
-        return loss, slope / unit + 2 * penalty * unequal
+        deviation = w - 1 / num_members
+        loss = loss / unit + penalty * deviation @ deviation
+        return loss, slope / unit + 2 * penalty * deviation
 
     result = minimize(
         objective,

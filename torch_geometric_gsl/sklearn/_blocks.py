@@ -19,8 +19,8 @@ def near_blocks(z: Tensor, size: int, generator: torch.Generator) -> list[Tensor
         [25, 25, 25, 25]
     """
     blocks = []
-    every = torch.arange(z.size(0), device=z.device)
-    nodes = [(every, max(1, round(z.size(0) / size)))]
+    all_rows = torch.arange(z.size(0), device=z.device)
+    nodes = [(all_rows, max(1, round(z.size(0) / size)))]
     while nodes:
         rows, num_blocks = nodes.pop()
         if num_blocks == 1:
@@ -31,7 +31,7 @@ def near_blocks(z: Tensor, size: int, generator: torch.Generator) -> list[Tensor
             len(rows), (2,), generator=generator, device=generator.device
         )
         order = rows[(keys @ (keys[pair[0]] - keys[pair[1]])).argsort(stable=True)]
-        left = num_blocks // 2
-        cut = len(rows) * left // num_blocks
-        nodes += [(order[cut:], num_blocks - left), (order[:cut], left)]
+        num_left = num_blocks // 2
+        cut = len(rows) * num_left // num_blocks
+        nodes += [(order[cut:], num_blocks - num_left), (order[:cut], num_left)]
     return blocks

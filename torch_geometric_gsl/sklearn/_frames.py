@@ -44,8 +44,10 @@ def find_names(names: list[Any], columns: Any) -> list[int]:
     keys = [name_key(column) for column in columns]
     positions = {key: position for position, key in enumerate(keys)}
     counts = Counter(keys)
-    if twice := [name for name in names if counts[name_key(name)] > 1]:
-        raise ValueError(f"'X' must have distinct column names (got {twice} twice)")
+    if duplicates := [name for name in names if counts[name_key(name)] > 1]:
+        raise ValueError(
+            f"'X' must have distinct column names (got {duplicates} twice)"
+        )
     if missing := [name for name in names if name_key(name) not in positions]:
         raise ValueError(
             f"'X' must have the columns of training (columns are missing: {missing}). "
@@ -85,8 +87,10 @@ def read_columns(X: Any) -> list[tuple[Any, Any, str | None]]:
         return [(i, to_native(values), None) for i, values in enumerate(rows.T)]
     names = list(X.columns)
     counts = Counter(map(name_key, names))
-    if twice := [name for name in names if counts[name_key(name)] > 1]:
-        raise ValueError(f"'X' must have distinct column names (got {twice[:1]} twice)")
+    if duplicates := [name for name in names if counts[name_key(name)] > 1]:
+        raise ValueError(
+            f"'X' must have distinct column names (got {duplicates[:1]} twice)"
+        )
     if 0 in X.shape:
         raise ValueError(f"'X' must have rows and columns (got shape {X.shape})")
     columns = []
@@ -102,13 +106,13 @@ def read_columns(X: Any) -> list[tuple[Any, Any, str | None]]:
     return columns
 
 
-def columns_of(rows: Any, numbers: Any = slice(None)) -> dict[Any, Any]:
+def columns_of(rows: Any, index: Any = slice(None)) -> dict[Any, Any]:
     """Return the columns of some rows of a table, by name."""
     if is_frame(rows):
         rows = {name: values for name, values, _ in read_columns(rows)}
     if isinstance(rows, dict):
-        return {name: column[numbers] for name, column in rows.items()}
-    rows = rows[numbers]
+        return {name: column[index] for name, column in rows.items()}
+    rows = rows[index]
     rows = rows.toarray() if hasattr(rows, 'toarray') else rows
     return {f'x{i}': column for i, column in enumerate(np.asarray(rows).T)}
 
@@ -125,26 +129,26 @@ def to_native(values: Any) -> Any:
 def check_unmasked(values: Any, name: str) -> None:
     """Raise if an array has masked values, which conversions would ignore."""
     if np.ma.is_masked(values):
-        number = int(np.ma.getmaskarray(values).sum())
+        num_masked = int(np.ma.getmaskarray(values).sum())
         raise ValueError(
-            f"'{name}' must have no masked values (got {number}): fill them, or drop "
-            'their rows'
+            f"'{name}' must have no masked values (got {num_masked}): fill them, or "
+            'drop their rows'
         )
 
 
-def distinct(names: list[Any], taken: set[Any]) -> list[Any]:
+def distinct(names: list[Any], reserved: set[Any]) -> list[Any]:
     """Append underscores to names that are taken or repeated, until they differ."""
-    used = set(taken)
+    present = set(reserved)
     repeated = []
     for position, name in enumerate(names):
-        if name in used:
+        if name in present:
             repeated.append(position)
-        used.add(name)
+        present.add(name)
     renamed = list(names)
     for position in repeated:
         name = names[position]
-        while name in used:
+        while name in present:
             name += '_'
-        used.add(name)
+        present.add(name)
         renamed[position] = name
     return renamed

@@ -14,17 +14,19 @@ from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 
 from torch_geometric_gsl.sklearn._blend import mean_loss
 
-# A group has at least this number of rows on average, and there are so many groups.
-_LEAST_ROWS, _LEAST_GROUPS = 3, 5
-# The share of the weight of neighbours in the own group, beyond that by chance.
-_MOST_SHARED = 0.5
-# Losses of held-back groups and of held-back rows differ by this factor.
-_WORSE = 1.5
-# Columns of fewer values are categories, unless another column varies between values
-# much more than within them: it keeps at most this share of its variance.
-_MANY_GROUPS, _WITHIN = 30, 0.3
-# Rows that are looked at.
-_MOST_ROWS = 4000
+# Rows of a group on average, at least.
+_MIN_ROWS = 3
+_MIN_GROUPS = 5
+# Share of the weight on neighbours of the row's own group, beyond that by chance.
+_MIN_SHARED = 0.5
+# Ratio of the losses of held-back groups and of held-back rows, at least.
+_MIN_RATIO = 1.5
+# Columns of fewer values are categories, unless they determine another column.
+_MANY_GROUPS = 30
+# Share of a column's variance within groups that determine it, at most.
+_MAX_WITHIN = 0.3
+# Rows on which boosting is fitted.
+_MAX_ROWS = 4000
 
 
 def find_identifier(
@@ -33,7 +35,7 @@ def find_identifier(
     graph: Any,
     x: NDArray[Any],
     y: NDArray[Any],
-    known: NDArray[Any],
+    labelled: NDArray[Any],
     *,
     is_class: bool,
 ) -> tuple[Any, float] | None:
@@ -49,42 +51,44 @@ def find_identifier(
         graph (scipy.sparse.csr_matrix): The weights of their neighbours, one row each.
         x (numpy.ndarray): The same columns as numbers.
         y (numpy.ndarray): Classes, or numbers :math:`(n, C)`.
-        known (numpy.ndarray): The labelled rows.
+        labelled (numpy.ndarray): The indices of the labelled rows.
         is_class (bool): Whether targets are classes.
 
     Returns:
         The name of the column, and the ratio of the two losses.
     """
-    some = np.random.RandomState(0).permutation(known)[:_MOST_ROWS]
+    sample = np.random.RandomState(0).permutation(labelled)[:_MAX_ROWS]
     worst: tuple[Any, float] | None = None
     source, target = graph.indices, rows.repeat(np.diff(graph.indptr))
     # A row is its own nearest neighbour, which tells nothing.
     weight = graph.data * (source != target)
     for name, values in columns.items():
-        codes, counts = _codes(values)
-        if codes is None or not _LEAST_GROUPS <= len(counts) <= len(y) / _LEAST_ROWS:
+        codes, counts = _value_codes(values)
+        if codes is None or not _MIN_GROUPS <= len(counts) <= len(y) / _MIN_ROWS:
             continue
-        if len(np.unique(codes[some])) < _LEAST_GROUPS:
+        if len(np.unique(codes[sample])) < _MIN_GROUPS:
             continue
-        others = [column for other, column in columns.items() if other != name]
-        if len(counts) < _MANY_GROUPS and not _determines(codes, others):
+        other_columns = [
+            column for other_name, column in columns.items() if other_name != name
+        ]
+        if len(counts) < _MANY_GROUPS and not _determines(codes, other_columns):
             continue
         shared = weight @ (codes[source] == codes[target]) / max(weight.sum(), 1e-12)
-        by_chance = np.square(counts / counts.sum()).sum()
-        if shared - by_chance < _MOST_SHARED * (1 - by_chance):
+        chance = np.square(counts / counts.sum()).sum()
+        if shared - chance < _MIN_SHARED * (1 - chance):
             continue
         # One number a value: trees cannot use many rare columns of zeros and ones.
-        coded = np.column_stack([x[some], codes[some]])
+        features = np.column_stack([x[sample], codes[sample]])
         folds = KFold(5, shuffle=True, random_state=0)
-        at_random = _loss(coded, y[some], folds, None, is_class)
-        by_group = _loss(coded, y[some], GroupKFold(5), codes[some], is_class)
-        ratio = by_group / max(at_random, 1e-12)
-        if ratio > _WORSE and (worst is None or ratio > worst[1]):
+        random_loss = _loss(features, y[sample], folds, None, is_class)
+        group_loss = _loss(features, y[sample], GroupKFold(5), codes[sample], is_class)
+        ratio = group_loss / max(random_loss, 1e-12)
+        if ratio > _MIN_RATIO and (worst is None or ratio > worst[1]):
             worst = name, ratio
     return worst
 
 
-def _codes(values: NDArray[Any]) -> tuple[Any, Any]:
+def _value_codes(values: NDArray[Any]) -> tuple[Any, Any]:
     """Return the numbers of distinct values, and their counts, if they compare."""
     try:
         _, codes, counts = np.unique(
@@ -97,18 +101,18 @@ def _codes(values: NDArray[Any]) -> tuple[Any, Any]:
     return codes, counts
 
 
-def _determines(codes: NDArray[Any], others: list[NDArray[Any]]) -> bool:
+def _determines(codes: NDArray[Any], columns: list[NDArray[Any]]) -> bool:
     """Return whether another column hardly varies among rows of one code."""
     counts = np.maximum(np.bincount(codes), 1)
-    for column in others:
+    for column in columns:
         values = column.astype(np.float64) if column.dtype.kind in 'biuf' else None
         if values is None:
-            values, _ = _codes(column)
+            values, _ = _value_codes(column)
         if values is None or not np.isfinite(values).all():
             continue
         means = np.bincount(codes, values) / counts
-        within = np.square(values - means[codes]).mean()
-        if within < _WITHIN * values.var():
+        variance = np.square(values - means[codes]).mean()
+        if variance < _MAX_WITHIN * values.var():
             return True
     return False
 
@@ -119,12 +123,12 @@ def _loss(x: Any, y: Any, folds: Any, groups: Any, is_class: bool) -> float:
         classes, y = np.unique(y, return_inverse=True)
         model: Any = HistGradientBoostingClassifier(random_state=0)
         out = np.zeros((len(y), len(classes)))
-        for train, held in folds.split(x, y, groups):
-            known = np.unique(y[train])
+        for train, val in folds.split(x, y, groups):
+            present = np.unique(y[train])
             # Boosting needs two classes; one without rows has probability zero.
-            out[np.ix_(held, known)] = (
-                model.fit(x[train], y[train]).predict_proba(x[held])
-                if len(known) > 1
+            out[np.ix_(val, present)] = (
+                model.fit(x[train], y[train]).predict_proba(x[val])
+                if len(present) > 1
                 else 1.0
             )
         return mean_loss(out, y, np.ones(len(y)), is_class=True)

@@ -26,9 +26,10 @@ from torch_geometric_gsl.sklearn._transaction import default_modes
 # New rows predicted at once.
 _BLOCK = 2048
 # Fewer rows are computed in one thread.
-_FEW_FOR_THREADS = 5000
-# The largest number of trees, of all classes together, and the least of each.
-_MOST_TREES, _LEAST_TREES = 2000, 100
+_MIN_ROWS_OF_THREADS = 5000
+# Trees of all classes together, at most, and of each, at least.
+_MAX_TREES = 2000
+_MIN_TREES = 100
 #: The name of the linear member.
 LINEAR = 'linear model'
 #: The settings of boosting, beside the defaults of scikit-learn.
@@ -42,12 +43,14 @@ BOOSTINGS: dict[str, dict[str, Any]] = {
         'n_iter_no_change': 50,
     },
 }
-# Small trees below this number of rows.
-_FEW_ROWS, _FEW_LEAVES, _LEAVES = 4000, 8, 16
+# Below this number of rows, trees have fewer leaves.
+_FEW_ROWS = 4000
+_FEW_LEAVES = 8
+_LEAVES = 16
 
 
 class Targets(NamedTuple):
-    """Hold what members share: labels of training rows, and who sees whom."""
+    """Labels of the training rows, and the rows hidden from each of them."""
 
     known_y: Tensor  # -1 or NaN if unknown.
     group: Tensor | None
@@ -65,8 +68,11 @@ class Nets:
     def __init__(
         self, name: str, kind: str, scaling: Scaling, x: Any, models: list[Any]
     ) -> None:
-        self.name, self.kind, self.scaling = name, kind, scaling
-        self.x, self.models = x, models
+        self.name = name
+        self.kind = kind
+        self.scaling = scaling
+        self.x = x
+        self.models = models
         # The distance of held-back rows that only one in a hundred exceeds.
         self.far: float | None = None
 
@@ -92,17 +98,17 @@ class Nets:
     def outputs_and_distances(self, x: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Compute :meth:`outputs` and :meth:`distances`, by one search."""
         blocks = self._blocks(x)
-        first = [self.models[0].with_distance(rows) for rows in blocks]
+        pairs = [self.models[0].with_distance(rows) for rows in blocks]
         outputs = [
-            torch.cat([out for out, _ in first]),
+            torch.cat([out for out, _ in pairs]),
             *(torch.cat([model(b) for b in blocks]) for model in self.models[1:]),
         ]
-        distance = torch.cat([distance for _, distance in first])
+        distance = torch.cat([distance for _, distance in pairs])
         mean = np.mean([self._finish(out) for out in outputs], axis=0)
         return np.asarray(mean), distance.cpu().double().numpy()
 
     def without_neighbours(self, x: Any) -> NDArray[Any]:
-        """Compute the mean outputs of new rows that know nothing of neighbours."""
+        """Compute the mean outputs of new rows without their neighbours."""
         return self._blockwise(x, lambda model, rows: model.without_neighbours(rows))
 
     @default_modes()
@@ -151,7 +157,8 @@ class Nets:
         return {'group': targets.group, 'order': targets.order}
 
     def _blocks(self, x: Any) -> list[Tensor]:
-        scaled, targets = self.scaling.apply(x), self._targets
+        scaled = self.scaling.apply(x)
+        targets = self._targets
         return [
             to_tensor(scaled[i : i + _BLOCK], targets.device, targets.precision)
             for i in range(0, x.shape[0], _BLOCK)
@@ -181,8 +188,11 @@ class Fitted:
     def __init__(
         self, name: str, scaling: Scaling, num_classes: int, models: list[list[Any]]
     ) -> None:
-        self.name, self.kind = name, 'linear' if name == LINEAR else 'trees'
-        self.scaling, self.num_classes, self.models = scaling, num_classes, models
+        self.name = name
+        self.kind = 'linear' if name == LINEAR else 'trees'
+        self.scaling = scaling
+        self.num_classes = num_classes
+        self.models = models
         self.serves_far = True
 
     def prepare(self, targets: Targets) -> None:
@@ -214,20 +224,23 @@ def threads_for(num_rows: int, num_threads: int | None = None) -> Any:
 
     Only OpenMP's, which each thread sets for itself.
     """
-    limit = 1 if num_rows < _FEW_FOR_THREADS else num_threads
+    limit = 1 if num_rows < _MIN_ROWS_OF_THREADS else num_threads
     return threadpool_limits(limit, 'openmp')
 
 
 def fit_linear(x: Any, table: Table, rows: Rows, num_classes: int) -> list[Any]:
     """Fit a ridge regression for each target, or a logistic regression."""
     train = rows.train
-    y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
-    make: Any = partial(LogisticRegression, max_iter=1000) if num_classes else Ridge
+    y = table.y.cpu().numpy()
+    weight = table.weight.cpu().double().numpy()
+    make_model: Any = (
+        partial(LogisticRegression, max_iter=1000) if num_classes else Ridge
+    )
     if num_classes and (y[train] == y[train][0]).all():
-        make = DummyClassifier
+        make_model = DummyClassifier
     models = []
     for column in y.reshape(len(y), -1).T:
-        model = make().fit(x[train], column[train], sample_weight=weight[train])
+        model = make_model().fit(x[train], column[train], sample_weight=weight[train])
         models.append(model)
     return models
 
@@ -236,29 +249,33 @@ def fit_trees(
     name: str, x: Any, table: Table, rows: Rows, num_classes: int, seed: int
 ) -> list[Any]:
     """Fit boosted trees, stopped by the held-back rows; one for each target."""
-    train, val = rows.train, rows.val
+    train = rows.train
+    val = rows.val
     options: dict[str, Any] = dict(BOOSTINGS[name], random_state=seed)
     if name == 'slow boosting':
         is_few = len(train) < _FEW_ROWS
         options['max_leaf_nodes'] = _FEW_LEAVES if is_few else _LEAVES
     options['early_stopping'] = len(val) > 0
     if len(val) > 0:
-        options['max_iter'] = max(_LEAST_TREES, _MOST_TREES // max(1, num_classes))
-    y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
-    kind: Any = HistGradientBoostingRegressor
+        options['max_iter'] = max(_MIN_TREES, _MAX_TREES // max(1, num_classes))
+    y = table.y.cpu().numpy()
+    weight = table.weight.cpu().double().numpy()
+    class_: Any = HistGradientBoostingRegressor
     if num_classes:
-        kind = HistGradientBoostingClassifier
+        class_ = HistGradientBoostingClassifier
         # A class that no row trains has no trees to be stopped.
         val = val[np.isin(y[val], y[train])]
         if (y[train] == y[train][0]).all():
-            kind, options, val = DummyClassifier, {}, val[:0]
+            class_ = DummyClassifier
+            options = {}
+            val = val[:0]
     models = []
     for column in y.reshape(len(y), -1).T:
-        held: dict[str, Any] = {}
+        val_data: dict[str, Any] = {}
         if len(val) > 0:
-            held = {'X_val': x[val], 'y_val': column[val]}
-            held['sample_weight_val'] = weight[val]
-        model = kind(**options)
-        model.fit(x[train], column[train], sample_weight=weight[train], **held)
+            val_data = {'X_val': x[val], 'y_val': column[val]}
+            val_data['sample_weight_val'] = weight[val]
+        model = class_(**options)
+        model.fit(x[train], column[train], sample_weight=weight[train], **val_data)
         models.append(model)
     return models

@@ -35,7 +35,7 @@ def encode(value: Any, as_text: bool = False) -> Any:
         return value
     name = type(value).__name__
     if isinstance(value, tuple):
-        return ['tuple', *(encode(part, as_text) for part in value)]
+        return ['tuple', *(encode(item, as_text) for item in value)]
     if type(value).__module__.partition('.')[0] == 'pandas' and name in _PANDAS:
         return [name, *_encode_pandas(value, name)]
     if name in _DATES:
@@ -62,18 +62,18 @@ def decode(value: Any) -> Any:
     """Restore a value that was encoded."""
     if not isinstance(value, list):
         return value
-    name, *parts = value
+    name, *values = value
     if name == 'tuple':
-        return tuple(map(decode, parts))
+        return tuple(map(decode, values))
     if name == 'numpy':
-        return np.int64(parts[1]).astype(parts[0])
+        return np.int64(values[1]).astype(values[0])
     if name in _DATES:
-        text, zone, fold = parts
+        text, zone, fold = values
         date = getattr(datetime, name).fromisoformat(text)
         return date if zone is None else date.replace(tzinfo=ZoneInfo(zone), fold=fold)
     if name in _PANDAS:
-        return _decode_pandas(name, *parts)
-    return _TYPES[name](*parts)
+        return _decode_pandas(name, *values)
+    return _TYPES[name](*values)
 
 
 def _named_zone(value: Any) -> str | None:
@@ -102,22 +102,23 @@ def _encode_pandas(value: Any, name: str) -> list[Any]:
         return [encode(value.left), encode(value.right), value.closed]
     if name == 'Period':
         return [value.ordinal, value.freqstr]
-    number = value.asm8  # In UTC.
-    return [str(number.dtype), int(number.astype(np.int64)), _zone_of(value)]
+    time = value.asm8  # In UTC.
+    return [str(time.dtype), int(time.astype(np.int64)), _zone_of(value)]
 
 
-def _decode_pandas(name: str, *parts: Any) -> Any:
+def _decode_pandas(name: str, *values: Any) -> Any:
     import pandas
 
     if name in ('NAType', 'NaTType'):
         return pandas.NA if name == 'NAType' else pandas.NaT
     if name == 'Interval':
-        return pandas.Interval(decode(parts[0]), decode(parts[1]), parts[2])
+        return pandas.Interval(decode(values[0]), decode(values[1]), values[2])
     if name == 'Period':
-        return pandas.Period(ordinal=parts[0], freq=parts[1])
-    number, zone = np.int64(parts[1]).astype(parts[0]), parts[2]
+        return pandas.Period(ordinal=values[0], freq=values[1])
+    time = np.int64(values[1]).astype(values[0])
+    zone = values[2]
     if name == 'Timedelta':
-        return pandas.Timedelta(number)
+        return pandas.Timedelta(time)
     if zone is None:
-        return pandas.Timestamp(number)
-    return pandas.Timestamp(number, tz='UTC').tz_convert(_zone(zone))
+        return pandas.Timestamp(time)
+    return pandas.Timestamp(time, tz='UTC').tz_convert(_zone(zone))

@@ -28,8 +28,9 @@ from torch_geometric_gsl.sklearn._transaction import default_modes
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 from torch_geometric_gsl.visualization.explore import explore
 
-# More far rows than this number and this share are told.
-_FEW_FAR, _MOST_FAR = 5, 0.1
+# Warn of more far rows than this number and this share.
+_MAX_FAR_ROWS = 5
+_MAX_FAR_SHARE = 0.1
 
 
 class Predictions(BaseEstimator):  # type: ignore[misc]
@@ -46,7 +47,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             lines.append(f'{"":{width}}  loss     weight')
             names = self._losses or self._weights
             for name in sorted(names, key=lambda name: self._losses.get(name, 0.0)):
-                loss, weight = self._losses.get(name), self._weights.get(name)
+                loss = self._losses.get(name)
+                weight = self._weights.get(name)
                 cells = '' if loss is None else f'{loss:.4g}'
                 cells = f'{cells:<9} ' + ('' if weight is None else f'{weight:.2f}')
                 lines.append(f'{name:{width}}  {cells}'.rstrip())
@@ -79,27 +81,27 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """Compute probabilities, or scaled targets, of new rows."""
         x = self._new_rows(X)
         with threads_for(max(x.shape[0], self._x.shape[0])):
-            near, outputs = self._near_outputs(x)
-        num_far = int((near < 1).sum())
-        if num_far > _FEW_FAR + _MOST_FAR * len(near):
+            nearness, outputs = self._near_outputs(x)
+        num_far = int((nearness < 1).sum())
+        if num_far > _MAX_FAR_ROWS + _MAX_FAR_SHARE * len(nearness):
             warn_caller(
-                f'{num_far} of {len(near)} rows are far from all training rows, where '
-                "1 % of those held back in training are: see 'is_far'",
+                f'{num_far} of {len(nearness)} rows are far from all training rows, '
+                "where 1 % of those held back in training are: see 'is_far'",
                 UserWarning,
             )
-        return self._mean(near, outputs)
+        return self._mean(nearness, outputs)
 
     def _near_outputs(self, x: Any) -> tuple[Any, list[Any]]:
         """Return 1 for rows near training rows, less the farther they are, and the
         outputs of all members.
         """
         if self._limit is None:
-            near = np.ones(x.shape[0])
-            return near, [member.outputs(x) for member in self._members]
-        first = self._learned[0]
-        of_first, distances = first.outputs_and_distances(x)
+            nearness = np.ones(x.shape[0])
+            return nearness, [member.outputs(x) for member in self._members]
+        learned = self._learned[0]
+        learned_outputs, distances = learned.outputs_and_distances(x)
         outputs = [
-            of_first if member is first else member.outputs(x)
+            learned_outputs if member is learned else member.outputs(x)
             for member in self._members
         ]
         return self._nearness(distances), outputs
@@ -109,22 +111,24 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         limit: Any = self._limit
         return np.square(limit / np.maximum(distances, limit))
 
-    def _mean(self, near: Any, outputs: list[Any]) -> Any:
+    def _mean(self, nearness: Any, outputs: list[Any]) -> Any:
         """Return the weighted mean over members, or the constant."""
-        mean = np.einsum('mn,mnc->nc', self._row_weights(near), np.stack(outputs))
+        mean = np.einsum('mn,mnc->nc', self._row_weights(nearness), np.stack(outputs))
         return self._constant + 0 * mean if self._is_constant else mean
 
-    def _row_weights(self, near: Any) -> Any:
+    def _row_weights(self, nearness: Any) -> Any:
         """Return the weights of members for each row.
 
         Those of far rows move to members that need no near rows.
         """
-        weight = np.array([self._weights[each.name] for each in self._members])
-        weight = np.tile(weight[:, None] / weight.sum(), len(near))
+        weight = np.array([self._weights[member.name] for member in self._members])
+        weight = np.tile(weight[:, None] / weight.sum(), len(nearness))
         if self._limit is None or not self._far_weights:
             return weight
-        far = [[self._far_weights.get(each.name, 0.0)] for each in self._members]
-        return near * weight + (1 - near) * np.array(far)
+        far_weight = [
+            [self._far_weights.get(member.name, 0.0)] for member in self._members
+        ]
+        return nearness * weight + (1 - nearness) * np.array(far_weight)
 
     def is_far(self, X: Any) -> Any:
         r"""Return which rows are far from all training rows.
@@ -252,24 +256,27 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         x = self._new_rows(X)
         self._check_graph('kneighbors')
         num_rows = self._x.shape[0]
-        most = self._net_options['eval_k']
-        n_neighbors = min(5, most) if n_neighbors is None else n_neighbors
-        if n_neighbors > most:
+        eval_k = self._net_options['eval_k']
+        n_neighbors = min(5, eval_k) if n_neighbors is None else n_neighbors
+        if n_neighbors > eval_k:
             raise ValueError(
-                f"'n_neighbors' must be at most {most}, the neighbours of a prediction "
-                f'(got {n_neighbors})'
+                f"'n_neighbors' must be at most {eval_k}, the neighbours of a "
+                f'prediction (got {n_neighbors})'
             )
         k = min(n_neighbors, num_rows)
         graph = self._graph(x)
-        weights, rows = np.zeros((x.shape[0], k)), np.zeros((x.shape[0], k), int)
+        weights = np.zeros((x.shape[0], k))
+        rows = np.zeros((x.shape[0], k), int)
         for i, (start, stop) in enumerate(pairwise(graph.indptr)):
-            weight, found = graph.data[start:stop], graph.indices[start:stop]
-            best = np.argsort(-weight, kind='stable')[:k]
-            weights[i, : len(best)], found = weight[best], found[best]
-            if len(best) < k:
-                others = np.setdiff1d(np.arange(num_rows), found)
-                found = np.concatenate([found, others[: k - len(best)]])
-            rows[i] = found
+            weight = graph.data[start:stop]
+            sources = graph.indices[start:stop]
+            order = np.argsort(-weight, kind='stable')[:k]
+            weights[i, : len(order)] = weight[order]
+            sources = sources[order]
+            if len(order) < k:
+                padding = np.setdiff1d(np.arange(num_rows), sources)
+                sources = np.concatenate([sources, padding[: k - len(order)]])
+            rows[i] = sources
         return weights, rows
 
     def contributions(self, X: Any) -> Any:
@@ -298,25 +305,25 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         import pandas
 
         x = self._new_rows(X)
-        near, full = self._near_outputs(x)
-        alone = [
+        nearness, outputs = self._near_outputs(x)
+        outputs_alone = [
             member.without_neighbours(x) if member.kind == 'learned' else out
-            for member, out in zip(self._members, full, strict=True)
+            for member, out in zip(self._members, outputs, strict=True)
         ]
         is_tree = np.array([member.kind == 'trees' for member in self._members])
-        weight = self._row_weights(near) * (not self._is_constant)
-        change = np.stack(alone) - self._constant
-        trees, own = (
-            np.einsum('mn,mnc->nc', weight[chosen], change[chosen])
-            for chosen in (is_tree, ~is_tree)
+        weight = self._row_weights(nearness) * (not self._is_constant)
+        change = np.stack(outputs_alone) - self._constant
+        trees, networks = (
+            np.einsum('mn,mnc->nc', weight[mask], change[mask])
+            for mask in (is_tree, ~is_tree)
         )
-        total = self._mean(near, full)
-        neighbours = total - self._constant - trees - own
-        parts = {'trees': trees, 'own columns': own, 'neighbours': neighbours}
+        total = self._mean(nearness, outputs)
+        neighbours = total - self._constant - trees - networks
+        components = {'trees': trees, 'own columns': networks, 'neighbours': neighbours}
         constant = np.broadcast_to(self._constant, total.shape)
-        parts = {'constant': constant} | parts | {'prediction': total}
+        components = {'constant': constant} | components | {'prediction': total}
         index = getattr(X, 'index', None) if is_frame(X) else None
-        return pandas.DataFrame(self._named_parts(parts), index=index)
+        return pandas.DataFrame(self._named_components(components), index=index)
 
     def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
         r"""Show the training rows that a prediction leans on, as a table.
@@ -345,13 +352,15 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             row = row.to_frame().T.infer_objects()
         if not hasattr(row, 'shape') and np.ndim(row) == 0:
             is_dict = isinstance(row, dict)
-            way = 'pandas.DataFrame([row])' if is_dict else f'X.loc[{row!r}]'
-            raise TypeError(f"'row' must be a row of a table (got {row!r}): pass {way}")
+            hint = 'pandas.DataFrame([row])' if is_dict else f'X.loc[{row!r}]'
+            raise TypeError(
+                f"'row' must be a row of a table (got {row!r}): pass {hint}"
+            )
         if not is_frame(row) and not scipy.sparse.issparse(row):
             row = np.atleast_2d(np.asarray(row))
         if row.shape[0] != 1:
             raise ValueError(f"'row' must be one row (got {row.shape[0]})")
-        weights, rows = (part[0] for part in self.kneighbors(row, n_neighbors))
+        weights, rows = (array[0] for array in self.kneighbors(row, n_neighbors))
         weights, rows = weights[weights > 0], rows[weights > 0]
         target = np.concatenate([self.predict(row), self._targets[rows]])
         columns: dict[Any, Any] = {'weight': [np.nan, *weights], 'target': target}
@@ -388,22 +397,22 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             pathlib.Path: The file.
         """
         self._check_graph('explore')
-        what = "a file: 'explore' shows the rows of training"
-        check_type(path, str | os.PathLike, 'path', what)
+        expected = "a file: 'explore' shows the rows of training"
+        check_type(path, str | os.PathLike, 'path', expected)
         is_sparse = scipy.sparse.issparse(self._x)
         x = self._learned[0].x
         x = to_tensor(self._rows if is_sparse else x, 'cpu', torch.float32)
         data = Data(x=x)
-        shown: Any = {'data': data, 'path': path, 'names': self._labels}
-        shown['title'] = 'Learned graph'
+        options: Any = {'data': data, 'path': path, 'names': self._labels}
+        options['title'] = 'Learned graph'
         if self._targets.ndim == 1:
             data.y = self._targets
-            shown['prediction'] = self.transduction_
+            options['prediction'] = self.transduction_
         if not is_sparse:
-            shown['columns'] = columns = columns_of(self._rows)
-            fitted = [] if self._table is None else self._table.columns_
-            for name, column in zip(columns, fitted, strict=False):
+            options['columns'] = columns = columns_of(self._rows)
+            table_columns = [] if self._table is None else self._table.columns_
+            for name, column in zip(columns, table_columns, strict=False):
                 if column.kind == 'dates':  # Also those with a zone, and objects.
-                    read = read_column(columns[name], repr(name), 'dates')
-                    columns[name] = (1e6 * read.content).astype('M8[us]')
-        return explore(self.graph_, **shown | kwargs)
+                    values = read_column(columns[name], repr(name), 'dates')
+                    columns[name] = (1e6 * values.content).astype('M8[us]')
+        return explore(self.graph_, **options | kwargs)

@@ -1,4 +1,4 @@
-"""Losses of simple models beside the members of a blend."""
+"""Losses of a constant and of nearest rows, to compare members with."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch_geometric_gsl.sklearn._rows import Scaling
 from torch_geometric_gsl.sklearn._splits import Rows
 
 # The controls are fitted on at most this number of rows.
-_MOST_ROWS = 20_000
+_MAX_ROWS = 20_000
 # The number of nearest rows.
-_NEAREST = 10
+_NUM_NEAREST = 10
 
 
 def constant_of(y: Any, weight: Any, num_classes: int) -> Any:
@@ -35,28 +35,29 @@ def control_losses(
     scaling = Scaling('unit norm' if scipy.sparse.issparse(x) else 'standard')
     scaled = scaling.fit(x).apply(x, np.float64)
     random = np.random.RandomState(0)
-    k = min(_NEAREST, *(len(rows.train) for rows in splits))
+    k = min(_NUM_NEAREST, *(len(rows.train) for rows in splits))
     outputs: dict[str, list[Any]] = {'constant': [], f'{k} nearest rows': []}
-    held = []
+    vals = []
     for rows in splits:
         train, val = (
-            random.permutation(part)[:_MOST_ROWS] for part in (rows.train, rows.val)
+            random.permutation(indices)[:_MAX_ROWS]
+            for indices in (rows.train, rows.val)
         )
-        held.append(val)
+        vals.append(val)
         constant = constant_of(y[train], weight[train], num_classes)
         outputs['constant'].append(np.tile(constant, (len(val), 1)))
-        near = KNeighborsClassifier(k) if num_classes else KNeighborsRegressor(k)
-        near.fit(scaled[train], y[train])
+        knn = KNeighborsClassifier(k) if num_classes else KNeighborsRegressor(k)
+        knn.fit(scaled[train], y[train])
         if num_classes:
             out = np.zeros((len(val), num_classes))
-            out[:, near.classes_] = near.predict_proba(scaled[val])
+            out[:, knn.classes_] = knn.predict_proba(scaled[val])
         else:
-            out = near.predict(scaled[val]).reshape(len(val), -1)
+            out = knn.predict(scaled[val]).reshape(len(val), -1)
         outputs[f'{k} nearest rows'].append(out)
-    val = np.concatenate(held)
+    val = np.concatenate(vals)
     return {
         name: mean_loss(
-            np.concatenate(parts), y[val], weight[val], is_class=num_classes > 0
+            np.concatenate(blocks), y[val], weight[val], is_class=num_classes > 0
         )
-        for name, parts in outputs.items()
+        for name, blocks in outputs.items()
     }

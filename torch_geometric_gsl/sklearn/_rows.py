@@ -29,7 +29,7 @@ _NOISE = 1e-5
 _FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
 
 
-class Read(NamedTuple):
+class ParsedColumn(NamedTuple):
     """A column: its kind, one of :obj:`NUMBERS` or a category, and its values.
 
     Numbers have :obj:`nan` for missing values; categories have strings of values, or
@@ -41,25 +41,27 @@ class Read(NamedTuple):
     types: Any = ()
 
 
-def read_column(values: Any, where: str, expected: str | None = None) -> Read:
-    """Read a column as the expected kind, or infer its kind."""
+def read_column(values: Any, where: str, expected: str | None = None) -> ParsedColumn:
+    """Parse a column as the expected kind, or infer its kind."""
     kind = {'m': 'durations', 'M': 'dates'}.get(values.dtype.kind, 'numbers')
     is_plain = values.dtype.kind in 'iufmM' and expected in (None, kind)
     if is_plain and not np.isnan(values).all():
-        return Read(kind, _finite(_to_float(values), where))
+        return ParsedColumn(kind, _finite(_to_float(values), where))
     # As plain values, times would lose their unit.
     items = list(values) if values.dtype.kind in 'mM' else values.tolist()
     items = [None if is_missing(item) else item for item in items]
-    known = [item for item in items if item is not None]
-    kinds = {_kind(item, where) for item in known}
-    kind = expected or (min(kinds) if len(kinds) == 1 else 'category')
+    present = [item for item in items if item is not None]
+    found_kinds = {_kind(item, where) for item in present}
+    kind = expected or (min(found_kinds) if len(found_kinds) == 1 else 'category')
     if kind in NUMBERS:
         # Numbers may come as strings or flags; other kinds must match.
-        if kinds - {kind}:
+        if found_kinds - {kind}:
             items = [_parsed(item, kind, where) for item in items]
-        return Read(kind, _finite(_gather(items, kind), where))
+        return ParsedColumn(kind, _finite(_gather(items, kind), where))
     texts = [None if item is None else _text(item) for item in items]
-    return Read('category', texts, sorted({type(item).__name__ for item in known}))
+    return ParsedColumn(
+        'category', texts, sorted({type(item).__name__ for item in present})
+    )
 
 
 def is_missing(value: Any) -> bool:
@@ -86,12 +88,12 @@ def _text(item: Any) -> str:
     """Convert a category to a string, equal for 1, 1.0 and True."""
     if isinstance(item, bool) or not isinstance(item, Number):
         return str(item)
-    number: Any = item
+    value: Any = item
     try:
-        whole = int(number)
+        integer = int(value)
     except OverflowError:  # Infinite.
         return str(item)
-    return str(whole) if whole == number else repr(float(number))
+    return str(integer) if integer == value else repr(float(value))
 
 
 def _parsed(item: Any, expected: str, where: str) -> Any:
@@ -102,9 +104,9 @@ def _parsed(item: Any, expected: str, where: str) -> Any:
             return float(item)
         except ValueError:
             pass
-    way = ': use pandas.to_datetime' * (expected == 'dates')
+    hint = ': use pandas.to_datetime' * (expected == 'dates')
     raise ValueError(
-        f'{where} must hold {expected}, as in training (got {item!r}){way}'
+        f'{where} must hold {expected}, as in training (got {item!r}){hint}'
     )
 
 
@@ -142,15 +144,15 @@ def _to_float(values: Any) -> Any:
     return values.astype(np.float64)
 
 
-def _finite(numbers: Any, where: str) -> Any:
+def _finite(values: Any, where: str) -> Any:
     """Raise unless numbers are finite or missing."""
-    bad = np.isinf(numbers)
-    if bad.any():
-        place = int(bad.argmax())
+    is_infinite = np.isinf(values)
+    if is_infinite.any():
+        row = int(is_infinite.argmax())
         raise ValueError(
-            f'{where} must hold finite numbers (got infinity, inf, in row {place})'
+            f'{where} must hold finite numbers (got infinity, inf, in row {row})'
         )
-    return numbers
+    return values
 
 
 class JitteredQuantiles(QuantileTransformer):  # type: ignore[misc]
@@ -176,7 +178,8 @@ class Scaling:
     """
 
     def __init__(self, scaling: str) -> None:
-        self.scaling, self.is_sparse = scaling, False
+        self.scaling = scaling
+        self.is_sparse = False
         self.mean: Any = None
         self.width: Any = None
         self.quantiles: Any = None
@@ -194,8 +197,8 @@ class Scaling:
         if self.scaling == 'robust':
             low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
             spread = 0.5 * high - 0.5 * low
-            ends = 0.25 * x.max(axis=0) - 0.25 * x.min(axis=0)
-            spread = 2 * np.where(spread > 0, spread, ends)
+            ranges = 0.25 * x.max(axis=0) - 0.25 * x.min(axis=0)
+            spread = 2 * np.where(spread > 0, spread, ranges)
             self.mean = np.where(self.width > 0, middle, 0.0)
             self.width = np.where(self.width > 0, spread, 0.0)
         elif len(self.varied) > 0 and self.scaling == 'quantile':
@@ -225,10 +228,10 @@ class Scaling:
             x[:, self.varied] = self.quantiles.transform(values)
         values = x.data if self.is_sparse else x
         with np.errstate(over='ignore'):
-            bad = ~np.isfinite(values.astype(dtype))
-        if bad.any():
-            place = bad.nonzero()[-1][0]
-            column = x.indices[place] if self.is_sparse else place
+            overflows = ~np.isfinite(values.astype(dtype))
+        if overflows.any():
+            index = overflows.nonzero()[-1][0]
+            column = x.indices[index] if self.is_sparse else index
             raise ValueError(
                 f"'X' must fit into {np.dtype(dtype)}, the network's precision "
                 f'(got a value that is too large in column {column})'

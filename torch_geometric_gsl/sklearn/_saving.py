@@ -1,4 +1,4 @@
-"""What a file of a fitted estimator holds."""
+"""Save a fitted estimator to a file, and restore it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLAIN = (
 _TRUSTED = ['sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor']
 
 
-class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
+class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
     """Save an estimator to a file, and load it again.
 
     A file holds the table of training and the parameters of the networks. Names of
@@ -58,7 +58,8 @@ class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
                     f"'{name}' must be a plain value to be saved "
                     f'(got {type(value).__name__})'
                 )
-        rows, table = self._rows, None
+        rows = self._rows
+        table = None
         if self._table is not None:
             columns = self._table.columns_
             table = [[encode(name), kind] for name, kind, _ in columns]
@@ -94,9 +95,12 @@ class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
         for name in self._TARGETS:
             setattr(self, name, _unpacked(state['targets'][name]))
         self._device = check_device(state['device'])
-        self._rows, self._labels = _unpacked(state['rows']), _unpacked(state['labels'])
-        self._known_y, self._dtype = state['known_y'], np.dtype(state['dtype'])
-        x, self._table = self._rows, None
+        self._rows = _unpacked(state['rows'])
+        self._labels = _unpacked(state['labels'])
+        self._known_y = state['known_y']
+        self._dtype = np.dtype(state['dtype'])
+        x = self._rows
+        self._table = None
         if state['table'] is not None:
             columns = [
                 (decode(name), values, kind)
@@ -111,7 +115,8 @@ class Saves(SaveMixin, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = len(names)
         else:
             self.n_features_in_ = x.shape[1]
-        self._x, self._seen = x, state['seen']
+        self._x = x
+        self._seen = state['seen']
         self._constant = state['constant'].numpy()
         self._members = [self._unpacked_member(member) for member in state['members']]
         if not self._members:
@@ -178,8 +183,8 @@ def _packed(x: Any, as_text: bool = False) -> Any:
         return {'columns': [_packed(column, as_text) for column in x]}
     if scipy.sparse.issparse(x):
         x = scipy.sparse.csr_matrix(x)
-        parts = (torch.from_numpy(a) for a in (x.data, x.indices, x.indptr))
-        return [*parts, list(x.shape)]
+        tensors = (torch.from_numpy(a) for a in (x.data, x.indices, x.indptr))
+        return [*tensors, list(x.shape)]
     if x.dtype.kind in 'bif':
         return torch.from_numpy(np.array(x, order='C'))
     values = x.astype(np.int64) if x.dtype.kind in 'mM' else x
@@ -191,11 +196,11 @@ def _unpacked(x: Any) -> Any:
         return [_unpacked(column) for column in x['columns']]
     if isinstance(x, Tensor):
         return x.numpy()
-    *parts, last = x
-    if not isinstance(last, str):
-        return scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=last)
-    values = np.empty(len(parts[0]), dtype=np.dtype(last))
+    *items, dtype = x
+    if not isinstance(dtype, str):
+        return scipy.sparse.csr_matrix(tuple(p.numpy() for p in items), shape=dtype)
+    values = np.empty(len(items[0]), dtype=np.dtype(dtype))
     # One by one: an array of tuples would have two dimensions.
-    for position, value in enumerate(parts[0]):
+    for position, value in enumerate(items[0]):
         values[position] = decode(value)
     return values

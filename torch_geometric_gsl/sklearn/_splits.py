@@ -19,7 +19,9 @@ class Rows:
     """Indices of rows: of the loss, possible neighbours, and held back."""
 
     def __init__(self, train: Any, candidates: Any, val: Any) -> None:
-        self.train, self.candidates, self.val = train, candidates, val
+        self.train = train
+        self.candidates = candidates
+        self.val = val
 
 
 def random_splits(
@@ -34,22 +36,22 @@ def random_splits(
 
     Classes are represented by their share, rounded down, so that rare ones stay.
     """
-    parts = [np.flatnonzero(is_known)]
+    strata = [np.flatnonzero(is_known)]
     if num_classes > 0:
-        parts = [rows[y[rows] == c] for rows in parts for c in range(num_classes)]
-    parts = [random.permutation(rows) for rows in parts]
-    sizes = [int(fraction * len(rows)) for rows in parts]
+        strata = [rows[y[rows] == c] for rows in strata for c in range(num_classes)]
+    strata = [random.permutation(rows) for rows in strata]
+    sizes = [int(fraction * len(rows)) for rows in strata]
     # Rows of a single class do not measure accuracy.
     is_one_class = sum(size > 0 for size in sizes) < min(2, len(sizes))
     if is_one_class or sum(sizes) < LEAST_VALIDATION:
         sizes = [0] * len(sizes)
     splits = []
-    for number in range(num_splits):
-        held = [
-            np.roll(rows, -number * size)[:size]
-            for rows, size in zip(parts, sizes, strict=True)
+    for split in range(num_splits):
+        blocks = [
+            np.roll(rows, -split * size)[:size]
+            for rows, size in zip(strata, sizes, strict=True)
         ]
-        splits.append(_without(np.concatenate(held), is_known, np.arange(len(y))))
+        splits.append(_without(np.concatenate(blocks), is_known, np.arange(len(y))))
     return splits
 
 
@@ -73,7 +75,8 @@ def group_splits(
     counts = np.bincount(group[is_known], minlength=num_groups)
     if (counts > 0).sum() < 2:
         raise ValueError("'groups' must have labelled rows of two groups (got one)")
-    fold_of, sizes = np.zeros(num_groups, dtype=int), np.zeros(num_folds)
+    fold_of = np.zeros(num_groups, dtype=int)
+    sizes = np.zeros(num_folds)
     order = random.permutation(num_groups)
     for g in order[np.argsort(-counts[order], kind='stable')]:
         fold_of[g] = sizes.argmin()
@@ -94,14 +97,14 @@ def latest_split(
     Raises:
         ValueError: If the labelled rows have one value.
     """
-    known = np.sort(order[is_known])
-    if known[0] == known[-1]:
+    values = np.sort(order[is_known])
+    if values[0] == values[-1]:
         raise ValueError("'order' must have two values of labelled rows (got one)")
-    first = known[min(len(known) - 1, int((1 - fraction) * len(known)))]
+    threshold = values[min(len(values) - 1, int((1 - fraction) * len(values)))]
     # Rows of the first value stay, however many they are.
-    first = max(first, known[known > known[0]][0])
-    held = np.flatnonzero(is_known & (order >= first))
-    return _without(held, is_known, np.flatnonzero(order < first))
+    threshold = max(threshold, values[values > values[0]][0])
+    held = np.flatnonzero(is_known & (order >= threshold))
+    return _without(held, is_known, np.flatnonzero(order < threshold))
 
 
 def masked_split(mask: NDArray[np.bool_], is_known: NDArray[np.bool_]) -> Rows:

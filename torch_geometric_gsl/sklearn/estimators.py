@@ -160,18 +160,18 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
             sample_weight = np.asarray(weight) * is_known
         return float(super().score(X, y, sample_weight=sample_weight))
 
-    def _find_known(self, y: Any) -> Any:
+    def _find_labelled(self, y: Any) -> Any:
         """Store the classes; return a mask of rows with a known class."""
         check_classification_targets(y)
-        known = find_labelled(y)
-        self.classes_ = np.unique(y[known])
+        is_known = find_labelled(y)
+        self.classes_ = np.unique(y[is_known])
         self._num_outputs = self._num_classes = len(self.classes_)
         if self._num_outputs < 2:
             raise ValueError(
                 f'{type(self).__name__} needs two classes; the data has one class '
                 f'({self.classes_.tolist()})'
             )
-        return known
+        return is_known
 
     def _encode(self, y: Any, is_known: Any) -> Tensor:
         """Return class indices; those of unlabelled rows are not used."""
@@ -181,11 +181,11 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         """Return the most probable class."""
         return self.classes_[out.argmax(axis=1)]
 
-    def _named_parts(self, parts: dict[str, Any]) -> dict[str, Any]:
+    def _named_components(self, components: dict[str, Any]) -> dict[str, Any]:
         """Return the parts of the probability of the predicted class."""
-        best = parts['prediction'].argmax(axis=1)
+        best = components['prediction'].argmax(axis=1)
         rows = np.arange(len(best))
-        return {name: part[rows, best] for name, part in parts.items()}
+        return {name: component[rows, best] for name, component in components.items()}
 
 
 @_documented
@@ -214,13 +214,14 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         tags.target_tags.single_output = True
         return tags
 
-    def _find_known(self, y: Any) -> Any:
+    def _find_labelled(self, y: Any) -> Any:
         return np.ones(len(y), dtype=bool)
 
     def _encode(self, y: Any, is_known: Any) -> Tensor:
         """Scale targets, so that any range fits single precision."""
         target = y.reshape(len(y), -1)
-        self._num_outputs, self._num_classes = target.shape[1], 0
+        self._num_outputs = target.shape[1]
+        self._num_classes = 0
         self._center, self._width = measure_columns(target[is_known])
         scaled = scale_columns(target, self._center, self._width)
         return torch.from_numpy(scaled.astype(np.float32))
@@ -230,12 +231,12 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         target = out * self._width + self._center
         return target[:, 0] if self._targets.ndim == 1 else target
 
-    def _named_parts(self, parts: dict[str, Any]) -> dict[str, Any]:
+    def _named_components(self, components: dict[str, Any]) -> dict[str, Any]:
         """Return the parts in the units of the target."""
         named = {}
-        for name, part in parts.items():
+        for name, component in components.items():
             is_total = name in ('constant', 'prediction')
-            value = part * self._width + is_total * self._center
+            value = component * self._width + is_total * self._center
             for i, column in enumerate(value.T):
                 named[name if self._targets.ndim == 1 else f'{name} {i}'] = column
         return named

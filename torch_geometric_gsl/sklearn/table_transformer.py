@@ -29,15 +29,16 @@ from torch_geometric_gsl.sklearn._frames import (
     store_names,
     to_native,
 )
-from torch_geometric_gsl.sklearn._rows import NUMBERS, Read, read_column
+from torch_geometric_gsl.sklearn._rows import NUMBERS, ParsedColumn, read_column
 from torch_geometric_gsl.sklearn._transaction import atomic
 
 # A column with more distinct strings may identify rows.
-_MOST_VALUES = 100
+_MAX_VALUES = 100
 # Single precision, of pandas and polars, and in another byte order.
 _SINGLE = {'float32', '>f4', '<f4'}
 # Strings of dates, such as 2021-04, 2021-04-26 09:30 or 26.4.2021, and of numbers.
-_MONTH, _DAY = '(0?[1-9]|1[0-2])', '(0?[1-9]|[12][0-9]|3[01])'
+_MONTH = '(0?[1-9]|1[0-2])'
+_DAY = '(0?[1-9]|[12][0-9]|3[01])'
 _DATE = re.compile(
     f'(19|20)[0-9]{{2}}[-/.]{_MONTH}([-/.]{_DAY}([T ].*)?)?'
     f'|{_DAY}[-/.]{_DAY}[-/.](19|20)[0-9]{{2}}( .*)?'
@@ -53,26 +54,26 @@ class Column(NamedTuple):
     types: Any
 
 
-def _are_dates(texts: list[str]) -> bool:
+def _look_like_dates(texts: list[str]) -> bool:
     return len(texts) > 2 and all(map(_DATE.fullmatch, texts))
 
 
 def _advice(texts: list[str]) -> str:
     """Return what to do with many strings."""
-    if _are_dates(texts):
+    if _look_like_dates(texts):
         return 'convert dates with pandas.to_datetime (dayfirst=True for 26.4.2021)'
-    numbers = [text for text in texts if _NUMBER.fullmatch(text)]
-    way = 'count the words of texts'
-    if 2 * len(numbers) > len(texts):
-        way = 'convert numbers with pandas.to_numeric'
-    return f'{way}, or drop it if it identifies the rows'
+    numeric = [text for text in texts if _NUMBER.fullmatch(text)]
+    advice = 'count the words of texts'
+    if 2 * len(numeric) > len(texts):
+        advice = 'convert numbers with pandas.to_numeric'
+    return f'{advice}, or drop it if it identifies the rows'
 
 
 def _warn_of_texts(name: Any, texts: list[Any], is_declared: bool) -> None:
     """Warn about a column of dates, or of many distinct strings."""
     distinct_texts = sorted({text for text in texts if text is not None})
-    is_dated = not is_declared and _are_dates(distinct_texts)
-    if is_dated or len(distinct_texts) > max(_MOST_VALUES, len(texts) / 2):
+    is_dated = not is_declared and _look_like_dates(distinct_texts)
+    if is_dated or len(distinct_texts) > max(_MAX_VALUES, len(texts) / 2):
         warn_caller(
             f'column {name!r} has {len(distinct_texts)} distinct strings in '
             f'{len(texts)} rows (such as {shorten(distinct_texts[0], 30)!r}), each '
@@ -85,7 +86,7 @@ def _encoded_name(name: str, value: Any) -> str:
     return f'missingindicator_{name}' if value is None else f'{name}_{value}'
 
 
-def _stack(columns: list[Read]) -> Any:
+def _stack(columns: list[ParsedColumn]) -> Any:
     """Return columns of one kind as a matrix, of numbers or of strings and None."""
     dtype = float if columns[0].kind in NUMBERS else object
     return np.array([column.content for column in columns], dtype=dtype).T
@@ -147,7 +148,8 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def restore(self, columns: list[Any]) -> TableTransformer:
         """Fit the columns of a DataFrame of which a file holds names and kinds."""
-        self._is_frame, self.n_features_in_ = True, len(columns)
+        self._is_frame = True
+        self.n_features_in_ = len(columns)
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', UserWarning)  # They were seen in `fit`.
             return self.fit_columns(columns)
@@ -188,7 +190,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(blocks, axis=1)
 
     def _warn_of_changes(
-        self, encoder: Any, positions: Any, reads: list[Read], values: Any
+        self, encoder: Any, positions: Any, reads: list[ParsedColumn], values: Any
     ) -> None:
         """Warn about new gaps, and about categories that changed their types."""
         for i, position in enumerate(positions):
@@ -209,11 +211,11 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     value not in {*encoder.categories_[i]} for value in present
                 )
                 if num_new > 0:
-                    now, before = map(' and '.join, (new_types, types))
+                    new_names, old_names = map(' and '.join, (new_types, types))
                     warn_caller(
-                        f'column {name!r} holds {now}, but held {before} in training: '
-                        f'{num_new} of its {len(present)} values are new, and count as '
-                        'unknown',
+                        f'column {name!r} holds {new_names}, but held {old_names} in '
+                        f'training: {num_new} of its {len(present)} values are new, '
+                        'and count as unknown',
                         UserWarning,
                     )
 
@@ -274,16 +276,16 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     """
     options['dtype'] = (np.float64, np.float32)
     if len(shape := tuple(getattr(X, 'shape', ()))) == 1:
-        one = 'X.to_frame().T' if hasattr(X, 'iloc') else 'X.reshape(1, -1)'
+        reshaped = 'X.to_frame().T' if hasattr(X, 'iloc') else 'X.reshape(1, -1)'
         raise ValueError(
             f"'X' must be a table (got a {type(X).__name__} of {shape[0]} values). "
-            f"Reshape your data: '{one}' is one row"
+            f"Reshape your data: '{reshaped}' is one row"
         )
-    first = X[0] if isinstance(X, list) and X else X
-    if isinstance(first, Mapping) and not hasattr(X, 'shape'):  # As sparse ones have.
-        is_row = X is first and all(np.ndim(value) == 0 for value in X.values())
-        way = 'pandas.DataFrame([X])' if is_row else 'pandas.DataFrame(X)'
-        raise TypeError(f"'X' must be a table (got a {type(X).__name__}): use '{way}'")
+    sample = X[0] if isinstance(X, list) and X else X
+    if isinstance(sample, Mapping) and not hasattr(X, 'shape'):  # As sparse ones have.
+        is_row = X is sample and all(np.ndim(value) == 0 for value in X.values())
+        hint = 'pandas.DataFrame([X])' if is_row else 'pandas.DataFrame(X)'
+        raise TypeError(f"'X' must be a table (got a {type(X).__name__}): use '{hint}'")
     if isinstance(X, str | PathLike):
         raise TypeError(f"'X' must be a table (got {X!r}): use 'pandas.read_csv'")
     if reset:
@@ -294,12 +296,12 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         try:
             return validate_data(estimator, X, reset=reset, **options)
         except (TypeError, ValueError) as error:
-            if not (odd := _odd_column(X)):
+            if not (column := _first_non_numeric(X)):
                 raise
-            kind = TypeError if isinstance(error, TypeError) else ValueError
+            error_class = TypeError if isinstance(error, TypeError) else ValueError
             reason = str(error).partition('\n')[0]
-            raise kind(
-                f"'X' must hold numbers if 'fit' had no DataFrame ({odd}: "
+            raise error_class(
+                f"'X' must hold numbers if 'fit' had no DataFrame ({column}: "
                 f'{reason}): make_table_transformer() encodes strings and gaps'
             ) from error
     if reset or not is_frame(X):
@@ -307,11 +309,13 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     X = X.toarray() if scipy.sparse.issparse(X) else X
     table = estimator._table
     rows = check_array(table.encode(table.read(X)), **options)
-    is_single = reset and {str(kind).lower() for kind in X.dtypes} <= _SINGLE
+    is_single = (
+        reset and {str(error_class).lower() for error_class in X.dtypes} <= _SINGLE
+    )
     return rows.astype(np.float32) if is_single else rows
 
 
-def _odd_column(X: Any) -> str:
+def _first_non_numeric(X: Any) -> str:
     """Find the first column that is not numeric, if any."""
     try:
         for name, values, kind in read_columns(X):
