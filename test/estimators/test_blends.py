@@ -19,7 +19,7 @@ from torch_geometric_gsl.sklearn import (
     _fitting,
     _members,
 )
-from torch_geometric_gsl.sklearn._splits import Rows
+from torch_geometric_gsl.sklearn._splits import RowSplit
 from torch_geometric_gsl.sklearn._training import Table
 
 pytestmark = [
@@ -87,7 +87,7 @@ def test_auto_blends_all_kinds_of_members(few):
 
 
 def test_quantiles_join_from_some_rows_on(few, monkeypatch):
-    monkeypatch.setattr(_fitting, '_LEAST_OF_BOTH', 200)
+    monkeypatch.setattr(_fitting, '_MIN_ROWS_OF_BOTH', 200)
     options = few | {'max_iter': 1}
     model = GSLRegressor(**options).fit(X, Y)
     quantiles = {'learned graph, quantile', 'no graph, quantile'}
@@ -323,12 +323,12 @@ def test_weights_count_for_members_of_scikit_learn(num_classes, has_val):
     target = torch.from_numpy(y if num_classes else y[:, None].astype(np.float32))
     table = Table(None, target, None, torch.from_numpy(weight))
     val = rows[150:] if has_val else rows[:0]
-    split = Rows(rows[:150], rows[:150], val)
+    split = RowSplit(rows[:150], rows[:150], val)
     given = np.zeros((200, 1)), table, split, num_classes
     fits = [_members.fit_linear(*given)]
     fits += [_members.fit_trees(name, *given, 0) for name in _members.BOOSTINGS]
     for models in fits:
-        out = _members.fitted_outputs(models, np.zeros((1, 1)), num_classes)
+        out = _members.sklearn_outputs(models, np.zeros((1, 1)), num_classes)
         assert out[0, -1] == pytest.approx(0.75, abs=1e-3)
 
 
@@ -363,12 +363,12 @@ def test_the_name_of_a_column_is_refused(name, few):
 def test_members_without_signal_hide_none(monkeypatch):
     model = fitted('numbers')
     y = Y[:, None] / Y.std()
-    split = Rows(np.arange(200), np.arange(200), np.arange(200, 240))
+    split = RowSplit(np.arange(200), np.arange(200), np.arange(200, 240))
     table = Table(None, *map(torch.from_numpy, (y, y, np.ones(240))))
     held = np.stack([y[200:] + 0.9, *(y[200:] * -9 for _ in range(4))])
     other = GSLRegressor()
     other._x, other._num_outputs, other._num_classes = X, 1, 0
-    other._weigh([*model._members], held, table, [split])
+    other._fit_weights([*model._members], held, table, [split])
     # Even weights, as of few rows, would give a larger loss than the mean target.
     assert np.square(held.mean(axis=0) - y[200:]).mean() > 1
     assert not other._is_constant

@@ -20,7 +20,7 @@ from torch_geometric_gsl.sklearn._training import (
     losses_of,
     options_of,
     outputs_of,
-    sampled,
+    subsample,
 )
 
 N = 240
@@ -408,7 +408,7 @@ def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     assert run_cycles(monkeypatch, [1.0, 0.9e-4])[1] == [30, 90]
     # Of many steps an epoch, the first cycle has one epoch. After many visits of rows
     # the second must gain a tenth.
-    monkeypatch.setattr(_training, '_LONG', 1)
+    monkeypatch.setattr(_training, '_LONG_VISITS', 1)
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 0.95], block_size=1)
     assert epochs == [1, 3]
 
@@ -447,10 +447,10 @@ def test_a_loss_that_is_not_finite_is_told(graph):
 
 def test_validation_looks_at_a_random_sample(monkeypatch):
     every = Split(torch.arange(9), torch.arange(30), torch.arange(100, 200))
-    assert all(map(torch.equal, sampled(every, 0), every))
-    monkeypatch.setattr(_training, '_MOST_VALIDATED', 20)
-    monkeypatch.setattr(_training, '_MOST_CANDIDATES', 10)
-    found, again, other = (sampled(every, seed) for seed in (0, 0, 1))
+    assert all(map(torch.equal, subsample(every, 0), every))
+    monkeypatch.setattr(_training, '_MAX_VAL_ROWS', 20)
+    monkeypatch.setattr(_training, '_MAX_CANDIDATES', 10)
+    found, again, other = (subsample(every, seed) for seed in (0, 0, 1))
     assert torch.equal(found.train, every.train)
     assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
     assert found.val.max() > 150

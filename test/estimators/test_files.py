@@ -410,7 +410,10 @@ def test_every_kind_of_member_goes_through_a_file(blend, through, wine, few):
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', UserWarning)
         model.fit(x, np.arange(11) % 3)
-    assert {type(member).__name__ for member in model._members} == {'Nets', 'Fitted'}
+    assert {type(member).__name__ for member in model._members} == {
+        'Nets',
+        'SklearnModels',
+    }
     assert {member.kind for member in model._members} == {
         *('learned', 'none', 'linear', 'trees')
     }

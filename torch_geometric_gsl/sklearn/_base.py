@@ -22,7 +22,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl._columns import check_same_kind, find_far
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
-from torch_geometric_gsl.sklearn._fitting import GRAPHS, FitsMembers
+from torch_geometric_gsl.sklearn._fitting import GRAPHS, BlendMixin
 from torch_geometric_gsl.sklearn._frames import (
     check_unmasked,
     columns_of,
@@ -37,7 +37,7 @@ from torch_geometric_gsl.sklearn._rows import (
 )
 from torch_geometric_gsl.sklearn._saving import SavedEstimator
 from torch_geometric_gsl.sklearn._splits import (
-    Rows,
+    RowSplit,
     codes_of,
     group_splits,
     latest_split,
@@ -58,7 +58,7 @@ _NUM_SPLITS = 4
 _LARGE = 1000
 
 
-class GSLEstimator(FitsMembers, SavedEstimator):
+class GSLEstimator(BlendMixin, SavedEstimator):
     """Base class of estimators on a table and a graph of its rows.
 
     Its parameters are those of :class:`GSLClassifier`.
@@ -194,7 +194,7 @@ class GSLEstimator(FitsMembers, SavedEstimator):
             self._warn_of_groups(table.y.cpu().numpy())
         return self
 
-    def _splits(self, y: Any, is_known: Any, mask: Any, random: Any) -> list[Rows]:
+    def _splits(self, y: Any, is_known: Any, mask: Any, random: Any) -> list[RowSplit]:
         """Choose the rows to hold back."""
         group, order = self._seen
         choices = {'groups': group, 'order': order, 'validation_mask': mask}

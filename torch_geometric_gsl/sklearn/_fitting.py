@@ -26,18 +26,18 @@ from torch_geometric_gsl.sklearn._identifiers import find_identifier
 from torch_geometric_gsl.sklearn._members import (
     BOOSTINGS,
     LINEAR,
-    Fitted,
     Nets,
+    SklearnModels,
     Targets,
     fit_linear,
     fit_trees,
-    fitted_outputs,
+    sklearn_outputs,
     threads_for,
 )
 from torch_geometric_gsl.sklearn._predictions import Predictions
 from torch_geometric_gsl.sklearn._report import constant_of, control_losses
 from torch_geometric_gsl.sklearn._rows import Scaling, to_tensor
-from torch_geometric_gsl.sklearn._splits import LEAST_VALIDATION, Rows
+from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit
 from torch_geometric_gsl.sklearn._training import (
     Split,
     Table,
@@ -51,29 +51,35 @@ AUTO = 'auto'
 #: The graphs of the rows of a table, and the names of their members.
 _NAMES = {'learned': 'learned graph', 'none': 'no graph'}
 GRAPHS = tuple(_NAMES)
-# Groups are looked for among this many rows, in tables of at least the second number.
-_LOOKED_AT, _LEAST_FOR_GROUPS = 1000, 200
+# Rows on which columns that identify groups are searched, at most and at least.
+_IDENTIFIER_ROWS = 1000
+_MIN_IDENTIFIER_ROWS = 200
 # Both scalings are tried between these numbers of rows.
-_LEAST_OF_BOTH, _MOST_OF_BOTH = 1000, 200_000
+_MIN_ROWS_OF_BOTH = 1000
+_MAX_ROWS_OF_BOTH = 200_000
 # A larger share of the loss of a constant is hardly a signal.
-_CONSTANT = 0.98
+_WEAK_SIGNAL = 0.98
 # With more columns, there are no periodic embeddings.
-_MOST_EMBEDDED = 32
+_MAX_EMBEDDED = 32
 # Tables of at most this many rows are predicted in double precision.
-_MOST_IN_DOUBLE = 2**17
-# A network with this ratio of its loss to the least one is given up, after some cycles
-# and visits of rows.
-_BEHIND, _TRIED, _LEAST_VISITS = 1.3, 2, 240_000
-# Rows farther from training rows than this share of the held-back ones are far.
-_USUAL = 0.99
+_MAX_DOUBLE_ROWS = 2**17
+# A network with a larger ratio of its loss to the smallest one is given up, after this
+# number of cycles and of visits of rows.
+_MAX_LOSS_RATIO = 1.3
+_MIN_CYCLES = 2
+_MIN_VISITS = 240_000
+# Rows are far if they are farther than this quantile of the held-back ones.
+_FAR_QUANTILE = 0.99
 
 
-class FitsMembers(Predictions):
+class BlendMixin(Predictions):
     """Base class of estimators that fit a blend of members."""
 
     _network_class: Any = TableNet
 
-    def _kinds(self, splits: list[Rows]) -> tuple[tuple[str, ...], list[str]]:
+    def _graphs_and_scalings(
+        self, splits: list[RowSplit]
+    ) -> tuple[tuple[str, ...], list[str]]:
         """Return kinds of graphs, and scalings of columns for each of them."""
         num_rows = self._x.shape[0]
         graphs: tuple[str, ...] = GRAPHS if self.graph == AUTO else (self.graph,)
@@ -88,7 +94,7 @@ class FitsMembers(Predictions):
         scalings = [self.scaling]
         if self.scaling == AUTO:
             scalings = ['robust']
-            is_both = _LEAST_OF_BOTH <= num_rows <= _MOST_OF_BOTH
+            is_both = _MIN_ROWS_OF_BOTH <= num_rows <= _MAX_ROWS_OF_BOTH
             # Quantiles are constant outside of training rows: new groups are there.
             if self.graph == AUTO and is_both and self._seen == [None, None]:
                 scalings.append('quantile')
@@ -96,23 +102,23 @@ class FitsMembers(Predictions):
             scalings = ['none' if self.scaling == 'none' else 'unit norm']
         return graphs, scalings
 
-    def _fit_members(self, table: Table, splits: list[Rows], random: Any) -> None:
+    def _fit_members(self, table: Table, splits: list[RowSplit], random: Any) -> None:
         """Fit all members on all splits, and find their weights."""
-        members, held = self._fit_nets(table, splits, random)
+        members, val_outputs = self._fit_nets(table, splits, random)
         if self.graph == AUTO:
             # Trees take no sparse rows.
             is_sparse = scipy.sparse.issparse(self._x)
             for name in (LINEAR, *(() if is_sparse else BOOSTINGS)):
-                member, outputs = self._fit_other(name, table, splits, random)
+                member, outputs = self._fit_sklearn(name, table, splits, random)
                 members.append(member)
-                held.append(outputs)
-        self._weigh(members, np.stack(held), table, splits)
+                val_outputs.append(outputs)
+        self._fit_weights(members, np.stack(val_outputs), table, splits)
 
     def _fit_nets(
-        self, table: Table, splits: list[Rows], random: Any
+        self, table: Table, splits: list[RowSplit], random: Any
     ) -> tuple[list[Any], list[Any]]:
         """Train networks of all kinds; return them, and outputs of held-back rows."""
-        graphs, names = self._kinds(splits)
+        graphs, names = self._graphs_and_scalings(splits)
         scalings = [Scaling(name).fit(self._x) for name in names]
         self._warn_of_columns(scalings[0])
         scaled = [(scaling, scaling.apply(self._x)) for scaling in scalings]
@@ -132,22 +138,22 @@ class FitsMembers(Predictions):
                 stop = threading.Event()
                 self._in_threads(partial(Training.run_cycle, stop=stop), active, stop)
                 active = _still_active(active, trainings, len(splits))
-        predicted = self._in_threads(self._finish, trainings, threading.Event())
-        held = []
-        for number, member in enumerate(members):
-            rows = slice(number * len(splits), (number + 1) * len(splits))
+        predictions = self._in_threads(self._finish, trainings, threading.Event())
+        val_outputs = []
+        for index, member in enumerate(members):
+            rows = slice(index * len(splits), (index + 1) * len(splits))
             member.models = [training.model for training in trainings[rows]]
-            outputs, distances = zip(*predicted[rows], strict=True)
+            outputs, distances = zip(*predictions[rows], strict=True)
             # Of the first network, which tells the distances of new rows.
             if len(distances[0]) > 0:
-                member.far = float(np.quantile(distances[0], _USUAL))
-            held.append(np.concatenate(outputs))
+                member.far = float(np.quantile(distances[0], _FAR_QUANTILE))
+            val_outputs.append(np.concatenate(outputs))
         if not all(training.has_converged for training in trainings):
             text = f"networks still improved after 'max_iter' = {self.max_iter} epochs"
             warn_caller(text, ConvergenceWarning)
         self.loss_curve_ = trainings[0].losses
         self.n_iter_ = max(len(training.losses) for training in trainings)
-        return members, held
+        return members, val_outputs
 
     def _in_threads(
         self,
@@ -159,7 +165,8 @@ class FitsMembers(Predictions):
 
         However this ends, the event then tells those that still run to end as well.
         """
-        num_tasks, num_rows = len(trainings), self._x.shape[0]
+        num_tasks = len(trainings)
+        num_rows = self._x.shape[0]
         num_threads = 1 if self._device.type != 'cpu' else torch.get_num_threads()
 
         @default_modes()
@@ -173,7 +180,9 @@ class FitsMembers(Predictions):
             finally:
                 stop.set()
 
-    def _start(self, member: Nets, split: Rows, table: Table, seed: int) -> Training:
+    def _start(
+        self, member: Nets, split: RowSplit, table: Table, seed: int
+    ) -> Training:
         """Make a network to be trained on a split."""
         if not scipy.sparse.issparse(x := member.x):
             x = to_tensor(x, self._device, torch.float32)
@@ -190,7 +199,8 @@ class FitsMembers(Predictions):
 
     def _finish(self, training: Training) -> tuple[Any, Any]:
         """Predict the held-back rows by a trained network; tell their distances."""
-        model, rows = training.finish(), training.split
+        model = training.finish()
+        rows = training.split
         if len(rows.val) == 0:
             return np.empty((0, self._num_outputs)), np.empty(0)
         # All held-back rows, but not more candidates than in training.
@@ -199,65 +209,76 @@ class FitsMembers(Predictions):
         out = out.softmax(dim=1) if self._num_classes else out
         return out.double().cpu().numpy(), distance.double().cpu().numpy()
 
-    def _fit_other(
-        self, name: str, table: Table, splits: list[Rows], random: Any
-    ) -> tuple[Fitted, Any]:
+    def _fit_sklearn(
+        self, name: str, table: Table, splits: list[RowSplit], random: Any
+    ) -> tuple[SklearnModels, Any]:
         """Fit models of scikit-learn; return them, and outputs of held-back rows."""
         # Bent columns keep a line from going far astray.
-        kind = 'robust' if name == LINEAR else 'standard'
+        scaling_name = 'robust' if name == LINEAR else 'standard'
         if scipy.sparse.issparse(self._x):
-            kind = 'unit norm'
-        scaling = Scaling(kind).fit(self._x)
+            scaling_name = 'unit norm'
+        scaling = Scaling(scaling_name).fit(self._x)
         x = scaling.apply(self._x, np.float64)
-        models, outputs = [], []
+        models = []
+        outputs = []
         for split in splits:
-            known = x, table, split, self._num_classes
+            args = x, table, split, self._num_classes
             with threads_for(x.shape[0]):
-                fitted = (
-                    fit_linear(*known)
+                split_models = (
+                    fit_linear(*args)
                     if name == LINEAR
-                    else fit_trees(name, *known, _seed(random))
+                    else fit_trees(name, *args, _seed(random))
                 )
-            models.append(fitted)
+            models.append(split_models)
             out = np.empty((0, self._num_outputs))
             if len(split.val) > 0:
-                out = fitted_outputs(fitted, x[split.val], self._num_classes)
+                out = sklearn_outputs(split_models, x[split.val], self._num_classes)
             outputs.append(out)
-        member = Fitted(name, scaling, self._num_classes, models)
+        member = SklearnModels(name, scaling, self._num_classes, models)
         return member, np.concatenate(outputs)
 
-    def _weigh(
-        self, members: list[Any], held: Any, table: Table, splits: list[Rows]
+    def _fit_weights(
+        self, members: list[Any], val_outputs: Any, table: Table, splits: list[RowSplit]
     ) -> None:
         """Find the weights of members, and drop those without weight."""
         if all(split is splits[0] for split in splits):  # The same rows, several times.
-            shape = len(held), len(splits), -1, self._num_outputs
-            held, splits = held.reshape(shape).mean(axis=1), splits[:1]
+            shape = len(val_outputs), len(splits), -1, self._num_outputs
+            val_outputs = val_outputs.reshape(shape).mean(axis=1)
+            splits = splits[:1]
         val = np.concatenate([split.val for split in splits])
-        y, weight = table.y.cpu().numpy(), table.weight.cpu().double().numpy()
+        y = table.y.cpu().numpy()
+        weight = table.weight.cpu().double().numpy()
         is_class = bool(self._num_classes)
-        known = np.flatnonzero(weight > 0)
-        self._constant = constant_of(y[known], weight[known], self._num_classes)
+        labelled = np.flatnonzero(weight > 0)
+        self._constant = constant_of(y[labelled], weight[labelled], self._num_classes)
         w = np.full(len(members), 1 / len(members))
         losses: dict[str, float] = {}
         self._is_constant = False
-        if len(val) >= LEAST_VALIDATION:
-            of_val: Any = y[val], weight[val]
-            single = [mean_loss(out, *of_val, is_class=is_class) for out in held]
+        if len(val) >= MIN_VALIDATION:
+            val_targets: Any = y[val], weight[val]
+            member_losses = [
+                mean_loss(out, *val_targets, is_class=is_class) for out in val_outputs
+            ]
             losses = control_losses(self._x, y, weight, splits, self._num_classes)
-            w = blend_weights(held, *of_val, is_class=is_class)
-            loss = mean_loss(np.tensordot(w, held, axes=1), *of_val, is_class=is_class)
-            is_better = np.less(single, losses['constant'])
+            w = blend_weights(val_outputs, *val_targets, is_class=is_class)
+            loss = mean_loss(
+                np.tensordot(w, val_outputs, axes=1), *val_targets, is_class=is_class
+            )
+            is_better = np.less(member_losses, losses['constant'])
             if loss >= losses['constant'] and is_better.any():
                 # Nearly even weights of few rows include members without signal.
                 w = np.zeros(len(members))
                 w[is_better] = blend_weights(
-                    held[is_better], *of_val, is_class=is_class
+                    val_outputs[is_better], *val_targets, is_class=is_class
                 )
-                blend = np.tensordot(w, held, axes=1)
-                loss = mean_loss(blend, *of_val, is_class=is_class)
+                blend = np.tensordot(w, val_outputs, axes=1)
+                loss = mean_loss(blend, *val_targets, is_class=is_class)
             names = [member.name for member in members]
-            losses = {'blend': loss, **dict(zip(names, single, strict=True)), **losses}
+            losses = {
+                'blend': loss,
+                **dict(zip(names, member_losses, strict=True)),
+                **losses,
+            }
             self._is_constant = loss >= losses['constant']
         elif self.graph == AUTO:
             warn_caller(
@@ -265,14 +286,16 @@ class FitsMembers(Predictions):
                 f'{len(y)} rows, or of those of a class, are held back for validation',
                 UserWarning,
             )
-        safe = [i for i, member in enumerate(members) if member.serves_far]
+        far_members = [i for i, member in enumerate(members) if member.serves_far]
         self._far_weights = {}
-        if safe:
-            even = np.full(len(safe), 1 / len(safe))
+        if far_members:
+            far_weights = np.full(len(far_members), 1 / len(far_members))
             if losses:
-                even = blend_weights(held[safe], y[val], weight[val], is_class=is_class)
-            names = [members[i].name for i in safe]
-            self._far_weights = dict(zip(names, even.tolist(), strict=True))
+                far_weights = blend_weights(
+                    val_outputs[far_members], y[val], weight[val], is_class=is_class
+                )
+            names = [members[i].name for i in far_members]
+            self._far_weights = dict(zip(names, far_weights.tolist(), strict=True))
         self._losses = losses
         self._weights = {m.name: float(v) for m, v in zip(members, w, strict=True)}
         self._members = [
@@ -289,39 +312,40 @@ class FitsMembers(Predictions):
         """Warn if hardly any signal was found."""
         if not self._losses:
             return
-        loss, least = self._losses['blend'], self._losses['constant']
-        shown = f'(loss {loss:.3g}, of the constant {least:.3g})'
-        if self._is_constant and least > 0:
+        loss = self._losses['blend']
+        constant_loss = self._losses['constant']
+        losses_text = f'(loss {loss:.3g}, of the constant {constant_loss:.3g})'
+        if self._is_constant and constant_loss > 0:
             warn_caller(
                 'no signal was found: on held-back rows the estimator is no better '
-                f'than a constant {shown}, which it predicts instead',
+                f'than a constant {losses_text}, which it predicts instead',
                 ConvergenceWarning,
             )
-        elif loss > _CONSTANT * least > 0:
+        elif loss > _WEAK_SIGNAL * constant_loss > 0:
             warn_caller(
                 'little signal was found: on held-back rows the estimator is hardly '
-                f'better than a constant {shown}',
+                f'better than a constant {losses_text}',
                 ConvergenceWarning,
             )
 
     def _warn_of_groups(self, y: Any) -> None:
         """Warn about a column that identifies groups of rows."""
         num_rows = len(y)
-        if scipy.sparse.issparse(self._x) or num_rows < _LEAST_FOR_GROUPS:
+        if scipy.sparse.issparse(self._x) or num_rows < _MIN_IDENTIFIER_ROWS:
             return
         if not self._learned or self._is_constant:
             return
-        rows = np.random.RandomState(0).permutation(num_rows)[:_LOOKED_AT]
+        rows = np.random.RandomState(0).permutation(num_rows)[:_IDENTIFIER_ROWS]
         columns = columns_of(self._rows)
         is_class = bool(self._num_classes)
-        known = np.flatnonzero(self._is_labelled())
+        labelled = np.flatnonzero(self._is_labelled())
         with threads_for(num_rows):
             graph = self._graph(self._x[rows])
-            found = find_identifier(
-                columns, rows, graph, self._x, y, known, is_class=is_class
+            identifier = find_identifier(
+                columns, rows, graph, self._x, y, labelled, is_class=is_class
             )
-        if found is not None:
-            name, ratio = found
+        if identifier is not None:
+            name, ratio = identifier
             warn_caller(
                 f'column {name!r} may identify groups: neighbours mostly share its '
                 f'value, and the loss of boosting is {ratio:.1f} times as large on '
@@ -333,15 +357,15 @@ class FitsMembers(Predictions):
     def _is_labelled(self) -> Any:
         """Return which training rows have a label."""
         y = self._known_y
-        known = ~y.isnan().any(dim=1) if y.is_floating_point() else y >= 0
-        return known.numpy()
+        is_known = ~y.isnan().any(dim=1) if y.is_floating_point() else y >= 0
+        return is_known.numpy()
 
     def _network(self, member: Nets, options: Any) -> TableNet:
         # Embeddings of many columns are slow and rarely help.
         columns = member.scaling.varied.tolist()
-        columns = columns if len(columns) <= _MOST_EMBEDDED else []
+        columns = columns if len(columns) <= _MAX_EMBEDDED else []
         has_null = self._seen != [None, None] and member.kind == 'learned'
-        made: TableNet = self._network_class(
+        network: TableNet = self._network_class(
             self._x.shape[1],
             options.hidden_channels,
             self._num_outputs,
@@ -353,11 +377,11 @@ class FitsMembers(Predictions):
             null_score=0.0 if has_null else None,
             **copy.deepcopy(self._net_options),
         )
-        return made
+        return network
 
     def _prepare(self) -> None:
         """Make the members ready for predictions."""
-        is_small = self._x.shape[0] <= _MOST_IN_DOUBLE
+        is_small = self._x.shape[0] <= _MAX_DOUBLE_ROWS
         is_double = self._device.type == 'cpu' and is_small
         group, order = self._seen_on(self._device)
         targets = Targets(
@@ -373,28 +397,28 @@ class FitsMembers(Predictions):
 
     def _seen_on(self, device: torch.device) -> list[Tensor | None]:
         """Return groups and order on a device, if they are given."""
-        return [None if part is None else part.to(device) for part in self._seen]
+        return [None if codes is None else codes.to(device) for codes in self._seen]
 
 
 def _still_active(
     active: list[Training], trainings: list[Training], num_splits: int
 ) -> list[Training]:
     """Return the trainings to be continued: not ended, nor far behind others."""
-    left = []
+    remaining = []
     for training in active:
-        first = trainings.index(training) % num_splits
+        split = trainings.index(training) % num_splits
         cycle = len(training.cycles) - 1
         rivals = [
-            other.cycles[cycle]
-            for other in trainings[first::num_splits]
-            if len(other.cycles) > cycle
+            rival.cycles[cycle]
+            for rival in trainings[split::num_splits]
+            if len(rival.cycles) > cycle
         ]
-        is_tried = cycle >= _TRIED and training.num_visits >= _LEAST_VISITS
-        if is_tried and training.cycles[cycle] > _BEHIND * min(rivals):
+        is_tried = cycle >= _MIN_CYCLES and training.num_visits >= _MIN_VISITS
+        if is_tried and training.cycles[cycle] > _MAX_LOSS_RATIO * min(rivals):
             training.has_converged = True
         if not training.has_ended:
-            left.append(training)
-    return left
+            remaining.append(training)
+    return remaining
 
 
 def _seed(random: Any) -> int:

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
-from torch_geometric_gsl.sklearn._splits import Rows
+from torch_geometric_gsl.sklearn._splits import RowSplit
 from torch_geometric_gsl.sklearn._training import Table
 from torch_geometric_gsl.sklearn._transaction import default_modes
 
@@ -179,7 +179,7 @@ class Nets:
         return out.double().cpu().numpy()
 
 
-class Fitted:
+class SklearnModels:
     """Models of scikit-learn of one kind, fitted on different splits.
 
     Each fit has one model for all classes, or one for each target.
@@ -202,14 +202,14 @@ class Fitted:
         """Compute the mean outputs of rows, which are not scaled."""
         x = self.scaling.apply(x, np.float64)
         outputs = [
-            fitted_outputs(models, x, self.num_classes) for models in self.models
+            sklearn_outputs(models, x, self.num_classes) for models in self.models
         ]
         return np.asarray(np.mean(outputs, axis=0))
 
     own_outputs = outputs
 
 
-def fitted_outputs(models: list[Any], x: Any, num_classes: int) -> NDArray[Any]:
+def sklearn_outputs(models: list[Any], x: Any, num_classes: int) -> NDArray[Any]:
     """Compute the probabilities of all classes, or a column for each target."""
     with threads_for(x.shape[0]):
         if not num_classes:
@@ -228,7 +228,7 @@ def threads_for(num_rows: int, num_threads: int | None = None) -> Any:
     return threadpool_limits(limit, 'openmp')
 
 
-def fit_linear(x: Any, table: Table, rows: Rows, num_classes: int) -> list[Any]:
+def fit_linear(x: Any, table: Table, rows: RowSplit, num_classes: int) -> list[Any]:
     """Fit a ridge regression for each target, or a logistic regression."""
     train = rows.train
     y = table.y.cpu().numpy()
@@ -246,7 +246,7 @@ def fit_linear(x: Any, table: Table, rows: Rows, num_classes: int) -> list[Any]:
 
 
 def fit_trees(
-    name: str, x: Any, table: Table, rows: Rows, num_classes: int, seed: int
+    name: str, x: Any, table: Table, rows: RowSplit, num_classes: int, seed: int
 ) -> list[Any]:
     """Fit boosted trees, stopped by the held-back rows; one for each target."""
     train = rows.train

@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from torch_geometric_gsl.sklearn._blend import mean_loss
 from torch_geometric_gsl.sklearn._rows import Scaling
-from torch_geometric_gsl.sklearn._splits import Rows
+from torch_geometric_gsl.sklearn._splits import RowSplit
 
 # The controls are fitted on at most this number of rows.
 _MAX_ROWS = 20_000
@@ -24,7 +24,7 @@ def constant_of(y: Any, weight: Any, num_classes: int) -> Any:
 
 
 def control_losses(
-    x: Any, y: Any, weight: Any, splits: list[Rows], num_classes: int
+    x: Any, y: Any, weight: Any, splits: list[RowSplit], num_classes: int
 ) -> dict[str, float]:
     """Return the losses of a constant, and of nearest rows by standardized columns.
 

@@ -18,7 +18,7 @@ from torch_geometric_gsl._checks import check_device
 from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import DrawsFrom
-from torch_geometric_gsl.sklearn._members import Fitted, Nets
+from torch_geometric_gsl.sklearn._members import Nets, SklearnModels
 from torch_geometric_gsl.sklearn._plain import decode, encode
 from torch_geometric_gsl.sklearn._rows import Scaling
 from torch_geometric_gsl.sklearn._transaction import default_modes
@@ -131,7 +131,7 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
                 models = skops.io.loads(content, _TRUSTED)
             except BadZipFile as error:
                 raise ValueError(f'a member has no models ({error})') from error
-            return Fitted(member['name'], scaling, self._num_classes, models)
+            return SklearnModels(member['name'], scaling, self._num_classes, models)
         x = scaling.apply(self._x)
         nets = Nets(member['name'], member['kind'], scaling, x, [])
         nets.far = member['far']
@@ -149,7 +149,7 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
 def _packed_member(member: Any) -> dict[str, Any]:
     """Return what a file holds of a member."""
     packed = {'name': member.name, 'scaling': member.scaling.scaling}
-    if isinstance(member, Fitted):
+    if isinstance(member, SklearnModels):
         content = bytearray(
             skops.io.dumps(member.models, compression=ZIP_DEFLATED, compresslevel=6)
         )

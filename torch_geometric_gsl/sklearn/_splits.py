@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch_geometric_gsl.sklearn._rows import is_missing
 
 # The number of held-back rows for a useful validation.
-LEAST_VALIDATION = 12
+MIN_VALIDATION = 12
 # With fewer groups, each is held back once.
 _FEW_GROUPS = 10
 
 
-class Rows:
+class RowSplit:
     """Indices of rows: of the loss, possible neighbours, and held back."""
 
     def __init__(self, train: Any, candidates: Any, val: Any) -> None:
@@ -31,7 +31,7 @@ def random_splits(
     fraction: float,
     random: np.random.RandomState,
     num_classes: int,
-) -> list[Rows]:
+) -> list[RowSplit]:
     """Hold back labelled rows at random, others in each split as far as they suffice.
 
     Classes are represented by their share, rounded down, so that rare ones stay.
@@ -43,7 +43,7 @@ def random_splits(
     sizes = [int(fraction * len(rows)) for rows in strata]
     # Rows of a single class do not measure accuracy.
     is_one_class = sum(size > 0 for size in sizes) < min(2, len(sizes))
-    if is_one_class or sum(sizes) < LEAST_VALIDATION:
+    if is_one_class or sum(sizes) < MIN_VALIDATION:
         sizes = [0] * len(sizes)
     splits = []
     for split in range(num_splits):
@@ -61,7 +61,7 @@ def group_splits(
     num_splits: int,
     fraction: float,
     random: np.random.RandomState,
-) -> list[Rows]:
+) -> list[RowSplit]:
     """Hold back whole groups; each of them once if they are few.
 
     Raises:
@@ -91,7 +91,7 @@ def group_splits(
 
 def latest_split(
     order: NDArray[Any], is_known: NDArray[np.bool_], fraction: float
-) -> Rows:
+) -> RowSplit:
     """Hold back the labelled rows that come last; neighbours come before them.
 
     Raises:
@@ -107,15 +107,15 @@ def latest_split(
     return _without(held, is_known, np.flatnonzero(order < threshold))
 
 
-def masked_split(mask: NDArray[np.bool_], is_known: NDArray[np.bool_]) -> Rows:
+def masked_split(mask: NDArray[np.bool_], is_known: NDArray[np.bool_]) -> RowSplit:
     """Hold back the rows of a mask; unlabelled ones send no messages either."""
     held = np.flatnonzero(mask & is_known)
     return _without(held, is_known, np.flatnonzero(~mask))
 
 
-def _without(held: Any, is_known: Any, candidates: Any) -> Rows:
+def _without(held: Any, is_known: Any, candidates: Any) -> RowSplit:
     candidates = np.setdiff1d(candidates, held)
-    return Rows(candidates[is_known[candidates]], candidates, np.sort(held))
+    return RowSplit(candidates[is_known[candidates]], candidates, np.sort(held))
 
 
 def codes_of(values: Any, name: str, num_rows: int) -> NDArray[np.int64]:

@@ -29,23 +29,30 @@ _SIZES = (
 )
 # The first cycle has at least this number of steps.
 _FIRST_STEPS = 30
-# After this number of visits of rows or of steps, a cycle must improve the loss by this
-# share to be followed by another. Before, less is enough. In the first half one cycle
-# may fail: the next one is twice as long.
-_LONG, _LONG_STEPS, _GAIN = 600_000, 500, 0.1
-# A smaller loss of classes counts as this one; with a smaller squared error of
-# standardized numbers training ends.
-_LEAST_OF_CLASSES, _LEAST_OF_NUMBERS = 0.03, 1e-4
-# The share of a cycle in which the learning rate rises, from this share of its peak.
-_WARM, _START = 0.15, 0.05
+# After this number of visits of rows or of steps, a cycle must improve the loss by the
+# share `_MIN_GAIN` to be followed by another. Before, less is enough. In the first half
+# one cycle may fail: the next one is twice as long.
+_LONG_VISITS = 600_000
+_LONG_STEPS = 500
+_MIN_GAIN = 0.1
+# A smaller loss of classes counts as this one.
+_MIN_CLASS_LOSS = 0.03
+# With a smaller squared error of standardized numbers training ends.
+_MIN_SQUARED_ERROR = 1e-4
+# The share of a cycle in which the learning rate rises.
+_WARMUP = 0.15
+# The initial learning rate as a share of its peak.
+_START_RATE = 0.05
 # Learning rates of matrices and of the null neighbour's score, relative to others.
-_MATRICES, _NULL = 2, 30
+_MATRIX_RATE = 2
+_NULL_RATE = 30
 # Matrices of at least this size are optimized by Muon.
-_LEAST_SIDE = 32
+_MIN_MUON_SIDE = 32
 # The largest numbers of rows and of candidates in validation.
-_MOST_VALIDATED, _MOST_CANDIDATES = 5_000, 50_000
+_MAX_VAL_ROWS = 5_000
+_MAX_CANDIDATES = 50_000
 # Distances of this many held-back rows tell which rows are far.
-_MOST_DISTANCES = 2_000
+_MAX_DISTANCES = 2_000
 # Rows predicted at once.
 _BLOCK = 2048
 # The decay of the running average of the parameters.
@@ -57,7 +64,7 @@ _EPOCHS_WITHOUT_VALIDATION = 30
 def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
     """Return the parameters of an estimator, with sizes for its table."""
     options = SimpleNamespace(**estimator.get_params(deep=False))
-    sizes = [sizes for least, sizes in _SIZES if least <= num_rows][-1]
+    sizes = [sizes for min_rows, sizes in _SIZES if min_rows <= num_rows][-1]
     width, dropout, options.num_blocks, block_size, options.step_blocks = sizes
     for name, size in (
         ('hidden_channels', width),
@@ -120,29 +127,36 @@ class Training:
         seed: int,
         name: str = '',
     ) -> None:
-        self.model, self.table, self.split, self.options = model, table, split, options
+        self.model = model
+        self.table = table
+        self.split = split
+        self.options = options
         self.generator = torch.Generator(table.y.device).manual_seed(seed)
         _start_null(model, table, split, self.generator)
         self.average: Any = AveragedModel(model, multi_avg_fn=_average).eval()
         self.optimizers = _make_optimizers(model, options)
-        self.best, self.state = math.inf, model.state_dict()
+        self.best = math.inf
+        self.state = model.state_dict()
         self.losses: list[float] = []  # Of training after each epoch.
         self.cycles: list[float] = []  # Of held-back rows after each cycle.
-        self.val = sampled(split, seed)
+        self.val = subsample(split, seed)
         num_blocks = max(1, round(len(split.candidates) / options.block_size))
         self.steps = -(-num_blocks // options.step_blocks)
         self.length = -(-_FIRST_STEPS // self.steps)
-        self.most = options.max_iter
+        self.max_epochs = options.max_iter
         if len(split.val) == 0:
-            self.length = self.most = min(self.most, _EPOCHS_WITHOUT_VALIDATION)
-        self.has_converged, self.num_failed = False, 0
-        shown = {'desc': name, 'unit': 'step', 'disable': not options.verbose}
-        self.bar = tqdm(**shown, leave=False)
+            self.length = self.max_epochs = min(
+                self.max_epochs, _EPOCHS_WITHOUT_VALIDATION
+            )
+        self.has_converged = False
+        self.num_failed = 0
+        bar_options = {'desc': name, 'unit': 'step', 'disable': not options.verbose}
+        self.bar = tqdm(**bar_options, leave=False)
 
     @property
     def has_ended(self) -> bool:
         """Return whether there is no further cycle."""
-        return self.has_converged or len(self.losses) >= self.most
+        return self.has_converged or len(self.losses) >= self.max_epochs
 
     @property
     def num_visits(self) -> int:
@@ -150,15 +164,15 @@ class Training:
         return len(self.losses) * len(self.split.train)
 
     def run_cycle(self, stop: threading.Event | None = None) -> None:
-        """Train for a cycle, and look at the held-back rows.
+        """Train for a cycle, and compute the loss of the held-back rows.
 
         Raises:
             InterruptedError: If the event is set.
             ValueError: If the loss is not finite.
         """
         # A rest too short for the next cycle prolongs this one.
-        left = self.most - len(self.losses)
-        length = left if left < 2 * self.length else self.length
+        num_left = self.max_epochs - len(self.losses)
+        length = num_left if num_left < 2 * self.length else self.length
         self.bar.total = self.steps * (len(self.losses) + length)
         for epoch in range(length):
             self.losses.append(self._run_epoch(epoch, length, stop))
@@ -167,17 +181,20 @@ class Training:
             value = loss_of(self.average.module, self.table, self.val)
         self.bar.set_postfix(loss=f'{value:.4f}', refresh=False)
         is_number = self.table.y.is_floating_point()
-        unit = 0.0 if is_number else _LEAST_OF_CLASSES
+        unit = 0.0 if is_number else _MIN_CLASS_LOSS
         num_steps = len(self.losses) * self.steps
-        progress = min(1.0, max(self.num_visits / _LONG, num_steps / _LONG_STEPS))
-        least = _GAIN * progress * max(self.best, unit)
+        progress = min(
+            1.0, max(self.num_visits / _LONG_VISITS, num_steps / _LONG_STEPS)
+        )
+        min_gain = _MIN_GAIN * progress * max(self.best, unit)
         self.num_failed += 1
-        if not self.cycles or self.best - value >= least:
+        if not self.cycles or self.best - value >= min_gain:
             self.num_failed = 0
         self.has_converged = self.num_failed > (1 if progress < 0.5 else 0)
-        self.has_converged |= is_number and value < _LEAST_OF_NUMBERS
+        self.has_converged |= is_number and value < _MIN_SQUARED_ERROR
         if value < self.best:
-            self.best, self.state = value, deepcopy(self.average.module.state_dict())
+            self.best = value
+            self.state = deepcopy(self.average.module.state_dict())
         self.cycles.append(value)
         self.length *= 2
 
@@ -214,8 +231,10 @@ class Training:
         """Return the network with the averaged parameters of its best cycle."""
         self.model.load_state_dict(self.state)
         # Without validation rows there is nothing to converge to.
-        self.has_converged |= self.most < self.options.max_iter
-        self.average, self.optimizers, self.state = None, [], {}
+        self.has_converged |= self.max_epochs < self.options.max_iter
+        self.average = None
+        self.optimizers = []
+        self.state = {}
         return self.model.eval()
 
 
@@ -232,20 +251,20 @@ def _steps(
     model.train()
     weight = torch.zeros_like(table.weight)
     weight[split.train] = table.weight[split.train] / table.weight[split.train].mean()
-    for first in range(0, len(blocks), options.step_blocks):
-        some = blocks[first : first + options.step_blocks]
-        rows = torch.cat(some)
-        sizes = torch.tensor([len(block) for block in some], device=rows.device)
-        hidden = {
-            'batch': torch.arange(len(some), device=rows.device).repeat_interleave(
-                sizes
-            ),
+    for start in range(0, len(blocks), options.step_blocks):
+        step_blocks = blocks[start : start + options.step_blocks]
+        rows = torch.cat(step_blocks)
+        sizes = torch.tensor([len(block) for block in step_blocks], device=rows.device)
+        row_mask = {
+            'batch': torch.arange(
+                len(step_blocks), device=rows.device
+            ).repeat_interleave(sizes),
             'group': None if table.group is None else table.group[rows],
             'order': None if table.order is None else table.order[rows],
         }
         with _products(rows.device):
             out = model(
-                table.take(rows), table.known_y[rows], **hidden, generator=generator
+                table.take(rows), table.known_y[rows], **row_mask, generator=generator
             )
         loss = losses_of(out.float(), table.y[rows]) @ weight[rows] / len(rows)
         for optimizer in optimizers:
@@ -265,13 +284,17 @@ def _make_blocks(
     generator: torch.Generator,
 ) -> list[Tensor]:
     """Divide possible neighbours into blocks of near rows, in random order."""
-    rows, device = split.candidates, generator.device
+    rows = split.candidates
+    device = generator.device
     if model.graph == 'none':
         rows = split.train
         order = rows[torch.randperm(len(rows), generator=generator, device=device)]
         return list(order.tensor_split(max(1, round(len(rows) / options.block_size))))
     with _products(device):
-        keys = [model.keys(table.take(part)).float() for part in rows.split(_BLOCK)]
+        keys = [
+            model.keys(table.take(block_rows)).float()
+            for block_rows in rows.split(_BLOCK)
+        ]
     blocks = near_blocks(torch.cat(keys), options.block_size, generator)
     order = torch.randperm(len(blocks), generator=generator, device=device)
     return [rows[blocks[i]] for i in order.tolist()]
@@ -295,24 +318,29 @@ def _start_null(
 
 def _make_optimizers(model: TableNet, options: Any) -> list[Any]:
     """Optimize matrices by Muon, and vectors, scalars and embeddings by AdamW."""
-    matrices, others, scalars = [], [], []
+    matrices = []
+    vectors = []
+    scalars = []
     for name, param in model.named_parameters():
         if param.dim() == 0:
             scalars.append((name, param))
-        elif min(param.shape) < _LEAST_SIDE or param.dim() != 2 or 'periodic' in name:
-            others.append(param)
+        elif (
+            min(param.shape) < _MIN_MUON_SIDE or param.dim() != 2 or 'periodic' in name
+        ):
+            vectors.append(param)
         else:
             matrices.append(param)
-    rate, decay = options.learning_rate, options.weight_decay
-    groups: list[dict[str, Any]] = [{'params': others, 'weight_decay': decay}]
+    rate = options.learning_rate
+    decay = options.weight_decay
+    groups: list[dict[str, Any]] = [{'params': vectors, 'weight_decay': decay}]
     for name, param in scalars:
-        share = _NULL if 'null_score' in name else 1
+        share = _NULL_RATE if 'null_score' in name else 1
         groups.append({'params': [param], 'weight_decay': 0.0, 'lr': share * rate})
     optimizers: list[Any] = [torch.optim.AdamW(groups, lr=rate)]
     if matrices:
         muon = torch.optim.Muon(
             matrices,
-            lr=_MATRICES * rate,
+            lr=_MATRIX_RATE * rate,
             weight_decay=decay,
             adjust_lr_fn='match_rms_adamw',
         )
@@ -325,10 +353,10 @@ def _make_optimizers(model: TableNet, options: Any) -> list[Any]:
 
 def _set_rates(optimizers: list[Any], progress: float) -> None:
     """Set the learning rates in a cycle: a linear rise, then a cosine to zero."""
-    if progress < _WARM:
-        share = _START + (1 - _START) * progress / _WARM
+    if progress < _WARMUP:
+        share = _START_RATE + (1 - _START_RATE) * progress / _WARMUP
     else:
-        share = 0.5 + 0.5 * math.cos(math.pi * (progress - _WARM) / (1 - _WARM))
+        share = 0.5 + 0.5 * math.cos(math.pi * (progress - _WARMUP) / (1 - _WARMUP))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group['lr'] = share * group['peak']
@@ -344,11 +372,11 @@ def outputs_of(model: TableNet, table: Table, split: Split) -> tuple[Tensor, Ten
     if model.graph == 'learned':
         model.index(table.take(split.candidates), table.known_y[split.candidates])
     blocks = split.val.split(_BLOCK)
-    out = torch.cat([model(table.take(part)) for part in blocks])
+    out = torch.cat([model(table.take(block)) for block in blocks])
     distance = out.new_zeros(0)
     if model.graph == 'learned':
-        some = split.val[:_MOST_DISTANCES]
-        distance = model.distance_to_sources(table.take(some))
+        probed = split.val[:_MAX_DISTANCES]
+        distance = model.distance_to_sources(table.take(probed))
     model.clear_index()
     return out, distance
 
@@ -360,19 +388,20 @@ def loss_of(model: TableNet, table: Table, split: Split) -> float:
     return float(losses_of(out, table.y[split.val]) @ weight / weight.sum())
 
 
-def sampled(split: Split, seed: int) -> Split:
+def subsample(split: Split, seed: int) -> Split:
     """Subsample many rows for validation."""
     generator = torch.Generator().manual_seed(seed)
 
-    def some(rows: Tensor, most: int) -> Tensor:
-        if len(rows) <= most:
+    def sample(rows: Tensor, max_rows: int) -> Tensor:
+        if len(rows) <= max_rows:
             return rows
-        chosen = torch.randperm(len(rows), generator=generator)[:most]
-        return rows[chosen.sort().values.to(rows.device)]
+        indices = torch.randperm(len(rows), generator=generator)[:max_rows]
+        return rows[indices.sort().values.to(rows.device)]
 
-    val, candidates = split.val, split.candidates
+    val = split.val
+    candidates = split.candidates
     return split._replace(
-        val=some(val, _MOST_VALIDATED), candidates=some(candidates, _MOST_CANDIDATES)
+        val=sample(val, _MAX_VAL_ROWS), candidates=sample(candidates, _MAX_CANDIDATES)
     )
 
 
