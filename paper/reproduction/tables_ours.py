@@ -52,9 +52,9 @@ def without_members(kind: Any, removed: str) -> Any:
     """Return an estimator that blends all members but those of a kind."""
 
     class Without(kind):  # type: ignore[misc]
-        def _weigh(self, members: Any, held: Any, *args: Any) -> None:
+        def _fit_weights(self, members: Any, held: Any, *args: Any) -> None:
             kept = [i for i, member in enumerate(members) if member.kind != removed]
-            super()._weigh([members[i] for i in kept], held[kept], *args)
+            super()._fit_weights([members[i] for i in kept], held[kept], *args)
 
     return Without
 
