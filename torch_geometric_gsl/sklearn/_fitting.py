@@ -286,17 +286,10 @@ class BlendMixin(Predictions):
                 f'{len(y)} rows, or of those of a class, are held back for validation',
                 UserWarning,
             )
-        far_members = [i for i, member in enumerate(members) if member.serves_far]
-        self._far_weights = {}
-        if far_members:
-            far_weights = np.full(len(far_members), 1 / len(far_members))
-            if losses:
-                far_weights = blend_weights(
-                    val_outputs[far_members], y[val], weight[val], is_class=is_class
-                )
-            names = [members[i].name for i in far_members]
-            self._far_weights = dict(zip(names, far_weights.tolist(), strict=True))
         self._losses = losses
+        self._far_weights = self._weights_of_far_rows(
+            members, val_outputs, y[val], weight[val]
+        )
         self._weights = {m.name: float(v) for m, v in zip(members, w, strict=True)}
         self._members = [
             member
@@ -307,6 +300,20 @@ class BlendMixin(Predictions):
         self._limit = self._learned[0].far if self._learned else None
         self._limit = self._limit or None  # Duplicates tell no distance.
         self._warn_of_signal()
+
+    def _weights_of_far_rows(
+        self, members: list[Any], val_outputs: Any, y: Any, weight: Any
+    ) -> dict[str, float]:
+        """Return the weights of the members that predict rows far from all others."""
+        indices = [i for i, member in enumerate(members) if member.serves_far]
+        if not indices:
+            return {}
+        w = np.full(len(indices), 1 / len(indices))
+        if self._losses:
+            is_class = bool(self._num_classes)
+            w = blend_weights(val_outputs[indices], y, weight, is_class=is_class)
+        names = [members[i].name for i in indices]
+        return dict(zip(names, w.tolist(), strict=True))
 
     def _warn_of_signal(self) -> None:
         """Warn if hardly any signal was found."""
