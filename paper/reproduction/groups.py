@@ -6,9 +6,9 @@
 Each fold holds out whole groups (places of California, days of rented bikes, made-up
 patients with repeated measures), or the last fifth of the rows. At most 4,000 of the
 other rows are for training and validation. A method that is told the groups, or the
-order, chooses its validation rows by them, else at random; no method has the group as a
-column. Finished runs are stored in `<results>/groups.json`; a restarted run continues
-with the missing ones.
+order, chooses its validation rows by them, else at random. The number of the group is
+no column, but columns may tell it, such as those of the date. Finished runs are stored
+in `<results>/groups.json`; a restarted run continues with the missing ones.
 """
 
 from __future__ import annotations
