@@ -73,13 +73,15 @@ class RowIndexMixin(torch.nn.Module):
             self.clear_index()
         return super().train(mode)
 
-    def _store_index(self, **rows: Tensor | None) -> None:
-        """Store copies, safe from later changes of the rows."""
+    def _store_index(self, *, copies: bool = True, **rows: Tensor | None) -> None:
+        """Store rows, or copies that are safe from later changes of the rows."""
         with torch.inference_mode(False):  # Inference tensors block later gradients.
             # `torch.export` miscounts buffers behind those that are None.
             for name in sorted(self._INDEXED, key=lambda name: rows.get(name) is None):
                 value = rows.get(name)
-                buffer = None if value is None else value.detach().clone()
+                buffer = None if value is None else value.detach()
+                if buffer is not None and copies:
+                    buffer = buffer.clone()
                 self._buffers.pop(f'index_{name}', None)
                 self.register_buffer(f'index_{name}', buffer)
 

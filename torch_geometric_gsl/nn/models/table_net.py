@@ -274,7 +274,7 @@ class TableNet(RowIndexMixin, OneType, SavedModel):
             raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
         with evaluation_at_full_precision(self, x) as model:
             key, message = model._sources(x, y)
-        self._store_index(key=key, message=message)
+        self._store_index(copies=False, key=key, message=message)
         return self
 
     def _sources(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -290,8 +290,8 @@ class TableNet(RowIndexMixin, OneType, SavedModel):
             key[rows] = self._key(h)
         return key, message
 
-    def _store_index(self, **rows: Tensor | None) -> None:
-        super()._store_index(**rows)
+    def _store_index(self, **options: Any) -> None:
+        super()._store_index(**options)
         self._prepare()
 
     def _prepare(self) -> None:
