@@ -1,6 +1,7 @@
 """Training in blocks of near rows: blocks, steps, rates, cycles, and what counts."""
 
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import scipy.sparse
 import torch
 from oracles import seeded
+from sklearn.exceptions import ConvergenceWarning
 
 from torch_geometric_gsl import TableNet
 from torch_geometric_gsl.sklearn import GSLRegressor, _fitting, _training
@@ -436,6 +438,23 @@ def test_without_held_back_rows_there_is_one_cycle(monkeypatch):
     assert (epochs, len(found.losses), found.has_converged) == ([], 30, True)
     found, *_ = run_cycles(monkeypatch, [], rows=rows, max_iter=4)
     assert (len(found.losses), found.has_converged) == (4, False)
+
+
+@pytest.mark.parametrize(('width', 'expected'), [(511, 1), (512, 3)])
+def test_narrow_networks_train_on_one_thread(width, expected, monkeypatch):
+    limits = []
+
+    def threads_for(num_rows, num_threads=None):
+        limits.append(num_threads)
+        return nullcontext()
+
+    monkeypatch.setattr(_fitting, 'threads_for', threads_for)
+    monkeypatch.setattr(torch, 'get_num_threads', lambda: 6)
+    x = seeded(60, 2, seed=0).numpy()
+    options = {'hidden_channels': width, 'n_members': 2, 'max_iter': 1}
+    with pytest.warns(ConvergenceWarning):
+        GSLRegressor('none', **options, random_state=0).fit(x, x[:, 0])
+    assert limits[:2] == [expected] * 2
 
 
 @pytest.mark.parametrize('graph', ['learned', 'none'])
