@@ -87,7 +87,7 @@ def _near(title: str, near: tuple[str, ...], is_tuned: bool = False) -> Method:
 
 
 def _net(title: str, group: str, graph: str = 'learned', **more: Any) -> Method:
-    return Method(title, group, 'net', {'graph': graph, 'n_members': 1, **more})
+    return Method(title, group, 'net', {'graph': graph, 'n_members': 1} | more)
 
 
 def _variant(title: str, **more: Any) -> Method:
@@ -120,6 +120,9 @@ METHODS = {
     'one_block': _variant('one residual block', network='one_block'),
     'relu': _variant('ReLU', network='relu'),
     'quantile': _variant('columns in quantiles', scaling='quantile'),
+    'snapshots': _variant('mean of the last two cycles', snapshots=True),
+    # Twice a half of the epochs that training mostly takes on California.
+    'two_short': _variant('two members, half as long', n_members=2, max_iter=21),
     'no_boosting': _blend('blend without boosting', 'ablation', without='trees'),
     'no_linear': _blend('blend without linear model', 'ablation', without='linear'),
     'no_graph': _blend('blend without learned graphs', 'ablation', without='learned'),

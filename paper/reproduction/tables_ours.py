@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from reproduction.tables_data import Problem
 from reproduction.tables_neighbours import Described, Fitted, Options
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
+from torch_geometric_gsl.sklearn._training import Training
 
 
 class WithoutLabels(TableNet):
@@ -59,6 +62,39 @@ def without_members(kind: Any, removed: str) -> Any:
     return Without
 
 
+class TrainingWithSnapshots(Training):
+    """Training that keeps the networks at the ends of the last two cycles."""
+
+    def run_cycle(self, *args: Any) -> None:
+        super().run_cycle(*args)
+        snapshots = self.__dict__.setdefault('snapshots', [])
+        self.snapshots = [*snapshots, deepcopy(self.average.module)][-2:]
+
+    def finish(self) -> TableNet:
+        model = super().finish()
+        model.__dict__['snapshots'] = self.snapshots  # These are no parts of it.
+        return model
+
+
+def with_snapshots(kind: Any) -> Any:
+    """Return an estimator whose members average the last two cycles of a network."""
+
+    class WithSnapshots(kind):  # type: ignore[misc]
+        def _start(self, *args: Any) -> Training:
+            training: Training = super()._start(*args)
+            training.__class__ = TrainingWithSnapshots
+            return training
+
+        def _fit_nets(self, *args: Any) -> Any:
+            members, val_outputs = super()._fit_nets(*args)
+            for member in members:
+                snapshots = [model.__dict__.pop('snapshots') for model in member.models]
+                member.models = list(chain.from_iterable(snapshots))
+            return members, val_outputs
+
+    return WithSnapshots
+
+
 def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
     """Build the estimator of a method for a table."""
     given = dict(method.options)
@@ -67,6 +103,8 @@ def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
     if network is not None:
         changed = {'_network_class': NETWORKS[network]}
         kind = type(f'{kind.__name__}_{network}', (kind,), changed)
+    if given.pop('snapshots', False):
+        kind = with_snapshots(kind)
     if removed is not None:
         kind = without_members(kind, removed)
     return kind(random_state=options.seed, **given)

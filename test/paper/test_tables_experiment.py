@@ -161,6 +161,26 @@ def test_members_are_removed_from_a_blend():
         assert {*fitted.choice['weights']} == every - {*names}
 
 
+@pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+def test_snapshots_average_the_last_two_cycles():
+    known, _ = seen(rows=100)
+    method = METHODS['snapshots']
+    options = method.options | {'max_iter': 300}
+    model = make_estimator(known, method._replace(options=options), OPTIONS)
+    model.fit(known.x[0], known.y[0])
+    (member,) = model._members
+    assert len(member.models) == 2
+    first, last = (net.head.weight for net in member.models)
+    assert not torch.equal(first, last)
+    mean = member.outputs(known.x[2])
+    models = member.models
+    outputs = []
+    for net in models:
+        member.models = [net]
+        outputs.append(member.outputs(known.x[2]))
+    np.testing.assert_allclose(mean, np.mean(outputs, axis=0), rtol=1e-6)
+
+
 def test_methods_of_earlier_versions_do_not_run():
     assert 'earlier version' in obstacle('california', 'ours_0_2')
     assert obstacle('california', 'ours') is None

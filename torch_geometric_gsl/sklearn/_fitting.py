@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ class BlendMixin(Predictions):
                 bars.enter_context(closing(training.bar))
             while active:
                 stop = threading.Event()
-                self._in_threads(partial(Training.run_cycle, stop=stop), active, stop)
+                self._in_threads(methodcaller('run_cycle', stop), active, stop)
                 active = _still_active(active, trainings, len(splits))
         predictions = self._in_threads(self._finish, trainings, threading.Event())
         val_outputs = []
