@@ -450,7 +450,7 @@ def test_narrow_networks_train_on_one_thread(width, expected, monkeypatch):
 
     monkeypatch.setattr(_fitting, 'threads_for', threads_for)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 6)
-    x = seeded(60, 2, seed=0).numpy()
+    x = np.random.RandomState(0).normal(size=(60, 2))
     options = {'hidden_channels': width, 'n_members': 2, 'max_iter': 1}
     with pytest.warns(ConvergenceWarning):
         GSLRegressor('none', **options, random_state=0).fit(x, x[:, 0])
