@@ -120,6 +120,7 @@ METHODS = {
     'one_block': _variant('one residual block', network='one_block'),
     'relu': _variant('ReLU', network='relu'),
     'quantile': _variant('columns in quantiles', scaling='quantile'),
+    'log_target': _blend('blend, logarithm of the target', 'ablation', log_target=True),
     'snapshots': _variant('mean of the last two cycles', snapshots=True),
     # Twice a half of the epochs that training mostly takes on California.
     'two_short': _variant('two members, half as long', n_members=2, max_iter=21),

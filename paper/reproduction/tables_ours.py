@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.compose import TransformedTargetRegressor
 from torch import Tensor
 
 from reproduction.tables_data import Problem
@@ -107,6 +108,9 @@ def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
         kind = with_snapshots(kind)
     if removed is not None:
         kind = without_members(kind, removed)
+    if given.pop('log_target', False):
+        model = kind(random_state=options.seed, **given)
+        return TransformedTargetRegressor(model, func=np.log1p, inverse_func=np.expm1)
     return kind(random_state=options.seed, **given)
 
 
@@ -120,7 +124,7 @@ def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fit
     model.fit(x, y, validation_mask=is_held)
     predict = model.predict_proba if problem.num_classes else model.predict
     # Losses of validation rows are in units of the scaled target.
-    report = model.report_
+    report = getattr(model, 'regressor_', model).report_
     chosen = {
         'losses': report.loss.dropna().to_dict(),
         'weights': report.weight.dropna().to_dict(),

@@ -181,6 +181,21 @@ def test_snapshots_average_the_last_two_cycles():
     np.testing.assert_allclose(mean, np.mean(outputs, axis=0), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
+def test_a_logarithm_of_the_target():
+    known, _ = seen(rows=100)
+    known = known._replace(y=tuple(np.exp(y) - 1 for y in known.y))
+    method = METHODS['log_target']
+    options = method.options | {'graph': 'none', 'n_members': 1, 'max_iter': 2}
+    fitted = fit(known, method._replace(options=options), {}, OPTIONS)
+    model = make_estimator(known, method._replace(options=options), OPTIONS)
+    x, y = (np.concatenate(rows[:2]) for rows in (known.x, known.y))
+    mask = np.arange(len(y)) >= len(known.y[0])
+    model.regressor.fit(x, np.log1p(y), validation_mask=mask)
+    expected = np.expm1(model.regressor.predict(known.x[2]))
+    np.testing.assert_allclose(fitted.predict(known.x[2]), expected, rtol=1e-6)
+
+
 def test_methods_of_earlier_versions_do_not_run():
     assert 'earlier version' in obstacle('california', 'ours_0_2')
     assert obstacle('california', 'ours') is None
