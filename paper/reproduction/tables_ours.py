@@ -15,7 +15,6 @@ from reproduction.tables_data import Problem
 from reproduction.tables_neighbours import Described, Fitted, Options
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
-from torch_geometric_gsl.sklearn._training import Training
 
 
 class WithoutLabels(TableNet):
@@ -63,16 +62,18 @@ def without_members(kind: Any, removed: str) -> Any:
     return Without
 
 
-class TrainingWithSnapshots(Training):
-    """Training that keeps the networks at the ends of the last two cycles."""
+class Snapshots:
+    """Mixin of a training that keeps the networks after the last two cycles."""
+
+    average: Any
 
     def run_cycle(self, *args: Any) -> None:
-        super().run_cycle(*args)
+        super().run_cycle(*args)  # type: ignore[misc]
         snapshots = self.__dict__.setdefault('snapshots', [])
         self.snapshots = [*snapshots, deepcopy(self.average.module)][-2:]
 
-    def finish(self) -> TableNet:
-        model = super().finish()
+    def finish(self) -> Any:
+        model = super().finish()  # type: ignore[misc]
         model.__dict__['snapshots'] = self.snapshots  # These are no parts of it.
         return model
 
@@ -81,9 +82,9 @@ def with_snapshots(kind: Any) -> Any:
     """Return an estimator whose members average the last two cycles of a network."""
 
     class WithSnapshots(kind):  # type: ignore[misc]
-        def _start(self, *args: Any) -> Training:
-            training: Training = super()._start(*args)
-            training.__class__ = TrainingWithSnapshots
+        def _start(self, *args: Any) -> Any:
+            training = super()._start(*args)
+            training.__class__ = type('Training', (Snapshots, type(training)), {})
             return training
 
         def _fit_nets(self, *args: Any) -> Any:
