@@ -29,7 +29,6 @@ from tqdm import tqdm
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.distributed import (
     RowShard,
-    ShardedModel,
     load_checkpoint,
     save_checkpoint,
     start,
@@ -49,15 +48,10 @@ def make_table(nodes: int, features: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, y, torch.rand(nodes, generator=generator) < 0.1
 
 
-def on_ranks(model: GSLNet, shard: RowShard | None) -> Any:
-    """Wrap the model to run on the rows of all ranks, if a shard is given."""
-    return model if shard is None else ShardedModel(model, shard)
-
-
 def train_step(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> Tensor:
     """Compute the loss, and the gradients over all rows."""
     model.train().zero_grad()
-    loss: Tensor = on_ranks(model, shard).loss(*rows)
+    loss = model.loss(*rows, shard=shard)
     loss.backward()
     if shard is not None:
         shard.sum_gradients(model)
@@ -68,8 +62,8 @@ def all_results(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> An
     """Compute the loss, gradients, graphs and outputs of all rows."""
     torch.manual_seed(1)
     loss = train_step(model, rows, shard)
-    ranks = on_ranks(model, shard)
-    graphs, out = ranks.graphs(rows[0]), ranks.eval()(rows[0])
+    graphs = model.graphs(rows[0], shard=shard)
+    out: Any = model.eval()(rows[0], shard=shard)
     if shard is not None:
         graphs, out = list(map(shard.gather_graph, graphs)), shard.gather(out)
     named = model.named_parameters()
@@ -167,7 +161,7 @@ for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
     seconds.append(time.perf_counter() - begin)
     if path is not None and ((step + 1) % EVERY == 0 or step + 1 == args.epochs):
         save_checkpoint(path, model, optimizer, step + 1)
-accuracy = ShardedModel(model, shard).score(rows[0], rows[1], ~rows[2])['accuracy']
+accuracy = model.score(rows[0], rows[1], ~rows[2], shard=shard)['accuracy']
 if rank == 0:
     found = (
         f'steps {done}..{args.epochs}, loss {loss:.4f}' if steps else 'nothing to do'

@@ -9,7 +9,6 @@ from torch_geometric_gsl import (
     TransitionGraphConv,
 )
 from torch_geometric_gsl.diagnostics import describe_model
-from torch_geometric_gsl.distributed import ShardedModel
 
 N, IN, OUT, STEPS = 47, 6, 4, 2
 MANY = 150  # Nodes enough for bounds of sharp scores.
@@ -28,6 +27,7 @@ LAYERS = {
     'sharp': (LatentGraphConv, RACE | {'scale': 12.0, 'train_scale': True}),
     'sharp cosine': (LatentGraphConv, RACE | SHARP),
     'transition': (TransitionGraphConv, {'num_nodes': N}),
+    'transition, pair': (TransitionGraphConv, {'num_nodes': 25}),
     'transition, race': (TransitionGraphConv, RACE | {'num_nodes': N}),
     'transition, sharp': (TransitionGraphConv, RACE | SHARP | {'num_nodes': MANY}),
     # The bounds that serve them depend on the rows of the other ranks.
@@ -94,14 +94,14 @@ def labels(name, rows):
 
 def results(name, rows, shard=None):
     """Return losses, gradients, graphs and evaluations of some of the nodes."""
-    module = make(name)
-    is_net = isinstance(module, GSLNet)
+    model = make(name)
+    is_net = isinstance(model, GSLNet)
     own, given = arguments(name, rows)
     x, inputs = own, [own, *(given[key] for key in given if key == 'z')]
     if 'pair' in name:  # Sources that are the same on all ranks.
         x = numbers(8, 25, IN), own
         given |= {'z': (numbers(9, 25, 3), given['z'])} if 'z' in given else {}
-    model = module if shard is None else ShardedModel(module, shard)
+    given |= {} if shard is None else {'shard': shard}
     found = {}
     torch.manual_seed(6)
     for step in range(STEPS):
@@ -115,21 +115,21 @@ def results(name, rows, shard=None):
         found[f'loss {step}'] = loss.detach()
     found['next'] = torch.rand(3)
     if shard is not None:
-        shard.sum_gradients(module)
-    found |= {f'gradient {key}': p.grad for key, p in module.named_parameters()}
+        shard.sum_gradients(model)
+    found |= {f'gradient {key}': p.grad for key, p in model.named_parameters()}
     for training in (True, False):
-        module.train(training)
+        model.train(training)
         with torch.no_grad():
             graph = [] if is_net else [model.graph(x, **given)]
-            graphs = model.graphs(x, **given) if hasattr(module, 'graphs') else []
+            graphs = model.graphs(x, **given) if is_net else []
             found[f'graph {training}'] = [*graph, *graphs]
     found['out'] = [*(rows.grad for rows in inputs), model(x, **given).detach()]
-    module.train()
+    model.train()
     summary = describe_model(model, x, **given)
     found['summary'] = [
         (a.candidates, a.entropy, a.b, a.c, a.null, a.share) for a in summary.layers
     ]
-    samplers = [part for part in module.modules() if isinstance(part, GumbelKNNSampler)]
+    samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
     found['bounds'] = any(s._bounds._entries for s in samplers)
     if is_net:
         found['predict'] = [model.predict(x, **given)]

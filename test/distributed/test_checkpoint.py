@@ -10,7 +10,6 @@ from sharded import IN, OUT, N, labels, numbers
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.distributed import (
     RowShard,
-    ShardedModel,
     load_checkpoint,
     save_checkpoint,
 )
@@ -31,8 +30,8 @@ def train(path, first, last, sizes=None, rank=0):
     x = numbers(0, N, IN)[rows]
     for _ in range(first, last):
         optimizer.zero_grad()
-        loss = ShardedModel(model, shard).loss
-        loss(x, *labels('net', rows), generator=generator).backward()
+        options = {'generator': generator, 'shard': shard}
+        model.loss(x, *labels('net', rows), **options).backward()
         shard.sum_gradients(model)
         optimizer.step()
         scheduler.step()

@@ -13,7 +13,7 @@ from ranks import blocks, group_of_one, run_ranks
 from sharded import IN, OUT, numbers
 
 from torch_geometric_gsl import GSLNet
-from torch_geometric_gsl.distributed import RowShard, ShardedModel, start
+from torch_geometric_gsl.distributed import RowShard, start
 from torch_geometric_gsl.distributed.collective import all_gather_rows, all_reduce_sum
 
 
@@ -93,8 +93,8 @@ def test_bad_start(joined):
 
 
 def dying(rank):
-    model = ShardedModel(GSLNet(IN, 8, 2, OUT), RowShard(6))
-    loss = model.loss(torch.randn(6, IN), torch.arange(6) % OUT)
+    x, y = torch.randn(6, IN), torch.arange(6) % OUT
+    loss = GSLNet(IN, 8, 2, OUT).loss(x, y, shard=RowShard(6))
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     loss.backward()

@@ -16,7 +16,7 @@ from torch_geometric_gsl import (
     LinearSimilarity,
 )
 from torch_geometric_gsl.diagnostics import describe_model
-from torch_geometric_gsl.distributed import RowShard, ShardedModel
+from torch_geometric_gsl.distributed import RowShard
 from torch_geometric_gsl.nn.models.layers import evaluation
 
 
@@ -152,9 +152,8 @@ def test_a_layer_taken_out_works():
         expected = twin(x)
     assert last.sampler.training
     assert [each.name for each in describe_model(last, x).layers] == ['sampler']
-    sharded = ShardedModel(last, RowShard(N))
-    with evaluation(sharded) as twin:
-        torch.testing.assert_close(twin(x), expected)
+    with evaluation(last) as twin:
+        torch.testing.assert_close(twin(x, shard=RowShard(N)), expected)
     before = net.convs[0].sampler.log_scale.detach().clone()
     last.sampler.log_scale.data += 1
     last.reset_parameters()

@@ -25,7 +25,6 @@ from torch_geometric_gsl.diagnostics.summaries import (
     ModelSummary,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.distributed.sharded_model import ShardedModel
 from torch_geometric_gsl.nn.models.homophily import (
     HomophilyWarning as HomophilyWarning,
 )
@@ -138,10 +137,10 @@ def describe_model(
     * the gradient norms of the similarity's parameters: call it after :meth:`backward`,
       before gradients are cleared.
 
-    With a :class:`~torch_geometric_gsl.distributed.ShardedModel` each rank describes
-    its rows, and all get the whole summary. Modes are restored, no gradient is
-    recorded, and the global generators are not used: a model that samples in evaluation
-    mode uses a fixed seed, unless a :obj:`generator` is passed.
+    With a :class:`~torch_geometric_gsl.distributed.RowShard` as :obj:`shard` each rank
+    describes its rows, and all get the whole summary. Modes are restored, no gradient
+    is recorded, and the global generators are not used: a model that samples in
+    evaluation mode uses a fixed seed, unless a :obj:`generator` is passed.
 
     .. note::
         If the effective candidates of a layer exceed 90 % of its candidates, the layer
@@ -169,16 +168,16 @@ def describe_model(
         >>> print(summary)
         convs.0.sampler: GumbelKNNSampler(MixtureSimilarity(32, share=0.5), k=5, ...
     """
-    shard = model.shard if isinstance(model, ShardedModel) else None
-    _find_samplers(model if shard is None else model.model)  # Checks the model.
+    _find_samplers(model)  # Checks the model.
+    summarise = partial(_summarise, shard=kwargs.get('shard'), labels=labels)
     layers: list[LayerSummary] = []
     with ExitStack() as stack:
         model = stack.enter_context(evaluation(model))
-        samplers = _find_samplers(model if shard is None else model.model)
+        samplers = _find_samplers(model)
         stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
-            look = partial(_summarise, layers, name, shard, labels)
-            stack.callback(sampler.register_draw_hook(look).remove)
+            hook = sampler.register_draw_hook(partial(summarise, layers, name))
+            stack.callback(hook.remove)
         model(*args, **kwargs)
     if not layers:
         raise ValueError(
@@ -217,11 +216,11 @@ def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
 def _summarise(
     layers: list[LayerSummary],
     name: str,
-    shard: RowShard | None,
-    labels: Tensor | None,
     sampler: GumbelKNNSampler,
     x: Features,
     *sampler_args: Any,
+    shard: RowShard | None,
+    labels: Tensor | None,
 ) -> None:
     """Append the summary of a sampler's sampling distribution."""
     similarity = sampler.similarity

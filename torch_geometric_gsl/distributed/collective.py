@@ -139,6 +139,8 @@ class _GatherRows(Function):
     def forward(ctx: Any, x: Tensor, sizes: Sequence[int], group: Any) -> Tensor:
         ctx.call = sizes, group
         max_rows = max(sizes)
+        if max_rows * math.prod(x.shape[1:]) == 0:
+            return x.new_empty(sum(sizes), *x.shape[1:])
         padded = x.new_zeros(max_rows, *x.shape[1:])
         padded[: x.size(0)] = x
         table = x.new_empty(len(sizes), *padded.shape)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -29,7 +32,12 @@ class RowShard:
     Blocks may differ in size and be empty. Without a process group there is one rank,
     which owns all rows and sends nothing.
 
-    Call methods that communicate on all ranks, in the same order.
+    Pass a shard to :class:`~torch_geometric_gsl.nn.GSLNet` or its layers with the rows
+    of this rank. Compared rows and messages are gathered from all ranks; noise and
+    dropout depend on the row in the table, so that any number of ranks samples the same
+    graph. The sources of a pair :obj:`(x_src, x_dst)` are the same on all ranks.
+
+    Call models and methods that communicate on all ranks, in the same order.
 
     Args:
         num_rows (int): The number of rows of this rank.
@@ -48,6 +56,10 @@ class RowShard:
         RowShard(rows=(0, 100), total=100, rank=0, world_size=1)
         >>> shard.gather(torch.ones(100, 2)).shape
         torch.Size([100, 2])
+        >>> from torch_geometric_gsl import GSLNet
+        >>> model = GSLNet(8, 16, num_layers=2, out_channels=3)
+        >>> model(torch.randn(100, 8), shard=shard).shape
+        torch.Size([100, 3])
     """
 
     def __init__(self, num_rows: int, group: Any = None) -> None:
@@ -58,6 +70,8 @@ class RowShard:
         self.sizes = self._sizes(num_rows)
         self.first = sum(self.sizes[: self.rank])
         self.total = sum(self.sizes)
+        gather = partial(all_gather_rows, sizes=self.sizes, group=group)
+        self._gather: Callable[[Tensor], Tensor] = gather
 
     @classmethod
     def even(cls, total: int, group: Any = None) -> RowShard:
@@ -103,7 +117,20 @@ class RowShard:
         if not self.is_shared:
             self._check_rows(x)
             return x
-        return all_gather_rows(x, self.sizes, self.group)
+        return self._gather(x)
+
+    def memoized(self) -> RowShard:
+        r"""Return a copy that gathers each tensor once, for the layers of one call."""
+        shard = copy.copy(self)
+        shard._gather = cache(self._gather)
+        return shard
+
+    def check(self, x: Tensor) -> None:
+        r"""Raise unless :obj:`x` has the rows of this rank."""
+        if x.size(0) != self.num_rows:
+            raise ValueError(
+                f"'x' must have the {self.num_rows} rows of this rank (got {x.size(0)})"
+            )
 
     def sum(self, x: Tensor) -> Tensor:
         r"""Sum tensors over all ranks, with gradients."""

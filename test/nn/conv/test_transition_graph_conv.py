@@ -12,7 +12,7 @@ from scipy import stats
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import ProjectNodes
+from torch_geometric_gsl.nn.conv.transition_nodes import project_nodes
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 N, S, IN, OUT = 7, 6, 11, 4
@@ -249,11 +249,11 @@ def test_half_precision_of_many_rows(how):
     """Shares of 1 / n would be subnormal numbers."""
     theta, h = torch.randn(5, 20_000), torch.randn(20_000, 32).half().float()
     exact = theta.double() @ h.double() / 20_000
-    torch.testing.assert_close(ProjectNodes()(theta, h), exact.float())
+    torch.testing.assert_close(project_nodes(theta, h), exact.float())
     if how == 'half':
-        found = ProjectNodes()(theta.half(), h.half())
+        found = project_nodes(theta.half(), h.half())
     else:
         with torch.autocast('cpu', dtype=torch.float16):
-            found = ProjectNodes()(theta, h.half())
+            found = project_nodes(theta, h.half())
     assert found.dtype == torch.half
     assert float((found - exact).norm() / exact.norm()) < 1e-3

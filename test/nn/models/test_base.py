@@ -6,7 +6,7 @@ from sklearn.metrics import r2_score
 from torch.nn import functional as F
 
 from torch_geometric_gsl import GSLNet
-from torch_geometric_gsl.distributed import RowShard, ShardedModel
+from torch_geometric_gsl.distributed import RowShard
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 
 N, IN = 12, 5
@@ -88,13 +88,13 @@ def test_loss_and_score(task, mask, is_shared):
     expected = plain_loss(task, out[chosen], y[chosen])
     (wanted,) = torch.autograd.grad(expected, weight)
     score = plain_score(task, out.detach()[chosen], y[chosen])
-    model = ShardedModel(model, RowShard(N)) if is_shared else model
-    loss = model.loss(x, y, mask)
+    shard = {'shard': RowShard(N)} if is_shared else {}
+    loss = model.loss(x, y, mask, **shard)
     assert loss.shape == ()
     torch.testing.assert_close(loss, expected)
     (grad,) = torch.autograd.grad(loss, weight)
     torch.testing.assert_close(grad, wanted)
-    found = model.score(x, y, mask)
+    found = model.score(x, y, mask, **shard)
     assert found == {METRICS[task]: pytest.approx(float(score))}
     assert type(found[METRICS[task]]) is float
 
@@ -119,12 +119,12 @@ BAD_MASKS = [
 @pytest.mark.parametrize(('mask', 'error', 'text'), BAD_MASKS)
 def test_bad_masks(call, is_shared, mask, error, text):
     model, x, y = problem('classification')
-    if is_shared:
-        model = ShardedModel(model, RowShard(N))
-        if call == 'loss' and 'at least one' in text:  # Another rank may have some.
-            text = "'count' must be at least 1 on some rank (got 0 on all)"
+    shard = {'shard': RowShard(N)} if is_shared else {}
+    if is_shared and call == 'loss' and 'at least one' in text:
+        # Another rank may have some.
+        text = "'count' must be at least 1 on some rank (got 0 on all)"
     with pytest.raises(error) as info:
-        getattr(model, call)(x, y, mask)
+        getattr(model, call)(x, y, mask, **shard)
     assert text in str(info.value)
 
 

@@ -127,3 +127,30 @@ def test_pairs_and_estimates():
     with pytest.warns(UserWarning, match='are estimated from 1200 sources'):
         own = sampler.propagate(pair, messages, rows=(10, 20))
     assert_close(own, whole[10:20])
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('is_pair', [True, False])
+def test_rows_of_other_processes_are_gathered(sampler, is_pair, training):
+    sampler.train(training)
+    src, dst = (v.detach() for v in features())
+    h = src[:, :5]
+    x = (src, dst) if is_pair else src
+    out = sampler.propagate(x, h, generator=seeded())
+    for first, stop in ROWS:
+
+        def gather(rows, first=first, stop=stop):
+            others = (dst if is_pair else src)[:, : rows.size(1)]
+            return torch.cat([others[:first], rows, others[stop:]])
+
+        block = slice(first, stop)
+        args = ((src, dst[block]), h) if is_pair else (src[block], h[block])
+        options = {'rows': (first, stop), 'gather': gather, 'generator': seeded()}
+        assert_close(sampler.propagate(*args, **options), out[block])
+
+
+def test_a_function_that_gathers_needs_the_range_of_rows():
+    sampler = GumbelKNNSampler(LinearSimilarity(8))
+    x = torch.randn(N, 8)
+    with pytest.raises(ValueError, match=r"'gather' needs 'rows' \(got None\)"):
+        sampler.propagate(x, x, gather=lambda rows: rows)

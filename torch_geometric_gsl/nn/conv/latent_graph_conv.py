@@ -10,9 +10,11 @@ from torch_geometric_gsl._checks import (
     check_compared,
     check_parameter_match,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     LearnedGraphConv,
     check_serves_as_z,
+    rank_options,
 )
 from torch_geometric_gsl.nn.sampler.options import paper_options
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -122,6 +124,7 @@ class LatentGraphConv(LearnedGraphConv):
         y: Tensor | None = None,
         z: Features | None = None,
         generator: torch.Generator | None = None,
+        shard: RowShard | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, SampledGraph]:
         r"""Run the forward pass.
@@ -141,6 +144,9 @@ class LatentGraphConv(LearnedGraphConv):
                 that the similarity compares, a pair for a pair. (default: :obj:`None`)
             generator (torch.Generator, optional): Source of randomness.
                 (default: :obj:`None`)
+            shard (RowShard, optional): The rows of this process, if several share the
+                rows: all arguments are those of these rows, and so is the output.
+                Edges and graph ids are not supported. (default: :obj:`None`)
             return_graph (bool, optional): If :obj:`True`, also returns the graph that
                 this call summed over. (default: :obj:`False`)
         """
@@ -154,6 +160,7 @@ class LatentGraphConv(LearnedGraphConv):
             batch=batch,
             generator=generator,
             return_graph=return_graph,
+            **({} if shard is None else rank_options(shard, x_dst)),
         )
         if not return_graph:
             return self._add_root(x_dst, out)

@@ -17,7 +17,9 @@ from torch_geometric_gsl._checks import (
     check_finite,
     check_flag,
     check_parameter_match,
+    check_type,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.one_type import OneType
@@ -58,6 +60,13 @@ def check_serves_as_z(x: Any, z_channels: int) -> None:
                 f"'z' is required unless 'x' has "
                 f'z_channels={z_channels} channels (got {rows.size(-1)})'
             )
+
+
+def rank_options(shard: RowShard, x: Tensor) -> dict[str, Any]:
+    """Return the options of a sampler for the rows of one of several processes."""
+    check_type(shard, RowShard, 'shard', 'a RowShard')
+    shard.check(x)
+    return {'rows': shard.rows, 'gather': shard.gather}
 
 
 class LearnedGraphConv(OneType):

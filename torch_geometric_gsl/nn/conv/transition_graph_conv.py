@@ -8,11 +8,15 @@ from torch_geometric.nn.inits import glorot
 from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import check_count
-from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
+from torch_geometric_gsl.distributed.row_shard import RowShard
+from torch_geometric_gsl.nn.conv.learned_graph_conv import (
+    LearnedGraphConv,
+    rank_options,
+)
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     KeepsAnchors,
-    ProjectNodes,
     check_transition,
+    project_nodes,
 )
 from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -144,7 +148,6 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             size = num_transition_nodes, num_nodes
             self.theta_t = torch.nn.Parameter(torch.empty(size))
             self.theta_e = torch.nn.Parameter(torch.empty(size))
-            self.project_nodes = ProjectNodes()
         elif transition == 'free':
             size = num_transition_nodes, out_channels
             self.transition_nodes = torch.nn.Parameter(torch.empty(size))
@@ -181,6 +184,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         x: Features,
         *,
         generator: torch.Generator | None = None,
+        shard: RowShard | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, SampledGraph]:
         r"""Run the forward pass, with the arguments of
@@ -189,10 +193,10 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         """
         x_src, x_dst = self._sources(x)
         h = self._project(x_dst, self.lin)
-        nodes, messages = self._nodes(x_src, x_dst, h)
-        out = self.sampler.propagate(
-            (nodes, h), messages, generator=generator, return_graph=return_graph
-        )
+        options = {} if shard is None else rank_options(shard, x_dst)
+        nodes, messages = self._nodes(x_src, x_dst, h, shard)
+        options |= {'generator': generator, 'return_graph': return_graph}
+        out: Any = self.sampler.propagate((nodes, h), messages, **options)
         if not return_graph:
             return self._add_root(x_dst, out)
         out, graph = out
@@ -219,17 +223,25 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         return x_src, x_dst
 
     def _nodes(
-        self, x_src: Tensor | None, x_dst: Tensor, h: Tensor
+        self,
+        x_src: Tensor | None,
+        x_dst: Tensor,
+        h: Tensor,
+        shard: RowShard | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the transition nodes and their messages."""
         if x_src is None:
             nodes = unit_rows(self.transition_nodes)
             return nodes.to(h.dtype), self.messages.to(h.dtype)
-        source = h if x_src is x_dst else self._project(x_src, self.lin)
+        if x_src is x_dst:
+            source = h
+        else:
+            source = self._project(x_src, self.lin)
+            shard = None  # All processes have all sources.
         if self.transition == 'anchors':
             return source, source
-        nodes = unit_rows(self.project_nodes(self.theta_t, unit_rows(source)))
-        return nodes, self.project_nodes(self.theta_e, source)
+        nodes = unit_rows(project_nodes(self.theta_t, unit_rows(source), shard))
+        return nodes, project_nodes(self.theta_e, source, shard)
 
     def _sizes(self) -> str:
         text = super()._sizes()

@@ -17,6 +17,7 @@ from torch_geometric_gsl._checks import (
     check_num_nodes,
     check_option,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
 
@@ -48,17 +49,25 @@ def check_transition(
             )
 
 
-class ProjectNodes(torch.nn.Module):
-    r"""Project the rows of all nodes to transition nodes,
-    :math:`\frac{1}{n} \mathbf{\Theta} \mathbf{H}`.
-    """
+def project_nodes(theta: Tensor, h: Tensor, shard: RowShard | None = None) -> Tensor:
+    """Project the rows of all nodes, or of a shard, to transition nodes.
 
-    def forward(self, theta: Tensor, h: Tensor) -> Tensor:
-        """Sum rows [n, m] with weights [s, n] in full precision, for small summands."""
-        check_num_nodes(h, theta.size(1))
-        with torch.autocast(h.device.type, enabled=False):
-            full = full_precision(h) / theta.size(1)
-            return (theta.to(full.dtype) @ full).to(h.dtype)
+    Rows [n, m] are summed with weights [s, n] in full precision, for small summands.
+    """
+    num_nodes = theta.size(1)
+    if shard is None:
+        check_num_nodes(h, num_nodes)
+    elif shard.total != num_nodes:
+        raise ValueError(
+            f"'shard' must have num_nodes={num_nodes} rows on all ranks together "
+            f'(got {shard.total})'
+        )
+    else:
+        theta = theta[:, slice(*shard.rows)]
+    with torch.autocast(h.device.type, enabled=False):
+        messages = full_precision(h) / num_nodes
+        out = theta.to(messages.dtype) @ messages
+        return (out if shard is None else shard.sum(out)).to(h.dtype)
 
 
 class KeepsAnchors(torch.nn.Module):

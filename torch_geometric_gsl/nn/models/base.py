@@ -16,9 +16,16 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._files import SaveMixin, plain_value
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.models.homophily import WARMUP_LOSSES, warn_if_at_chance
 from torch_geometric_gsl.nn.models.layers import evaluation
-from torch_geometric_gsl.nn.models.tasks import TASKS, Task, all_nodes_mask, check_task
+from torch_geometric_gsl.nn.models.tasks import (
+    TASKS,
+    Task,
+    all_nodes_mask,
+    check_node_mask,
+    check_task,
+)
 from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
@@ -150,12 +157,16 @@ class NodeClassifier(OneType, SavedModel, ABC):
                 requires; only labels of :obj:`mask` are read.
             mask (torch.Tensor, optional): The labelled nodes, as a boolean mask or as
                 indices; all nodes if :obj:`None`. (default: :obj:`None`)
-            **kwargs (optional): Additional arguments of the forward method.
+            **kwargs (optional): Additional arguments of the forward method. With a
+                :obj:`shard` the loss is the mean over the labelled nodes of all
+                processes; some may have none.
         """
         if self.training:
             self._num_losses += 1
-        if not self.training or self._num_losses != WARMUP_LOSSES:
-            return self._label_loss(self(x, **kwargs), y, mask)
+        shard = kwargs.get('shard')
+        is_warmup = self.training and self._num_losses == WARMUP_LOSSES
+        if shard is not None or not is_warmup:
+            return self._label_loss(self(x, **kwargs), y, mask, shard)
         draws: list[Any] = []
         with ExitStack() as stack:
             for sampler in samplers_of(self)[:1]:
@@ -195,14 +206,13 @@ class NodeClassifier(OneType, SavedModel, ABC):
         of booleans, or the micro-averaged F1 of all nodes and labels. Larger is better.
         The arguments are those of :meth:`loss`.
         """
-        return self._scored(self._evaluated(x, **kwargs), y, mask)
-
-    def _label_loss(self, out: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
-        """Compute the mean loss of the labelled nodes; raise if there are none."""
-        task = self._task
-        mask = all_nodes_mask(out) if mask is None else mask
-        target = task.target(out, y, mask)
-        return task.loss(out[mask], target)
+        out = self._evaluated(x, **kwargs)
+        if (shard := kwargs.get('shard')) is not None:
+            mask = all_nodes_mask(out) if mask is None else mask
+            check_node_mask(mask, out.size(0), allow_empty=True)
+            out, y = (shard.concatenate(rows[mask]) for rows in (out, y))
+            mask = None
+        return self._scored(out, y, mask)
 
     def _scored(self, out: Tensor, y: Tensor, mask: Tensor | None) -> dict[str, float]:
         """Compute the metric of outputs; return it by name."""
@@ -210,6 +220,22 @@ class NodeClassifier(OneType, SavedModel, ABC):
         mask = all_nodes_mask(out) if mask is None else mask
         target = task.target(out, y, mask)
         return {task.metric: float(task.score(task.predict(out[mask]), target))}
+
+    def _label_loss(
+        self, out: Tensor, y: Tensor, mask: Tensor | None, shard: RowShard | None = None
+    ) -> Tensor:
+        """Compute the mean loss of the labelled nodes; raise if there are none."""
+        task = self._task
+        mask = all_nodes_mask(out) if mask is None else mask
+        if shard is not None:
+            check_node_mask(mask, out.size(0), allow_empty=True)
+            if len(out[mask]) == 0:
+                return shard.mean_loss(out[mask].sum(), 0)
+        target = task.target(out, y, mask)
+        loss = task.loss(out[mask], target)
+        if shard is None:
+            return loss
+        return shard.mean_loss(loss * len(target), len(target))
 
     def _evaluated(self, *args: Any, **kwargs: Any) -> Tensor:
         """Compute the outputs in evaluation mode."""

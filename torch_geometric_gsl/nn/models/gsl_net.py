@@ -16,8 +16,10 @@ from torch_geometric_gsl._checks import (
     check_matrix,
     check_one_type,
     check_pair,
+    check_type,
     split_pair,
 )
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     check_serves_as_z,
@@ -214,6 +216,7 @@ class GSLNet(KeepsAnchors, LayerIndexMixin, NodeClassifier):
         *,
         z: Features | None = None,
         generator: torch.Generator | None = None,
+        shard: RowShard | None = None,
         return_graph: bool = False,
     ) -> Tensor | tuple[Tensor, list[SampledGraph]]:
         r"""Run the forward pass.
@@ -224,16 +227,22 @@ class GSLNet(KeepsAnchors, LayerIndexMixin, NodeClassifier):
         sources, and edges from sources to targets. After :meth:`index`, a tensor
         :obj:`x` holds new rows in evaluation mode, unless graph ids are given. Dropout
         uses the :obj:`generator` too. With :obj:`return_graph=True` it also returns the
-        graph of each layer.
+        graph of each layer. A :obj:`shard` excludes a readout; with it :meth:`loss` and
+        :meth:`score` are those of the labelled rows of all processes.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
+        if shard is not None:
+            check_type(shard, RowShard, 'shard', 'a RowShard')
+            check_absent(self.readout, 'readout', "with 'shard'")
+            shard = shard.memoized()  # All layers may compare the same rows.
         (src, dst), src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_pair = isinstance(x, tuple | list)
         is_index = src is not None and src is self._index_tensor('x') and not is_pair
         hidden = self._indexed_layers() if is_index else None
         graphs: list[SampledGraph] = []
         last_layer = self.num_layers - 1
-        call_options = {'generator': generator, 'return_graph': return_graph}
+        call_options: Arguments = {'generator': generator, 'shard': shard}
+        call_options['return_graph'] = return_graph
         for layer, conv in enumerate(self.convs):
             rows: Features = dst if src is None else (src, dst)
             if src is not None and hidden is None and layer < last_layer:
@@ -242,7 +251,9 @@ class GSLNet(KeepsAnchors, LayerIndexMixin, NodeClassifier):
             if return_graph:
                 out, graph = out
                 graphs.append(graph)
-            dst = out if layer == last_layer else self.dropout(self.act(out), generator)
+            dst = out
+            if layer < last_layer:
+                dst = self.dropout(self.act(out), generator, shard)
             if hidden is not None and layer < last_layer:
                 src = hidden[layer].to(dst.dtype)  # Lower under autocast.
         out = self._apply_readout(dst, batch)

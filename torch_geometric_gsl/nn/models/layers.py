@@ -13,6 +13,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.nn.resolver import activation_resolver
 
 from torch_geometric_gsl._checks import check_probability
+from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.shared_part import named_parts, twin_of
 from torch_geometric_gsl.ops.local_random import dropout
 
@@ -34,8 +35,17 @@ class Dropout(torch.nn.Dropout):
         check_probability(p, 'dropout')
         super().__init__(p)
 
-    def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return dropout(x, self.p, self.training, generator)
+    def forward(
+        self,
+        x: Tensor,
+        generator: torch.Generator | None = None,
+        shard: RowShard | None = None,
+    ) -> Tensor:
+        if shard is None or not self.training:
+            return dropout(x, self.p, self.training, generator)
+        # Drawn for the rows of all ranks: any number of them drops the same entries.
+        ones = x.new_ones(shard.total, x.size(1))
+        return x * shard.split(dropout(ones, self.p, True, generator))
 
 
 @contextmanager

@@ -42,6 +42,7 @@ from torch_geometric_gsl.nn.sampler.options import (
 )
 from torch_geometric_gsl.nn.sampler.parts import Part
 from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, make_draw
+from torch_geometric_gsl.nn.sampler.ranks import gather_rows
 from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -336,6 +337,7 @@ class GumbelKNNSampler(OneType):
         batch: Batch | None = None,
         *,
         rows: tuple[int, int] | None = None,
+        gather: Callable[[Tensor], Tensor] | None = None,
         generator: torch.Generator | None = None,
         return_graph: bool = False,
     ) -> Any:
@@ -345,9 +347,27 @@ class GumbelKNNSampler(OneType):
         of :meth:`forward`. With :obj:`return_graph=True` it also returns the graph of
         this sum. Programs of :func:`torch.export.export` sum over all pairs at once.
 
+        Several processes can each sum for a range of targets. Then :obj:`x` and
+        :obj:`h` are those of :obj:`rows`, and :obj:`gather` returns the rows of all
+        processes, in order, given a tensor with the rows of each, as
+        :meth:`RowShard.gather() <torch_geometric_gsl.distributed.RowShard.gather>`.
+        The sources of a pair, and their messages, are the same in all processes.
+
         Returns:
             torch.Tensor: The sums :math:`[n, m]` of the targets.
+
+        Example:
+            >>> from torch_geometric_gsl.nn.similarity import CosineSimilarity
+            >>> sampler = GumbelKNNSampler(CosineSimilarity(16)).eval()
+            >>> x = torch.randn(100, 16)
+            >>> def gather(first_rows):  # Here another process holds the last rows.
+            ...     return torch.cat([first_rows, x[60:]])
+            >>> out = sampler.propagate(x[:60], x[:60], rows=(0, 60), gather=gather)
+            >>> torch.allclose(out, sampler.propagate(x, x)[:60], atol=1e-6)
+            True
         """
+        if gather is not None:
+            x, h = gather_rows(x, h, rows, gather, self.weighs_targets)
         if is_exporting():
             absent: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
             absent |= {'edge_weight': edge_weight, 'rows': rows}

@@ -22,14 +22,9 @@ from sharded import (
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
-from torch_geometric_gsl import (
-    GSLNet,
-    KNNEdgeConv,
-    LatentGraphConv,
-    TransitionGraphConv,
-)
+from torch_geometric_gsl import GSLNet, LatentGraphConv, TransitionGraphConv
 from torch_geometric_gsl.diagnostics import UniformSamplingWarning
-from torch_geometric_gsl.distributed import RowShard, ShardedModel
+from torch_geometric_gsl.distributed import RowShard
 
 ZEROS = torch.zeros(12, dtype=torch.long)
 
@@ -109,7 +104,7 @@ def test_all_that_was_gathered_takes_part_in_the_backward_pass(tmp_path):
     # A rank that did not would keep the others waiting.
     x, given = arguments('uniform', slice(0, N))
     with group_of_one(tmp_path):
-        ShardedModel(make('uniform'), RowShard(N))(x, **given).sum().backward()
+        make('uniform')(x, **given, shard=RowShard(N)).sum().backward()
     assert torch.equal(given['z'].grad, torch.zeros(N, 3).double())
 
 
@@ -117,7 +112,7 @@ def test_sparse_features(tmp_path):
     x = numbers(0, 12, IN)
     module = GSLNet(IN, 8, 2, OUT, z_channels=None).double().eval()
     with group_of_one(tmp_path):
-        out = ShardedModel(module, RowShard(12))(x.to_sparse_csr())
+        out = module(x.to_sparse_csr(), shard=RowShard(12))
     assert_close(out, module(x))
 
 
@@ -126,9 +121,9 @@ def indexed(rank, sizes):
     model, calls = make('net').eval().index(numbers(0, 30, IN)), []
     first = model.convs[0]
     first.register_forward_pre_hook(lambda _, args: calls.append(len(args[0]) == 30))
-    sharded = ShardedModel(model, shard)
+    x = numbers(1, N, IN)[slice(*shard.rows)]
     with torch.no_grad():
-        out = [sharded(numbers(1, N, IN)[slice(*shard.rows)]) for _ in range(2)]
+        out = [model(x, shard=shard) for _ in range(2)]
     return out[1], calls
 
 
@@ -142,58 +137,40 @@ def test_rows_of_an_index_are_the_sources_of_all_ranks(tmp_path):
     assert_close(torch.cat([out for out, _ in parts]), expected)
 
 
-def test_a_model_is_as_before_after_an_error():
-    x = numbers(0, 12, IN).float()
-    model = GSLNet(IN, 8, 2, OUT).eval()
-    sharded, expected = ShardedModel(model, RowShard(12)), model(x)
-    with pytest.raises(ValueError, match="'batch' is not supported"):
-        sharded(x, batch=ZEROS)
-    assert_close(model(x), expected)
-    graph, other = model.graphs(x[:5])[0], sharded.graphs(x)[0]
-    assert (graph.edge_index.size(1), other.edge_index.size(1)) == (20, 132)
-
-
-def run(model, x):
-    return model(x)
-
-
 CONV, NET = LatentGraphConv(IN, OUT), GSLNet(IN, 8, 2, OUT)
-NO_MEANING = "ValueError: '{}' is not supported with distributed rows (got a {})"
+NO_MEANING = "ValueError: '{}' is not supported with '{}' (got a {})"
 TWO_ROWS = "ValueError: 'x' must have the 12 rows of this rank (got 2)"
-REST = {'loss': [ZEROS], 'score': [ZEROS], 'predict': [], 'graphs': []}
-#: The model, how it is called, and what is said of it.
+X = numbers(0, 12, IN).float()
+#: The model, its arguments, and the error.
 BAD = {
-    'model': (KNNEdgeConv(torch.nn.Linear(2 * IN, OUT), 3), run,
-              "TypeError: 'model' must be a GSLNet or one of its layers "
-              '(got KNNEdgeConv)'),
-    'readout': (GSLNet(IN, 8, 2, OUT, readout='sum'), run,
-                NO_MEANING.format('readout', 'SumAggregation')),
-    'rows': (CONV, lambda model, x: model(x[:2]), TWO_ROWS),
-    'targets of a pair': (NET, lambda model, x: model((x, x[:2])), TWO_ROWS),
-    'batch': (CONV, lambda model, x: model(x, batch=ZEROS),
-              NO_MEANING.format('batch', 'Tensor')),
-    'candidates': (CONV, lambda model, x: model(x, ZEROS.view(2, 6)),
-                   NO_MEANING.format('edge_index', 'Tensor')),
-    'nodes': (TransitionGraphConv(IN, OUT, 13, 4), run,
+    'readout': (GSLNet(IN, 8, 2, OUT, readout='sum'), (X,),
+                NO_MEANING.format('readout', 'shard', 'SumAggregation')),
+    'rows': (CONV, (X[:2],), TWO_ROWS),
+    'targets of a pair': (NET, ((X, X[:2]),), TWO_ROWS),
+    'batch': (CONV, (X, None, None, ZEROS),
+              NO_MEANING.format('batch', 'rows', 'Tensor')),
+    'candidates': (CONV, (X, ZEROS.view(2, 6)),
+                   NO_MEANING.format('edge_index', 'rows', 'Tensor')),
+    'nodes': (TransitionGraphConv(IN, OUT, 13, 4), (X,),
               "ValueError: 'shard' must have num_nodes=13 rows on all ranks together "
               '(got 12)'),
-    'sparse': (LatentGraphConv(IN, OUT, z_channels=-1),
-               lambda model, x: model(x.to_sparse_csr()),
+    'sparse': (LatentGraphConv(IN, OUT, z_channels=-1), (X.to_sparse_csr(),),
                "ValueError: 'x' must be dense to be sent to other ranks "
                '(got torch.sparse_csr)'),
-    **{name: (CONV, lambda model, x, name=name: getattr(model, name)(x, *REST[name]),
-              f"TypeError: 'model' must have a method '{name}' (got LatentGraphConv)")
-       for name in REST},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(('model', 'call', 'text'), BAD.values(), ids=BAD)
-def test_bad_input(model, call, text, tmp_path):
+@pytest.mark.parametrize(('model', 'args', 'text'), BAD.values(), ids=BAD)
+def test_bad_input(model, args, text, tmp_path):
     with group_of_one(tmp_path), pytest.raises((TypeError, ValueError)) as info:
-        call(ShardedModel(model, RowShard(12)), numbers(0, 12, IN).float())
+        model(*args, shard=RowShard(12))
     assert f'{info.typename}: {info.value}' == text
+
+
+@pytest.mark.parametrize('model', [CONV, NET, TransitionGraphConv(IN, OUT, 12, 4)])
+def test_what_is_no_shard(model):
     with pytest.raises(TypeError, match=r"'shard' must be a RowShard \(got int\)"):
-        ShardedModel(CONV, 3)
+        model(X, shard=3)
 
 
 def sent(name, folder, monkeypatch):
@@ -208,10 +185,10 @@ def sent(name, folder, monkeypatch):
     for kind in found:
         call = getattr(dist, kind)
         monkeypatch.setattr(dist, kind, partial(spy, kind, call))
-    module, rows = make(name), slice(0, num_nodes(name))
+    model, rows = make(name), slice(0, num_nodes(name))
     x, given = arguments(name, rows)
     with group_of_one(folder):
-        model = ShardedModel(module, RowShard(num_nodes(name)))
+        given['shard'] = RowShard(num_nodes(name))
         if 'net' in name:
             model.loss(x, *labels(name, rows), **given).backward()
         else:
@@ -241,8 +218,8 @@ def test_rows_are_gathered_once(tmp_path, monkeypatch):
 class Loss(torch.nn.Sequential):
     """What DistributedDataParallel calls: a module that returns a loss."""
 
-    def forward(self, *args):
-        return self[0].loss(*args)
+    def forward(self, *args, **kwargs):
+        return self[0].loss(*args, **kwargs)
 
 
 def averaged(rank, sizes):
@@ -253,9 +230,9 @@ def averaged(rank, sizes):
     for is_ddp in (True, False):
         module = make('net')
         torch.manual_seed(6)
-        model = Loss(ShardedModel(module, shard))
+        model = Loss(module)
         call = DistributedDataParallel(model) if is_ddp else model
-        (call(*args) * (shard.world_size if is_ddp else 1)).backward()
+        (call(*args, shard=shard) * (shard.world_size if is_ddp else 1)).backward()
         if not is_ddp:
             shard.sum_gradients(module)
         found.append([p.grad.clone() for p in module.parameters()])
