@@ -10,7 +10,7 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GSLNet, HeteroLatentGraphConv
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.local_random import DrawsFrom, dropout
+from torch_geometric_gsl.ops.local_random import GeneratorMode, dropout
 from torch_geometric_gsl.ops.noise import clone_generator
 
 
@@ -67,7 +67,7 @@ DRAWS = {
 def test_it_draws_what_the_global_generator_would_with_that_seed(name):
     draw = DRAWS[name]
     generator = seeded(4)
-    with DrawsFrom(generator), torch.no_grad():
+    with GeneratorMode(generator), torch.no_grad():
         found, more = draw(), draw()
     with torch.no_grad():
         assert torch.equal(found, by_manual_seed(draw))
@@ -78,7 +78,7 @@ def test_other_threads_have_the_global_generator():
     expected = by_manual_seed(lambda: torch.rand(3))
     with torch.random.fork_rng([]), ThreadPoolExecutor(1) as pool:
         torch.manual_seed(4)
-        with DrawsFrom(seeded(9)):
+        with GeneratorMode(seeded(9)):
             own = torch.rand(3)
             other = pool.submit(torch.rand, 3).result()
     assert torch.equal(other, expected)
@@ -91,7 +91,7 @@ def test_compiled_functions_run_inside():
 
     x = torch.arange(4.0)
     compiled = torch.compile(function, backend='eager')
-    with DrawsFrom(seeded(4)):
+    with GeneratorMode(seeded(4)):
         assert compiled(x) == 14
 
 
@@ -99,7 +99,7 @@ def test_compiled_functions_run_inside():
 def test_modules_with_dropout_draw_from_the_generator(inplace):
     x = torch.ones(50)
     expected = dropout(x, 0.3, True, seeded(4))
-    with DrawsFrom(seeded(4)):
+    with GeneratorMode(seeded(4)):
         found = F.dropout(x, 0.3, inplace=inplace)
         more = torch.nn.Dropout(0.3)(torch.ones(50))
     assert torch.equal(found, expected)
@@ -148,7 +148,7 @@ def test_gradients_see_the_draws_of_the_forward_pass():
         return weight, torch.autograd.grad(weight.square().sum(), score)[0]
 
     expected = gradient(seeded(4))
-    with DrawsFrom(seeded(4)):
+    with GeneratorMode(seeded(4)):
         assert all(map(torch.equal, gradient(None), expected))
         with torch.device('cpu'):
             assert clone_generator(None, torch.device('cpu')).initial_seed() == 4

@@ -75,7 +75,7 @@ def test_tails_are_those_of_the_definition(sets, size, dtype):
 
 @needs_compiler
 def test_threads_draw_the_same(monkeypatch):
-    monkeypatch.setattr(compiled, '_FEW', 1)
+    monkeypatch.setattr(compiled, '_MIN_THREADED', 1)
     case = CASES[40]
     with_one = run(case, race_native.race_native)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)

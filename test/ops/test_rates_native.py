@@ -90,7 +90,7 @@ def test_they_run_in_cpp():
 def test_some_targets_and_threads(monkeypatch):
     pairs, envelope = make('gaussian')
     every = proposal_rates(pairs, envelope, EVERY)
-    monkeypatch.setattr(compiled, '_FEW', 1)
+    monkeypatch.setattr(compiled, '_MIN_THREADED', 1)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
     some = proposal_rates(pairs, envelope, slice(7, 31))
     for found, whole in zip(some.kinds[:2], every.kinds[:2], strict=True):

@@ -89,8 +89,8 @@ def test_proposals_go_on_until_enough_have_arrived(monkeypatch):
     pairs = matrix_pairs(torch.rand(20, 300, **DOUBLE))
     found = scan(pairs, [-1], 12, races=2)
     asked, plain = [], scan_module._look_up
-    monkeypatch.setattr(scan_module, '_PROPOSED', 0)
-    monkeypatch.setattr(scan_module, '_MORE', 1)
+    monkeypatch.setattr(scan_module, '_PER_ARRIVAL', 0)
+    monkeypatch.setattr(scan_module, '_EXTRA', 1)
     monkeypatch.setattr(
         scan_module,
         '_look_up',

@@ -45,7 +45,7 @@ from torch_geometric_gsl.ops.graph_stats import (
     same_label_share,
     weight_spread,
 )
-from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.ops.local_random import GeneratorMode
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 
@@ -174,7 +174,7 @@ def describe_model(
     with ExitStack() as stack:
         model = stack.enter_context(evaluation(model))
         samplers = _find_samplers(model)
-        stack.enter_context(DrawsFrom(torch.Generator().manual_seed(0)))
+        stack.enter_context(GeneratorMode(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
             hook = sampler.register_draw_hook(partial(summarise, layers, name))
             stack.callback(hook.remove)

@@ -72,8 +72,8 @@ def _join(backend: str, timeout: timedelta) -> None:
         return
     # torchrun's store outlives the processes, and so do their addresses. Machines may
     # count restarts differently.
-    joining = dist.rendezvous('env://', timeout=timeout)  # type: ignore[attr-defined]
-    store, rank, world_size = next(joining)
+    meeting = dist.rendezvous('env://', timeout=timeout)  # type: ignore[attr-defined]
+    store, rank, world_size = next(meeting)
     store = dist.PrefixStore(f'restart_{restart}', store)  # type: ignore[attr-defined]
     options = {'store': store, 'rank': rank, 'world_size': world_size}
     dist.init_process_group(backend, timeout=timeout, **options)
@@ -89,7 +89,7 @@ def first_rank(group: Any) -> int:
     return 0 if group is None else dist.get_global_rank(group, 0)
 
 
-def numbers_of_ranks(numbers: Sequence[int], group: Any) -> list[list[int]]:
+def gather_numbers(numbers: Sequence[int], group: Any) -> list[list[int]]:
     """Gather equally many integers from each rank, on every rank."""
     local = torch.tensor(numbers, device=_device_of(group))
     gathered = [torch.empty_like(local) for _ in range(dist.get_world_size(group))]
@@ -190,14 +190,14 @@ def _check_blocks(x: Tensor, sizes: Sequence[int], group: Any) -> None:
     """Raise on all ranks if any block is invalid, so that no rank waits."""
     num_rows = x.size(0) if x.dim() else 0
     code = zlib.crc32(str(x.dtype).encode())
-    blocks = numbers_of_ranks([num_rows, math.prod(x.shape[1:]), code], group)
+    blocks = gather_numbers([num_rows, math.prod(x.shape[1:]), code], group)
     rows, widths, codes = (list(column) for column in zip(*blocks, strict=True))
     if rows != list(sizes):
         raise ValueError(f"'x' must have {list(sizes)} rows on the ranks (got {rows})")
     if len(set(widths)) > 1:
         raise ValueError(f"'x' must have one width on all ranks (got {widths})")
     if len(set(codes)) > 1:
-        ranks = [rank for rank, other in enumerate(codes) if other == code]
+        ranks = [rank for rank in range(len(codes)) if codes[rank] == code]
         raise ValueError(
             f"'x' must have one dtype on all ranks (got {x.dtype} on {ranks} only)"
         )

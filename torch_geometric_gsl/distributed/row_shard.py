@@ -18,8 +18,8 @@ from torch_geometric_gsl.distributed.collective import (
     all_gather_rows,
     all_reduce_sum,
     broadcast_first,
+    gather_numbers,
     is_joined,
-    numbers_of_ranks,
 )
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import SampledGraph
@@ -241,7 +241,7 @@ class RowShard:
         """Gather one number per rank."""
         if not self.is_shared:
             return [num_rows]
-        return [size for (size,) in numbers_of_ranks([num_rows], self.group)]
+        return [size for (size,) in gather_numbers([num_rows], self.group)]
 
     def _check_rows(self, x: Any) -> None:
         check_type(x, Tensor, 'x', 'a torch.Tensor')

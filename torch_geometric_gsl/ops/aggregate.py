@@ -24,8 +24,8 @@ def drawn_graph(
 
     Only the scores of these pairs are recomputed with gradients.
     """
-    source, num_sources = arrivals.source.flatten(1), pairs.src.size(0)
-    neighbours = Neighbours(source, num_sources, memory_budget=pairs.memory)
+    source = arrivals.source.flatten(1)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     score = pairs.pairs(slice(None), neighbours).view_as(arrivals.source)
     listed = arrivals.noise.flatten(1) > -torch.inf
     if tail is None:
@@ -55,24 +55,26 @@ def drawn_sum(
 
     All sources are candidates; messages are :math:`[N, m]`.
     """
-    full, source = full_precision(h), arrivals.source.flatten(1)
-    own = tail if tail is not None and tail.group == 1 else None
-    if own is not None:  # Each target also lists its tail.
-        source = torch.cat([source, own.source], dim=1)
+    full = full_precision(h)
+    source = arrivals.source.flatten(1)
+    listed_tail = tail if tail is not None and tail.group == 1 else None
+    if listed_tail is not None:  # Each target also lists its tail.
+        source = torch.cat([source, listed_tail.source], dim=1)
     neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
     value = pairs.compare(slice(None), neighbours)
-    if tail is not None and own is None:
+    if tail is not None and listed_tail is None:
         weight, late = _relax_all(full, value, pairs, arrivals, tail, options)
         return (neighbour_sum(full, weight, neighbours) + late).to(h.dtype)
-    score, late_score = pairs.respond(slice(None), value), None
-    if own is not None:
-        sizes = [arrivals.source[0].numel(), own.source.size(1)]
+    score = pairs.respond(slice(None), value)
+    late_score = None
+    if listed_tail is not None:
+        sizes = [arrivals.source[0].numel(), listed_tail.source.size(1)]
         score, late_score = score.split(sizes, dim=1)
-        late_score = mask_tail(pairs, own, arrivals, late_score)
-    share = None if own is None else own.log_share
+        late_score = mask_tail(pairs, listed_tail, arrivals, late_score)
+    share = None if listed_tail is None else listed_tail.log_share
     score = score.view_as(arrivals.source)
     weights = relax(score, arrivals, options, late_score, share, pairs.null)
-    weight = torch.cat([part.flatten(1) for part in weights], dim=1)
+    weight = torch.cat([weight.flatten(1) for weight in weights], dim=1)
     return neighbour_sum(full, weight.to(full), neighbours).to(h.dtype)
 
 
@@ -86,30 +88,33 @@ def _relax_all(
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals, and the sums over the tail, by blocks."""
     # Sources of tails are gathered once for all blocks, unless they are sparse.
-    late_h, is_sparse = h[tail.source], isinstance(pairs.src, SparseRows)
+    late_h = h[tail.source]
+    is_sparse = isinstance(pairs.src, SparseRows)
     late_src = tail.source if is_sparse else pairs.src[tail.source]
     bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()
     # A block has whole groups.
     step = max(1, pairs.memory // (tail.group * bytes_per_row)) * tail.group
     num_rows = value.size(0)
-    run = _block_scores
-    pieces = [(value, pairs, arrivals, tail, late_src, late_h)]
+    score_block = _block_scores
+    blocks = [(value, pairs, arrivals, tail, late_src, late_h)]
     if step < num_rows:
         sizes = [min(step, num_rows - start) for start in range(0, num_rows, step)]
         groups = [-(-size // tail.group) for size in sizes]
-        tails = (tail._replace(source=part) for part in tail.source.split(groups))
+        tails = (tail._replace(source=source) for source in tail.source.split(groups))
         late = late_src.split(groups), late_h.split(groups)
         drawn = value.split(sizes), pairs.split(sizes), arrivals.split(sizes)
-        pieces = [*zip(*drawn, tails, *late, strict=True)]
+        blocks = [*zip(*drawn, tails, *late, strict=True)]
         if torch.is_grad_enabled():
             # The inputs of the scores are recomputed in the backward pass.
-            run = recomputed(_block_scores)
+            score_block = recomputed(_block_scores)
     weights, sums = [], []
-    for value, pairs, arrivals, tail, late_src, late_h in pieces:
-        early, last = run(value, pairs, arrivals, tail, late_src)
-        weight, rest = relax(early, arrivals, options, last, tail.log_share, pairs.null)
+    for value, pairs, arrivals, tail, late_src, late_h in blocks:
+        scores = score_block(value, pairs, arrivals, tail, late_src)
+        weight, late_weight = relax(
+            scores[0], arrivals, options, scores[1], tail.log_share, pairs.null
+        )
         weights.append(weight.flatten(1).to(h))
-        sums.append(_group_sum(rest.flatten(1), late_h, tail.group))
+        sums.append(_group_sum(late_weight.flatten(1), late_h, tail.group))
     return torch.cat(weights), torch.cat(sums)
 
 

@@ -37,8 +37,8 @@ class Clusters(NamedTuple):
     @property
     def number(self) -> Tensor:
         """Return the cluster of each place of :obj:`source`."""
-        every = torch.arange(self.offsets.numel() - 1, device=self.source.device)
-        return every.repeat_interleave(self.size, output_size=self.source.numel())
+        clusters = torch.arange(self.offsets.numel() - 1, device=self.source.device)
+        return clusters.repeat_interleave(self.size, output_size=self.source.numel())
 
 
 def num_clusters(num_sources: int) -> int:
@@ -70,35 +70,35 @@ def k_means(
     """
     generator = torch.Generator(x.device).manual_seed(0)
     order = torch.randperm(x.size(0), generator=generator, device=x.device)
-    some = x[order[: _ROWS_PER_CLUSTER * num_clusters].sort().values]
+    sample = x[order[: _ROWS_PER_CLUSTER * num_clusters].sort().values]
     centre = x[order[:num_clusters].sort().values]
     for _ in range(_STEPS):
-        number = _nearest(some, centre, memory_budget)
-        count = number.bincount(minlength=num_clusters).unsqueeze(1)
-        mean = torch.zeros_like(centre).index_add_(0, number, some) / count
+        cluster = _nearest(sample, centre, memory_budget)
+        count = cluster.bincount(minlength=num_clusters).unsqueeze(1)
+        mean = torch.zeros_like(centre).index_add_(0, cluster, sample) / count
         centre = torch.where(count > 0, mean, centre)
     return group(_nearest(x, centre, memory_budget))
 
 
-def group(number: Tensor) -> Clusters:
+def group(cluster: Tensor) -> Clusters:
     """Return the clusters of numbered sources, without empty ones.
 
     Example:
         >>> group(torch.tensor([2, 0, 2]))
         Clusters(source=tensor([1, 0, 2]), offsets=tensor([0, 1, 3]))
     """
-    size = number.bincount()
-    return Clusters(number.argsort(stable=True), cumsum(size[size > 0]))
+    size = cluster.bincount()
+    return Clusters(cluster.argsort(stable=True), cumsum(size[size > 0]))
 
 
 def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
     """Return the nearest centre of each row."""
     half = centre.square().sum(dim=1) / 2
-    number = torch.empty(x.size(0), dtype=torch.long, device=x.device)
+    nearest = torch.empty(x.size(0), dtype=torch.long, device=x.device)
     bytes_per_row = 2 * centre.size(0) * x.element_size()
     for rows in row_blocks(x.size(0), bytes_per_row, memory_budget):
-        number[rows] = torch.addmm(half, x[rows], centre.t(), beta=-1).argmax(dim=1)
-    return number
+        nearest[rows] = torch.addmm(half, x[rows], centre.t(), beta=-1).argmax(dim=1)
+    return nearest
 
 
 class Balls(NamedTuple):
@@ -115,7 +115,8 @@ class Balls(NamedTuple):
 @torch.no_grad()
 def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     """Enclose the embeddings of clusters, which may be those of other embeddings."""
-    number, count = clusters.number, clusters.size.numel()
+    cluster = clusters.number
+    count = clusters.size.numel()
     is_dot = comparison == 'dot'
     error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
     src = src[clusters.source]
@@ -123,23 +124,23 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     centre = cluster_means(unit, clusters)
     centre = unit_rows(centre) if is_dot else centre
     norm = torch.linalg.vector_norm(src, dim=1)
-    norms = [scatter(norm, number, 0, count, how) for how in ('min', 'max')]
+    norms = [scatter(norm, cluster, 0, count, extreme) for extreme in ('min', 'max')]
     if is_dot:
-        cosine = (unit * centre[number]).sum(dim=1)
+        cosine = (unit * centre[cluster]).sum(dim=1)
         cosine = cosine.masked_fill(norm == 0, 1.0)  # Zero rows have no angle.
-        radius = scatter(cosine, number, 0, count, 'min') - error
+        radius = scatter(cosine, cluster, 0, count, 'min') - error
     else:
-        distance = torch.linalg.vector_norm(src - centre[number], dim=1)
-        radius = scatter(distance, number, 0, count, 'max') * (1 + error)
+        distance = torch.linalg.vector_norm(src - centre[cluster], dim=1)
+        radius = scatter(distance, cluster, 0, count, 'max') * (1 + error)
     return Balls(centre, radius.clamp(min=-1.0), torch.stack(norms), error)
 
 
 def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
     """Return the means of clusters :math:`[C, m]`, given rows cluster by cluster."""
-    number = clusters.number
-    share = rows / clusters.size[number].unsqueeze(1)  # Prevents overflow of sums.
+    cluster = clusters.number
+    share = rows / clusters.size[cluster].unsqueeze(1)  # Prevents overflow of sums.
     mean = rows.new_zeros(clusters.size.numel(), rows.size(1))
-    return mean.index_add_(0, number, share)
+    return mean.index_add_(0, cluster, share)
 
 
 @torch.no_grad()
@@ -184,20 +185,21 @@ def ball_range(
 def cone_range(
     cosine: Tensor,
     norm: Tensor,
-    near: Tensor,
-    least: Tensor,
-    most: Tensor,
+    cos_radius: Tensor,
+    min_norm: Tensor,
+    max_norm: Tensor,
     error: Tensor,
 ) -> tuple[Tensor, Tensor]:
     r"""Bound inner products with vectors in cones."""
-    wide = (1 - near.square()).clamp(min=0).sqrt()
+    sin_radius = (1 - cos_radius.square()).clamp(min=0).sqrt()
     # The sine is largest for the smallest cosine that rounding allows.
     sine = (1 - (cosine.abs() - error).clamp(min=0).square()).sqrt()
-    along, across = cosine * near, sine * wide + error
-    high = torch.where(cosine + error >= near, 1, (along + across).clamp(max=1))
-    low = torch.where(cosine - error <= -near, -1, (along - across).clamp(min=-1))
+    along = cosine * cos_radius
+    across = sine * sin_radius + error
+    high = torch.where(cosine + error >= cos_radius, 1, (along + across).clamp(max=1))
+    low = torch.where(cosine - error <= -cos_radius, -1, (along - across).clamp(min=-1))
     # Positive products are largest for the longest member, negative for the shortest.
-    longest = most * (1 + error)
-    high = norm * (high * torch.where(high > 0, longest, least) + error * most)
-    low = norm * (low * torch.where(low < 0, longest, least) - error * most)
+    longest = max_norm * (1 + error)
+    high = norm * (high * torch.where(high > 0, longest, min_norm) + error * max_norm)
+    low = norm * (low * torch.where(low < 0, longest, min_norm) - error * max_norm)
     return low, high

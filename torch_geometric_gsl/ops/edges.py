@@ -31,9 +31,9 @@ class Candidates(NamedTuple):
         """Return the number of candidates of the target with the most."""
         return int(self.size.max()) if self.size.numel() else 0
 
-    def at(self, rows: slice, place: Tensor) -> Tensor:
-        r"""Return the sources at places :math:`[|\mathrm{rows}|, q]` of the targets."""
-        index = self.start[rows].unsqueeze(1) + place
+    def at(self, rows: slice, position: Tensor) -> Tensor:
+        r"""Return the sources at positions :math:`[|\mathrm{rows}|, q]` of targets."""
+        index = self.start[rows].unsqueeze(1) + position
         return index if self.source is None else self.source[index]
 
 
@@ -86,9 +86,9 @@ def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
         >>> expand_ranges(torch.tensor([5, 0]), torch.tensor([2, 1]))
         (tensor([0, 0, 1]), tensor([5, 6, 0]))
     """
-    number = torch.arange(size.numel(), device=size.device).repeat_interleave(size)
-    place = torch.arange(number.numel(), device=size.device)
-    return number, place.add_((start - size.cumsum(0) + size)[number])
+    index = torch.arange(size.numel(), device=size.device).repeat_interleave(size)
+    position = torch.arange(index.numel(), device=size.device)
+    return index, position.add_((start - size.cumsum(0) + size)[index])
 
 
 def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
@@ -98,14 +98,15 @@ def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
     """
     start, size, listed = candidates
     total = size.cumsum(0)
-    num_done, num_edges = 0, int(total[-1]) if total.numel() else 0
+    num_edges = int(total[-1]) if total.numel() else 0
+    num_done = 0
     while num_done < num_edges:
         limits = torch.tensor([num_done, num_done + max_pairs], device=total.device)
         # Start at the first target with candidates left.
         first, stop = torch.searchsorted(total, limits, right=True).tolist()
         stop = min(max(stop, first + 1), total.numel())
-        target, place = expand_ranges(start[first:stop], size[first:stop])
-        source = place if listed is None else listed[place]
+        target, position = expand_ranges(start[first:stop], size[first:stop])
+        source = position if listed is None else listed[position]
         yield torch.stack([source, target + first])
         num_done = int(total[stop - 1])
 

@@ -46,12 +46,12 @@ class Envelope(NamedTuple):
     head: Head | None = None  # Candidates with their exact rates.
 
     def __str__(self) -> str:
-        parts = []
+        bounds = []
         if self.balls is not None:
-            parts.append(f'{self.balls.radius.numel()} clusters')
+            bounds.append(f'{self.balls.radius.numel()} clusters')
         if self.head is not None:
-            parts.append(f'a head of {self.head.source.size(1)}')
-        return ' and '.join(parts) or 'one bound'
+            bounds.append(f'a head of {self.head.source.size(1)}')
+        return ' and '.join(bounds) or 'one bound'
 
     @property
     def num_kinds(self) -> int:
@@ -84,10 +84,12 @@ def race_inputs(pairs: PairScores, rates: Rates, first: int) -> list[Tensor | No
     rows = slice(first, first + rates.sizes.size(0))
     share, _, member, offset, head = rates.kinds or (None,) * 5
     params = (param[rows] for param in pairs.response.params)
-    start, listed, excluded = None, None, pairs.excluded
+    excluded = pairs.excluded
+    start = listed = None
     if pairs.candidates is not None:
-        start, listed = pairs.candidates.start[rows].long(), pairs.candidates.source
-    others = (
+        start = pairs.candidates.start[rows].long()
+        listed = pairs.candidates.source
+    tensors = (
         *(None if excluded is None else excluded[rows].long(), start),
         *(None if listed is None else listed.long(), rates.sizes, rates.bound),
         *(rates.total, share, head, member, offset),
@@ -95,7 +97,7 @@ def race_inputs(pairs: PairScores, rates: Rates, first: int) -> list[Tensor | No
     return [
         *(pairs.dst[rows].contiguous(), pairs.src.contiguous()),
         *(None, None, None, *params)[-3:],
-        *(None if x is None else x.contiguous() for x in others),
+        *(None if x is None else x.contiguous() for x in tensors),
     ]
 
 
@@ -107,8 +109,8 @@ def make_envelope(
     if clusters is not None:
         balls = enclose(pairs.comparison, pairs.src.detach(), clusters)
     elif head is not None:
-        every = torch.arange(pairs.src.size(0), device=pairs.src.device)
-        clusters = Clusters(every, every.new_tensor([0, every.numel()]))
+        sources = torch.arange(pairs.src.size(0), device=pairs.src.device)
+        clusters = Clusters(sources, sources.new_tensor([0, sources.numel()]))
     return Envelope(clusters, balls, head)
 
 
@@ -120,21 +122,21 @@ def find_nearest(pairs: PairScores, size: int) -> Head:
     dst, src = pairs.dst.detach(), pairs.src.detach()
     is_largest = pairs.response.head_sign > 0
     source = torch.empty(dst.size(0), size, dtype=torch.long, device=dst.device)
-    rest = dst.new_empty(dst.size(0))
+    limit = dst.new_empty(dst.size(0))
     bytes_per_row = 3 * src.size(0) * dst.element_size()
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         value = compare_all(pairs.comparison, dst[rows], src)
-        found, index = value.topk(size + 1, dim=1, largest=is_largest)
+        values, index = value.topk(size + 1, dim=1, largest=is_largest)
         source[rows] = index[:, :size].sort(dim=1).values
-        rest[rows] = found[:, size]
-    low, high = (torch.full_like(rest, sign * torch.inf) for sign in (-1, 1))
+        limit[rows] = values[:, size]
+    low, high = (torch.full_like(limit, sign * torch.inf) for sign in (-1, 1))
     # The rounding of what is compared again.
     error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
     if pairs.comparison == 'dot':
         slack = 2 * error * row_norms(dst) * row_norms(src).amax()
-        low, high = (low, rest + slack) if is_largest else (rest - slack, high)
+        low, high = (low, limit + slack) if is_largest else (limit - slack, high)
     else:
-        root = rest.sqrt()
+        root = limit.sqrt()
         low = (root - error * root).clamp(min=0).square()
     return Head(source, low, high)
 
@@ -145,8 +147,9 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 
     Members of the head are left out of what it bounds.
     """
-    head, size = envelope.head, rows.indices(pairs.dst.size(0))
-    upper = pairs.upper + pairs.src.new_zeros(len(range(*size)), 1)
+    head = envelope.head
+    num_targets = len(range(*rows.indices(pairs.dst.size(0))))
+    upper = pairs.upper + pairs.src.new_zeros(num_targets, 1)
     span = None if envelope.balls is not None else pairs.response.span
     if envelope.clusters is None and span is None:
         return upper
@@ -157,8 +160,9 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
         low, high = head.low[rows, None], head.high[rows, None]
     if envelope.balls is not None:
         to_range, args = closeness(pairs.comparison, dst, envelope.balls)
-        least, most = to_range(*args)
-        low, high = torch.maximum(least, low), torch.minimum(most, high)
+        cluster_low, cluster_high = to_range(*args)
+        low = torch.maximum(cluster_low, low)
+        high = torch.minimum(cluster_high, high)
     params = [param[rows].unsqueeze(1) for param in pairs.response.params]
     # An empty interval: all members of the cluster are in the head.
     _, best = pairs.response.interval(torch.minimum(low, high), high, *params)
@@ -171,13 +175,14 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
 @torch.no_grad()
 def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
     """Return the rates at which a block of targets proposes."""
-    clusters, is_less = envelope.clusters, int(pairs.excluded is not None)
-    number = len(range(*rows.indices(pairs.dst.size(0))))
+    clusters = envelope.clusters
+    num_excluded = int(pairs.excluded is not None)
+    num_targets = len(range(*rows.indices(pairs.dst.size(0))))
     if pairs.candidates is None:
-        every = pairs.src.size(0) - is_less
-        count = torch.full((number,), every, device=pairs.dst.device)
+        available = pairs.src.size(0) - num_excluded
+        count = torch.full((num_targets,), available, device=pairs.dst.device)
     else:
-        count = pairs.candidates.size[rows] - is_less
+        count = pairs.candidates.size[rows] - num_excluded
     if clusters is None:
         bound = bound_scores(pairs, envelope, rows)
         rate = bound + count.view(-1, 1).to(bound.dtype).log()
@@ -220,15 +225,16 @@ def num_expected(pairs: PairScores, envelope: Envelope, options: DrawOptions) ->
     """
     count = pairs.dst.size(0)
     target = torch.arange(0, count, -(-count // _NUM_PROBED), device=pairs.dst.device)
-    some, head = pairs.take(target), envelope.head
+    sample = pairs.take(target)
+    head = envelope.head
     if head is not None:
         envelope = envelope._replace(head=head.take(target))
-    rates = proposal_rates(some, envelope, slice(None))
+    rates = proposal_rates(sample, envelope, slice(None))
     expected = []
     # Small blocks, whose memory is used again instead of fetched anew.
     bytes_per_row = 8 * pairs.src.size(0) * rates.total.element_size()
     for rows in row_blocks(target.numel(), bytes_per_row):
-        score = some.rows(rows)
+        score = sample.rows(rows)
         ratio = (rates.total[rows] - score.logsumexp(dim=1)).double().exp()
         needed: Tensor | float = options.num_arrivals
         if not options.replace:

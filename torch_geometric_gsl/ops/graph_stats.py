@@ -64,8 +64,8 @@ def score_spread(pairs: PairScores) -> Spread:
         torch.special.entr(pairs.rows(rows).softmax(dim=-1)).sum(dim=-1).double()
         for rows in row_blocks(pairs.dst.size(0), bytes_per_row, pairs.memory)
     ]
-    nothing = torch.empty(0, dtype=torch.double, device=pairs.src.device)
-    entropy = torch.cat([nothing, *blocks])
+    empty = torch.empty(0, dtype=torch.double, device=pairs.src.device)
+    entropy = torch.cat([empty, *blocks])
     return Spread(entropy, entropy.exp())
 
 
@@ -91,9 +91,9 @@ def candidate_null_share(
     score: Tensor, target: Tensor, null: Tensor, num_targets: int
 ) -> Tensor:
     """Compute the probability of the null neighbour among listed candidates."""
-    every = torch.arange(num_targets, device=target.device)
+    targets = torch.arange(num_targets, device=target.device)
     score = torch.cat([score.double(), null.double().expand(num_targets)])
-    share = softmax(score, torch.cat([target, every]), num_nodes=num_targets)
+    share = softmax(score, torch.cat([target, targets]), num_nodes=num_targets)
     return share[-num_targets:] if num_targets else share
 
 
@@ -124,11 +124,12 @@ def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
     Without :obj:`y_dst` the targets are the sources, without self-pairs. The share is
     :obj:`nan` without pairs.
     """
-    loops = y_src.numel() if y_dst is None else 0
+    num_loops = y_src.numel() if y_dst is None else 0
     y_dst = y_src if y_dst is None else y_dst
     label = torch.cat([y_src, y_dst]).unique(return_inverse=True)[1]
-    counts = torch.bincount(label[: y_src.numel()], minlength=label.numel()).double()
-    others = torch.bincount(label[y_src.numel() :], minlength=label.numel()).double()
-    num_pairs = y_src.numel() * y_dst.numel() - loops
-    same = float(counts @ others) - loops
-    return same / num_pairs if num_pairs else float('nan')
+    src_label, dst_label = label.split([y_src.numel(), y_dst.numel()])
+    src_count = torch.bincount(src_label, minlength=label.numel()).double()
+    dst_count = torch.bincount(dst_label, minlength=label.numel()).double()
+    num_pairs = y_src.numel() * y_dst.numel() - num_loops
+    num_same = float(src_count @ dst_count) - num_loops
+    return num_same / num_pairs if num_pairs else float('nan')

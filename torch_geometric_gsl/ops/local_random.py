@@ -48,7 +48,7 @@ def dropout(
     return x * is_kept.to(x.dtype).mul_(1 / (1 - p))
 
 
-class DrawsFrom(TorchFunctionMode):
+class GeneratorMode(TorchFunctionMode):
     """Make this thread draw from a generator in calls that pass none.
 
     Other threads and the global generator are not affected. Covers the initialisation
@@ -57,7 +57,7 @@ class DrawsFrom(TorchFunctionMode):
     device gets numbers of a generator there, with the same initial seed.
 
     Example:
-        >>> with DrawsFrom(torch.Generator().manual_seed(0)):
+        >>> with GeneratorMode(torch.Generator().manual_seed(0)):
         ...     lin = torch.nn.Linear(2, 1)
         >>> generator, bound = torch.Generator().manual_seed(0), 2**-0.5
         >>> weight = torch.empty(1, 2).uniform_(-bound, bound, generator=generator)
@@ -90,12 +90,12 @@ class DrawsFrom(TorchFunctionMode):
 
     def _generator(self, args: Any, kwargs: Any) -> torch.Generator:
         """Return the generator for the device on which a function draws."""
-        given = (value for value in (*args, *kwargs.values()))
-        device = next((v.device for v in given if isinstance(v, Tensor)), None)
+        values = (value for value in (*args, *kwargs.values()))
+        device = next((v.device for v in values if isinstance(v, Tensor)), None)
         if device is None:
             device = kwargs.get('device') or torch.get_default_device()
         device = torch.empty(0, device=device).device  # With its number.
         if device not in self.generators:
-            own = torch.Generator(device).manual_seed(self.seed)
-            self.generators[device] = own
+            generator = torch.Generator(device).manual_seed(self.seed)
+            self.generators[device] = generator
         return self.generators[device]

@@ -55,8 +55,8 @@ def race_states(seed: Tensor, first: int, count: int) -> Tensor:
     Word :math:`p` of a race is :obj:`random_words(state + p * STEP)`; :obj:`first` is
     the index of the first race.
     """
-    number = torch.arange(first + 1, first + count + 1, device=seed.device)
-    return random_words(seed + number * STEP)
+    race = torch.arange(first + 1, first + count + 1, device=seed.device)
+    return random_words(seed + race * STEP)
 
 
 def below(word: Tensor, size: Tensor | int) -> Tensor:
@@ -117,7 +117,7 @@ def clone_generator(
     """
     like = torch.empty(0, device=device)
     if generator is None and has_torch_function_unary(like):
-        # A mode such as DrawsFrom determines the next generator.
+        # A mode such as GeneratorMode determines the next generator.
         return handle_torch_function(
             clone_generator, (like,), generator=generator, device=device
         )
@@ -148,7 +148,7 @@ def draw_uniform(
 
 
 def propose(
-    kind: Tensor,
+    level: Tensor,
     word: Tensor,
     row: Tensor,
     share: Tensor,
@@ -159,26 +159,26 @@ def propose(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     r"""Look up proposed candidates :math:`[r, q]` for the targets :obj:`row`.
 
-    Uniform numbers :obj:`kind` from :math:`-2^{31}` to :math:`2^{31} - 1` choose a kind
-    of proposal, and random words a member of it; the other arguments are
+    Uniform numbers :obj:`level` from :math:`-2^{31}` to :math:`2^{31} - 1` choose a
+    kind of proposal, and random words a member of it; the other arguments are
     :attr:`~torch_geometric_gsl.ops.envelope.Rates.kinds`. Returns the sources, bounds
     of their scores, and a mask of void ones: proposed by a cluster, but in the head.
     """
     row = row.unsqueeze(1)
-    number = _count_up_to(share, row, kind).clamp(max=share.size(1) - 1)
-    limit = bound.reshape(-1)[row * bound.size(1) + number]
+    kind = _count_up_to(share, row, level).clamp(max=share.size(1) - 1)
+    limit = bound.reshape(-1)[row * bound.size(1) + kind]
     num_clusters = offsets.size(0) - 1
-    cluster = number.clamp(max=num_clusters - 1)
+    cluster = kind.clamp(max=num_clusters - 1)
     first = offsets[cluster]
-    found = source[first + below(word, offsets[cluster + 1] - first)]
+    member = source[first + below(word, offsets[cluster + 1] - first)]
     if head is None:
-        return found, limit, None
+        return member, limit, None
     start = row * head.size(1)
-    is_head = number >= num_clusters
-    listed = head.reshape(-1)[start + (number - num_clusters).clamp(min=0)]
-    place = (_count_up_to(head, row, found) - 1).clamp(min=0)
-    is_void = (head.reshape(-1)[start + place] == found) & ~is_head
-    return torch.where(is_head, listed, found), limit, is_void
+    is_head = kind >= num_clusters
+    listed = head.reshape(-1)[start + (kind - num_clusters).clamp(min=0)]
+    position = (_count_up_to(head, row, member) - 1).clamp(min=0)
+    is_void = (head.reshape(-1)[start + position] == member) & ~is_head
+    return torch.where(is_head, listed, member), limit, is_void
 
 
 def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     while 1 << bits <= width:  # One program for all widths between two powers.
         bits += 1
     for step in (1 << bit for bit in reversed(range(bits))):
-        further = count + step
-        at = base + further.clamp(max=width)
-        count = torch.where((further <= width) & (entries[at] <= value), further, count)
+        larger = count + step
+        entry = entries[base + larger.clamp(max=width)]
+        count = torch.where((larger <= width) & (entry <= value), larger, count)
     return count

@@ -84,8 +84,8 @@ class PairScores(NamedTuple):
         """
         params = []
         for param in self.response.params:
-            own = param[rows]
-            params.append(own.unsqueeze(-1) if value.dim() > 1 else own)
+            values = param[rows]
+            params.append(values.unsqueeze(-1) if value.dim() > 1 else values)
         score = self.response.value(value, *params)
         if isinstance(self.scale, float) and self.scale == 1:
             return score
@@ -150,12 +150,12 @@ class PairScores(NamedTuple):
         """Return the scores of blocks of these numbers of targets."""
         # Split, not sliced: the gradient of each slice would cover all targets.
         columns = self.dst, *self.response.params, self.excluded
-        parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in columns]
+        blocks = [[x] * len(sizes) if x is None else x.split(sizes) for x in columns]
         return [
             self._replace(
                 dst=dst, response=type(self.response)(*params), excluded=excluded
             )
-            for dst, *params, excluded in zip(*parts, strict=True)
+            for dst, *params, excluded in zip(*blocks, strict=True)
         ]
 
     def block(self, rows: slice) -> PairScores:
@@ -167,9 +167,9 @@ class PairScores(NamedTuple):
         """Restrict the scores to some distinct sources."""
         excluded = self.excluded
         if excluded is not None:
-            place = excluded.new_full((self.src.size(0),), -1)
-            place[source] = torch.arange(source.size(0), device=source.device)
-            excluded = place[excluded]
+            position = excluded.new_full((self.src.size(0),), -1)
+            position[source] = torch.arange(source.size(0), device=source.device)
+            excluded = position[excluded]
         return self._replace(src=self.src[source], excluded=excluded)
 
     @property
@@ -246,9 +246,9 @@ def centre_of(rows: Tensor) -> Tensor:
     """Return the approximate median of each column, robust to outliers."""
     if rows.size(0) == 0:
         return rows.new_zeros(rows.size(1))
-    some = rows.detach()[:: -(-rows.size(0) // _CENTRED)]
+    sample = rows.detach()[:: -(-rows.size(0) // _CENTRED)]
     # Sorted, as medians on a GPU are not deterministic to PyTorch; NaN comes last.
-    median = some.sort(dim=0).values[(some.size(0) - 1) // 2]
+    median = sample.sort(dim=0).values[(sample.size(0) - 1) // 2]
     return median.nan_to_num(0.0, 0.0, 0.0)
 
 

@@ -96,7 +96,8 @@ def race_arrivals(
     uniformly.
     """
     envelope = Envelope() if envelope is None else envelope
-    dst, num_races = pairs.dst, options.k if options.replace else 1
+    dst = pairs.dst
+    num_races = options.num_races
     seed = draw_seed(dst.device, generator)
     noise = dst.new_full((dst.size(0), num_races, options.num_arrivals), -torch.inf)
     source = torch.zeros_like(noise, dtype=torch.long)
@@ -111,22 +112,22 @@ def race_arrivals(
     kernel = find_kernel(pairs)
     if kernel is not None:  # Once for all blocks.
         pairs = pairs._replace(dst=dst.contiguous(), src=pairs.src.contiguous())
-    stored = num_races * length if kernel is None else 0  # A kernel stores none.
+    num_stored = num_races * length if kernel is None else 0  # A kernel stores none.
     if tail is not None:
-        stored = max(stored, num_races * options.num_tail)
-    bytes_per_row = BYTES_PER_PROPOSAL * (stored + envelope.num_kinds)
+        num_stored = max(num_stored, num_races * options.num_tail)
+    bytes_per_row = BYTES_PER_PROPOSAL * (num_stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         first = (pairs.first + rows.start) * num_races
-        number = (rows.stop - rows.start) * num_races
+        count = (rows.stop - rows.start) * num_races
         block = RaceBlock(
             pairs,
             options,
             proposal_rates(pairs, envelope, rows),
             rows.start,
-            race_states(seed, first, number),
+            race_states(seed, first, count),
             Arrivals(source[rows], noise[rows], horizon[rows]),
-            torch.zeros(number, dtype=torch.long, device=dst.device),
-            dst.new_zeros(number),
+            torch.zeros(count, dtype=torch.long, device=dst.device),
+            dst.new_zeros(count),
             num_races,
             length,
             least or options.num_arrivals,
@@ -135,11 +136,11 @@ def race_arrivals(
         block.run()
         if tail is not None:
             draw = tail_native if kernel is race_native else RaceBlock.tail
-            drawn = draw(block, race_states(tail_seed, first, number))
+            drawn = draw(block, race_states(tail_seed, first, count))
             tail[0][rows], tail[1][rows] = (x.view(-1, *shape[1:]) for x in drawn)
     for shift in range(1, source.size(-1)):  # Repeated sources do not arrive again.
-        again = source[..., shift:] == source[..., :-shift]
-        noise[..., shift:].masked_fill_(again, -torch.inf)
+        is_repeat = source[..., shift:] == source[..., :-shift]
+        noise[..., shift:].masked_fill_(is_repeat, -torch.inf)
     arrivals = Arrivals(source, noise, horizon)
     if tail is None:
         return arrivals, draw_tail(pairs, options, generator=generator)

@@ -52,8 +52,8 @@ class Arrivals(NamedTuple):
 
     def split(self, sizes: list[int]) -> list[Arrivals]:
         """Return the arrivals of blocks of these numbers of targets."""
-        parts = [[x] * len(sizes) if x is None else x.split(sizes) for x in self]
-        return [Arrivals(*part) for part in zip(*parts, strict=True)]
+        fields = [[x] * len(sizes) if x is None else x.split(sizes) for x in self]
+        return [Arrivals(*block) for block in zip(*fields, strict=True)]
 
 
 def relax(
@@ -87,8 +87,9 @@ def relax(
     weight, *_ = _Weights.apply(  # type: ignore[no-untyped-call]
         score, tail_score, null, arrivals, log_share, options
     )
-    lead, size = int(null is not None), score.size(-1)
-    return weight[..., lead : lead + size], weight[..., lead + size :]
+    first = int(null is not None)
+    last = first + score.size(-1)
+    return weight[..., first:last], weight[..., last:]
 
 
 class _Weights(HandWritten):
@@ -107,10 +108,10 @@ class _Weights(HandWritten):
             late = _tail_logit(tail_score, arrivals.horizon, log_share, options.tau)
             logit = torch.cat([logit, late], dim=-1)
         if null is not None and arrivals.null is not None:
-            own = ((null + arrivals.null) / options.tau).unsqueeze(-1)
+            null_logit = ((null + arrivals.null) / options.tau).unsqueeze(-1)
             if not options.replace:
-                logit, own = _first_of_all(logit, own)
-            logit = torch.cat([own, logit], dim=-1)
+                logit, null_logit = _first_of_all(logit, null_logit)
+            logit = torch.cat([null_logit, logit], dim=-1)
         # Either the null neighbour or the first arrival has nearly the largest
         # logarithm: subtracting it prevents overflow, several times as fast as
         # torch.softmax over a few entries.
@@ -137,12 +138,14 @@ class _Weights(HandWritten):
         ctx.save_for_backward(weight, *scores)
         lead = int(null is not None)
         ctx.sizes = lead, score.size(-1), weight.size(-1) - lead
-        ctx.tau, ctx.null = options.tau, None if null is None else null.shape
+        ctx.tau = options.tau
+        ctx.null = None if null is None else null.shape
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-        weight, (lead, first, last) = ctx.saved_tensors[0], ctx.sizes
+        weight = ctx.saved_tensors[0]
+        lead, first, last = ctx.sizes
         grad = grad * weight
         total = (grad @ weight.new_ones(weight.size(-1))).mul_(weight.size(1))
         grad.addcmul_(weight, total.unsqueeze(-1), value=-1).div_(ctx.tau)
@@ -174,7 +177,8 @@ def _winners(logit: Tensor, options: DrawOptions, leaders: int) -> Tensor:
 def _tail_logit(
     score: Tensor, horizon: Tensor, log_share: Tensor, tau: float
 ) -> Tensor:
-    excluded, log_time = score == -torch.inf, horizon.unsqueeze(-1)
+    excluded = score == -torch.inf
+    log_time = horizon.unsqueeze(-1)
     mass = log_tail_mass(torch.where(excluded, 0, score) + log_time, tau)
     logit = mass.sub_(log_time / tau).add_(log_share)
     return torch.where(excluded, -torch.inf, logit)
@@ -192,14 +196,14 @@ def log_tail_mass(log_rate: Tensor, tau: float) -> Tensor:
     :obj:`log_rate`. The relative error is below :math:`10^{-4}`.
     """
     table = _table(tau, log_rate.dtype, log_rate.device)
-    place = (log_rate - _FIRST) / _STEP
-    index = place.nan_to_num(0.0).clamp(0, table.size(1) - 1).int()
-    start, slope = table[0].index_select(0, index.flatten()), table[1]
-    slope = slope.index_select(0, index.flatten())
+    position = (log_rate - _FIRST) / _STEP
+    index = position.nan_to_num(0.0).clamp(0, table.size(1) - 1).int()
+    start = table[0].index_select(0, index.flatten())
+    slope = table[1].index_select(0, index.flatten())
     # NaN has no index, but stays NaN. Extrapolate linearly beyond the table, but no
     # late arrival outweighs one at the horizon.
-    rest = place - index
-    inner = torch.addcmul(start.view_as(rest), slope.view_as(rest), rest)
+    fraction = position - index
+    inner = torch.addcmul(start.view_as(fraction), slope.view_as(fraction), fraction)
     return inner.add_(log_rate).clamp_(max=0)
 
 

@@ -82,8 +82,8 @@ def recomputed(function: Function) -> Function:
 @cache
 def find_compiler() -> str | None:
     """Return the path of a C++ compiler: in ``CXX``, after words such as ccache."""
-    given = os.environ.get('CXX', '')
-    names = [given, *reversed(given.split()), 'g++', 'clang++']
+    command = os.environ.get('CXX', '')
+    names = [command, *reversed(command.split()), 'g++', 'clang++']
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
@@ -182,15 +182,15 @@ def once_differentiable(backward: Function) -> Function:
         device = next(grad.device.type for grad in grads if grad is not None)
         # Autocast would run the gradient's matrix products in half precision.
         with torch.no_grad(), torch.autocast(device, enabled=False):
-            found = backward(ctx, *grads)
+            gradients = backward(ctx, *grads)
         if not torch.is_grad_enabled():
-            return found
-        found = found if isinstance(found, tuple) else (found,)
+            return gradients
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         name = type(ctx).__name__.removeprefix('_').removesuffix('Backward')
         name = name.removesuffix('Generated')  # By torch.func.
-        hang: Any = partial(_Underivable.apply, name)
-        given = *ctx.saved_tensors, *grads
-        return tuple(None if x is None else hang(x, *given) for x in found)
+        guard: Any = partial(_Underivable.apply, name)
+        tensors = *ctx.saved_tensors, *grads
+        return tuple(None if x is None else guard(x, *tensors) for x in gradients)
 
     return cast(Function, wrapper)
 
@@ -217,7 +217,7 @@ class _Underivable(HandWritten):
     """Identity that raises if a gradient is differentiated again."""
 
     @staticmethod
-    def forward(name: str, x: Tensor, *given: Tensor) -> Tensor:
+    def forward(name: str, x: Tensor, *tensors: Tensor) -> Tensor:
         return x.view_as(x)
 
     @staticmethod

@@ -26,10 +26,10 @@ _F64 = torch.float64
 # The size of blocks of candidates whose rates are summed; one block is searched.
 _BLOCK = 32
 # Proposals of others per arrival, and in addition: nearly always enough.
-_PROPOSED, _MORE = 2, 8
+_PER_ARRIVAL, _EXTRA = 2, 8
 
 
-class Found(NamedTuple):
+class NextArrivals(NamedTuple):
     """The next arrivals of K races per target."""
 
     source: Tensor  # Sources [n, K, M] in the order of arrival.
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 class _Rates(NamedTuple):
     """The scores of the best candidates, and the rates of the others by blocks."""
 
-    place: Tensor  # Positions of the best [n, H].
+    position: Tensor  # Positions of the best [n, H].
     score: Tensor
     weight: Tensor  # Rates of the others [n, C, B], relative to the lowest of the best.
     sums: Tensor  # Their sums up to the end of each block [n, C].
@@ -68,8 +68,8 @@ def stream_arrivals(
     num_targets = pairs.dst.size(0)
     seed = draw_seed(pairs.dst.device, generator)
     state = race_states(seed, pairs.first * k, num_targets * k).view(num_targets, k)
-    found = scan_arrivals(pairs, state, num_arrivals)
-    return Arrivals(found.source, found.noise, found.log_time[..., -1])
+    arrivals = scan_arrivals(pairs, state, num_arrivals)
+    return Arrivals(arrivals.source, arrivals.noise, arrivals.log_time[..., -1])
 
 
 @torch.no_grad()
@@ -81,7 +81,7 @@ def scan_arrivals(
     num_words: int = 0,
     horizon: Tensor | None = None,
     arrived: Tensor | None = None,
-) -> Found:
+) -> NextArrivals:
     r"""Find the next arrivals of races among all candidates of their targets.
 
     By memorylessness a candidate that has not arrived by the time :math:`\Gamma`
@@ -97,20 +97,20 @@ def scan_arrivals(
     :obj:`-1`; without them the races start anew.
     """
     shape, dtype = (*state.shape, num_arrivals), pairs.dst.dtype
-    found = Found(
+    arrivals = NextArrivals(
         state.new_zeros(shape),
         torch.full(shape, -torch.inf, dtype=dtype, device=state.device),
         torch.full(shape, torch.inf, dtype=dtype, device=state.device),
     )
     if horizon is None:
-        horizon = found.log_time.new_full(state.shape, -torch.inf)
-    most = pairs.most
+        horizon = arrivals.log_time.new_full(state.shape, -torch.inf)
+    num_candidates = pairs.most
     num_best = 2 * num_arrivals + (0 if arrived is None else arrived.size(-1))
-    if 2 * num_best >= most:
-        num_best = most
+    if 2 * num_best >= num_candidates:
+        num_best = num_candidates
     # Scores and rates, and the blocks that proposals search.
-    looked_into = 2 * _BLOCK * state.size(1) * (num_best + 8)
-    bytes_per_row = pairs.dst.element_size() * (4 * most + looked_into)
+    searched = 2 * _BLOCK * state.size(1) * (num_best + 8)
+    bytes_per_row = pairs.dst.element_size() * (4 * num_candidates + searched)
     for rows in row_blocks(state.size(0), bytes_per_row, pairs.memory):
         listed, score = _candidates(pairs, rows)
         race = _Race(
@@ -121,16 +121,18 @@ def scan_arrivals(
             horizon[rows].double(),
             None if arrived is None else arrived[rows],
         )
-        place, log_time = race.first(min(num_arrivals, most))
-        some = rows, slice(None), slice(place.size(-1))
-        flat = place.flatten(1)
-        own = score.gather(1, flat).view_as(place)
-        source = place if listed is None else listed.gather(1, flat).view_as(place)
+        position, log_time = race.first(min(num_arrivals, num_candidates))
+        block = rows, slice(None), slice(position.size(-1))
+        flat = position.flatten(1)
+        score = score.gather(1, flat).view_as(position)
+        source = position
+        if listed is not None:
+            source = listed.gather(1, flat).view_as(position)
         is_left = log_time != torch.inf  # NaN stays NaN.
-        found.source[some] = source.where(is_left, 0)
-        found.log_time[some] = log_time.to(dtype)
-        found.noise[some] = (-log_time - own).to(dtype).where(is_left, -torch.inf)
-    return found
+        arrivals.source[block] = source.where(is_left, 0)
+        arrivals.log_time[block] = log_time.to(dtype)
+        arrivals.noise[block] = (-log_time - score).to(dtype).where(is_left, -torch.inf)
+    return arrivals
 
 
 class _Race(NamedTuple):
@@ -145,17 +147,17 @@ class _Race(NamedTuple):
 
     def first(self, num_arrivals: int) -> tuple[Tensor, Tensor]:
         """Return the positions and times of the first arrivals, in order."""
-        place, time = self._best()
-        count = _PROPOSED * num_arrivals + _MORE
+        position, time = self._best()
+        count = _PER_ARRIVAL * num_arrivals + _EXTRA
         while self.rates.weight.numel() > 0:
-            other, late, end = self._others(count)
+            proposed, late, end = self._others(count)
             # All arrivals up to the last proposal are known.
             value, index = torch.cat([time, late], -1).topk(num_arrivals, largest=False)
             if not bool((value[..., -1] > end).any()):
-                return torch.cat([place, other], -1).gather(-1, index), value
+                return torch.cat([position, proposed], -1).gather(-1, index), value
             count *= 2
         value, index = time.topk(num_arrivals, largest=False)
-        return place.gather(-1, index), value
+        return position.gather(-1, index), value
 
     def _words(self, first: int, count: int) -> Tensor:
         column = torch.arange(first + 1, first + count + 1, device=self.state.device)
@@ -163,51 +165,51 @@ class _Race(NamedTuple):
 
     def _best(self) -> tuple[Tensor, Tensor]:
         """Draw the arrival times of the best candidates."""
-        level = uniform(self._words(self.num_words, self.rates.place.size(1)), _F64)
+        level = uniform(self._words(self.num_words, self.rates.position.size(1)), _F64)
         wait = level.log_().neg_().log_() - self.rates.score.double().unsqueeze(1)
         time = torch.logaddexp(self.horizon.unsqueeze(-1), wait)
-        place = self.rates.place.unsqueeze(1).expand_as(time)
-        return place, self._without_arrived(place, time)
+        position = self.rates.position.unsqueeze(1).expand_as(time)
+        return position, self._without_arrived(position, time)
 
     def _others(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Propose others: return positions, arrival times, and the end of proposals."""
-        first = self.num_words + self.rates.place.size(1)
+        first = self.num_words + self.rates.position.size(1)
         words = self._words(first, 2 * count)
         level = precise_uniform(words[..., ::2])
-        place, is_void = _look_up(self.rates, level.flatten(1))
-        place, is_void = place.view_as(level), is_void.view_as(level)
+        position, is_void = _look_up(self.rates, level.flatten(1))
+        position, is_void = position.view_as(level), is_void.view_as(level)
         gap = uniform(words[..., 1::2], _F64).log_().neg_()
         wait = gap.cumsum_(dim=-1).log_() - self.rates.log_total.unsqueeze(1)
         time = torch.logaddexp(self.horizon.unsqueeze(-1), wait)
         end = time[..., -1]
-        is_void |= is_repeated(place, ~is_void)
-        late = time.masked_fill(is_void, torch.inf)
-        return place, self._without_arrived(place, late), end
+        is_void |= is_repeated(position, ~is_void)
+        arrival_time = time.masked_fill(is_void, torch.inf)
+        return position, self._without_arrived(position, arrival_time), end
 
-    def _without_arrived(self, place: Tensor, time: Tensor) -> Tensor:
+    def _without_arrived(self, position: Tensor, time: Tensor) -> Tensor:
         if self.arrived is not None:
-            source = place
+            source = position
             if self.listed is not None:
-                source = self.listed.gather(1, place.flatten(1)).view_as(place)
-            for known in self.arrived.unbind(-1):
-                time.masked_fill_(source == known.unsqueeze(-1), torch.inf)
+                source = self.listed.gather(1, position.flatten(1)).view_as(position)
+            for arrival in self.arrived.unbind(-1):
+                time.masked_fill_(source == arrival.unsqueeze(-1), torch.inf)
         return time
 
 
 def _rates(score: Tensor, num_best: int) -> _Rates:
     """Return the best candidates of some targets, and the rates of the others."""
-    best, place = score.topk(num_best, dim=1)
-    num_rows, most = score.shape
-    num_blocks = 0 if num_best == most else -(-most // _BLOCK)
+    best, position = score.topk(num_best, dim=1)
+    num_rows, num_candidates = score.shape
+    num_blocks = 0 if num_best == num_candidates else -(-num_candidates // _BLOCK)
     weight = score.new_zeros(num_rows, num_blocks * _BLOCK)
-    least = best[:, -1:].clamp(min=torch.finfo(score.dtype).min)
+    lowest = best[:, -1:].clamp(min=torch.finfo(score.dtype).min)
     if num_blocks:
-        weight[:, :most].copy_(score).sub_(least).exp_()
-        weight.scatter_(1, place, 0.0)
+        weight[:, :num_candidates].copy_(score).sub_(lowest).exp_()
+        weight.scatter_(1, position, 0.0)
     weight = weight.view(num_rows, num_blocks, _BLOCK)
     sums = weight.sum(dim=2).double().cumsum_(dim=1)
-    log_total = sums[:, -1:].log() + least
-    return _Rates(place, best, weight, sums, log_total)
+    log_total = sums[:, -1:].log() + lowest
+    return _Rates(position, best, weight, sums, log_total)
 
 
 def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
@@ -223,14 +225,14 @@ def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
     inner = inner.clamp_(max=_BLOCK - 1)
     # Rounded sums, or no rate left, can lead to an empty position.
     is_void = weight.gather(-1, inner).squeeze(-1) == 0
-    place = block * _BLOCK + inner.squeeze(-1)
-    return place.masked_fill_(is_void, 0), is_void
+    position = block * _BLOCK + inner.squeeze(-1)
+    return position.masked_fill_(is_void, 0), is_void
 
 
 def is_repeated(source: Tensor, counts: Tensor) -> Tensor:
     """Mark repetitions of earlier valid entries of the row."""
-    place = torch.arange(source.size(-1), device=source.device)
-    key = torch.where(counts, source, -1 - place)
+    position = torch.arange(source.size(-1), device=source.device)
+    key = torch.where(counts, source, -1 - position)
     ordered, order = key.sort(dim=-1, stable=True)
     repeated = torch.zeros_like(counts)
     repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
@@ -241,11 +243,11 @@ def _candidates(pairs: PairScores, rows: slice) -> tuple[Tensor | None, Tensor]:
     """Return the candidates of some targets and their scores, -inf where excluded."""
     if pairs.candidates is None:
         return None, pairs.rows(rows)
-    place = torch.arange(pairs.most, device=pairs.dst.device).unsqueeze(0)
+    position = torch.arange(pairs.most, device=pairs.dst.device).unsqueeze(0)
     size = pairs.candidates.size[rows].unsqueeze(1)
-    source = pairs.candidates.at(rows, torch.minimum(place, size - 1))
+    source = pairs.candidates.at(rows, torch.minimum(position, size - 1))
     score = pairs.pairs(rows, Neighbours(source, pairs.src.size(0)))
-    is_none = place >= size
+    is_none = position >= size
     if pairs.excluded is not None:
         is_none |= source == pairs.excluded[rows].unsqueeze(1)
     return source, score.masked_fill(is_none, -torch.inf)

@@ -125,8 +125,8 @@ class Response(ABC):
         """
         if cls.monotonic == 0:
             raise ValueError(f"'{cls.__name__}' must have an 'interval' (got none)")
-        ends = cls.value(low, *args), cls.value(high, *args)
-        return ends if cls.monotonic > 0 else ends[::-1]
+        bounds = cls.value(low, *args), cls.value(high, *args)
+        return bounds if cls.monotonic > 0 else bounds[::-1]
 
     @property
     def kernel_formula(self) -> str | None:
@@ -138,8 +138,9 @@ class Response(ABC):
     @property
     def has_interval(self) -> bool:
         """Return whether :meth:`interval` is available."""
-        own = (base for base in type(self).__mro__ if base is not Response)
-        return self.monotonic != 0 or any('interval' in vars(base) for base in own)
+        subclasses = (base for base in type(self).__mro__ if base is not Response)
+        declared = any('interval' in vars(base) for base in subclasses)
+        return self.monotonic != 0 or declared
 
     @property
     def head_sign(self) -> int:
@@ -169,14 +170,16 @@ class Response(ABC):
         if any(bool(param.amin() != param.amax()) for param in self.params):
             return None
         params = (param[:1].unsqueeze(1) for param in self.params)
-        least, most = self.interval(low.unsqueeze(0), high.unsqueeze(0), *params)
-        return least[0], most[0]
+        lower, upper = self.interval(low.unsqueeze(0), high.unsqueeze(0), *params)
+        return lower[0], upper[0]
 
 
 class Identity(Response):
     """The identity: compared values are scores."""
 
-    monotonic, formula, is_lipschitz = 1, 'identity', True
+    monotonic = 1
+    formula = 'identity'
+    is_lipschitz = True
 
     @staticmethod
     def value(t: Tensor) -> Tensor:
@@ -186,7 +189,9 @@ class Identity(Response):
 class Negative(Response):
     r"""The response :math:`-t`, largest for small distances."""
 
-    monotonic, formula, is_lipschitz = -1, 'negative', True
+    monotonic = -1
+    formula = 'negative'
+    is_lipschitz = True
 
     @staticmethod
     def value(t: Tensor) -> Tensor:
@@ -196,7 +201,9 @@ class Negative(Response):
 class Difference(Response):
     r"""The response :math:`1 - t`, largest for opposite nodes."""
 
-    monotonic, formula, is_lipschitz = -1, 'difference', True
+    monotonic = -1
+    formula = 'difference'
+    is_lipschitz = True
 
     @staticmethod
     def value(t: Tensor) -> Tensor:
@@ -206,7 +213,8 @@ class Difference(Response):
 class HeatKernel(Response):
     r"""The heat kernel :math:`\exp(-d^2 / t)` of squared distances."""
 
-    monotonic, formula = -1, 'heat_kernel'
+    monotonic = -1
+    formula = 'heat_kernel'
 
     @staticmethod
     def value(distance: Tensor, t: Tensor | float) -> Tensor:
@@ -247,8 +255,8 @@ class Gaussian(Response):
         b, c = self.params
         low, high = _offsets(low, high, b)
         zero = torch.zeros_like(c[0])
-        least, _ = self.interval(low, high, zero, c.amin())
-        return least, self.interval(low, high, zero, c.amax())[1]
+        lower, _ = self.interval(low, high, zero, c.amin())
+        return lower, self.interval(low, high, zero, c.amax())[1]
 
 
 class Mixture(Response):
@@ -262,7 +270,8 @@ class Mixture(Response):
     """
 
     formula = 'mixture'
-    head_sign, span = 1, (-1.0, 1.0)
+    head_sign = 1
+    span = -1.0, 1.0
 
     @staticmethod
     def value(
@@ -274,10 +283,10 @@ class Mixture(Response):
     def interval(
         cls, low: Tensor, high: Tensor, a: Tensor, b: Tensor, c: Tensor
     ) -> tuple[Tensor, Tensor]:
-        least, _ = Gaussian.interval(low, high, b, c)  # Each part by itself.
+        lower, _ = Gaussian.interval(low, high, b, c)  # Each part by itself.
         peak = torch.minimum(torch.maximum(cls.peak(a, b, c), low), high)
-        most = torch.maximum(cls.value(peak, a, b, c), cls.value(high, a, b, c))
-        return a * low + (1 - a) * least, most
+        upper = torch.maximum(cls.value(peak, a, b, c), cls.value(high, a, b, c))
+        return a * low + (1 - a) * lower, upper
 
     @staticmethod
     def peak(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
@@ -300,20 +309,20 @@ class Mixture(Response):
     def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         share, b, c = self.params
         first, last, width = b.amin(), b.amax(), c.amax()
-        least, _ = Gaussian(b, c).bounds_of_all(low, high)
+        lower, _ = Gaussian(b, c).bounds_of_all(low, high)
         eps = 4 * torch.finfo(low.dtype).eps
 
         def largest(a: Tensor, t: Tensor) -> Tensor:
             offset = (t - t.clamp(first, last)).abs() - eps * (t.abs() + last.abs())
             return a * t + (1 - a) * Gaussian.value(offset.clamp(min=0), 0, width)
 
-        ends = []
+        bounds = []
         for a in share.aminmax():
             peak = torch.minimum(torch.maximum(self.peak(a, last, width), low), high)
-            most = torch.maximum(largest(a, peak), largest(a, high))
-            ends.append((a * low + (1 - a) * least, most))
-        (least, most), (other_least, other_most) = ends
-        return torch.minimum(least, other_least), torch.maximum(most, other_most)
+            upper = torch.maximum(largest(a, peak), largest(a, high))
+            bounds.append((a * low + (1 - a) * lower, upper))
+        (lower, upper), (other_lower, other_upper) = bounds
+        return torch.minimum(lower, other_lower), torch.maximum(upper, other_upper)
 
 
 class MinusOffset(Response):

@@ -33,10 +33,14 @@ class SparseRows:
     """
 
     def __init__(self, value: Tensor, words: Neighbours) -> None:
-        self.value, self.words = value, words
-        self.dtype, self.device = value.dtype, value.device
-        self.new_empty, self.new_zeros = value.new_empty, value.new_zeros
-        self.new_full, self.element_size = value.new_full, value.element_size
+        self.value = value
+        self.words = words
+        self.dtype = value.dtype
+        self.device = value.device
+        self.element_size = value.element_size
+        self.new_empty = value.new_empty
+        self.new_zeros = value.new_zeros
+        self.new_full = value.new_full
 
     @classmethod
     def unit(cls, x: Tensor) -> SparseRows:
@@ -63,8 +67,8 @@ class SparseRows:
 
     def clone(self) -> SparseRows:
         """Return an independent copy."""
-        source, offsets = self.words.source.clone(), self.words.offsets.clone()
-        words = Neighbours(source, self.size(1), offsets)
+        offsets = self.words.offsets.clone()
+        words = Neighbours(self.words.source.clone(), self.size(1), offsets)
         return SparseRows(self.value.clone(), words)
 
     def __getitem__(self, index: slice | Tensor) -> SparseRows:
@@ -73,19 +77,19 @@ class SparseRows:
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.size(0))
             first, last = int(offsets[start]), int(offsets[max(start, stop)])
-            place: slice | Tensor = slice(first, last)
+            entries: slice | Tensor = slice(first, last)
             offsets = offsets[start : max(start, stop) + 1] - first
         else:
             count = offsets.diff()[index].long()
-            _, place = expand_ranges(offsets[index].long(), count)
+            _, entries = expand_ranges(offsets[index].long(), count)
             offsets = cumsum(count)
-        words = Neighbours(self.words.source[place], self.size(1), offsets)
-        return SparseRows(self.value[place], words)
+        words = Neighbours(self.words.source[entries], self.size(1), offsets)
+        return SparseRows(self.value[entries], words)
 
     def split(self, sizes: list[int]) -> list[SparseRows]:
         """Return blocks of rows."""
         ends = cumsum(torch.tensor(sizes)).tolist()
-        return [self[slice(*part)] for part in pairwise(ends)]
+        return [self[start:stop] for start, stop in pairwise(ends)]
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         r"""Multiply by a vector or a matrix, with gradients to it."""
@@ -123,7 +127,8 @@ class SparseRows:
         Blocks of rows become dense; the others are read entry by entry.
         """
         source, target = neighbours.source.flatten().long(), neighbours.target
-        offsets, width = src.words.offsets.long(), self.size(1)
+        offsets = src.words.offsets.long()
+        width = self.size(1)
         count = offsets.diff()
         out = self.new_zeros(source.numel())
         budget = neighbours.memory_budget
@@ -131,15 +136,15 @@ class SparseRows:
         for rows in row_blocks(self.size(0), bytes_per_row, budget):
             dense = self[rows]._dense().view(-1, 1)
             first, last = neighbours.offsets[[rows.start, rows.stop]].tolist()
-            for part in _entry_blocks(count[source[first:last]], budget):
-                pairs = slice(first + part.start, first + part.stop)
+            for block in _entry_blocks(count[source[first:last]], budget):
+                pairs = slice(first + block.start, first + block.stop)
                 size = count[source[pairs]]
-                number, place = expand_ranges(offsets[source[pairs]], size)
+                pair, entries = expand_ranges(offsets[source[pairs]], size)
                 begin = (target[pairs].long() - rows.start) * width
-                own = Neighbours(
-                    begin[number] + src.words.source[place], dense.size(0), cumsum(size)
+                listed = Neighbours(
+                    begin[pair] + src.words.source[entries], dense.size(0), cumsum(size)
                 )
-                out[pairs] = own.sum(dense, src.value[place]).squeeze(1)
+                out[pairs] = listed.sum(dense, src.value[entries]).squeeze(1)
         return out.view(neighbours.source.shape)
 
     def _dense(self) -> Tensor:
@@ -150,11 +155,11 @@ class SparseRows:
 
 def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
     """Yield blocks of pairs whose entries fit into the memory budget."""
-    most = max(1, memory_budget // _BYTES_PER_ENTRY)
+    size = max(1, memory_budget // _BYTES_PER_ENTRY)
     # One more entry per pair: pairs without entries take memory as well.
     ends = (count + 1).cumsum(0)
     total = int(ends[-1]) if ends.numel() else 0
-    marks = torch.arange(most, total + most, most, device=count.device)
+    marks = torch.arange(size, total + size, size, device=count.device)
     start = 0
     for stop in torch.searchsorted(ends, marks, right=True).tolist():
         stop = min(max(stop, start + 1), count.numel())
@@ -197,9 +202,9 @@ def rows_between(x: Tensor, first: int, end: int) -> Tensor:
     if x.layout == torch.strided:
         return x[first:end]
     offsets = x.crow_indices()[first : end + 1]
-    own = slice(int(offsets[0]), int(offsets[-1]))
-    columns, values = x.col_indices()[own], x.values()[own]
-    return _csr(offsets - offsets[0], columns, values, x.size(1))
+    entries = slice(int(offsets[0]), int(offsets[-1]))
+    columns = x.col_indices()[entries]
+    return _csr(offsets - offsets[0], columns, x.values()[entries], x.size(1))
 
 
 def _csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:

@@ -19,7 +19,7 @@ from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 
 # The largest number of sources of a tail.
-_MOST = 4096
+_MAX_TAIL = 4096
 # The share that sampling the tail may add to the variance of a sum.
 TOLERANCE = 0.02
 # The numbers of races and of sources in the simulation of `lost_variance`.
@@ -45,8 +45,8 @@ def tail_scores(
     """
     if tail.group == 1 or isinstance(pairs.src, SparseRows):
         source = ungroup(tail.source, tail.group, pairs.dst.size(0))
-        own = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
-        score = pairs.pairs(slice(None), own)
+        neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
+        score = pairs.pairs(slice(None), neighbours)
     else:
         src = pairs.src[tail.source] if src is None else src
         value = compare_groups(pairs.comparison, pairs.dst, src, tail.group)
@@ -63,13 +63,13 @@ def mask_tail(
         score = exclude(score, pairs.excluded, source)
     by_race = arrivals.source.size(1), -1
     source, score = source.unflatten(1, by_race), score.unflatten(1, by_race)
-    is_none = torch.zeros_like(source, dtype=torch.bool)
+    is_void = torch.zeros_like(source, dtype=torch.bool)
     if tail.log_share.dim() > 0:
-        is_none |= tail.log_share == -torch.inf
+        is_void |= tail.log_share == -torch.inf
     arrived = torch.where(arrivals.noise == -torch.inf, -1, arrivals.source)
-    for place in arrived.unbind(-1):
-        is_none |= source == place.unsqueeze(-1)
-    return torch.where(is_none, -torch.inf, score)
+    for arrival in arrived.unbind(-1):
+        is_void |= source == arrival.unsqueeze(-1)
+    return torch.where(is_void, -torch.inf, score)
 
 
 def ungroup(x: Tensor, group: int, count: int) -> Tensor:
@@ -91,36 +91,38 @@ def draw_tail(
     unless targets have separate candidates; the first target of :obj:`pairs` starts a
     group.
     """
-    size, k = options.num_tail, options.k
+    size = options.num_tail
     if size == 0:
         return None
     if pairs.candidates is not None:
-        return _own_tail(pairs.candidates, options, pairs.dst, generator)
-    num_sources, group = pairs.src.size(0), group_size(options)
+        return _listed_tail(pairs.candidates, options, pairs.dst, generator)
+    num_sources = pairs.src.size(0)
+    group = group_size(options)
     num_groups = -(-pairs.dst.size(0) // group)
     first = pairs.first // group
     seed = draw_seed(pairs.src.device, generator)
-    words = table_words(seed, slice(first, first + num_groups), k * size)
+    words = table_words(seed, slice(first, first + num_groups), options.k * size)
     source = spread_sources(precise_uniform(words).view(-1, size), num_sources)
     share = pairs.src.new_full((), math.log(num_sources / size))
-    return Tail(source.view(num_groups, k * size), share, group)
+    return Tail(source.view(num_groups, options.k * size), share, group)
 
 
-def _own_tail(
+def _listed_tail(
     candidates: Candidates,
     options: DrawOptions,
     dst: Tensor,
     generator: torch.Generator | None,
 ) -> Tail:
     """Draw the tail of targets with separate candidates."""
-    size, rows = options.num_tail, slice(0, dst.size(0))
+    size = options.num_tail
+    rows = slice(0, dst.size(0))
     words = table_words(draw_seed(dst.device, generator), rows, options.k * size)
-    part = below(words, 2**31).double() / 2**31
-    part += torch.arange(size, device=dst.device).repeat(options.k)
+    level = below(words, 2**31).double() / 2**31
+    level += torch.arange(size, device=dst.device).repeat(options.k)
     width = candidates.size.double().unsqueeze(1) / size
-    place = torch.minimum((part * width).long(), candidates.size.unsqueeze(1) - 1)
+    position = torch.minimum((level * width).long(), candidates.size.unsqueeze(1) - 1)
     share = width.log().to(dst.dtype).unsqueeze(-1)
-    return Tail(candidates.at(rows, place), share, group=1)
+    return Tail(candidates.at(rows, position), share, group=1)
 
 
 def default_num_arrivals(tau: float) -> int:
@@ -143,7 +145,7 @@ def tail_size(tau: float, num_arrivals: int, num_sources: int) -> int:
     needed = math.ceil(1 / (TOLERANCE * share + 1 / num_sources))
     size = max(default_num_arrivals(tau), needed)
     # With fewer than two sources per part, some would be missed and some repeated.
-    return min(size if 2 * size <= num_sources else num_sources, _MOST)
+    return min(size if 2 * size <= num_sources else num_sources, _MAX_TAIL)
 
 
 def added_variance(
@@ -202,12 +204,12 @@ def group_size(options: DrawOptions) -> int:
     return max(16, options.k * options.num_tail // 32)
 
 
-def spread_sources(part: Tensor, num_sources: int) -> Tensor:
+def spread_sources(level: Tensor, num_sources: int) -> Tensor:
     r"""Select one source from each of :math:`S` equal parts of all sources.
 
-    :obj:`part` :math:`[B, S]` is its relative position in the part, between 0 and 1, in
+    :obj:`level` :math:`[B, S]` is its relative position in the part, from 0 to 1, in
     double precision. With :math:`S = N` all sources are selected.
     """
-    place = part + torch.arange(part.size(1), device=part.device)
-    place = place.mul_(num_sources / part.size(1)).long()
-    return place.clamp_(max=num_sources - 1)
+    position = level + torch.arange(level.size(1), device=level.device)
+    position = position.mul_(num_sources / level.size(1)).long()
+    return position.clamp_(max=num_sources - 1)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.ops.local_random import GeneratorMode
 from torch_geometric_gsl.sklearn._blend import blend_weights, mean_loss
 from torch_geometric_gsl.sklearn._frames import columns_of
 from torch_geometric_gsl.sklearn._identifiers import find_identifier
@@ -191,7 +191,7 @@ class BlendMixin(Predictions):
         if not scipy.sparse.issparse(x := member.x):
             x = to_tensor(x, self._device, torch.float32)
         options = options_of(self, len(split.train))
-        with DrawsFrom(torch.Generator().manual_seed(seed)):
+        with GeneratorMode(torch.Generator().manual_seed(seed)):
             model = self._network(member, options).to(self._device)
         rows = Split(
             *(

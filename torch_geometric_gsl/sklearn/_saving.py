@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric_gsl._checks import check_device
 from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.ops.local_random import GeneratorMode
 from torch_geometric_gsl.sklearn._members import Nets, SklearnModels
 from torch_geometric_gsl.sklearn._plain import decode, encode
 from torch_geometric_gsl.sklearn._rows import Scaling
@@ -137,7 +137,7 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
         nets.far = member['far']
         for sizes, weights in member['networks']:
             # Initial parameters come from a separate generator, and are replaced.
-            with DrawsFrom(torch.Generator()):
+            with GeneratorMode(torch.Generator()):
                 model = self._network(nets, SimpleNamespace(**sizes))
             model.load_state_dict(weights)
             nets.models.append(model.to(self._device))

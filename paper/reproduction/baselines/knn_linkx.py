@@ -15,7 +15,7 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.ops.local_random import GeneratorMode
 from torch_geometric_gsl.typing import SampledGraph
 
 
@@ -109,7 +109,7 @@ class KNNLINKX(NeighbourModel):
         # LINKX itself would multiply sparse features in half precision.
         h_a, h_x = linkx.edge_lin(*graph), apply_linear(linkx.node_mlp.lins[0], x)
         h = h_a + linkx.cat_lin1(h_a) + h_x + linkx.cat_lin2(h_x)
-        with nullcontext() if generator is None else DrawsFrom(generator):
+        with nullcontext() if generator is None else GeneratorMode(generator):
             out: Tensor = linkx.final_mlp(h.relu())
         return out
 

@@ -11,7 +11,7 @@ from small_baselines import BASELINES, PUBLISHED, N, features, make_baseline
 from torch_geometric.nn import to_hetero
 
 from torch_geometric_gsl import NodeClassifier
-from torch_geometric_gsl.ops.local_random import DrawsFrom
+from torch_geometric_gsl.ops.local_random import GeneratorMode
 
 WITH_GRAPH = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 EMBED = ['SLAPS', 'SUBLIME', 'HESGSL']
@@ -170,7 +170,7 @@ def test_files_copies_and_resets(name, number, tmp_path):
         assert torch.equal(other(features()), expected)
     again.train().loss(features(), Y, ROWS).backward()
     assert any(parameter.grad is not None for parameter in again.parameters())
-    with DrawsFrom(seeded(6)):  # Buffers are drawn from it as well.
+    with GeneratorMode(seeded(6)):  # Buffers are drawn from it as well.
         model.reset_parameters()
     torch.manual_seed(6)
     again.reset_parameters()

@@ -94,7 +94,11 @@ class HeteroLatentGraphConv(HeteroConv):
         super().__init__({}, aggr)
         check_option(aggr, ('sum', 'mean', 'min', 'max', 'cat', None), 'aggr')
         self.relations: list[EdgeType] = check_edge_types(relations, 'relations')
-        types = [end for relation in self.relations for end in relation[::2]]
+        types = [
+            node_type
+            for source, _, target in self.relations
+            for node_type in (source, target)
+        ]
         self.node_types = list(dict.fromkeys(types))
         if not isinstance(in_channels, dict):
             in_channels = dict.fromkeys(self.node_types, in_channels)
@@ -106,9 +110,10 @@ class HeteroLatentGraphConv(HeteroConv):
         for relation, options in relations.items():
             check_type(options, dict, f'relations[{relation}]', 'a dict of options')
             check_options(type(self), {*kwargs, *options}, OPTIONS)
-            width, target_width = (in_channels[end] for end in relation[::2])
+            source, _, target = relation
+            width, target_width = in_channels[source], in_channels[target]
             self.convs[relation] = LatentGraphConv(
-                width if relation[0] == relation[2] else (width, target_width),
+                width if source == target else (width, target_width),
                 out_channels,
                 root_weight=False,
                 bias=False,
@@ -118,8 +123,8 @@ class HeteroLatentGraphConv(HeteroConv):
         targets = types[1::2]
         counts = Counter(targets) if aggr == 'cat' else dict.fromkeys(targets, 1)
         self.root = RootTerms(in_channels, out_channels, counts, root_weight, bias)
-        given = (options.get('similarity') for options in relations.values())
-        with keeping(similarity, *given):
+        modules = (options.get('similarity') for options in relations.values())
+        with keeping(similarity, *modules):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -165,12 +170,12 @@ class HeteroLatentGraphConv(HeteroConv):
         graphs: dict[EdgeType, Any] = {}
         for relation in relations:
             conv: Any = self.convs[relation]
-            given = x[relation], edges.get(relation)
+            args = x[relation], edges.get(relation)
             if as_pair(x[relation])[0].size(0) == 0:
-                out, graph = sum_without_sources(conv, *given)
+                out, graph = sum_without_sources(conv, *args)
             else:
                 out = conv(
-                    *given,
+                    *args,
                     weights.get(relation),
                     batch.get(relation),
                     z=z.get(relation),

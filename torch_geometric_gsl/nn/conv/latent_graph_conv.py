@@ -177,13 +177,13 @@ class LatentGraphConv(LearnedGraphConv):
             raise ValueError("'y' must be given with 'label_channels' (got None)")
         is_pair = isinstance(x, tuple | list)
         if (self.sampler.loop and not is_pair) or (is_pair and x[0] is x[1]):
-            what = 'a pair of the same rows' if is_pair else 'loop=True'
+            form = 'a pair of the same rows' if is_pair else 'loop=True'
             raise ValueError(
                 "'y' needs loop=False, or a pair (x_src, x_dst) of different rows: a "
-                f'row must not see its own label (got {what})'
+                f'row must not see its own label (got {form})'
             )
-        sent: Tensor = self.label(y, h.size(0))
-        return h + sent.to(h.dtype)
+        labels: Tensor = self.label(y, h.size(0))
+        return h + labels.to(h.dtype)
 
     def _compared(self, x: Features, h: Tensor, z: Features | None) -> Features:
         """Return the rows that the similarity compares, a pair for a pair."""
@@ -196,9 +196,9 @@ class LatentGraphConv(LearnedGraphConv):
             check_serves_as_z(x, self.z_channels)
             return x
         if isinstance(z, tuple | list) != is_pair:
-            what = 'a pair' if is_pair else 'a tensor'
-            raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
-        for rows, of in zip(as_pair(z, 'z'), as_pair(x), strict=True):
-            check_compared(rows, self.z_channels, of.size(0))
+            form = 'a pair' if is_pair else 'a tensor'
+            raise TypeError(f"'z' must be {form} like 'x' (got a {type(z).__name__})")
+        for rows, features in zip(as_pair(z, 'z'), as_pair(x), strict=True):
+            check_compared(rows, self.z_channels, features.size(0))
             check_parameter_match(rows, self.lin.weight, 'z')
         return z

@@ -125,9 +125,9 @@ class LearnedGraphConv(OneType):
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
         # A sampler that another layer registers keeps its state.
-        own_sampler = self._modules.get('sampler')
-        for part in (self.lin, self.lin_root, self.lin_dst, own_sampler, self.label):
-            reset(part)
+        sampler = self._modules.get('sampler')
+        for module in (self.lin, self.lin_root, self.lin_dst, sampler, self.label):
+            reset(module)
         zeros(self.bias)
 
     def _keep_sizes(self, in_channels: Channels, out_channels: int) -> None:

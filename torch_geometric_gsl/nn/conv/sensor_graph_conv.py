@@ -132,8 +132,8 @@ class SensorGraphConv(LearnedGraphConv):
         check_flag(directed, 'directed')
         check_count(embedding_channels, 'embedding_channels')
         check_options(type(self), kwargs, ForwardedOptions.__annotations__)
-        how = similarity_kwargs or {}
-        compared = resolve_similarity(similarity, embedding_channels, **how)
+        options = similarity_kwargs or {}
+        compared = resolve_similarity(similarity, embedding_channels, **options)
         compared = DirectedSimilarity(compared) if directed else compared
         super().__init__(
             in_channels,
@@ -208,9 +208,9 @@ class SensorGraphConv(LearnedGraphConv):
             check_absent(z, 'z', "with a 'graph'")
             out = _sum_over(graph, source, x_dst.size(-2))
         else:
-            given: dict[str, Any]
-            given = {'generator': generator, 'return_graph': return_graph}
-            out = self.sampler.propagate(self.embed(x, z), source, **given)
+            options: dict[str, Any]
+            options = {'generator': generator, 'return_graph': return_graph}
+            out = self.sampler.propagate(self.embed(x, z), source, **options)
             out, graph = out if return_graph else (out, None)
         size = rows.size(0), self.out_channels
         out = self._add_root(rows, out.view(size))

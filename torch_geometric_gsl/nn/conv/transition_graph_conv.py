@@ -14,7 +14,7 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     rank_options,
 )
 from torch_geometric_gsl.nn.conv.transition_nodes import (
-    KeepsAnchors,
+    AnchorMixin,
     check_transition,
     project_nodes,
 )
@@ -25,7 +25,7 @@ from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 
-class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
+class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
     r"""Graph convolution on a learned transition graph, from the `"Neural
     Gaussian Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper.
@@ -152,7 +152,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
             size = num_transition_nodes, out_channels
             self.transition_nodes = torch.nn.Parameter(torch.empty(size))
             self.messages = torch.nn.Parameter(torch.empty(size))
-        self._await_anchors()
+        self._init_anchors()
         self._reset_transition()
 
     def reset_parameters(self) -> None:
@@ -214,7 +214,7 @@ class TransitionGraphConv(KeepsAnchors, LearnedGraphConv):
         if self.transition == 'free':
             return None, x_dst
         if self.transition == 'anchors':
-            return x_src if is_pair else self._chosen_anchors(), x_dst
+            return x_src if is_pair else self._required_anchors(), x_dst
         if is_exporting() and isinstance(x_src.size(0), torch.SymInt):
             raise ValueError(
                 f"'x' must have a fixed number of rows for 'torch.export': only "

@@ -40,8 +40,8 @@ def check_transition(
         if num_nodes is not None:
             check_count(num_nodes, 'num_nodes')
     else:
-        where = f'with transition={transition!r}, which takes any number of rows'
-        check_absent(num_nodes, 'num_nodes', where)
+        context = f'with transition={transition!r}, which takes any number of rows'
+        check_absent(num_nodes, 'num_nodes', context)
         if num_transition_nodes is None:
             raise ValueError(
                 f"'num_transition_nodes' is required with transition={transition!r} "
@@ -70,7 +70,7 @@ def project_nodes(theta: Tensor, h: Tensor, shard: RowShard | None = None) -> Te
         return (out if shard is None else shard.sum(out)).to(h.dtype)
 
 
-class KeepsAnchors(torch.nn.Module):
+class AnchorMixin(torch.nn.Module):
     """Base class of the modules whose transition nodes can be anchors."""
 
     in_channels: Any
@@ -78,7 +78,7 @@ class KeepsAnchors(torch.nn.Module):
     transition: str
     anchors: Tensor | None
 
-    def _await_anchors(self) -> None:
+    def _init_anchors(self) -> None:
         """Register the buffer of anchors, if there are anchors.
 
         Never as None: torch.export miscounts buffers that are None.
@@ -119,18 +119,18 @@ class KeepsAnchors(torch.nn.Module):
                 f"'x' must have at least num_transition_nodes={count} rows "
                 f'(got {x.size(0)})'
             )
-        chosen = _choose(x.size(0), count, generator)
-        rows = dense_rows(x, chosen.to(x.device)).detach()
+        index = _sample_indices(x.size(0), count, generator)
+        rows = dense_rows(x, index.to(x.device)).detach()
         check_finite(rows, 'x')
         self._set_anchors(rows)
         return self
 
     def _set_anchors(self, rows: Tensor) -> None:
-        like = next(self.parameters())
-        rows = rows.to(device=like.device, dtype=like.dtype)
+        parameter = next(self.parameters())
+        rows = rows.to(device=parameter.device, dtype=parameter.dtype)
         self.register_buffer('anchors', rows)
 
-    def _chosen_anchors(self) -> Tensor:
+    def _required_anchors(self) -> Tensor:
         if self.anchors is None:
             raise ValueError(
                 "'anchors' must be chosen first, by choose_anchors(x), or passed as "
@@ -141,15 +141,15 @@ class KeepsAnchors(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        kept = state_dict.get(f'{prefix}anchors')
-        if kept is not None and self.transition == 'anchors' and self.anchors is None:
+        saved = state_dict.get(f'{prefix}anchors')
+        if saved is not None and self.transition == 'anchors' and self.anchors is None:
             # An empty buffer of the expected shape: PyTorch reports any other.
-            width = kept.size(-1) if self.in_channels == -1 else self.in_channels
-            self._set_anchors(kept.new_zeros(self.num_transition_nodes or 0, width))
+            width = saved.size(-1) if self.in_channels == -1 else self.in_channels
+            self._set_anchors(saved.new_zeros(self.num_transition_nodes or 0, width))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _choose(size: int, count: int, generator: torch.Generator | None) -> Tensor:
+def _sample_indices(size: int, count: int, generator: torch.Generator | None) -> Tensor:
     """Sample :obj:`count` of :obj:`range(size)` without replacement, sorted."""
     if count == size:
         return torch.arange(size)

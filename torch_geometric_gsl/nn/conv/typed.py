@@ -73,16 +73,16 @@ class RootTerms(torch.nn.Module):
 
 
 def check_keys(
-    value: Any, known: Iterable[Any], name: str, needed: Iterable[Any] = ()
+    value: Any, keys: Iterable[Any], name: str, required: Iterable[Any] = ()
 ) -> dict[Any, Any]:
-    """Return a dict with known keys, among them those needed; an empty one for None."""
+    """Return a dict of some keys, among them those required; empty for None."""
     value = {} if value is None else value
     check_type(value, dict, name, f'a dict, such as data.{name}')
-    known = list(dict.fromkeys(known))
+    keys = list(dict.fromkeys(keys))
     for key in value:
-        if key not in known:
-            raise ValueError(f"'{name}' must be a dict of {known} (got {key!r})")
-    for key in needed:
+        if key not in keys:
+            raise ValueError(f"'{name}' must be a dict of {keys} (got {key!r})")
+    for key in required:
         if key not in value:
             raise ValueError(
                 f"'{name}' must have an entry for {key!r} (got {list(value)})"
@@ -101,9 +101,9 @@ def rows_by_relation(
         return {}
     is_pair = isinstance(like, tuple | list)
     if isinstance(value, tuple | list) != is_pair:
-        what = 'a pair of dicts' if is_pair else 'a dict'
+        expected = 'a pair of dicts' if is_pair else 'a dict'
         raise TypeError(
-            f"'{name}' must be {what} like 'x_dict' (got a {type(value).__name__})"
+            f"'{name}' must be {expected} like 'x_dict' (got a {type(value).__name__})"
         )
     src, dst = as_pair(value, name)
     src = check_keys(src, types, name, [source for source, _, _ in relations])

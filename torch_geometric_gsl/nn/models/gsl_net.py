@@ -26,7 +26,7 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     compared_width,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import KeepsAnchors, check_transition
+from torch_geometric_gsl.nn.conv.transition_nodes import AnchorMixin, check_transition
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import WITH_TRANSITION, LayerIndexMixin
@@ -45,7 +45,7 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 Arguments = dict[str, Any]
 
 
-class GSLNet(KeepsAnchors, LayerIndexMixin, NodeClassifier):
+class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
     r"""Network of layers that learn their own graph, after the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper, with an activation and dropout between
@@ -147,7 +147,7 @@ class GSLNet(KeepsAnchors, LayerIndexMixin, NodeClassifier):
         self.num_transition_nodes = num_transition_nodes
         self.num_nodes = num_nodes
         self.transition = transition
-        self._await_anchors()
+        self._init_anchors()
         self.dropout = Dropout(dropout)
         self.act = resolve_activation(act)
         self.readout = None if readout is None else aggregation_resolver(readout)
@@ -320,7 +320,7 @@ class GSLNet(KeepsAnchors, LayerIndexMixin, NodeClassifier):
     def _sources(self, x: Any, batch: Any, has_edges: bool) -> Tensor | None:
         """Return the sources of a call, or None if the targets are the sources."""
         if self.transition == 'anchors':
-            return self._chosen_anchors()
+            return self._required_anchors()
         if self.transition == 'free':
             return None
         return self._indexed(x, batch, self.readout is None, has_edges)

@@ -41,7 +41,7 @@ RESPONSES = {
 }
 NAMES = {torch.float32: 'float', torch.float64: 'double'}
 # Below this number of rows one thread is used; above, each has this number of parts.
-_FEW, _PARTS = 256, 4
+_MIN_THREADED, _PARTS_PER_THREAD = 256, 4
 
 
 def find_library(name: str, pairs: PairScores) -> ctypes.CDLL | None:
@@ -60,8 +60,8 @@ def is_known(pairs: PairScores) -> bool:
         return False
     if RESPONSES.get(response.kernel_formula) != len(response.params):
         return False
-    given = pairs.dst, pairs.src, *pairs.response.params
-    dtypes = set(map(attrgetter('dtype'), given))
+    tensors = pairs.dst, pairs.src, *pairs.response.params
+    dtypes = set(map(attrgetter('dtype'), tensors))
     return len(dtypes) == 1 and pairs.dst.dtype in NAMES
 
 
@@ -78,10 +78,10 @@ def load(name: str) -> ctypes.CDLL | None:
     try:
         return _find(compiler, source)
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, 'stderr', None) or str(error)).strip().splitlines()
+        lines = (getattr(error, 'stderr', None) or str(error)).strip().splitlines()
         warn_caller(
             f'{source.name} could not be compiled by {compiler} and loaded; PyTorch '
-            f'runs in its place: {said[0] if said else type(error).__name__}',
+            f'runs in its place: {lines[0] if lines else type(error).__name__}',
             RuntimeWarning,
         )
         return None
@@ -96,19 +96,20 @@ def _find(compiler: str, source: Path) -> ctypes.CDLL:
     # The macros name the compiler's version and what the processor knows.
     macros = _run(compiler, *flags, '-dM', '-E', '-x', 'c++', os.devnull)
     sources = source, *sorted(source.parent.glob('*.h'))
-    known = *(path.read_text() for path in sources), *flags, macros
-    key = hashlib.sha256('\n'.join(known).encode())
-    stem, folder = f'{source.stem}-{key.hexdigest()[:16]}', _private_folder()
+    contents = *(path.read_text() for path in sources), *flags, macros
+    key = hashlib.sha256('\n'.join(contents).encode())
+    stem = f'{source.stem}-{key.hexdigest()[:16]}'
+    folder = _private_folder()
     for path in () if folder is None else sorted(folder.glob(f'{stem}-*.so')):
         if path.stem == f'{stem}-{_digest(path)}':
             return ctypes.CDLL(str(path))
         path.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        made = Path(own) / f'{stem}.so'
-        _run(compiler, *flags, '-o', str(made), str(source))
-        library = ctypes.CDLL(str(made))  # It stays when the file is gone.
+    with tempfile.TemporaryDirectory(dir=folder) as draft_folder:
+        draft = Path(draft_folder) / f'{stem}.so'
+        _run(compiler, *flags, '-o', str(draft), str(source))
+        library = ctypes.CDLL(str(draft))  # It stays when the file is gone.
         if folder is not None:
-            made.replace(folder / f'{stem}-{_digest(made)}.so')
+            draft.replace(folder / f'{stem}-{_digest(draft)}.so')
     return library
 
 
@@ -117,8 +118,8 @@ def _digest(path: Path) -> str:
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return done.stdout
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    return process.stdout
 
 
 def _private_folder() -> Path | None:
@@ -130,31 +131,31 @@ def _private_folder() -> Path | None:
         root = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache')
         folder = root / 'torch_geometric_gsl'
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        about = folder.lstat()
+        status = folder.lstat()
     except (AttributeError, OSError, RuntimeError):  # No users, or one without a home.
         return None
-    is_own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
-    is_closed = not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    is_closed = not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return folder if is_own and is_closed and os.access(folder, os.W_OK) else None
 
 
-def run_parts(function: Any, given: ctypes.Structure, count: int) -> Tensor:
+def run_parts(function: Any, structure: ctypes.Structure, count: int) -> Tensor:
     """Run a function on all threads; return the least and the largest of its scores."""
-    threads = torch.get_num_threads() if count >= _FEW else 1
-    parts = threads * _PARTS if threads > 1 else 1
-    ends = [count * i // parts for i in range(parts + 1)]
-    found = [(ctypes.c_double * 2)() for _ in range(parts)]
+    threads = torch.get_num_threads() if count >= _MIN_THREADED else 1
+    num_parts = threads * _PARTS_PER_THREAD if threads > 1 else 1
+    limits = [count * i // num_parts for i in range(num_parts + 1)]
+    extremes = [(ctypes.c_double * 2)() for _ in range(num_parts)]
 
     def run(i: int) -> None:
-        args = ctypes.byref(given), *map(ctypes.c_int64, ends[i : i + 2])
-        function(*args, found[i])
+        args = ctypes.byref(structure), *map(ctypes.c_int64, limits[i : i + 2])
+        function(*args, extremes[i])
 
     if threads == 1:
         run(0)
     else:
         with ThreadPoolExecutor(threads) as pool:
-            [*pool.map(run, range(parts))]
-    scores = torch.tensor([[*two] for two in found], dtype=torch.float64)
+            [*pool.map(run, range(num_parts))]
+    scores = torch.tensor([[*pair] for pair in extremes], dtype=torch.float64)
     lowest, highest = scores[:, 0].amin(), scores[:, 1].amax()
     is_any = lowest <= highest  # Else there are none, or NaN alone.
     return torch.stack([lowest, highest]) if is_any else scores.new_empty(0)

@@ -42,14 +42,16 @@ class _Race(ctypes.Structure):
 @torch.no_grad()
 def race_native(block: RaceBlock) -> Tensor:
     """Run all rounds of a block of races; return the least and the largest score."""
-    options, outputs = block.options, (*block.arrivals[:3], block.found, block.clock)
-    sizes = block.length, block.least, options.num_arrivals
+    options = block.options
+    outputs = *block.arrivals[:3], block.num_accepted, block.clock
+    sizes = block.length, block.min_arrivals, options.num_arrivals
     return _run('race', block, outputs, sizes, not options.replace)
 
 
 def tail_native(block: RaceBlock, state: Tensor) -> tuple[Tensor, Tensor]:
     """Draw the sources of the tails of races, and the logarithms of their shares."""
-    size, pairs = block.options.num_tail, block.pairs
+    size = block.options.num_tail
+    pairs = block.pairs
     source = torch.empty(len(state), size, dtype=torch.long)
     share = pairs.dst.new_empty(len(state), size)
     pairs = pairs._replace(excluded=None)  # They are excluded where tails are scored.
@@ -59,15 +61,18 @@ def tail_native(block: RaceBlock, state: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _run(
-    kind: str,
+    function_name: str,
     block: RaceBlock,
     outputs: tuple[Any, ...],  # Those that are absent are None.
     sizes: tuple[int, int, int],
     is_distinct: bool = False,
 ) -> Tensor:
     """Run a function of the library for a block of races."""
-    pairs, rates, state = block.pairs, block.rates, block.state.contiguous()
-    inputs, head = race_inputs(pairs, rates, block.first), (rates.kinds or (None,))[-1]
+    pairs = block.pairs
+    rates = block.rates
+    state = block.state.contiguous()
+    inputs = race_inputs(pairs, rates, block.first)
+    head = (rates.kinds or (None,))[-1]
     num_kinds = rates.bound.size(1)
     if not all(map(Tensor.is_contiguous, outputs[:2])):
         raise ValueError("'outputs' must be contiguous: they are written in place")
@@ -80,5 +85,5 @@ def _run(
         *(scan.SCAN_FACTOR, [*RESPONSES].index(str(pairs.response.kernel_formula))),
         *(pairs.comparison == 'dot', is_distinct),
     )
-    function = getattr(load('race'), f'{kind}_{NAMES[pairs.dst.dtype]}')
+    function = getattr(load('race'), f'{function_name}_{NAMES[pairs.dst.dtype]}')
     return run_parts(function, race, state.numel()).to(pairs.dst.dtype)

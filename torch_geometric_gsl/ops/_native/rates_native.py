@@ -40,17 +40,19 @@ def rates_native(
 
     Bounds and shares are :math:`[n, C]`, the logarithms of totals :math:`[n]`.
     """
-    dst, is_dot = pairs.dst[rows].detach(), pairs.comparison == 'dot'
+    dst = pairs.dst[rows].detach()
+    is_dot = pairs.comparison == 'dot'
     compared, norm = closeness(pairs.comparison, dst, balls)[1][:2]
     if compared.dtype != dst.dtype:  # What C++ would read as another type.
         raise TypeError(f"'compared' must be {dst.dtype} (got {compared.dtype})")
-    bound, total = torch.empty_like(compared), compared.new_empty(compared.size(0))
+    bound = torch.empty_like(compared)
+    total = compared.new_empty(compared.size(0))
     share = torch.empty_like(compared, dtype=torch.int32)
     params = [param[rows] for param in pairs.response.params]
     a, b, c = (None, None, None, *params)[-3:]
-    given = compared, norm, a, b, c, balls.radius, *balls.norm, log_size
+    inputs = compared, norm, a, b, c, balls.radius, *balls.norm, log_size
     rates = _Rates(
-        *(None if x is None else x.data_ptr() for x in (*given, bound, total, share)),
+        *(None if x is None else x.data_ptr() for x in (*inputs, bound, total, share)),
         *(float(pairs.scale), float(pairs.upper), balls.error, log_size.numel()),
         *(0 if param is None else param.stride(0) for param in (a, b, c)),
         *([*RESPONSES].index(str(pairs.response.kernel_formula)), is_dot),
