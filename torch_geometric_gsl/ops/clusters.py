@@ -18,7 +18,8 @@ from torch_geometric_gsl.ops.runtime import MEMORY_BUDGET, row_blocks
 from torch_geometric_gsl.ops.scores import unit_rows
 
 # The number of Lloyd's steps, and of rows of each cluster in them.
-_STEPS, _ROWS_PER_CLUSTER = 4, 64
+_STEPS = 4
+_ROWS_PER_CLUSTER = 64
 
 
 class Clusters(NamedTuple):

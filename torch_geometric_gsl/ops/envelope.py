@@ -23,7 +23,8 @@ from torch_geometric_gsl.ops.scan import SCAN_FACTOR
 from torch_geometric_gsl.ops.sparse_rows import row_norms
 
 # The targets whose proposals are counted, and the steps of Newton's method.
-_NUM_PROBED, _NEWTON_STEPS = 64, 16
+_NUM_PROBED = 64
+_NEWTON_STEPS = 16
 
 
 class Head(NamedTuple):
@@ -154,8 +155,8 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     if envelope.clusters is None and span is None:
         return upper
     dst = pairs.dst[rows]
-    ends = span or (-torch.inf, torch.inf)
-    low, high = (torch.full_like(upper, end) for end in ends)
+    limits = span or (-torch.inf, torch.inf)
+    low, high = (torch.full_like(upper, limit) for limit in limits)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
     if envelope.balls is not None:
@@ -199,7 +200,8 @@ def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
             score = pairs.pairs(rows, Neighbours(head, pairs.src.size(0)))
             if pairs.excluded is not None:
                 score = exclude(score, pairs.excluded[rows], head)
-            bound, rate = torch.cat([bound, score], 1), torch.cat([rate, score], 1)
+            bound = torch.cat([bound, score], 1)
+            rate = torch.cat([rate, score], 1)
         total, share = _cumulate(rate)
     return Rates(bound, total, count, (share, bound, *clusters, head))
 

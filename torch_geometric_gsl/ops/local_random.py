@@ -43,8 +43,8 @@ def dropout(
         return F.dropout(x, p, training)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
     bits = words.random_(-(2**63), None, generator=generator).view(torch.int16)
-    least = min(round(p * 2**16), 2**16 - 1) - 2**15  # A number of 16 bits.
-    is_kept = bits[: x.numel()].view(x.shape) >= least
+    threshold = min(round(p * 2**16), 2**16 - 1) - 2**15  # A number of 16 bits.
+    is_kept = bits[: x.numel()].view(x.shape) >= threshold
     return x * is_kept.to(x.dtype).mul_(1 / (1 - p))
 
 

@@ -115,11 +115,11 @@ def clone_generator(
 
     Without :obj:`generator` it clones the global one of the device.
     """
-    like = torch.empty(0, device=device)
-    if generator is None and has_torch_function_unary(like):
+    empty = torch.empty(0, device=device)
+    if generator is None and has_torch_function_unary(empty):
         # A mode such as GeneratorMode determines the next generator.
         return handle_torch_function(
-            clone_generator, (like,), generator=generator, device=device
+            clone_generator, (empty,), generator=generator, device=device
         )
     twin = torch.Generator(device=device)
     if generator is not None:
@@ -185,7 +185,8 @@ def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     """Count the entries of a row [n, d] that are at most a value, by bisection."""
     # Twice as fast as torch.searchsorted, whose branches are hard to predict.
     width = ascending.size(1)
-    entries, base = ascending.reshape(-1), row * width - 1
+    entries = ascending.reshape(-1)
+    base = row * width - 1
     count = torch.zeros_like(value, dtype=torch.long)
     bits = 0
     while 1 << bits <= width:  # One program for all widths between two powers.

@@ -259,8 +259,8 @@ def _check_bounds(pairs: PairScores, score: Tensor) -> None:
     lower = torch.as_tensor(pairs.lower, dtype=score.dtype, device=score.device)
     upper = torch.as_tensor(pairs.upper, dtype=score.dtype, device=score.device)
     # A score is a difference of larger numbers, such as 1 - t, times the scale.
-    ends = torch.stack([lower, upper]).abs()
-    error = eps * ends.masked_fill(ends.isinf(), 1).amax().clamp(min=1)
+    magnitudes = torch.stack([lower, upper]).abs()
+    error = eps * magnitudes.masked_fill(magnitudes.isinf(), 1).amax().clamp(min=1)
     above = highest > upper + error
     beneath = lowest < lower - error
     check_value(

@@ -26,7 +26,8 @@ _F64 = torch.float64
 # The size of blocks of candidates whose rates are summed; one block is searched.
 _BLOCK = 32
 # Proposals of others per arrival, and in addition: nearly always enough.
-_PER_ARRIVAL, _EXTRA = 2, 8
+_PER_ARRIVAL = 2
+_EXTRA = 8
 
 
 class NextArrivals(NamedTuple):
@@ -96,7 +97,8 @@ def scan_arrivals(
     :obj:`arrived` :math:`[n, K, A]` the sources that have arrived, padded with
     :obj:`-1`; without them the races start anew.
     """
-    shape, dtype = (*state.shape, num_arrivals), pairs.dst.dtype
+    shape = *state.shape, num_arrivals
+    dtype = pairs.dst.dtype
     arrivals = NextArrivals(
         state.new_zeros(shape),
         torch.full(shape, -torch.inf, dtype=dtype, device=state.device),

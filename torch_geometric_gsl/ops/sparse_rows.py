@@ -88,8 +88,8 @@ class SparseRows:
 
     def split(self, sizes: list[int]) -> list[SparseRows]:
         """Return blocks of rows."""
-        ends = cumsum(torch.tensor(sizes)).tolist()
-        return [self[start:stop] for start, stop in pairwise(ends)]
+        offsets = cumsum(torch.tensor(sizes)).tolist()
+        return [self[start:stop] for start, stop in pairwise(offsets)]
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         r"""Multiply by a vector or a matrix, with gradients to it."""
@@ -126,7 +126,8 @@ class SparseRows:
 
         Blocks of rows become dense; the others are read entry by entry.
         """
-        source, target = neighbours.source.flatten().long(), neighbours.target
+        source = neighbours.source.flatten().long()
+        target = neighbours.target
         offsets = src.words.offsets.long()
         width = self.size(1)
         count = offsets.diff()

@@ -23,7 +23,8 @@ _MAX_TAIL = 4096
 # The share that sampling the tail may add to the variance of a sum.
 TOLERANCE = 0.02
 # The numbers of races and of sources in the simulation of `lost_variance`.
-_RACES, _SOURCES = 64, 20_000
+_RACES = 64
+_SOURCES = 20_000
 
 
 class Tail(NamedTuple):

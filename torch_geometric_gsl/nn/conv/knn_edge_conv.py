@@ -97,7 +97,7 @@ class KNNEdgeConv(EdgeConv):
         """
         check_not_batched(self, (x, z))
         z = x if z is None else z
-        pair, (z_src, z_dst) = as_pair(x), as_pair(z, 'z')
+        z_src, z_dst = as_pair(z, 'z')
         edge_index = knn_graph(z, self.k, batch, self.loop)
         weight = z_src.new_ones(edge_index.size(1), 1)
         if self.tau is not None:
@@ -106,7 +106,7 @@ class KNNEdgeConv(EdgeConv):
             share = softmax(-distance / self.tau, target, num_nodes=z_dst.size(0))
             weight = weight + (share - share.detach()).unsqueeze(1)
         # propagate_type: (x: PairTensor, weight: Tensor)
-        return self.propagate(edge_index, x=pair, weight=weight)
+        return self.propagate(edge_index, x=as_pair(x), weight=weight)
 
     def message(  # type: ignore[override]
         self, x_i: Tensor, x_j: Tensor, weight: Tensor

@@ -51,7 +51,8 @@ class RootTerms(torch.nn.Module):
         super().__init__()
         check_flag(root_weight, 'root_weight')
         check_flag(bias, 'bias')
-        self.lins, self.biases = ModuleDict(), ParameterDict()
+        self.lins = ModuleDict()
+        self.biases = ParameterDict()
         for target, count in counts.items():
             size = count * out_channels
             if root_weight:

@@ -41,7 +41,8 @@ RESPONSES = {
 }
 NAMES = {torch.float32: 'float', torch.float64: 'double'}
 # Below this number of rows one thread is used; above, each has this number of parts.
-_MIN_THREADED, _PARTS_PER_THREAD = 256, 4
+_MIN_THREADED = 256
+_PARTS_PER_THREAD = 4
 
 
 def find_library(name: str, pairs: PairScores) -> ctypes.CDLL | None:
