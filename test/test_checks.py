@@ -66,28 +66,30 @@ FEATURES = [
      "'x' contains NaN or infinite values (got 2 of 2)"),
     (checks.check_features, (half(INF),), ValueError,
      "'x' contains NaN or infinite values (got 12 of 12)"),
-    (checks.check_pair, ((X,),), ValueError,
+    (checks.check_ends, ((X,),), ValueError,
      "'x' must be a tensor or a pair (x_src, x_dst) (got 1 tensors)"),
-    (checks.check_pair, ((X, None),), TypeError,
+    (checks.check_ends, ((X, None),), TypeError,
      "'x_dst' must be a torch.Tensor (got NoneType)"),
-    (checks.check_pair, ((X[0], X),), ValueError,
+    (checks.check_ends, ((X[0], X),), ValueError,
      "'x_src' must have shape [num_nodes, channels] (got [4])"),
-    (checks.check_pair, ((X, X.double()),), ValueError,
+    (checks.check_ends, ((X, X.double()),), ValueError,
      "'x_src' and 'x_dst' must share one dtype "
      '(got torch.float32 and torch.float64)'),
-    (checks.check_pair, ((X, META),), ValueError,
+    (checks.check_ends, ((X, META),), ValueError,
      "'x_src' and 'x_dst' must share one device (got cpu and meta)"),
-    (checks.check_pair, ((X, X[:, :2]),), ValueError,
+    (checks.check_ends, ((X, X[:, :2]),), ValueError,
      "'x_src' and 'x_dst' must share one width (got 4 and 2)"),
     (checks.check_parameter_match, (X, META), ValueError,
      "'x' is on cpu but the parameters are on meta"),
     (checks.check_parameter_match, (X, X.double(), 'h'), TypeError,
      "'h' has torch.float32 but the parameters have torch.float64: pass "
      "'h.to(torch.float64)'"),
-    (checks.as_pair, ((X,), 'z'), ValueError,
+    (checks.Ends.of, ((X,), 'z'), ValueError,
      "'z' must be a tensor or a pair (z_src, z_dst) (got 1 tensors)"),
-    (checks.split_pair, (X, 'batch'), TypeError,
+    (checks.Ends.of((X, X)).like, (X, 'batch'), TypeError,
      "'batch' must be a pair like 'x' (got a Tensor)"),
+    (checks.Ends.of(X).like, ((X, X), 'batch'), TypeError,
+     "'batch' must be a tensor like 'x' (got a tuple)"),
     (checks.check_compared, (X, 4, 2), ValueError,
      "'z' must have one row per node (got 3 for 2 nodes)"),
     (checks.check_messages, (X.bool(), 3, X.device), TypeError,
@@ -174,12 +176,26 @@ def test_no_error(check, args):
 
 
 def test_pair():
-    assert all(x is X for x in checks.check_pair(X, 4))
+    ends = checks.check_ends(X, 4)
+    assert ends.src is X
+    assert ends == (X, X, False)
+    assert ends.features is X
+    assert ends.like(None, 'z') == (None, None, False)
     other = torch.zeros(2, 4)
     for pair in ((X, other), [X, other]):
-        x_src, x_dst = checks.check_pair(pair, 4)
-        assert x_src is X
-        assert x_dst is other
+        ends = checks.check_ends(pair, 4)
+        assert all(a is b for a, b in zip(ends, (X, other, True), strict=True))
+        assert ends.features == (X, other)
+
+
+def test_the_rows_of_a_layer_are_not_searched_again():
+    bad = X * NAN
+    ends = checks.Ends.of(bad)
+    assert checks.check_ends(ends, 4) is ends
+    with pytest.raises(ValueError, match="'x' must have 5 channels"):
+        checks.check_ends(ends, 5)
+    with pytest.raises(ValueError, match="'x' contains NaN"):
+        checks.check_ends(bad)
 
 
 def test_autocast_allows_other_parameters():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -212,27 +212,41 @@ def check_matrix(x: Any, width: int | None = None) -> None:
     check_features(x, width=width, is_finite=False)
 
 
-def as_pair(x: Any, name: str = 'x') -> tuple[Any, Any]:
-    """Return the values of sources and of targets; one value is used for both."""
-    if not isinstance(x, tuple | list):
-        return x, x
-    if len(x) != 2:
-        raise ValueError(
-            f"'{name}' must be a tensor or a pair ({name}_src, {name}_dst) "
-            f'(got {len(x)} tensors)'
-        )
-    return x[0], x[1]
+class Ends(NamedTuple):
+    """Values of sources and of targets: those of a pair, or twice that of one set."""
 
+    src: Any
+    dst: Any
+    is_pair: bool
 
-def split_pair(value: Any, name: str) -> tuple[Any, Any]:
-    """Split a pair in two; None gives two Nones."""
-    if value is None:
-        return None, None
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise TypeError(
-            f"'{name}' must be a pair like 'x' (got a {type(value).__name__})"
-        )
-    return value[0], value[1]
+    @classmethod
+    def of(cls, value: Any, name: str = 'x') -> Ends:
+        """Return the ends of a value, or of a pair of values."""
+        if isinstance(value, Ends):
+            return value
+        if not isinstance(value, tuple | list):
+            return cls(value, value, is_pair=False)
+        if len(value) != 2:
+            raise ValueError(
+                f"'{name}' must be a tensor or a pair ({name}_src, {name}_dst) "
+                f'(got {len(value)} tensors)'
+            )
+        return cls(value[0], value[1], is_pair=True)
+
+    @property
+    def features(self) -> Features:
+        """Return what a user would pass: a pair, or one tensor."""
+        return (self.src, self.dst) if self.is_pair else self.src
+
+    def like(self, value: Any, name: str) -> Ends:
+        """Return the ends of another argument, a pair if this is one, or of None."""
+        ends = Ends.of(value, name)
+        if value is not None and ends.is_pair != self.is_pair:
+            what = 'a pair' if self.is_pair else 'a tensor'
+            raise TypeError(
+                f"'{name}' must be {what} like 'x' (got a {type(value).__name__})"
+            )
+        return ends
 
 
 def check_two(value: Any, name: str, expected: str) -> None:
@@ -241,24 +255,28 @@ def check_two(value: Any, name: str, expected: str) -> None:
         raise TypeError(f"'{name}' must be {expected} (got {type(value).__name__})")
 
 
-def check_pair(x: Features, width: int | None = None) -> tuple[Tensor, Tensor]:
-    """Check features of one set of nodes, or of sources and targets."""
-    if not isinstance(x, tuple | list):
-        check_features(x, 'x', width)
-        return x, x
-    x_src, x_dst = as_pair(x)
-    check_features(x_src, 'x_src', width)
-    check_features(x_dst, 'x_dst', width)
-    for attribute, src, dst in (
-        ('dtype', x_src.dtype, x_dst.dtype),
-        ('device', x_src.device, x_dst.device),
-        ('width', x_src.size(1), x_dst.size(1)),
+def check_ends(x: Features | Ends, width: int | None = None) -> Ends:
+    """Check features of one set of nodes, or of sources and targets.
+
+    Those of a layer, given as :class:`Ends`, are known to be finite.
+    """
+    ends, is_finite = Ends.of(x), not isinstance(x, Ends)
+    src, dst, is_pair = ends
+    check_features(src, 'x_src' if is_pair else 'x', width, is_finite=is_finite)
+    if not is_pair:
+        return ends
+    check_features(dst, 'x_dst', width, is_finite=is_finite)
+    for attribute, of_src, of_dst in (
+        ('dtype', src.dtype, dst.dtype),
+        ('device', src.device, dst.device),
+        ('width', src.size(1), dst.size(1)),
     ):
-        if src != dst:
+        if of_src != of_dst:
             raise ValueError(
-                f"'x_src' and 'x_dst' must share one {attribute} (got {src} and {dst})"
+                f"'x_src' and 'x_dst' must share one {attribute} "
+                f'(got {of_src} and {of_dst})'
             )
-    return x_src, x_dst
+    return ends
 
 
 def check_compared(z: Any, width: int, num_nodes: int) -> None:
@@ -390,7 +408,7 @@ def check_graph(graph: Any) -> SampledGraph:
 
 def check_node_labels(y: Any, graph: SampledGraph) -> tuple[Tensor, Tensor]:
     """Return labels of sources and of targets; one set has the same tensor twice."""
-    y_src, y_dst = as_pair(y, 'y')
+    y_src, y_dst, _ = Ends.of(y, 'y')
     pairs = zip((y_src, y_dst), graph.edge_index, ('source', 'target'), strict=True)
     for labels, index, end in pairs:
         if not isinstance(labels, Tensor) or labels.is_floating_point():
@@ -428,7 +446,7 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
 
 def check_one_graph(edge_index: Tensor, batch: Any) -> None:
     """Raise if an edge joins two graphs of a checked batch, of nodes or of a pair."""
-    src_graph, dst_graph = as_pair(batch, 'batch')
+    src_graph, dst_graph, _ = Ends.of(batch, 'batch')
     is_crossing = src_graph[edge_index[0]] != dst_graph[edge_index[1]]
     check_value(
         ~is_crossing.any(),

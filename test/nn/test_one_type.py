@@ -33,16 +33,27 @@ class Outer(torch.nn.Module):
 @pytest.mark.parametrize('name', MODULES)
 def test_to_hetero(name):
     module = MODULES[name]()
-    for make in (lambda: module, lambda: Outer(module)):
-        with pytest.raises(TypeError, match=rf"got 'to_hetero'\): {REASON}"):
-            to_hetero(make(), METADATA)
-        with pytest.raises(TypeError, match=REASON):
-            to_hetero_with_bases(make(), METADATA, num_bases=2)
+    with pytest.raises(TypeError, match=rf"got 'to_hetero'\): {REASON}"):
+        to_hetero(module, METADATA)
+    with pytest.raises(TypeError, match=REASON):
+        to_hetero_with_bases(module, METADATA, num_bases=2)
     x = {'a': torch.randn(3, IN), 'b': torch.randn(4, IN)}
     with pytest.raises(TypeError, match=rf'got a dict\): {REASON}'):
         module(x)
     with pytest.raises(TypeError, match=rf'got a HeteroData\): {REASON}'):
         module(HeteroData(a={'x': x['a']}))
+
+
+def test_a_layer_inside_a_module_is_copied_for_each_type():
+    outer = to_hetero(Outer(gsl.LatentGraphConv(IN, OUT)).eval(), METADATA)
+    x = {'a': torch.randn(3, IN), 'b': torch.randn(4, IN)}
+    out = outer(x)
+    assert {name: rows.shape for name, rows in out.items()} == {
+        'a': (3, OUT),
+        'b': (4, OUT),
+    }
+    alone = outer({**x, 'b': x['b'] + 1})  # No graph joins the types.
+    assert torch.equal(alone['a'], out['a'])
 
 
 def test_data_is_no_tensor():

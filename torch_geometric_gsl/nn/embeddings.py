@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import Linear, inits
 
 from torch_geometric_gsl._checks import (
-    as_pair,
+    Ends,
     check_absent,
     check_count,
     check_features,
@@ -151,14 +151,13 @@ class SensorEmbedding(torch.nn.Module):
                     'no learned vector (got a pair)'
                 )
             return self.weight
-        is_pair = isinstance(z if x is None else x, tuple | list)
-        if z is not None and isinstance(z, tuple | list) != is_pair:
-            what = 'a pair' if is_pair else 'a tensor'
-            raise TypeError(f"'z' must be {what} like 'x' (got a {type(z).__name__})")
-        (x_src, x_dst), (z_src, z_dst) = as_pair(x), as_pair(z, 'z')
-        if not is_pair:
-            return self._embed(x_src, z_src, 'x')
-        return self._embed(x_src, z_src, 'x_src'), self._embed(x_dst, z_dst, 'x_dst')
+        windows = Ends.of(x)
+        ends = Ends.of(z, 'z') if x is None else windows
+        compared = ends.like(z, 'z')
+        if not ends.is_pair:
+            return self._embed(x, z, 'x')
+        src = self._embed(windows.src, compared.src, 'x_src')
+        return src, self._embed(windows.dst, compared.dst, 'x_dst')
 
     def _embed(self, x: Any, z: Any, name: str) -> Tensor:
         """Project rows, or the mean of a hidden layer over windows."""

@@ -3,18 +3,17 @@ r"""Graphs of points: k nearest neighbours, or all points within a radius."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
+    Ends,
     check_batch,
     check_count,
+    check_ends,
     check_flag,
-    check_pair,
     check_positive,
-    split_pair,
 )
 from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -149,7 +148,7 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
     """
     check_flag(loop, 'loop')
     check_flag(cosine, 'cosine')
-    src, dst = check_pair(x)
+    src, dst, is_pair = check_ends(x)
     for rows in (src, dst):
         if rows.layout != torch.strided:
             raise ValueError(f"'x' must be dense (got {rows.layout})")
@@ -157,7 +156,6 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
             raise ValueError(f"'x' must have columns (got {list(rows.shape)})")
     # Apple's GPUs have no double precision.
     dtype = torch.float32 if src.device.type == 'mps' else torch.float64
-    is_pair = isinstance(x, tuple | list)
     ends = [rows.to(dtype) for rows in ((src, dst) if is_pair else (src,))]
     ends = [*map(unit_rows, ends)] if cosine else ends
     return ends[0], ends[-1], loop or is_pair
@@ -177,11 +175,10 @@ def _join(
     if batch is None:
         of_src, of_dst = (rows.new_zeros(len(rows)).long() for rows in (src, dst))
     else:
-        is_pair = isinstance(x, tuple | list)
-        both: Any = split_pair(batch, 'batch') if is_pair else (batch, batch)
-        check_batch(both[0], src)
-        check_batch(both[1], dst)
-        _, ids = torch.cat(both).unique(return_inverse=True)
+        src_batch, dst_batch, _ = Ends.of(x).like(batch, 'batch')
+        check_batch(src_batch, src)
+        check_batch(dst_batch, dst)
+        _, ids = torch.cat([src_batch, dst_batch]).unique(return_inverse=True)
         of_src, of_dst = ids.split([len(src), len(dst)])
     # A point is among its own nearest, with or without loops.
     num_near = None if k is None else k + (not has_loops)

@@ -12,9 +12,9 @@ from torch_geometric.utils import scatter, to_undirected
 from torch_geometric_gsl._checks import (
     check_absent,
     check_count,
+    check_ends,
     check_flag,
     check_option,
-    check_pair,
     check_seed,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -62,12 +62,12 @@ def nearest_neighbours(
         loop (bool, optional): If :obj:`True`, has self-loops. (default: :obj:`False`)
         memory_budget (int, optional): Bytes of a block of rows. (default: :obj:`2**25`)
     """
-    src, dst = check_pair(x)
+    src, dst, is_pair = check_ends(x)
     check_option(similarity, WEIGHTS, 'similarity')
     metric = nearness(dst.size(1))
     if isinstance(metric, HeatKernelSimilarity):
         src, dst = src.to_dense(), dst.to_dense()
-    x = (src, dst) if isinstance(x, tuple | list) else dst
+    x = (src, dst) if is_pair else dst
     edge_index = _nearest(x, k, metric, batch, loop, memory_budget)
     source, target = edge_index
     if isinstance(metric, HeatKernelSimilarity):

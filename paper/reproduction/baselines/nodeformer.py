@@ -13,13 +13,13 @@ from torch_geometric.nn.inits import reset
 
 from reproduction.baselines._generators import graph_sizes
 from torch_geometric_gsl._checks import (
+    Ends,
     check_batch,
     check_count,
+    check_ends,
     check_generator,
-    check_pair,
     check_positive,
     check_probability,
-    split_pair,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
@@ -178,7 +178,7 @@ def context_sizes(
     if batch is None:
         sizes = [(x.size(0), context.size(0))]
     else:
-        of_context, of_x = split_pair(batch, 'batch')
+        of_context, of_x, _ = Ends.of((context, x)).like(batch, 'batch')
         check_batch(of_context, context)
         check_batch(of_x, x)
         ids, number = torch.cat([of_x, of_context]).unique(return_inverse=True)
@@ -308,11 +308,10 @@ class NodeFormer(RowIndexMixin, NodeClassifier):
         :obj:`(x_src, x_dst)` attend to the sources, in a :obj:`batch` to those of
         their graph.
         """
-        src, dst = (
-            check_pair(x)
-            if isinstance(x, tuple | list)
-            else (self._indexed(x, batch), x)
-        )
+        if isinstance(x, tuple | list):
+            src, dst, _ = check_ends(x)
+        else:
+            src, dst = self._indexed(x, batch), x
         check_input(dst, self.lin_in)
         check_generator(generator, dst.device)
         if src is None:

@@ -10,7 +10,7 @@ from torch_geometric.nn.conv.hetero_conv import group
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
-    as_pair,
+    Ends,
     check_edge_types,
     check_features,
     check_option,
@@ -150,9 +150,9 @@ class HeteroLatentGraphConv(HeteroConv):
         as dicts: rows by type, or pairs of such dicts, and edges of some relations.
         """
         check_not_batched(self, (x_dict, z_dict), self.parameters())
-        x_src, x_dst = as_pair(x_dict, 'x_dict')
+        x_src, x_dst, is_pair = Ends.of(x_dict, 'x_dict')
         relations = self.relations
-        if isinstance(x_dict, tuple | list):
+        if is_pair:
             check_keys(x_dst, [target for _, _, target in relations], 'x_dict')
             relations = [relation for relation in relations if relation[2] in x_dst]
         compared = [r for r in relations if self.convs[r].z_channels is not None]
@@ -171,7 +171,7 @@ class HeteroLatentGraphConv(HeteroConv):
         for relation in relations:
             conv: Any = self.convs[relation]
             args = x[relation], edges.get(relation)
-            if as_pair(x[relation])[0].size(0) == 0:
+            if Ends.of(x[relation]).src.size(0) == 0:
                 out, graph = sum_without_sources(conv, *args)
             else:
                 out = conv(

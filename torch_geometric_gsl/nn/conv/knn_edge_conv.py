@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn import EdgeConv
 from torch_geometric.utils import softmax
 
-from torch_geometric_gsl._checks import as_pair, check_count, check_flag, check_positive
+from torch_geometric_gsl._checks import Ends, check_count, check_flag, check_positive
 from torch_geometric_gsl.nn.points import knn_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.ops.scores import squared_distance
@@ -97,7 +97,8 @@ class KNNEdgeConv(EdgeConv):
         """
         check_not_batched(self, (x, z))
         z = x if z is None else z
-        z_src, z_dst = as_pair(z, 'z')
+        x_src, x_dst, _ = Ends.of(x)
+        z_src, z_dst, _ = Ends.of(z, 'z')
         edge_index = knn_graph(z, self.k, batch, self.loop)
         weight = z_src.new_ones(edge_index.size(1), 1)
         if self.tau is not None:
@@ -106,7 +107,7 @@ class KNNEdgeConv(EdgeConv):
             share = softmax(-distance / self.tau, target, num_nodes=z_dst.size(0))
             weight = weight + (share - share.detach()).unsqueeze(1)
         # propagate_type: (x: PairTensor, weight: Tensor)
-        return self.propagate(edge_index, x=as_pair(x), weight=weight)
+        return self.propagate(edge_index, x=(x_src, x_dst), weight=weight)
 
     def message(  # type: ignore[override]
         self, x_i: Tensor, x_j: Tensor, weight: Tensor

@@ -5,11 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import (
-    as_pair,
-    check_compared,
-    check_parameter_match,
-)
+from torch_geometric_gsl._checks import Ends, check_compared, check_parameter_match
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     LearnedGraphConv,
@@ -150,24 +146,24 @@ class LatentGraphConv(LearnedGraphConv):
             return_graph (bool, optional): If :obj:`True`, also returns the graph that
                 this call summed over. (default: :obj:`False`)
         """
-        x_src, x_dst = self._rows(x)
-        h = self._project(x_src, self.lin)
+        ends = self._rows(x)
+        h = self._project(ends.src, self.lin)
         out: Any = self.sampler.propagate(
-            self._compared(x, h, z),
-            self._add_labels(h, y, x),
+            self._compared(ends, h, z),
+            self._add_labels(ends, h, y),
             edge_index=edge_index,
             edge_weight=edge_weight,
             batch=batch,
             generator=generator,
             return_graph=return_graph,
-            **({} if shard is None else rank_options(shard, x_dst)),
+            **({} if shard is None else rank_options(shard, ends.dst)),
         )
         if not return_graph:
-            return self._add_root(x_dst, out)
+            return self._add_root(ends.dst, out)
         out, graph = out
-        return self._add_root(x_dst, out), graph
+        return self._add_root(ends.dst, out), graph
 
-    def _add_labels(self, h: Tensor, y: Tensor | None, x: Features) -> Tensor:
+    def _add_labels(self, ends: Ends, h: Tensor, y: Tensor | None) -> Tensor:
         """Add the labels to the messages of the sources."""
         if self.label is None:
             if y is not None:
@@ -175,9 +171,8 @@ class LatentGraphConv(LearnedGraphConv):
             return h
         if y is None:
             raise ValueError("'y' must be given with 'label_channels' (got None)")
-        is_pair = isinstance(x, tuple | list)
-        if (self.sampler.loop and not is_pair) or (is_pair and x[0] is x[1]):
-            form = 'a pair of the same rows' if is_pair else 'loop=True'
+        if ends.src is ends.dst if ends.is_pair else self.sampler.loop:
+            form = 'a pair of the same rows' if ends.is_pair else 'loop=True'
             raise ValueError(
                 "'y' needs loop=False, or a pair (x_src, x_dst) of different rows: a "
                 f'row must not see its own label (got {form})'
@@ -185,20 +180,20 @@ class LatentGraphConv(LearnedGraphConv):
         labels: Tensor = self.label(y, h.size(0))
         return h + labels.to(h.dtype)
 
-    def _compared(self, x: Features, h: Tensor, z: Features | None) -> Features:
-        """Return the rows that the similarity compares, a pair for a pair."""
-        is_pair = isinstance(x, tuple | list)
+    def _compared(self, ends: Ends, h: Tensor, z: Features | None) -> Ends:
+        """Return the rows that the similarity compares, which are finite."""
         if self.z_channels is None:
             if z is not None:
                 raise ValueError("'z' needs a layer with 'z_channels' (got None)")
-            return (h, self._project(x[1], self.lin_dst or self.lin)) if is_pair else h
+            dst = h
+            if ends.is_pair:
+                dst = self._project(ends.dst, self.lin_dst or self.lin)
+            return Ends(h, dst, ends.is_pair)
         if z is None:
-            check_serves_as_z(x, self.z_channels)
-            return x
-        if isinstance(z, tuple | list) != is_pair:
-            form = 'a pair' if is_pair else 'a tensor'
-            raise TypeError(f"'z' must be {form} like 'x' (got a {type(z).__name__})")
-        for rows, features in zip(as_pair(z, 'z'), as_pair(x), strict=True):
-            check_compared(rows, self.z_channels, features.size(0))
+            check_serves_as_z(ends, self.z_channels)
+            return ends
+        compared = ends.like(z, 'z')
+        for rows, nodes in zip(compared[:2], ends[:2], strict=True):
+            check_compared(rows, self.z_channels, nodes.size(0))
             check_parameter_match(rows, self.lin.weight, 'z')
-        return z
+        return compared

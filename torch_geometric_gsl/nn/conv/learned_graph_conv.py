@@ -11,7 +11,7 @@ from torch_geometric.nn.inits import reset, zeros
 from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
-    as_pair,
+    Ends,
     check_count,
     check_features,
     check_finite,
@@ -21,8 +21,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
-from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
-from torch_geometric_gsl.nn.one_type import OneType
+from torch_geometric_gsl.nn.linear import apply_linear, check_input, plain_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
     SamplerOptions,
@@ -31,6 +30,7 @@ from torch_geometric_gsl.nn.sampler.options import (
 from torch_geometric_gsl.nn.shared_part import SharedPart, keeping, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 #: Size of each sample: one for all, or one for sources and one for targets.
@@ -54,7 +54,7 @@ def compared_width(z_channels: int | None, in_channels: Channels) -> int | None:
 
 def check_serves_as_z(x: Any, z_channels: int) -> None:
     """Raise unless features are as wide as the compared rows that they replace."""
-    for rows in as_pair(x):
+    for rows in Ends.of(x)[:2]:
         if isinstance(rows, Tensor) and rows.size(-1) != z_channels:
             raise ValueError(
                 f"'z' is required unless 'x' has "
@@ -69,7 +69,7 @@ def rank_options(shard: RowShard, x: Tensor) -> dict[str, Any]:
     return {'rows': shard.rows, 'gather': shard.gather}
 
 
-class LearnedGraphConv(OneType):
+class LearnedGraphConv(torch.nn.Module):
     """Base class of the layers that sum messages over a learned graph."""
 
     sampler: GumbelKNNSampler = SharedPart()  # type: ignore[assignment]
@@ -132,8 +132,8 @@ class LearnedGraphConv(OneType):
 
     def _keep_sizes(self, in_channels: Channels, out_channels: int) -> None:
         """Check and store the sizes; input sizes may be unknown."""
-        is_pair = self._has_two_widths and isinstance(in_channels, tuple)
-        for width in as_pair(in_channels) if is_pair else [in_channels]:
+        has_two = self._has_two_widths and isinstance(in_channels, tuple)
+        for width in Ends.of(in_channels)[:2] if has_two else [in_channels]:
             if width != -1:
                 check_count(width, 'in_channels')
         check_count(out_channels, 'out_channels')
@@ -163,28 +163,24 @@ class LearnedGraphConv(OneType):
         """
         share_part(self, 'sampler', other)
 
-    def _rows(self, x: Features) -> tuple[Tensor, Tensor]:
-        """Check features; return sources and targets."""
-        is_pair = isinstance(x, tuple | list)
-        if isinstance(self.in_channels, tuple) and not is_pair:
+    def _rows(self, x: Features) -> Ends:
+        """Check the features of sources and targets."""
+        check_not_batched(self, x, self.parameters())
+        ends = Ends.of(x)
+        if isinstance(self.in_channels, tuple) and not ends.is_pair:
             raise TypeError(
                 f"'x' must be a pair (x_src, x_dst) with in_channels="
                 f'{self.in_channels} (got a {type(x).__name__})'
             )
-        x_src, x_dst = as_pair(x)
-        projection = self.lin
-        weight = projection.weight
-        name = 'x_src' if is_pair else 'x'
-        check_features(x_src, name, projection.in_channels)
-        check_parameter_match(x_src, weight, name)
-        if is_pair:
+        check_input(ends.src, self.lin, 'x_src' if ends.is_pair else 'x')
+        if ends.is_pair:
             lin = self.lin_dst or self.lin_root
-            width = x_src.size(1)
+            width = ends.src.size(1)
             if isinstance(self.in_channels, tuple):
                 width = self.in_channels[1] if lin is None else lin.in_channels
-            check_features(x_dst, 'x_dst', width)
-            check_parameter_match(x_dst, weight, 'x_dst')
-        return x_src, x_dst
+            check_features(ends.dst, 'x_dst', width)
+            check_parameter_match(ends.dst, self.lin.weight, 'x_dst')
+        return ends
 
     def _project(self, x: Tensor, lin: Linear) -> Tensor:
         h = apply_linear(lin, x)

@@ -9,7 +9,7 @@ from torch_geometric.utils import sort_edge_index
 from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
-    as_pair,
+    Ends,
     check_absent,
     check_count,
     check_edge_index,
@@ -26,6 +26,7 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import Features, SampledGraph, is_sorted_by_target
 
 
@@ -194,8 +195,8 @@ class SensorGraphConv(LearnedGraphConv):
             return_graph (bool, optional): If :obj:`True`, also returns the graph that
                 this call summed over. (default: :obj:`False`)
         """
-        x_src, x_dst = as_pair(x)
-        is_pair = isinstance(x, tuple | list)
+        check_not_batched(self, (x, z), self.parameters())
+        x_src, x_dst, is_pair = Ends.of(x)
         rows, source = self._project_windows(x_dst, 'x_dst' if is_pair else 'x')
         if is_pair:
             _, source = self._project_windows(x_src, 'x_src')

@@ -204,13 +204,12 @@ class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
 
     def _sources(self, x: Features) -> tuple[Tensor | None, Tensor]:
         """Check features; return the rows of transition nodes, and the targets."""
-        is_pair = isinstance(x, tuple | list)
-        if self.transition == 'free' and is_pair:
+        if self.transition == 'free' and isinstance(x, tuple | list):
             raise TypeError(
                 "'x' must be a torch.Tensor with transition='free', which learns its "
                 'sources (got a pair)'
             )
-        x_src, x_dst = self._rows(x)
+        x_src, x_dst, is_pair = self._rows(x)
         if self.transition == 'free':
             return None, x_dst
         if self.transition == 'anchors':

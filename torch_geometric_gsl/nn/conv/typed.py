@@ -12,7 +12,7 @@ from torch_geometric.nn.inits import reset, zeros
 from torch_geometric.typing import EdgeType, NodeType
 
 from torch_geometric_gsl._checks import (
-    as_pair,
+    Ends,
     check_edge_index,
     check_flag,
     check_type,
@@ -106,7 +106,7 @@ def rows_by_relation(
         raise TypeError(
             f"'{name}' must be {expected} like 'x_dict' (got a {type(value).__name__})"
         )
-    src, dst = as_pair(value, name)
+    src, dst, _ = Ends.of(value, name)
     src = check_keys(src, types, name, [source for source, _, _ in relations])
     dst = check_keys(dst, types, name, [target for _, _, target in relations])
     rows: dict[EdgeType, Any] = {}
@@ -121,7 +121,7 @@ def sum_without_sources(
     conv: Any, x: Features, edge_index: Tensor | None
 ) -> tuple[Tensor, Any]:
     """Return zeros and no edges: without sources there are no messages."""
-    x_src, x_dst = conv._rows(x)
+    x_src, x_dst, _ = conv._rows(x)
     h = apply_linear(conv.lin, x_src)
     if conv.lin_dst is not None:  # A lazy one learns its width here.
         apply_linear(conv.lin_dst, x_dst)

@@ -26,7 +26,6 @@ from torch_geometric_gsl.nn.models.tasks import (
     check_node_mask,
     check_task,
 )
-from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
     samplers_of,
@@ -85,7 +84,7 @@ class SavedModel(SaveMixin, torch.nn.Module):
         return model.to(device or 'cpu').eval()
 
 
-class NodeClassifier(OneType, SavedModel, ABC):
+class NodeClassifier(SavedModel, ABC):
     r"""Base class of models that predict nodes without a given graph.
 
     A model maps node features to logits, or to the outputs of another :obj:`task`.

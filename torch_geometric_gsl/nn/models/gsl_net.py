@@ -10,14 +10,13 @@ from torch_geometric.nn.resolver import aggregation_resolver
 from typing_extensions import Unpack
 
 from torch_geometric_gsl._checks import (
-    as_pair,
+    Ends,
     check_absent,
     check_batch,
+    check_ends,
     check_matrix,
     check_one_type,
-    check_pair,
     check_type,
-    split_pair,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
@@ -39,6 +38,7 @@ from torch_geometric_gsl.nn.sampler.options import (
 )
 from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: The arguments of a layer other than rows.
@@ -231,13 +231,14 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         :meth:`score` are those of the labelled rows of all processes.
         """
         check_one_type(x)  # PyG's `to_hetero` traces this method.
+        check_not_batched(self, (x, z), self.parameters())
         if shard is not None:
             check_type(shard, RowShard, 'shard', 'a RowShard')
             check_absent(self.readout, 'readout', "with 'shard'")
             shard = shard.memoized()  # All layers may compare the same rows.
         (src, dst), src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
-        is_pair = isinstance(x, tuple | list)
-        is_index = src is not None and src is self._index_tensor('x') and not is_pair
+        is_index = src is not None and src is self._index_tensor('x')
+        is_index &= not isinstance(x, tuple | list)
         hidden = self._indexed_layers() if is_index else None
         graphs: list[SampledGraph] = []
         last_layer = self.num_layers - 1
@@ -276,12 +277,13 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         src_args: Arguments = dict.fromkeys(args)
         src: Any
         if isinstance(x, tuple | list):
-            src, dst = check_pair(cast(Features, x), self.in_channels)
-            pairs = {name: split_pair(value, name) for name, value in args.items()}
-            src_args = {name: pair[0] for name, pair in pairs.items()}
+            ends = check_ends(cast(Features, x), self.in_channels)
+            src, dst, _ = ends
+            pairs = {name: ends.like(value, name) for name, value in args.items()}
+            src_args = {name: pair.src for name, pair in pairs.items()}
             # Edges start at sources only; layers take the other pairs whole.
             for name in ('edge_index', 'edge_weight'):
-                args[name] = pairs[name][1]
+                args[name] = pairs[name].dst
         else:
             src = self._sources(x, batch, edge_index is not None)
             dst = x
@@ -315,7 +317,7 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
             check_absent(batch, 'batch', WITH_TRANSITION)
         if batch is not None:
             check_matrix(x)
-            check_batch(as_pair(batch, 'batch')[1], x)
+            check_batch(Ends.of(batch, 'batch').dst, x)
 
     def _sources(self, x: Any, batch: Any, has_edges: bool) -> Tensor | None:
         """Return the sources of a call, or None if the targets are the sources."""
@@ -329,7 +331,7 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         """Apply the readout."""
         if self.readout is None:
             return out
-        _, batch = as_pair(batch, 'batch')
+        batch = Ends.of(batch, 'batch').dst
         if batch is None:
             batch = torch.zeros(len(out), dtype=torch.long, device=out.device)
         graphs: Tensor = self.readout(out, batch)

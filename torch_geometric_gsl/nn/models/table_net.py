@@ -10,8 +10,8 @@ from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
     check_count,
+    check_ends,
     check_option,
-    check_pair,
     check_parameter_match,
     check_probability,
 )
@@ -27,11 +27,10 @@ from torch_geometric_gsl.nn.models.table_parts import (
     RowMask,
     TableNeighbours,
 )
-from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.shared_part import keeping
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
-from torch_geometric_gsl.ops.runtime import row_blocks
+from torch_geometric_gsl.ops.runtime import check_not_batched, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import rows_between
 from torch_geometric_gsl.typing import Features, SampledGraph
 
@@ -39,7 +38,7 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 _BLOCK = 2**14
 
 
-class TableNet(RowIndexMixin, OneType, SavedModel):
+class TableNet(RowIndexMixin, SavedModel):
     r"""Network for the rows of a table, with the labels of neighbours as messages.
 
     .. math::
@@ -220,7 +219,8 @@ class TableNet(RowIndexMixin, OneType, SavedModel):
             return_graph (bool, optional): If :obj:`True`, also returns the graph that
                 this call summed over. (default: :obj:`False`)
         """
-        x_src, x_dst = check_pair(x, self.in_channels)
+        check_not_batched(self, (x, y), self.parameters())
+        x_src, x_dst, _ = check_ends(x, self.in_channels)
         check_parameter_match(x_src, self.head.weight)
         h = self.encoder(x_dst)
         graph = None
@@ -266,7 +266,7 @@ class TableNet(RowIndexMixin, OneType, SavedModel):
         Returns:
             TableNet: The model itself.
         """
-        check_pair(x, self.in_channels)
+        check_ends(x, self.in_channels)
         if self.graph == 'none':
             return self
         size = x.size(0)

@@ -13,8 +13,10 @@ from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
+    Ends,
     check_absent,
     check_count,
+    check_ends,
     check_flag,
     check_generator,
     check_messages,
@@ -23,7 +25,6 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_type,
 )
-from torch_geometric_gsl.nn.one_type import OneType
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.distribution import (
     UNIFORM_SHARE,
@@ -47,7 +48,11 @@ from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_pa
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import disable_compile, is_exporting
+from torch_geometric_gsl.ops.runtime import (
+    check_not_batched,
+    disable_compile,
+    is_exporting,
+)
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 if TYPE_CHECKING:
@@ -83,7 +88,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
 _LOOKS, _LOOK_AT = {1: 0.98, 200: UNIFORM_SHARE}, 64
 
 
-class GumbelKNNSampler(OneType):
+class GumbelKNNSampler(torch.nn.Module):
     r"""The differentiable sampler of neighbours from the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper (equation 4).
@@ -320,8 +325,8 @@ class GumbelKNNSampler(OneType):
                 "a sampler is not supported by 'torch.export', as the number of edges "
                 "depends on values: export a layer, a model or 'sampler.propagate'"
             )
-        given = edge_index, edge_weight, batch, rows
-        pairs, part = self._assign(x, given, generator)
+        candidates = edge_index, edge_weight, batch, rows
+        pairs, part = self._assign(x, candidates, generator)
         with torch.autocast(pairs.src.device.type, enabled=False):
             graph = _in_dtype_of(x, part.graph(generator))
         if not return_adj_t:
@@ -330,7 +335,7 @@ class GumbelKNNSampler(OneType):
 
     def propagate(
         self,
-        x: Features,
+        x: Features | Ends,
         h: Tensor,
         edge_index: Tensor | None = None,
         edge_weight: Tensor | None = None,
@@ -374,8 +379,8 @@ class GumbelKNNSampler(OneType):
             absent |= {'return_graph': return_graph or None}
             pairs, settings = self._begin(x)
             return exported_sum(pairs, settings, h, self.training, absent)
-        given = edge_index, edge_weight, batch, rows
-        pairs, part = self._assign(x, given, generator)
+        candidates = edge_index, edge_weight, batch, rows
+        pairs, part = self._assign(x, candidates, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
             if not return_graph:
@@ -424,8 +429,8 @@ class GumbelKNNSampler(OneType):
             pairs, settings = self._begin(x)
             evaluation = Evaluation(pairs, settings, self._bounds)
             part = evaluation.assign(edge_index, edge_weight, batch, rows)
-            found = describe(pairs, part)
-            return found.map(lambda value: value[slice(*rows or (None,))])
+            targets = slice(*rows or (None,))
+            return describe(pairs, part).map(lambda value: value[targets])
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
         r"""Return whether the draws of a target depend on other targets' rows, as with
@@ -463,26 +468,26 @@ class GumbelKNNSampler(OneType):
         return None if self.eval_k == 'all' else int(self.eval_k)
 
     def _assign(
-        self, x: Features, given: tuple[Any, ...], generator: Any
+        self, x: Features | Ends, candidates: tuple[Any, ...], generator: Any
     ) -> tuple[PairScores, Part]:
         """Check the inputs of a call and assign each target to a part."""
         for hook in self._draw_hooks.values():
-            hook(self, x, *given[:3])
+            features = x.features if isinstance(x, Ends) else x
+            hook(self, features, *candidates[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
         pairs, settings = self._begin(x, is_exact=is_exact)
         if generator is not None:
             check_generator(generator, pairs.src.device)
         if not self.training:
-            return pairs, Evaluation(pairs, settings, self._bounds).assign(*given)
-        edge_index, _, batch, _ = given
-        is_whole = edge_index is None and batch is None
+            return pairs, Evaluation(pairs, settings, self._bounds).assign(*candidates)
+        is_whole = candidates[0] is None and candidates[2] is None
         if is_whole:
             self._num_draws += 1
             if self._num_draws in _LOOKS:
-                most = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
-                self._look(x, pairs.dst.size(0), most)
-        part = Drawing(pairs, settings, self._bounds).assign(*given)
+                limit = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
+                self._look(x, pairs.dst.size(0), limit)
+        part = Drawing(pairs, settings, self._bounds).assign(*candidates)
         if is_whole and torch.is_grad_enabled():
             available = pairs.src.size(0) - int(not settings.loop)
             if max(available, 0) < min(pairs.dst.size(0), 2):
@@ -490,20 +495,24 @@ class GumbelKNNSampler(OneType):
         return pairs, part
 
     @disable_compile
-    def _look(self, x: Features, num_targets: int, most: float) -> None:
+    def _look(self, x: Features | Ends, num_targets: int, limit: float) -> None:
         """Warn if the sampling distribution of some targets is nearly uniform."""
         if self.similarity.bounds[0] == self.similarity.bounds[1]:
             return  # A control, which shall be uniform.
-        found = self.distribution(x, rows=(0, min(num_targets, _LOOK_AT)))
-        warn_if_uniform({'a sampler in training': found.share}, most)
+        spread = self.distribution(x, rows=(0, min(num_targets, _LOOK_AT)))
+        warn_if_uniform({'a sampler in training': spread.share}, limit)
 
     def _begin(
-        self, x: Features, *, is_exact: bool = False
+        self, x: Features | Ends, *, is_exact: bool = False
     ) -> tuple[PairScores, Settings]:
-        """Return the scores of all pairs on demand, and the options of a call."""
+        """Check features; return the scores of all pairs on demand, and the options of
+        a call.
+        """
+        check_not_batched(self, x, self.parameters())
         null, similarity = self.null_score, self.similarity
+        ends = check_ends(x, similarity.in_channels)
         score = similarity.exact_scores if is_exact else similarity.pair_scores
-        pairs = score(x, self.factor)
+        pairs = score(ends, self.factor)
         for parameter in (self.log_scale, null):
             if parameter is not None and parameter.device != pairs.src.device:
                 raise ValueError(
@@ -513,8 +522,7 @@ class GumbelKNNSampler(OneType):
         pairs = pairs._replace(memory=self.budget.memory)
         if null is not None:
             pairs = pairs._replace(null=null.to(pairs.src.dtype))
-        is_pair = isinstance(x, tuple | list)
-        return pairs, self._settings(pairs.scale, is_pair=is_pair)
+        return pairs, self._settings(pairs.scale, is_pair=ends.is_pair)
 
     def _settings(self, scale: float | Tensor, *, is_pair: bool) -> Settings:
         """Return the options of a call."""
@@ -570,6 +578,6 @@ def share_similarities(model: torch.nn.Module) -> None:
         share_part(sampler, 'similarity', lender)
 
 
-def _in_dtype_of(x: Features, graph: SampledGraph) -> SampledGraph:
-    dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
+def _in_dtype_of(x: Features | Ends, graph: SampledGraph) -> SampledGraph:
+    dtype = Ends.of(x).src.dtype
     return SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_geometric_gsl._checks import as_pair
+from torch_geometric_gsl._checks import Ends
 from torch_geometric_gsl.typing import Features
 
 
 def gather_rows(
-    x: Features,
+    x: Features | Ends,
     h: Tensor,
     rows: Any,
     gather: Callable[[Tensor], Tensor],
     weighs_targets: Callable[[int, int], bool],
-) -> tuple[Features, Tensor]:
+) -> tuple[Features | Ends, Tensor]:
     """Return compared rows and messages of all processes, given those of one.
 
     The sources of a pair are the same for all. Its targets are zero outside of
@@ -27,12 +27,13 @@ def gather_rows(
     """
     if rows is None:
         raise ValueError("'gather' needs 'rows' (got None)")
-    if not isinstance(x, tuple | list):
-        sources = gather(x)
-        h = sources if h is x else gather(h)
-        x = sources
+    ends = Ends.of(x)
+    if not ends.is_pair:
+        sources = gather(ends.src)
+        h = sources if h is ends.src else gather(h)
+        ends = Ends(sources, sources, is_pair=False)
     else:
-        src, dst = as_pair(x)
+        src, dst, _ = ends
         # Rows of width zero are counted, and no number is sent.
         num_targets = gather(dst.new_empty(dst.size(0), 0)).size(0)
         first, stop = rows
@@ -42,9 +43,9 @@ def gather_rows(
             dst = torch.cat([targets[:first], dst, targets[stop:]])
         else:
             dst = F.pad(dst, (0, 0, first, num_targets - stop))
-        x = src, dst
+        ends = Ends(src, dst, is_pair=True)
     # All processes join the sum of gradients, even those that use no row.
-    for gathered in as_pair(x):
+    for gathered in ends[:2]:
         if gathered.requires_grad:
             h = h + gathered[:0].sum()
-    return x, h
+    return (ends if isinstance(x, Ends) else ends.features), h

@@ -11,11 +11,12 @@ from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import ones, reset
 
 from torch_geometric_gsl._checks import (
+    Ends,
     check_count,
     check_edge_index,
+    check_ends,
     check_flag,
     check_option,
-    check_pair,
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
@@ -137,7 +138,7 @@ class Similarity(torch.nn.Module, ABC):
         """
         check_not_batched(self, x)
         pairs = self.pair_scores(x)
-        dtype = (x[0] if isinstance(x, tuple | list) else x).dtype
+        dtype = Ends.of(x).src.dtype
         with torch.autocast(pairs.src.device.type, enabled=False):
             if edge_index is None:
                 return pairs.rows().to(dtype)
@@ -193,40 +194,14 @@ class Similarity(torch.nn.Module, ABC):
             x = x * self.feature_weight.to(x.dtype)
         return x
 
-    def pair_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
+    def pair_scores(
+        self, x: Features | Ends, scale: float | Tensor = 1.0
+    ) -> PairScores:
         r"""Check and embed sources and targets; pairs are scored on demand, multiplied
         by :obj:`scale`.
         """
-        x_src, x_dst = check_pair(x, self.in_channels)
+        x_src, x_dst, _ = check_ends(x, self.in_channels)
         check_parameter_match(x_src, next(self.parameters(), None))
-        return self._pair_scores(x_src, x_dst, scale)
-
-    def exact_scores(self, x: Features, scale: float | Tensor = 1.0) -> PairScores:
-        r"""Embed nodes as :meth:`pair_scores`, in double precision.
-
-        Rankings need it: single precision misranks rows far from the origin. Gradients
-        flow to features and parameters.
-        """
-        x_src, x_dst = check_pair(x, self.in_channels)
-        check_parameter_match(x_src, next(self.parameters(), None))
-        if x_src.dtype == torch.float64 or x_src.device.type == 'mps':
-            # Apple's GPUs have no double precision.
-            return self._pair_scores(x_src, x_dst, scale)
-        src = x_src.double()
-        dst = src if x_dst is x_src else x_dst.double()
-        # A twin, as threads may share this module.
-        twin: Similarity = twin_of(self)
-        for module in twin.modules():
-            attributes: dict[str, Any] = vars(module)
-            for name in ('_parameters', '_buffers'):
-                attributes[name] = _double(attributes[name])
-        with torch.autocast(src.device.type, enabled=False):
-            return twin._pair_scores(src, dst, scale)
-
-    def _pair_scores(
-        self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
-    ) -> PairScores:
-        """Embed checked sources and targets."""
         src = self.encode(x_src)
         dst = src if x_dst is x_src else self.encode(x_dst)
         if isinstance(src, SparseRows) != isinstance(dst, SparseRows):
@@ -247,6 +222,31 @@ class Similarity(torch.nn.Module, ABC):
                 break
         bounds = scale * self.bounds[0], scale * self.bounds[1]
         return PairScores(dst, src, response, self.comparison, scale, *bounds)
+
+    def exact_scores(
+        self, x: Features | Ends, scale: float | Tensor = 1.0
+    ) -> PairScores:
+        r"""Embed nodes as :meth:`pair_scores`, in double precision.
+
+        Rankings need it: single precision misranks rows far from the origin. Gradients
+        flow to features and parameters.
+        """
+        ends = check_ends(x, self.in_channels)
+        x_src, x_dst, _ = ends
+        check_parameter_match(x_src, next(self.parameters(), None))
+        if x_src.dtype == torch.float64 or x_src.device.type == 'mps':
+            # Apple's GPUs have no double precision.
+            return self.pair_scores(ends, scale)
+        src = x_src.double()
+        dst = src if x_dst is x_src else x_dst.double()
+        # A twin, as threads may share this module.
+        twin: Similarity = twin_of(self)
+        for module in twin.modules():
+            attributes: dict[str, Any] = vars(module)
+            for name in ('_parameters', '_buffers'):
+                attributes[name] = _double(attributes[name])
+        with torch.autocast(src.device.type, enabled=False):
+            return twin.pair_scores(Ends(src, dst, ends.is_pair), scale)
 
     def _per_target(self, value: Any, like: Any) -> Tensor:
         """Expand a number to one value per target."""

@@ -3,10 +3,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import check_type
+from torch_geometric_gsl._checks import Ends, check_ends, check_type
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.typing import Features
 
 
 class DirectedSimilarity(Similarity):
@@ -66,15 +67,16 @@ class DirectedSimilarity(Similarity):
     def response(self, z: Tensor) -> scores.Response:
         return self.similarity.response(z)
 
-    def _pair_scores(
-        self, x_src: Tensor, x_dst: Tensor, scale: float | Tensor
+    def pair_scores(
+        self, x: Features | Ends, scale: float | Tensor = 1.0
     ) -> PairScores:
-        half = self.similarity.in_channels
-        for rows in (x_src, x_dst):
+        src, dst, _ = check_ends(x, self.in_channels)
+        for rows in (src, dst):
             if rows.layout != torch.strided:
                 raise ValueError(f"'x' must be dense (got {rows.layout})")
-        pair = x_src[:, :half], x_dst[:, half:]
-        return self.similarity._pair_scores(*pair, scale)
+        half = self.similarity.in_channels
+        ends = Ends(src[:, :half], dst[:, half:], is_pair=True)
+        return self.similarity.pair_scores(ends, scale)
 
     def __repr__(self) -> str:
         return f'{self.__class__.__name__}({self.similarity})'
