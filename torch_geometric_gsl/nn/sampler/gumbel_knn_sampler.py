@@ -242,32 +242,10 @@ class GumbelKNNSampler(torch.nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == 'budget':
             value = check_budget(value)
-        if name in _CHECKS:
+        elif name in _CHECKS:
             _CHECKS[name](value, name=name)
-        if name in ('scale', 'train_scale', 'null_score'):
-            self._check_learned(name, value)
         value = float(value) if name in ('tau', 'scale') else value
         super().__setattr__(name, value)
-
-    def _check_learned(self, name: str, value: Any) -> None:
-        """Raise if a number is to replace a parameter, or an option without one."""
-        parameter = 'log_scale' if name == 'scale' else name
-        is_learned = self._parameters.get(parameter) is not None
-        is_fixed = (
-            isinstance(value, int | float)
-            and {
-                'scale': is_learned and self.scale != value,
-                'train_scale': getattr(self, 'train_scale', value) != value,
-                'null_score': True,
-            }[name]
-        )
-        if is_fixed:
-            number = math.log(value) if name == 'scale' else value
-            way = f', or run torch.nn.init.constant_(sampler.{parameter}, {number:.4g})'
-            raise AttributeError(
-                f'{name!r} cannot be changed (got {value}): create a new sampler'
-                f'{way * is_learned}'
-            )
 
     def reset_parameters(self) -> None:
         r"""Reset all learnable parameters of the module."""
