@@ -75,7 +75,7 @@ INPUTS = [
      "'edge_index' must be empty where there are no targets"),
     ({'batch': BATCH.flip(0)}, ValueError, "'batch' must be sorted"),
     ({'x': (X, X), 'batch': BATCH}, TypeError,
-     "'batch' must be a pair (batch_src, batch"),
+     "'batch' must be a pair like 'x' (got a Tensor)"),
     ({'edge_index': EDGES + 3 * (torch.arange(2) > 0).view(2, 1), 'batch': BATCH},
      ValueError, "'edge_index' joins two graphs of 'batch'"),
     ({'generator': 3}, TypeError, "'generator' must be a torch"),

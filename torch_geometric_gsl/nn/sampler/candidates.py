@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
+    Ends,
     check_absent,
     check_batch,
     check_candidate_count,
@@ -16,7 +18,6 @@ from torch_geometric_gsl._checks import (
     check_edge_index,
     check_edge_weight,
     check_one_graph,
-    check_two,
     check_value,
 )
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
@@ -37,15 +38,13 @@ LISTED_PAIRS = 64**2
 GraphIds = tuple[Tensor, Tensor]
 
 
+@dataclass(eq=False)
 class Assignment(ABC):
     """Assign each target of a call to a part, in training or in evaluation."""
 
-    def __init__(
-        self, pairs: PairScores, settings: Settings, cache: BoundsCache
-    ) -> None:
-        self.pairs = pairs
-        self.settings = settings
-        self.cache = cache
+    pairs: PairScores
+    settings: Settings
+    cache: BoundsCache
 
     @abstractmethod
     def of_graph(
@@ -81,7 +80,7 @@ class Assignment(ABC):
             check_absent(batch, 'batch', "with 'rows'")
         ids = None
         if batch is not None:
-            ids = _number_graphs(batch, pairs, self.settings.is_pair)
+            ids = _graph_ids(batch, Ends(pairs.src, pairs.dst, self.settings.is_pair))
         if edge_index is not None:
             return self._of_edges(edge_index, edge_weight, ids)
         if ids is not None:
@@ -145,12 +144,13 @@ class Assignment(ABC):
             torch.tensor([f == name for f in forms], dtype=torch.bool, device=device)
             for name in ('long', 'block')
         )
-        size, owner = counts[0], ids[1]
+        size, graph_of_target = counts[0], ids[1]
         start, listed = size.cumsum(0) - size, size * ~is_block
-        candidates = Candidates(start[owner], listed[owner])
+        candidates = Candidates(start[graph_of_target], listed[graph_of_target])
         apart = pairs if settings.loop else exclude_loops(pairs)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            parts = self.of_lists(apart, candidates, is_long=is_long[owner])
+            is_long = is_long[graph_of_target]
+            parts = self.of_lists(apart, candidates, is_long=is_long)
             return Parts(pairs, parts + self._of_graphs(sizes, forms))
 
     def _of_graphs(self, sizes: list[tuple[int, int]], forms: list[str]) -> list[Part]:
@@ -206,8 +206,8 @@ def _check_rows(rows: Any, num_targets: int) -> None:
     """Raise unless :obj:`rows` is a valid range of targets."""
     if not isinstance(rows, tuple | list) or len(rows) != 2:
         raise TypeError(f"'rows' must be a pair of integers (got {rows!r})")
-    for number in rows:
-        check_count(number, 'rows', 0)
+    for end in rows:
+        check_count(end, 'rows', 0)
     if not rows[0] <= rows[1] <= num_targets:
         raise ValueError(
             f"'rows' must lie between 0 and the number of targets, {num_targets} "
@@ -215,16 +215,16 @@ def _check_rows(rows: Any, num_targets: int) -> None:
         )
 
 
-def _number_graphs(batch: Any, pairs: PairScores, is_pair: bool) -> GraphIds:
+def _graph_ids(batch: Any, nodes: Ends) -> GraphIds:
     """Check graph ids and number the graphs without gaps."""
+    src, dst, is_pair = nodes.like(batch, 'batch')
     if not is_pair:
-        check_batch(batch, pairs.src)
+        check_batch(src, nodes.src)
         # Ids are labels: their maximum does not give the number of graphs.
-        _, number = torch.unique_consecutive(batch, return_inverse=True)
-        return number, number
-    check_two(batch, 'batch', "a pair (batch_src, batch_dst) if 'x' is a pair")
-    check_batch(batch[0], pairs.src, 'batch_src')
-    check_batch(batch[1], pairs.dst, 'batch_dst')
-    _, number = torch.cat([batch[0], batch[1]]).unique(return_inverse=True)
-    src, dst = number.split([batch[0].numel(), batch[1].numel()])
-    return src, dst
+        _, ids = torch.unique_consecutive(src, return_inverse=True)
+        return ids, ids
+    check_batch(src, nodes.src, 'batch_src')
+    check_batch(dst, nodes.dst, 'batch_dst')
+    _, ids = torch.cat([src, dst]).unique(return_inverse=True)
+    src_ids, dst_ids = ids.split([src.numel(), dst.numel()])
+    return src_ids, dst_ids

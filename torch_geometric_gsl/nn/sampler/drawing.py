@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,7 +23,6 @@ from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
 from torch_geometric_gsl.nn.sampler.plan import (
     RACE_FACTOR,
     WIDTH,
-    Draw,
     SamplingPlan,
     make_draw,
 )
@@ -49,8 +49,8 @@ class Drawing(Assignment):
         bounds = self.cache if pairs is self.pairs else BoundsCache()
         pairs = pairs if self.settings.loop else exclude_loops(pairs)
         draw = make_draw(self.settings, pairs.dst.size(0), pairs.src.size(0))
-        how = draw.options, *plan_draw(draw, pairs, bounds)
-        return DrawnGraph(*how, pairs, first_source, first_target)
+        nodes = pairs, pairs.dst.size(0), first_source, first_target
+        return DrawnGraph(*nodes, draw.options, *plan_draw(draw, pairs, bounds))
 
     def of_lists(
         self,
@@ -82,14 +82,26 @@ class Drawing(Assignment):
                 plan = choose(draw) if is_dense else plan
             cost = draw.options.num_races * edges.size(1) / RACE_FACTOR
             plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
-            args = pairs, edges, sizes, score
-            parts.append(DrawnList(draw.options, plan, short.most, *args))
+            part = DrawnList(
+                pairs, edges, sizes, (score,), draw.options, plan, short.most
+            )
+            parts.append(part)
         if is_long is not None and bool(is_long.any()):
             target = is_long.nonzero().squeeze(1)
             start, size, source = candidates
-            own = pairs.take(target, Candidates(start[target], size[target], source))
-            draw = make_draw(settings, target.numel(), own.most, listed_by)
-            parts.append(DrawnTargets(own, draw, target, pairs.dst.size(0)))
+            long = Candidates(start[target], size[target], source)
+            long_pairs = pairs.take(target, long)
+            draw = make_draw(settings, target.numel(), long.most, listed_by)
+            parts.append(
+                DrawnTargets(
+                    long_pairs,
+                    draw.options,
+                    choose(draw),
+                    draw.num_sources,
+                    target,
+                    pairs.dst.size(0),
+                )
+            )
         return parts
 
     def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
@@ -114,27 +126,20 @@ class Drawing(Assignment):
         return [form(*size) for size in sizes]
 
 
+@dataclass(eq=False)
 class DrawnGraph(GraphPart, Drawn):
     """The targets of one graph, which one method draws."""
 
-    def __init__(
-        self,
-        options: DrawOptions,
-        plan: SamplingPlan,
-        envelope: Envelope | None,
-        *args: Any,
-    ) -> None:
-        super().__init__(*args)
-        self.options = options
-        self.plan = plan
-        self.envelope = envelope
+    options: DrawOptions
+    plan: SamplingPlan
+    envelope: Envelope | None
 
     def edges(self, generator: Generator) -> SampledGraph:
         return BY_NAME[self.plan.method].graph(self, generator)
 
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
         out = BY_NAME[self.plan.method].sum(self, h, generator)
-        return out if self.kept == slice(None) else out[self.kept]
+        return out if self.kept is None else out[self.kept]
 
     def take(self, start: int, stop: int, group: int = 16) -> None:
         """Restrict the part to a range of targets without changing their draws."""
@@ -150,23 +155,21 @@ class DrawnGraph(GraphPart, Drawn):
             self.envelope = envelope._replace(head=envelope.head.take(rows))
 
     @property
-    def most(self) -> int:
+    def num_candidates(self) -> int:
         """Return the number of candidates of a target."""
         return self.pairs.most
 
 
+@dataclass(eq=False)
 class DrawnTargets(Drawn):
     """Targets with long lists of candidates, which race."""
 
-    def __init__(
-        self, pairs: PairScores, draw: Draw, target: Tensor, num_targets: int
-    ) -> None:
-        self.pairs = pairs
-        self.options = draw.options
-        self.plan = choose(draw)
-        self.most = draw.num_sources
-        self.target = target
-        self.num_targets = num_targets  # Of the draw.
+    pairs: PairScores
+    options: DrawOptions
+    plan: SamplingPlan
+    num_candidates: int  # Of the target with the most.
+    target: Tensor
+    num_targets: int  # Of the call.
 
     def graph(self, generator: Generator) -> SampledGraph:
         graph = BY_NAME[self.plan.method].graph(self, generator)
@@ -177,16 +180,13 @@ class DrawnTargets(Drawn):
         return weighted_sum(h, *self.graph(generator), self.num_targets)
 
 
+@dataclass(eq=False)
 class DrawnList(Listed):
     """Listed candidates, each of which has noise."""
 
-    def __init__(
-        self, options: DrawOptions, plan: SamplingPlan, most: int, *args: Any
-    ) -> None:
-        super().__init__(*args)
-        self.options = options
-        self.plan = plan
-        self.most = most
+    options: DrawOptions
+    plan: SamplingPlan
+    num_candidates: int  # Of the target with the most.
 
     def edges(
         self, edge_index: Tensor, num_targets: int, generator: Generator, *columns: Any
@@ -209,16 +209,16 @@ def plan_of(part: Part, pairs: PairScores, method: str) -> SamplingPlan:
         part.plan.cost * (1 if part.plan.method == 'dense' else width)
         for part in parts
     )
-    largest: SamplingPlan = max(parts, key=lambda part: part.most).plan
+    largest: SamplingPlan = max(parts, key=lambda part: part.num_candidates).plan
     return largest._replace(cost=cost)
 
 
 @disable_compile
 def warn_of_no_choice(available: int) -> None:
     """Warn that each target has one candidate, or none."""
-    number = 'one candidate' if available > 0 else 'no candidate'
+    candidates = 'one candidate' if available > 0 else 'no candidate'
     warn_caller(
-        f'each target has {number}, so there is no choice to learn: does a mask or '
+        f'each target has {candidates}, so there is no choice to learn: does a mask or '
         f'a batch leave too few nodes?',
         UserWarning,
     )

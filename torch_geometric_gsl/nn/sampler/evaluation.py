@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -51,7 +52,8 @@ class Evaluation(Assignment):
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> EvaluatedGraph:
         pairs = pairs if self.settings.loop else exclude_loops(pairs)
-        return EvaluatedGraph(self.settings, pairs, first_source, first_target)
+        nodes = pairs, pairs.dst.size(0), first_source, first_target
+        return EvaluatedGraph(*nodes, self.settings)
 
     def of_lists(
         self,
@@ -69,7 +71,7 @@ class Evaluation(Assignment):
             rank = pairs.ranking.edges(edges, value.detach())
             if prior is not None:  # Break ties of saturated scores by nearness.
                 rank = lexsort([rank, score.detach()]).argsort().to(rank.dtype)
-        return [EvaluatedList(self.settings, pairs, edges, sizes, score, rank)]
+        return [EvaluatedList(pairs, edges, sizes, (score, rank), self.settings)]
 
     def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
         return [
@@ -78,12 +80,11 @@ class Evaluation(Assignment):
         ]
 
 
+@dataclass(eq=False)
 class EvaluatedGraph(GraphPart):
     """The targets of one graph, with the nearest sources or with all of them."""
 
-    def __init__(self, settings: Settings, *args: Any) -> None:
-        super().__init__(*args)
-        self.settings = settings
+    settings: Settings
 
     def edges(self, generator: Generator) -> SampledGraph:
         k, pairs = self.settings.num_nearest, self.pairs
@@ -104,7 +105,7 @@ class EvaluatedGraph(GraphPart):
         else:
             graph = self.edges(generator)
             out = weighted_sum(h, *graph, self.pairs.dst.size(0))
-        return out if self.kept == slice(None) else out[self.kept]
+        return out if self.kept is None else out[self.kept]
 
     @property
     def num_samples(self) -> int:
@@ -157,12 +158,11 @@ class EvaluatedGraph(GraphPart):
         return out
 
 
+@dataclass(eq=False)
 class EvaluatedList(Listed):
     """Listed candidates, with the nearest of them or with all."""
 
-    def __init__(self, settings: Settings, *args: Any) -> None:
-        super().__init__(*args)
-        self.settings = settings
+    settings: Settings
 
     def edges(
         self, edge_index: Tensor, num_targets: int, generator: Generator, *columns: Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
 
@@ -33,17 +34,16 @@ class Part(ABC):
         """Sum messages over the graph."""
 
 
+@dataclass(eq=False)
 class GraphPart(Part):
     """The targets of one graph, or a range of them, with all of its sources."""
 
-    def __init__(
-        self, pairs: PairScores, first_source: int = 0, first_target: int = 0
-    ) -> None:
-        self.pairs = pairs
-        self.num_targets = pairs.dst.size(0)  # Of the graph, not of a range.
-        self.first_source = first_source
-        self.first_target = first_target
-        self.kept = slice(None)  # The targets of `pairs` that are returned.
+    pairs: PairScores
+    num_targets: int  # Of the graph, not of a range.
+    first_source: int
+    first_target: int
+    # The targets of `pairs` that are returned, if not all.
+    kept: slice | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def edges(self, generator: Generator) -> SampledGraph:
@@ -51,7 +51,7 @@ class GraphPart(Part):
 
     def graph(self, generator: Generator) -> SampledGraph:
         (source, target), weight = self.edges(generator)
-        if self.kept != slice(None):
+        if self.kept is not None:
             keep = (target >= self.kept.start) & (target < self.kept.stop)
             source, target, weight = source[keep], target[keep], weight[keep]
         source, target = source + self.first_source, target + self.first_target
@@ -70,16 +70,14 @@ class GraphPart(Part):
         self.kept = slice(start - first, stop - first)
 
 
+@dataclass(eq=False)
 class Listed(Part):
     """Listed candidates, sorted by target, with columns such as their scores."""
 
-    def __init__(
-        self, pairs: PairScores, edge_index: Tensor, sizes: list[int], *columns: Tensor
-    ) -> None:
-        self.pairs = pairs
-        self.edge_index = edge_index
-        self.sizes = sizes  # The numbers of edges of blocks of whole targets.
-        self.columns = columns
+    pairs: PairScores
+    edge_index: Tensor
+    sizes: list[int]  # The numbers of edges of blocks of whole targets.
+    columns: tuple[Tensor, ...]
 
     @abstractmethod
     def edges(
@@ -104,15 +102,15 @@ class Listed(Part):
         return weighted_sum(h, *self.graph(generator), self.pairs.dst.size(0))
 
 
+@dataclass(eq=False)
 class Parts(Part):
     """Several parts of a call, or none; each target belongs to at most one.
 
     Lists come first, then long lists that race, then graphs in order.
     """
 
-    def __init__(self, pairs: PairScores, parts: Sequence[Part]) -> None:
-        self.pairs = pairs
-        self.parts = parts
+    pairs: PairScores
+    parts: Sequence[Part]
 
     def graph(self, generator: Generator) -> SampledGraph:
         if not self.parts:
