@@ -153,7 +153,8 @@ def test_a_mixture_with_arguments_stays_one():
     for conv in (LatentGraphConv(8, 1, **few), GSLNet(2, 8, 2, 3, **few).convs[0]):
         mixture = conv.sampler.similarity
         assert isinstance(mixture, gsl.MixtureSimilarity)
-        assert float(mixture._share().detach()) == pytest.approx(0.7)
+        share = mixture.response(torch.zeros(1, mixture.embedding_channels)).params[0]
+        assert float(share.detach()) == pytest.approx(0.7)
 
 
 def test_distinct_draws_of_the_printed_model_are_as_many_in_evaluation():

@@ -37,9 +37,9 @@ from torch_geometric_gsl.nn.sampler.distribution import warn_if_uniform
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.shared_part import named_parts
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
+    MixtureSimilarity,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.mixture_similarity import MixtureSimilarity
 from torch_geometric_gsl.ops.graph_stats import (
     chance_share,
     same_label_share,

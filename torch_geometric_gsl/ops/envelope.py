@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops._native.compiled import find_library
+from torch_geometric_gsl.ops._native.compiled import find_library, is_known
 from torch_geometric_gsl.ops._native.rates_native import rates_native
 from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
@@ -36,7 +36,7 @@ class Head(NamedTuple):
 
     def take(self, target: Tensor | slice) -> Head:
         """Return the heads of some targets."""
-        return Head(*(x[target] for x in self))
+        return Head(self.source[target], self.low[target], self.high[target])
 
 
 class Envelope(NamedTuple):
@@ -74,6 +74,11 @@ class Rates(NamedTuple):
     # up to each kind [n, D], from 0 at -2^31 to 1 at 2^31, rounded down; the bounds;
     # the sources by clusters, and where these begin; the candidates of the head [n, H].
     kinds: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None] | None = None
+
+
+def has_kernel(pairs: PairScores) -> bool:
+    """Return whether a kernel has the formula of these rows, and their type."""
+    return is_known(pairs) and pairs.src.size(0) < 2**31
 
 
 def race_inputs(pairs: PairScores, rates: Rates, first: int) -> list[Tensor | None]:
@@ -155,8 +160,8 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     if envelope.clusters is None and span is None:
         return upper
     dst = pairs.dst[rows]
-    limits = span or (-torch.inf, torch.inf)
-    low, high = (torch.full_like(upper, limit) for limit in limits)
+    lowest, highest = span or (-torch.inf, torch.inf)
+    low, high = torch.full_like(upper, lowest), torch.full_like(upper, highest)
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
     if envelope.balls is not None:
@@ -202,18 +207,12 @@ def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
                 score = exclude(score, pairs.excluded[rows], head)
             bound = torch.cat([bound, score], 1)
             rate = torch.cat([rate, score], 1)
-        total, share = _cumulate(rate)
+        total = rate.logsumexp(dim=1)
+        # In double precision: a sum of many shares.
+        share = (rate - total.unsqueeze(1)).double().exp_().cumsum_(dim=1)
+        share *= 2.0**32 / share[:, -1:]
+        share = share.sub_(2.0**31).floor_().clamp_(max=2.0**31 - 1).int()
     return Rates(bound, total, count, (share, bound, *clusters, head))
-
-
-def _cumulate(rate: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the logarithms of the sums of rates, and the shares up to each."""
-    total = rate.logsumexp(dim=1)
-    # In double precision: a sum of many shares.
-    share = (rate - total.unsqueeze(1)).double().exp_().cumsum_(dim=1)
-    share *= 2.0**32 / share[:, -1:]
-    share = share.sub_(2.0**31).floor_().clamp_(max=2.0**31 - 1)
-    return total, share.int()
 
 
 @torch.no_grad()

@@ -8,14 +8,13 @@ import torch
 
 from torch_geometric_gsl.ops._native.compiled import find_library
 from torch_geometric_gsl.ops._native.race_native import race_native, tail_native
-from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
+from torch_geometric_gsl.ops.envelope import Envelope, has_kernel, proposal_rates
 from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race_block import (
     BYTES_PER_PROPOSAL,
     Kernel,
     RaceBlock,
-    has_kernel,
 )
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
-from torch_geometric_gsl.ops._native.compiled import is_known
 from torch_geometric_gsl.ops.envelope import Rates
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
@@ -35,11 +34,6 @@ BYTES_PER_PROPOSAL = 64
 
 #: It runs all rounds of a block, and returns the least and the largest score.
 Kernel = Callable[..., Tensor | None]
-
-
-def has_kernel(pairs: PairScores) -> bool:
-    """Return whether a kernel has the formula of these rows, and their type."""
-    return is_known(pairs) and pairs.src.size(0) < 2**31
 
 
 class RaceBlock(NamedTuple):

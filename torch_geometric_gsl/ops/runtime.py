@@ -116,7 +116,7 @@ def check_not_batched(
     module: object, values: Any, parameters: Iterable[Tensor] = ()
 ) -> None:
     """Raise if :func:`torch.vmap` maps over any of the tensors of a call."""
-    if not is_transforming():
+    if torch.compiler.is_compiling() or peek_interpreter_stack() is None:
         return
     tensors = [*tree_leaves(values), *parameters]
     if any(isinstance(x, Tensor) and is_batched(x) for x in tensors):

@@ -57,7 +57,7 @@ def bounds(request, monkeypatch, _races):
         find = module.find_nearest if is_lists else module.k_means
         given = (pairs, 64) if is_lists else (pairs.src, 8)
         rows = module._rows(pairs) if is_lists else (pairs.src,)
-        kept = cache._find(names, rows, lambda: find(*given))
+        kept = cache._recall(names, rows, lambda: find(*given))
         envelope = make_envelope(pairs, **{names[0]: kept})
         return envelope, module.num_expected(pairs, envelope, options)
 

@@ -21,7 +21,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.embeddings import LabelEmbedding
-from torch_geometric_gsl.nn.linear import apply_linear, check_input, plain_linear
+from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler.options import (
     SamplerOptions,
@@ -172,14 +172,16 @@ class LearnedGraphConv(torch.nn.Module):
                 f"'x' must be a pair (x_src, x_dst) with in_channels="
                 f'{self.in_channels} (got a {type(x).__name__})'
             )
-        check_input(ends.src, self.lin, 'x_src' if ends.is_pair else 'x')
+        name, weight = 'x_src' if ends.is_pair else 'x', self.lin.weight
+        check_features(ends.src, name, self.lin.in_channels)
+        check_parameter_match(ends.src, weight, name)
         if ends.is_pair:
             lin = self.lin_dst or self.lin_root
             width = ends.src.size(1)
             if isinstance(self.in_channels, tuple):
                 width = self.in_channels[1] if lin is None else lin.in_channels
             check_features(ends.dst, 'x_dst', width)
-            check_parameter_match(ends.dst, self.lin.weight, 'x_dst')
+            check_parameter_match(ends.dst, weight, 'x_dst')
         return ends
 
     def _project(self, x: Tensor, lin: Linear) -> Tensor:

@@ -32,7 +32,7 @@ _MOST_KEPT = 6
 
 
 Rows = tuple[Tensor, ...]
-# What an entry holds, the rows from which it was computed, and the result.
+# The key of an entry, the rows from which it was computed, and the result.
 _Entry = tuple[tuple[object, ...], Rows, Any]
 
 
@@ -66,62 +66,58 @@ class BoundsCache:
             cost = options.num_races * expected + BOUND * envelope.num_kinds
             return cost, expected, envelope
 
-        found = [measure()]
-        for number, more in _cluster_numbers(pairs):
-            find = partial(k_means, pairs.src, number)
-            found.append(measure(self._find(('clusters', number), (pairs.src,), find)))
-            if options.num_races * found[-1][1] < BOUND * more:
+        trials, num_sources, sizes = [measure()], pairs.src.size(0), []
+        if pairs.has_clusters:
+            size = num_clusters(num_sources)
+            sizes = [size // 2, size] if size // 2 >= _FEW_CLUSTERS else [size]
+        for size in sizes:
+            compute = partial(k_means, pairs.src, size)
+            key = 'clusters', size
+            trials.append(measure(self._recall(key, (pairs.src,), compute)))
+            if options.num_races * trials[-1][1] < BOUND * (sizes[-1] - size):
                 break  # More bounds would cost more than they save.
-        num_sources = pairs.src.size(0)
         has_head = pairs.response.head_sign != 0 and num_sources > 2 * _HEAD
         accepted = options.num_races * options.num_arrivals
-        least = min(cost for cost, *_ in found)
-        if has_head and least - accepted > HEAD_SEARCH * num_sources:
-            kind = 'head', pairs.comparison, pairs.response.head_sign
-            find_head = partial(find_nearest, pairs, _HEAD)
-            found.append(measure(None, self._find(kind, _rows(pairs), find_head)))
-        _, expected, envelope = min(found, key=itemgetter(0))
+        cost, *_ = min(trials, key=itemgetter(0))
+        if has_head and cost - accepted > HEAD_SEARCH * num_sources:
+            head_key = 'head', pairs.comparison, pairs.response.head_sign
+            compute_head = partial(find_nearest, pairs, _HEAD)
+            head = self._recall(head_key, _rows(pairs), compute_head)
+            trials.append(measure(None, head))
+        _, expected, envelope = min(trials, key=itemgetter(0))
         return envelope, expected
 
     def compare_edges(self, pairs: PairScores, edge_index: Tensor) -> Tensor:
         """Compare the pairs of a list of edges; cache the result for constant rows."""
-        find = partial(pairs.compare_edges, edge_index)
+        compute = partial(pairs.compare_edges, edge_index)
         is_trained = not pairs.is_sparse and (
             pairs.src.requires_grad or pairs.dst.requires_grad
         )
         # Without gradients, constant rows cannot be recognised.
         if is_trained or not (pairs.is_sparse or torch.is_grad_enabled()):
-            return find()
+            return compute()
         rows = *_rows(pairs), edge_index
-        found: Tensor = self._find(('edges', pairs.comparison), rows, find)
-        return found
+        value: Tensor = self._recall(('edges', pairs.comparison), rows, compute)
+        return value
 
-    def _find(
-        self, kind: tuple[object, ...], rows: Rows, find: Callable[[], Any]
+    def _recall(
+        self, key: tuple[object, ...], rows: Rows, compute: Callable[[], Any]
     ) -> Any:
+        """Return what was computed from equal rows, or compute it."""
         entry = None
         for other in self._entries:
-            is_alike = other[0] == kind and len(other[1]) == len(rows)
+            is_alike = other[0] == key and len(other[1]) == len(rows)
             if is_alike and all(map(_is_equal, other[1], rows)):
                 entry = other
                 break
         if entry is None and torch.is_inference_mode_enabled():
-            return find()  # Values computed here carry no gradient later.
+            return compute()  # Values computed here carry no gradient later.
         if entry is None:
             # Copies: rows changed in place must differ from the cached ones.
-            entry = kind, tuple(x.detach().clone() for x in rows), find()
+            entry = key, tuple(x.detach().clone() for x in rows), compute()
         others = [e for e in self._entries if e is not entry]
         self._entries = [*others, entry][-_MOST_KEPT:]
         return entry[-1]
-
-
-def _cluster_numbers(pairs: PairScores) -> list[tuple[int, int]]:
-    """Return the numbers of clusters to try, each with its difference to the next."""
-    if not pairs.has_clusters:
-        return []
-    number = num_clusters(pairs.src.size(0))
-    few = number // 2
-    return [(few, number - few), (number, 0)] if few >= _FEW_CLUSTERS else [(number, 0)]
 
 
 def _rows(pairs: PairScores) -> Rows:

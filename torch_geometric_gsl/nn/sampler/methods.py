@@ -36,11 +36,10 @@ from torch_geometric_gsl.ops.dense import (
     perturbed_arrivals,
     relaxed_weights,
 )
-from torch_geometric_gsl.ops.envelope import Envelope
+from torch_geometric_gsl.ops.envelope import Envelope, has_kernel
 from torch_geometric_gsl.ops.noise import draw_seed, race_states, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
-from torch_geometric_gsl.ops.race_block import has_kernel
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR, stream_arrivals

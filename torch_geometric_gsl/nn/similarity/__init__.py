@@ -8,6 +8,7 @@ from torch_geometric_gsl.nn.similarity.distance_similarity import (
 )
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     GaussianSimilarity,
+    MixtureSimilarity,
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import (
@@ -16,7 +17,6 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import (
     LinearSimilarity,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.mixture_similarity import MixtureSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 
 __all__ = [

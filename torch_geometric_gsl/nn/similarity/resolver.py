@@ -11,6 +11,7 @@ from torch_geometric_gsl.nn.similarity.distance_similarity import (
 )
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     GaussianSimilarity,
+    MixtureSimilarity,
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.nn.similarity.linear_similarity import (
@@ -19,7 +20,6 @@ from torch_geometric_gsl.nn.similarity.linear_similarity import (
     LinearSimilarity,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.similarity.mixture_similarity import MixtureSimilarity
 
 #: Similarities by the names that ``similarity=`` accepts.
 SIMILARITIES: dict[str, type[Similarity]] = {
