@@ -117,7 +117,7 @@ class Balls(NamedTuple):
 def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     """Enclose the embeddings of clusters, which may be those of other embeddings."""
     cluster = clusters.number
-    count = clusters.size.numel()
+    count = clusters.offsets.numel() - 1
     is_dot = comparison == 'dot'
     error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
     src = src[clusters.source]

@@ -57,7 +57,9 @@ class Envelope(NamedTuple):
     @property
     def num_kinds(self) -> int:
         """Return the number of clusters and of candidates of a head."""
-        num_clusters = 1 if self.clusters is None else self.clusters.size.numel()
+        num_clusters = 1
+        if self.clusters is not None:
+            num_clusters = self.clusters.offsets.numel() - 1
         return num_clusters + (0 if self.head is None else self.head.source.size(1))
 
 

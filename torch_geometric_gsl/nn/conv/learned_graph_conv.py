@@ -172,7 +172,8 @@ class LearnedGraphConv(torch.nn.Module):
                 f"'x' must be a pair (x_src, x_dst) with in_channels="
                 f'{self.in_channels} (got a {type(x).__name__})'
             )
-        name, weight = 'x_src' if ends.is_pair else 'x', self.lin.weight
+        name = 'x_src' if ends.is_pair else 'x'
+        weight = self.lin.weight
         check_features(ends.src, name, self.lin.in_channels)
         check_parameter_match(ends.src, weight, name)
         if ends.is_pair:

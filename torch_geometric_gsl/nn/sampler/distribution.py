@@ -67,8 +67,8 @@ class NeighbourDistribution(NamedTuple):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> NeighbourDistribution:
         """Apply a function to each tensor."""
-        parts = (None if part is None else function(part) for part in self)
-        return NeighbourDistribution(*parts)  # type: ignore[arg-type]
+        fields = (None if field is None else function(field) for field in self)
+        return NeighbourDistribution(*fields)  # type: ignore[arg-type]
 
 
 def describe(pairs: PairScores, evaluated: Part) -> NeighbourDistribution:
@@ -76,8 +76,8 @@ def describe(pairs: PairScores, evaluated: Part) -> NeighbourDistribution:
     n, device = pairs.dst.size(0), pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
-    score = pairs.null
-    null = None if score is None else torch.ones_like(total[0])
+    null_score = pairs.null
+    null = None if null_score is None else torch.ones_like(total[0])
     for part in evaluated.parts if isinstance(evaluated, Parts) else [evaluated]:
         if isinstance(part, GraphPart):
             first = part.first_target
@@ -87,27 +87,27 @@ def describe(pairs: PairScores, evaluated: Part) -> NeighbourDistribution:
             if null is not None:
                 null[rows] = null_share(part.pairs)
         elif isinstance(part, Listed):
-            value = part.columns[0]
-            is_candidate = value > -torch.inf
+            score = part.columns[0]
+            is_candidate = score > -torch.inf
             target = part.edge_index[1][is_candidate]
-            value = value[is_candidate]
-            total += torch.stack(candidate_spread(value, target, n))
+            score = score[is_candidate]
+            total += torch.stack(candidate_spread(score, target, n))
             candidates += torch.bincount(target, minlength=n)
-            if null is not None and score is not None:
-                null *= candidate_null_share(value, target, score, n)
+            if null is not None and null_score is not None:
+                null *= candidate_null_share(score, target, null_score, n)
     return NeighbourDistribution(candidates, total[0], total[1], null)
 
 
-def warn_if_uniform(shares: dict[str, float], most: float = UNIFORM_SHARE) -> None:
+def warn_if_uniform(shares: dict[str, float], limit: float = UNIFORM_SHARE) -> None:
     """Warn once if the sampling distribution of a named sampler is nearly uniform."""
-    flat = {name: share for name, share in shares.items() if share > most}
+    flat = {name: share for name, share in shares.items() if share > limit}
     if not flat or UniformSamplingWarning._issued:
         return
     UniformSamplingWarning._issued = True
-    found = ', '.join(f'{100 * share:.1f} % ({name})' for name, share in flat.items())
+    text = ', '.join(f'{100 * share:.1f} % ({name})' for name, share in flat.items())
     warn_caller(
         f'neighbours are drawn almost uniformly at random: the effective candidates '
-        f"are {found} of the candidates. A larger 'scale' or a narrower kernel "
+        f"are {text} of the candidates. A larger 'scale' or a narrower kernel "
         f'sharpens the distribution.',
         UniformSamplingWarning,
     )

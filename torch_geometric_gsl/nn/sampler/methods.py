@@ -82,13 +82,13 @@ class Method(ABC):
 
     def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
         """Return the graph."""
-        found = self.draw(drawn, generator)
-        return drawn_graph(drawn.pairs, *found, drawn.options)
+        arrivals, tail = self.draw(drawn, generator)
+        return drawn_graph(drawn.pairs, arrivals, tail, drawn.options)
 
     def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
         """Sum messages over the graph."""
-        found = self.draw(drawn, generator)
-        return drawn_sum(h, drawn.pairs, *found, drawn.options)
+        arrivals, tail = self.draw(drawn, generator)
+        return drawn_sum(h, drawn.pairs, arrivals, tail, drawn.options)
 
     def draw(self, drawn: Drawn, generator: Generator) -> tuple[Arrivals, Tail | None]:
         """Draw the arrivals and the tail, and the noise of a null neighbour."""
@@ -108,27 +108,27 @@ class Race(Method):
 
     def obstacles(self, draw: Draw) -> list[str]:
         bounds = draw.settings.bounds
-        found = []
+        reasons = []
         if not math.isfinite(bounds[1]):
-            found.append(f"'similarity' has no finite upper 'bounds' (got {bounds})")
+            reasons.append(f"'similarity' has no finite upper 'bounds' (got {bounds})")
         if draw.listed_by == 'edge_weight':
-            found.append("'edge_weight' is given, whose candidates are listed")
-        if draw.is_auto and draw.fits_dense and not found:
-            least = rounded(draw.num_proposals * RACE_FACTOR)
-            found.append(
+            reasons.append("'edge_weight' is given, whose candidates are listed")
+        if draw.is_auto and draw.fits_dense and not reasons:
+            size = rounded(draw.num_proposals * RACE_FACTOR)
+            reasons.append(
                 draw.caveat
-                or f'it pays for more than {least} candidates (got {draw.num_sources}) '
+                or f'it pays for more than {size} candidates (got {draw.num_sources}) '
                 f'with {rounded(draw.num_proposals)} proposals per draw '
                 f'(scale={draw.settings.scale:g}, bounds={bounds})'
             )
-        return found
+        return reasons
 
     def cost(self, draw: Draw) -> float:
         options, expected = draw.options, draw.num_expected
         if expected is None:
             # Between those of equal scores and the most that these bounds allow.
-            few = math.sqrt(options.num_arrivals * draw.num_proposals)
-            return options.num_races * (few + EDGE * options.num_tail)
+            expected = math.sqrt(options.num_arrivals * draw.num_proposals)
+            return options.num_races * (expected + EDGE * options.num_tail)
         num_tail = 0 if draw.num_kinds == 1 else options.num_tail
         slow = 1.0 if draw.has_kernel else SLOW
         tail = TAIL * num_tail + EDGE * options.num_tail
@@ -159,8 +159,8 @@ class Dense(Method):
         if not draw.is_auto or draw.fits_dense:
             return []
         if draw.has_short_race:
-            few = rounded(draw.num_proposals)
-            return [f'a race proposes only {few} of {draw.num_sources} candidates']
+            size = rounded(draw.num_proposals)
+            return [f'a race proposes only {size} of {draw.num_sources} candidates']
         limit = SMALL if draw.caveat is None else LARGE
         return [f'{draw.num_targets} x {draw.num_sources} pairs are more than {limit}']
 
@@ -208,8 +208,8 @@ class Stream(Method):
         if draw.is_auto and draw.fits_dense:
             return [f'{draw.num_targets} x {draw.num_sources} pairs are few']
         if draw.is_auto and not draw.needs_tight_bounds:
-            few = rounded(draw.num_proposals)
-            return [f'a race needs only {few} proposals per draw']
+            proposals = rounded(draw.num_proposals)
+            return [f'a race needs only {proposals} proposals per draw']
         return []
 
     def cost(self, draw: Draw) -> float:
@@ -266,21 +266,21 @@ def needs_bounds(draw: Draw) -> bool:
 @lru_cache(maxsize=1024)
 def choose(draw: Draw) -> SamplingPlan:
     """Plan the draw by the named method, or by the cheapest without obstacles."""
-    found = {method: method.obstacles(draw) for method in METHODS}
+    obstacles = {method: method.obstacles(draw) for method in METHODS}
     if not draw.is_auto:
         method = BY_NAME[draw.settings.method]
-        if found[method]:
-            reason = '; '.join(found[method])
+        if obstacles[method]:
+            reason = '; '.join(obstacles[method])
             raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
         reason = 'as requested'
         if method.name == 'race':
             reason += _of_race(draw)
         return draw.describe(method.name, reason, method.total(draw))
-    serving = [method for method in METHODS if not found[method]]
-    best = min(serving, key=lambda method: method.cost(draw))
+    applicable = [method for method in METHODS if not obstacles[method]]
+    best = min(applicable, key=lambda method: method.cost(draw))
     reasons = []
     for method in METHODS:
-        why = ', '.join(found[method])
+        why = ', '.join(obstacles[method])
         if method is not best:
             reasons.append(f'{method.name}: {why or _compare(method, best, draw)}')
     return draw.describe(best.name, '; '.join(reasons), best.total(draw))
@@ -294,8 +294,8 @@ def _scan_cost(draw: Draw) -> float:
 
 def _compare(method: Method, best: Method, draw: Draw) -> str:
     """Compare the cost of a method with that of the best."""
-    own, least = (rounded(each.cost(draw)) for each in (method, best))
-    return f'costs {own} proposals per target, {best.name} {least}{_of_race(draw)}'
+    cost, best_cost = rounded(method.cost(draw)), rounded(best.cost(draw))
+    return f'costs {cost} proposals per target, {best.name} {best_cost}{_of_race(draw)}'
 
 
 def _of_race(draw: Draw) -> str:

@@ -117,21 +117,24 @@ PAPER: dict[str, Any] = {
 
 
 def paper_options(
-    kind: type, args: tuple[Any, ...], kwargs: dict[str, Any], **more: Any
+    module_type: type, args: tuple[Any, ...], kwargs: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
     """Return the options of the printed model, unless overridden."""
-    given = signature(kind).bind_partial(*args).arguments.keys() | kwargs.keys()
+    passed = signature(module_type).bind_partial(*args).arguments.keys() | kwargs.keys()
     options = PAPER | more
     if not kwargs.get('replace', True):
         options['eval_k'] = None  # As many as drawn.
-    return {name: options[name] for name in options.keys() - given} | kwargs
+    return {name: options[name] for name in options.keys() - passed} | kwargs
 
 
-def check_options(kind: type, given: Iterable[str], others: Iterable[str] = ()) -> None:
+def check_options(
+    module_type: type, names: Iterable[str], inherited: Iterable[str] = ()
+) -> None:
     """Raise for an option that neither a class nor its parts have."""
-    own = signature(kind).parameters.values()
-    known = {*others, *(p.name for p in own if p.kind is not p.VAR_KEYWORD)}
-    for name in given:
-        if name not in known:
-            hint = suggest(name, sorted(known)) or f', but {sorted(known)}'
-            raise TypeError(f'{kind.__name__} has no option {name!r}{hint}')
+    parameters = signature(module_type).parameters.values()
+    options = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+    options |= {*inherited}
+    for name in names:
+        if name not in options:
+            hint = suggest(name, sorted(options)) or f', but {sorted(options)}'
+            raise TypeError(f'{module_type.__name__} has no option {name!r}{hint}')

@@ -45,9 +45,9 @@ class TruncatedRaceWarning(UserWarning):
     """
 
 
-def rounded(number: float) -> str:
+def rounded(value: float) -> str:
     """Format a number with three digits, without an exponent."""
-    return f'{float(f"{number:.3g}"):.15g}'
+    return f'{float(f"{value:.3g}"):.15g}'
 
 
 class SamplingPlan(NamedTuple):
@@ -148,23 +148,23 @@ class Draw:
         if is_exact or not settings.replace:
             return None
         num_arrivals, tau = options.num_arrivals, options.tau
-        found = []
+        errors = []
         if settings.budget.tail is None:
             added = added_variance(
                 tau, num_arrivals, options.num_tail, self.num_sources
             )
             if added > TOLERANCE:
-                found.append(
+                errors.append(
                     f'a tail of {options.num_tail} sources adds {100 * added:.3g} %'
                 )
         if settings.budget.arrivals is None and tau > 1:
             lost = lost_variance(tau, num_arrivals, self.num_sources)
             if lost > TOLERANCE:
-                found.append(f'{num_arrivals} arrivals a draw lack {100 * lost:.3g} %')
-        if not found:
+                errors.append(f'{num_arrivals} arrivals a draw lack {100 * lost:.3g} %')
+        if not errors:
             return None
-        what = f'at tau={tau:g} {" and ".join(found)} of the variance of a sum'
-        return f"{what} (method='dense' is exact at any tau)"
+        text = f'at tau={tau:g} {" and ".join(errors)} of the variance of a sum'
+        return f"{text} (method='dense' is exact at any tau)"
 
     @property
     def available(self) -> int:
