@@ -449,8 +449,8 @@ class GumbelKNNSampler(torch.nn.Module):
         self, x: Features | Ends, candidates: tuple[Any, ...], generator: Any
     ) -> tuple[PairScores, Part]:
         """Check the inputs of a call and assign each target to a part."""
+        features = x.features if isinstance(x, Ends) else x
         for hook in self._draw_hooks.values():
-            features = x.features if isinstance(x, Ends) else x
             hook(self, features, *candidates[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
@@ -464,7 +464,7 @@ class GumbelKNNSampler(torch.nn.Module):
             self._num_draws += 1
             if self._num_draws in _LOOKS:
                 limit = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
-                self._look(x, pairs.dst.size(0), limit)
+                self._look(features, pairs.dst.size(0), limit)
         part = Drawing(pairs, settings, self._bounds).assign(*candidates)
         if is_whole and torch.is_grad_enabled():
             available = pairs.src.size(0) - int(not settings.loop)
@@ -473,7 +473,7 @@ class GumbelKNNSampler(torch.nn.Module):
         return pairs, part
 
     @disable_compile
-    def _look(self, x: Features | Ends, num_targets: int, limit: float) -> None:
+    def _look(self, x: Features, num_targets: int, limit: float) -> None:
         """Warn if the sampling distribution of some targets is nearly uniform."""
         if self.similarity.bounds[0] == self.similarity.bounds[1]:
             return  # A control, which shall be uniform.
