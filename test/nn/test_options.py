@@ -1,5 +1,7 @@
 """What layers and networks refuse when they are made, and how they show themselves."""
 
+import math
+
 import pytest
 import torch
 
@@ -238,3 +240,10 @@ def test_options_that_are_set_later_are_checked(name, value, error, text):
         setattr(sampler, name, value)
     assert getattr(sampler, name) == before
     sampler.eval_k = 'all'
+
+
+def test_a_learned_scale_is_set_by_its_logarithm():
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(2), train_scale=True)
+    torch.nn.init.constant_(sampler.log_scale, math.log(3.0))
+    assert float(sampler.factor.detach()) == pytest.approx(3.0)
+    assert 'scale=3.0' in repr(sampler)
