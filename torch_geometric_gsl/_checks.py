@@ -260,8 +260,9 @@ def check_ends(x: Features | Ends, width: int | None = None) -> Ends:
 
     Those of a layer, given as :class:`Ends`, are known to be finite.
     """
-    ends, is_finite = Ends.of(x), not isinstance(x, Ends)
+    ends = Ends.of(x)
     src, dst, is_pair = ends
+    is_finite = not isinstance(x, Ends)
     check_features(src, 'x_src' if is_pair else 'x', width, is_finite=is_finite)
     if not is_pair:
         return ends

@@ -66,7 +66,9 @@ class BoundsCache:
             cost = options.num_races * expected + BOUND * envelope.num_kinds
             return cost, expected, envelope
 
-        trials, num_sources, sizes = [measure()], pairs.src.size(0), []
+        trials = [measure()]
+        num_sources = pairs.src.size(0)
+        sizes = []
         if pairs.has_clusters:
             size = num_clusters(num_sources)
             sizes = [size // 2, size] if size // 2 >= _FEW_CLUSTERS else [size]

@@ -487,7 +487,8 @@ class GumbelKNNSampler(torch.nn.Module):
         a call.
         """
         check_not_batched(self, x, self.parameters())
-        null, similarity = self.null_score, self.similarity
+        null = self.null_score
+        similarity = self.similarity
         ends = check_ends(x, similarity.in_channels)
         score = similarity.exact_scores if is_exact else similarity.pair_scores
         pairs = score(ends, self.factor)
