@@ -36,7 +36,7 @@ EDGES_AND_BATCH = {'edge_index', 'edge_weight', 'batch'}
 CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 # What the forward pass of each model takes, beside the features and a generator.
 TAKES = {
-    'GSLNet': EDGES_AND_BATCH | {'z', 'return_graph'},
+    'GSLNet': EDGES_AND_BATCH | {'z', 'shard', 'return_graph'},
     **{name: {'batch'} for name in BASELINES},
     **dict.fromkeys(CACHING, EDGES_AND_BATCH),
 }
