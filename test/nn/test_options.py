@@ -228,6 +228,8 @@ def test_a_module_for_all_layers_has_the_width_of_the_input():
         ('k', 0, ValueError, "'k' must be at least 1"),
         ('hard', 1, TypeError, "'hard' must be a bool"),
         ('scale', 0.0, ValueError, "'scale' must be positive"),
+        ('scale', 3.0, AttributeError, "'scale' cannot be changed .got 3.0"),
+        ('train_scale', False, AttributeError, "'train_scale' cannot be changed"),
         ('train_scale', 1, TypeError, "'train_scale' must be a bool"),
         ('similarity', 'linear', TypeError, "'similarity' must be a Similarity"),
         ('budget', 5, TypeError, "'budget' must be a Budget"),

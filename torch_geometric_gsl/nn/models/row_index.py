@@ -204,8 +204,8 @@ class LayerIndexMixin(RowIndexMixin):
         itself.
         """
         self._check_index(x, edge_index, edge_weight, z)
-        rows: dict[str, Any] = {'x': x, 'edge_index': edge_index, 'z': z}
-        rows['edge_weight'] = edge_weight
+        rows: dict[str, Any]
+        rows = {'x': x, 'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
         src_args = self._source_args(rows)
         hidden = [x]
         with evaluation_at_full_precision(self, x) as model:

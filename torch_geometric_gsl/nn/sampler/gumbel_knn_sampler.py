@@ -244,6 +244,14 @@ class GumbelKNNSampler(torch.nn.Module):
             value = check_budget(value)
         elif name in _CHECKS:
             _CHECKS[name](value, name=name)
+        # Once the scale is a parameter or a constant, neither would have an effect.
+        is_fixed = name == 'train_scale' and 'log_scale' in self._parameters
+        is_fixed |= name == 'scale' and self._parameters.get('log_scale') is not None
+        if is_fixed and value != getattr(self, name):
+            raise AttributeError(
+                f'{name!r} cannot be changed (got {value}): create a new sampler, or '
+                "set the parameter 'log_scale' if there is one"
+            )
         value = float(value) if name in ('tau', 'scale') else value
         super().__setattr__(name, value)
 
