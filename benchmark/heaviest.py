@@ -45,9 +45,9 @@ from torch import Tensor
 from workloads import load_embeddings, make_table
 
 from torch_geometric_gsl import TableNet
-from torch_geometric_gsl.ops.knn import best_sources, top_k
 from torch_geometric_gsl.ops.pair_scores import PairScores, distances_as_dots
 from torch_geometric_gsl.ops.scores import Negative
+from torch_geometric_gsl.ops.search import best_sources, top_k
 
 HERE = Path(__file__).resolve().parent
 WORKLOADS = 'table', 'clustered'

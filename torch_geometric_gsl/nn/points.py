@@ -15,7 +15,6 @@ from torch_geometric_gsl._checks import (
     check_flag,
     check_positive,
 )
-from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.points import (
     PointBlock,
@@ -30,6 +29,7 @@ from torch_geometric_gsl.ops.scores import (
     squared_distance,
     unit_rows,
 )
+from torch_geometric_gsl.ops.search import best_sources
 from torch_geometric_gsl.typing import Batch, Features
 
 # From this number of pairs on, search with bounds, with a few spare neighbours.

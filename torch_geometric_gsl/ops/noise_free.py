@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.runtime import (
@@ -21,6 +20,7 @@ from torch_geometric_gsl.ops.runtime import (
     recomputed,
     row_blocks,
 )
+from torch_geometric_gsl.ops.search import best_sources
 from torch_geometric_gsl.typing import SampledGraph
 
 # Weights of e^-40 times small messages are far above the underflow of float32.

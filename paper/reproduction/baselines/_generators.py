@@ -14,7 +14,6 @@ from reproduction.self_supervision.functional import list_sources
 from torch_geometric_gsl._checks import check_batch
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.ops.edges import expand_ranges
-from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import (
@@ -24,6 +23,7 @@ from torch_geometric_gsl.ops.runtime import (
     row_blocks,
 )
 from torch_geometric_gsl.ops.scores import Identity, unit_rows
+from torch_geometric_gsl.ops.search import best_sources
 from torch_geometric_gsl.ops.sparse_rows import SparseRows, unit_entries
 from torch_geometric_gsl.typing import SampledGraph
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.models.table_parts import TableNeighbours
-from torch_geometric_gsl.ops import cells, knn
+from torch_geometric_gsl.ops import cells, search
 
 IN = 16
 # The relative error of a squared distance of rows in a precision.
@@ -52,15 +52,15 @@ def check_nearest(src, dst, k, is_own=False):
 
 
 @pytest.fixture(params=['blocks', 'clusters'])
-def search(request, monkeypatch):
+def algorithm(request, monkeypatch):
     """Compare all pairs in single precision, or search by clusters."""
-    monkeypatch.setattr(knn, '_FEW', 0)
+    monkeypatch.setattr(search, '_FEW', 0)
     if request.param == 'clusters':
-        monkeypatch.setattr(knn, '_BOUNDED', 0)
+        monkeypatch.setattr(search, '_BOUNDED', 0)
         monkeypatch.setattr(cells, '_MIN_ROWS', 1)
 
 
-@pytest.mark.usefixtures('search')
+@pytest.mark.usefixtures('algorithm')
 @pytest.mark.parametrize('dtype', ROUNDING)
 @pytest.mark.parametrize('is_own', [True, False])
 @pytest.mark.parametrize('spread', [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
@@ -68,14 +68,14 @@ def test_near_duplicates(spread, is_own, dtype):
     check_nearest(*draw_groups(spread, dtype=dtype), 25, is_own)
 
 
-@pytest.mark.usefixtures('search')
+@pytest.mark.usefixtures('algorithm')
 @pytest.mark.parametrize('dtype', ROUNDING)
 @pytest.mark.parametrize('offset', [0.0, 1e3, -1e5])
 def test_rows_far_from_the_origin(offset, dtype):
     check_nearest(*draw_groups(1e-1, offset=offset, dtype=dtype), 25)
 
 
-@pytest.mark.usefixtures('search')
+@pytest.mark.usefixtures('algorithm')
 @pytest.mark.parametrize('dtype', ROUNDING)
 @pytest.mark.parametrize('outlier', [1e4, 1e8, 1e16])
 def test_rows_beside_an_outlier(outlier, dtype):
@@ -84,7 +84,7 @@ def test_rows_beside_an_outlier(outlier, dtype):
     check_nearest(src, dst, 25)
 
 
-@pytest.mark.usefixtures('search')
+@pytest.mark.usefixtures('algorithm')
 @pytest.mark.parametrize('dtype', ROUNDING)
 @pytest.mark.parametrize('size', [3, 40, 120])
 def test_exact_duplicates(size, dtype):
@@ -115,7 +115,7 @@ def test_any_numbers_of_rows_and_neighbours(
 
     src, dst = draw(num_sources), draw(num_targets)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(knn, '_FEW', 0)
+        patch.setattr(search, '_FEW', 0)
         check_nearest(src, dst, k)
         if num_sources > 1:
             check_nearest(src, dst, k, is_own=True)
@@ -137,7 +137,7 @@ def test_near_duplicates_by_their_cosine(dtype):
 @pytest.mark.parametrize('dtype', ROUNDING)
 @pytest.mark.parametrize('size', [60, 400])
 def test_an_index_finds_the_nearest_keys(size, dtype, monkeypatch):
-    monkeypatch.setattr(knn, '_FEW', 0)
+    monkeypatch.setattr(search, '_FEW', 0)
     net = TableNet(IN, 32, 1, num_frequencies=0, eval_k=25).eval()
     x, new = draw_groups(1e-4, size, dtype=torch.float32)
     # As estimators do: trained in single, and indexed in double precision.
@@ -153,21 +153,21 @@ def test_an_index_finds_the_nearest_keys(size, dtype, monkeypatch):
 
 @pytest.mark.parametrize('dtype', ROUNDING)
 def test_autocast_compares_keys_in_their_own_precision(dtype, monkeypatch):
-    monkeypatch.setattr(knn, '_FEW', 0)
+    monkeypatch.setattr(search, '_FEW', 0)
     with torch.autocast('cpu', dtype=torch.bfloat16):
         check_nearest(*draw_groups(1e-2, dtype=dtype), 25)
 
 
 def test_only_uncertain_targets_are_compared_exactly(monkeypatch):
     """Differences of all pairs take several times as long as products."""
-    shapes, plain = [], knn.top_k
+    shapes, plain = [], search.top_k
 
     def top_k(pairs, k):
         shapes.append((pairs.dst.size(0), k))
         return plain(pairs, k)
 
-    monkeypatch.setattr(knn, '_FEW', 0)
-    monkeypatch.setattr(knn, 'top_k', top_k)
+    monkeypatch.setattr(search, '_FEW', 0)
+    monkeypatch.setattr(search, 'top_k', top_k)
     for spread in (1.0, 1e-4, 0.0):
         check_nearest(*draw_groups(spread), 25)
     assert shapes == []

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch_geometric_gsl import DistanceSimilarity
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
-from torch_geometric_gsl.ops import cells, knn
+from torch_geometric_gsl.ops import cells, search
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.scores import Negative
 
@@ -46,8 +46,8 @@ def test_clusters_find_the_same_neighbours(own, monkeypatch):
     net, (x, y) = make(eval_k=7).eval(), draw_rows(300)
     rows = x if own else (x, x[:200] + 0.1)
     expected = net(rows, y)
-    monkeypatch.setattr(knn, '_BOUNDED', 0)
-    monkeypatch.setattr(knn, 'top_k', None)  # It compares all pairs.
+    monkeypatch.setattr(search, '_BOUNDED', 0)
+    monkeypatch.setattr(search, 'top_k', None)  # It compares all pairs.
     monkeypatch.setattr(cells, '_MIN_ROWS', 1)
     torch.testing.assert_close(net(rows, y), expected)
 

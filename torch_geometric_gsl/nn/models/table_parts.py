@@ -19,7 +19,6 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.edges import empty_graph
-from torch_geometric_gsl.ops.knn import best_sources
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import (
@@ -30,6 +29,7 @@ from torch_geometric_gsl.ops.pair_scores import (
 )
 from torch_geometric_gsl.ops.pool_sum import exponentials, pool_sum, pool_weights
 from torch_geometric_gsl.ops.runtime import is_exporting, row_blocks
+from torch_geometric_gsl.ops.search import best_sources
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 # Bytes of one block of a ranking.

@@ -13,16 +13,16 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl import DistanceSimilarity, GumbelKNNSampler
 from torch_geometric_gsl.ops import cells
-from torch_geometric_gsl.ops import knn as module
+from torch_geometric_gsl.ops import search as module
 from torch_geometric_gsl.ops.clusters import group, k_means
-from torch_geometric_gsl.ops.knn import (
+from torch_geometric_gsl.ops.pair_scores import PairScores, Sources
+from torch_geometric_gsl.ops.scores import Identity, unit_rows
+from torch_geometric_gsl.ops.search import (
     best_sources,
     nearest_by_bounds,
     pays_clusters,
     top_k,
 )
-from torch_geometric_gsl.ops.pair_scores import PairScores, Sources
-from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
 
