@@ -1,6 +1,7 @@
 """Training in blocks of near rows: blocks, steps, rates, cycles, and what counts."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch_geometric_gsl import TableNet
 from torch_geometric_gsl.sklearn import GSLRegressor, _fitting, _training
 from torch_geometric_gsl.sklearn._blocks import near_blocks
+from torch_geometric_gsl.sklearn._members import threads_for
 from torch_geometric_gsl.sklearn._training import (
     Split,
     Table,
@@ -440,21 +442,42 @@ def test_without_held_back_rows_there_is_one_cycle(monkeypatch):
     assert (len(found.losses), found.has_converged) == (4, False)
 
 
-@pytest.mark.parametrize(('width', 'expected'), [(511, 1), (512, 3)])
-def test_narrow_networks_train_on_one_thread(width, expected, monkeypatch):
+@pytest.mark.parametrize(
+    ('width', 'n_members', 'expected'),
+    [(511, 2, 1), (512, 2, 3), (511, 1, 4), (512, 1, 6)],
+)
+def test_threads_of_each_network(width, n_members, expected, monkeypatch):
     limits = []
 
     def threads_for(num_rows, num_threads=None):
-        limits.append(num_threads)
+        limits.append((num_threads, threading.current_thread()))
         return nullcontext()
 
     monkeypatch.setattr(_fitting, 'threads_for', threads_for)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 6)
     x = np.random.RandomState(0).normal(size=(60, 2))
-    options = {'hidden_channels': width, 'n_members': 2, 'max_iter': 1}
+    options = {'hidden_channels': width, 'n_members': n_members, 'max_iter': 1}
     with pytest.warns(ConvergenceWarning):
         GSLRegressor('none', **options, random_state=0).fit(x, x[:, 0])
-    assert limits[:2] == [expected] * 2
+    numbers, threads = zip(*limits[:n_members], strict=True)
+    assert numbers == (expected,) * n_members
+    assert (threading.main_thread() in threads) == (n_members == 1)
+
+
+def test_a_new_thread_keeps_its_limit():
+    def count():
+        with threads_for(10_000, 1):
+            torch.ones(300, 300).exp()  # Enough entries for several threads.
+            return torch.get_num_threads()
+
+    num_threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(count).result() == 1
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(num_threads)
 
 
 @pytest.mark.parametrize('graph', ['learned', 'none'])

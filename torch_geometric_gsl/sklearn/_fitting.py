@@ -68,8 +68,9 @@ _MAX_DOUBLE_ROWS = 2**17
 _MAX_LOSS_RATIO = 1.3
 _MIN_CYCLES = 2
 _MIN_VISITS = 240_000
-# The steps of narrower networks are faster on one thread than on several.
+# Narrower networks have at most this number of threads, or one if several are trained.
 _MIN_WIDTH_OF_THREADS = 512
+_MAX_NARROW_THREADS = 4
 # Rows are far if they are farther than this quantile of the held-back ones.
 _FAR_QUANTILE = 0.99
 
@@ -170,15 +171,20 @@ class BlendMixin(Predictions):
         num_tasks = len(trainings)
         num_rows = self._x.shape[0]
         num_threads = 1 if self._device.type != 'cpu' else torch.get_num_threads()
+        num_workers = min(num_threads, num_tasks)
+        max_narrow = _MAX_NARROW_THREADS if num_workers == 1 else 1
 
         @default_modes()
         def run(training: Training) -> Any:
             is_wide = training.options.hidden_channels >= _MIN_WIDTH_OF_THREADS
-            share = max(1, num_threads // num_tasks) if is_wide else 1
-            with threads_for(num_rows, share):
+            share = num_threads // num_workers
+            with threads_for(num_rows, share if is_wide else min(share, max_narrow)):
                 return function(training)
 
-        with ThreadPoolExecutor(min(num_threads, num_tasks)) as pool:
+        if num_workers == 1:
+            # OpenMP's threads answer the main thread much faster than another.
+            return [run(training) for training in trainings]
+        with ThreadPoolExecutor(num_workers) as pool:
             try:
                 return list(pool.map(run, trainings))
             finally:

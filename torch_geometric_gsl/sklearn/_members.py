@@ -225,6 +225,8 @@ def threads_for(num_rows: int, num_threads: int | None = None) -> Any:
     Only OpenMP's, which each thread sets for itself.
     """
     limit = 1 if num_rows < _MIN_ROWS_OF_THREADS else num_threads
+    # A new thread's first computation would overwrite the limit by PyTorch's number.
+    torch.get_num_threads()
     return threadpool_limits(limit, 'openmp')
 
 
