@@ -420,3 +420,29 @@ def test_a_blend_of_sparse_rows_has_no_trees(few):
     assert names == {*model.report_['weight'].dropna().index}
     assert model.predict(x[:7]).shape == (7,)
     assert isinstance(model.contributions(x[:7]), pandas.DataFrame)
+
+
+@pytest.mark.filterwarnings('ignore:networks still improved')
+def test_explain_shows_the_spread_of_weights_between_networks():
+    x = np.random.RandomState(0).normal(size=(80, 3))
+    y = x[:, 0] + x[:, 1]
+    options = {'max_iter': 4, 'random_state': 0}
+    one = GSLRegressor('learned', n_members=1, **options).fit(x, y)
+    several = GSLRegressor('learned', n_members=3, **options).fit(x, y)
+    assert 'spread' not in one.explain(x[:1])
+    table = several.explain(x[:1] + 0.1, 4).iloc[1:]
+    rows = table.index.tolist()
+    networks = [
+        model(
+            torch.from_numpy(several._learned[0].scaling.apply(x[:1] + 0.1)).double(),
+            return_graph=True,
+        )[1]
+        for model in several._learned[0].models
+    ]
+    weight = torch.zeros(3, 80, dtype=torch.double)
+    for i, graph in enumerate(networks):
+        weight[i, graph.edge_index[0]] = graph.edge_weight.detach()
+    expected = weight[:, rows].std(dim=0, correction=0)
+    np.testing.assert_allclose(table['spread'], expected, atol=1e-6)
+    np.testing.assert_allclose(table['weight'], weight[:, rows].mean(dim=0), atol=1e-6)
+    assert (table['spread'] > 0).all()

@@ -92,6 +92,8 @@ def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
 def test_explain(regressor, few, places):
     x, y = places()
     table = regressor.explain(x[200], 3)
+    assert table.columns[1] == 'spread'  # There are two networks.
+    del table['spread']
     weights, rows = regressor.kneighbors(x[200:201], 3)
     assert table.index.tolist() == ['prediction', *rows[0]]
     assert table.columns.tolist() == ['weight', 'target', 'x0', 'x1', 'x2']

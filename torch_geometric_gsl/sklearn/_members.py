@@ -130,8 +130,8 @@ class Nets:
 
     @default_modes()
     @torch.no_grad()
-    def graph(self, x: Any = None) -> Any:
-        """Return the mean graph of new rows, or of the training rows themselves."""
+    def graphs(self, x: Any = None) -> list[Any]:
+        """Return the graph of each network, of new rows or of the training rows."""
         num_rows = self.x.shape[0]
         graphs = []
         for model in self.models:
@@ -145,7 +145,7 @@ class Nets:
                 _, graph = model(*rows, **options, return_graph=True)
                 matrices.append(to_csr(graph, (rows[0].size(0), num_rows)))
             graphs.append(scipy.sparse.vstack(matrices, format='csr'))
-        return sum(graphs) / len(graphs)
+        return graphs
 
     def _own(self) -> tuple[Tensor, Tensor]:
         targets = self._targets

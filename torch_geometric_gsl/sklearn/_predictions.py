@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -177,13 +178,20 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """Return the members with neighbours."""
         return [member for member in self._members if member.kind == 'learned']
 
+    def _graphs(self, x: Any = None) -> tuple[list[float], list[Any]]:
+        """Return the graphs of networks with neighbours, and their shares."""
+        shares = []
+        graphs = []
+        total = sum(self._weights[member.name] for member in self._learned)
+        for member in self._learned:
+            share = self._weights[member.name] / total / len(member.models)
+            shares += [share] * len(member.models)
+            graphs += member.graphs(x)
+        return shares, graphs
+
     def _graph(self, x: Any = None) -> Any:
-        """Return the mean graph of members with neighbours."""
-        learned = self._learned
-        total = sum(self._weights[member.name] for member in learned)
-        return sum(
-            self._weights[member.name] / total * member.graph(x) for member in learned
-        )
+        """Return the mean graph of networks with neighbours."""
+        return sum(map(mul, *self._graphs(x)))
 
     @property
     def graph_(self) -> Any:
@@ -337,9 +345,10 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
 
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours of
-            non-zero weight, by weight, with target and columns. The index has the
-            labels of the rows of a pandas DataFrame, else positions. Columns with a
-            name that is already used get a trailing underscore.
+            non-zero weight, by weight, with target and columns. *Spread* is the
+            standard deviation of a weight between networks, if there are several. The
+            index has the labels of the rows of a pandas DataFrame, else positions.
+            Columns with a name that is already used get a trailing underscore.
 
         Raises:
             ImportError: If pandas is missing.
@@ -363,7 +372,13 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         weights, rows = (array[0] for array in self.kneighbors(row, n_neighbors))
         weights, rows = weights[weights > 0], rows[weights > 0]
         target = np.concatenate([self.predict(row), self._targets[rows]])
-        columns: dict[Any, Any] = {'weight': [np.nan, *weights], 'target': target}
+        columns: dict[Any, Any] = {'weight': [np.nan, *weights]}
+        shares, graphs = self._graphs(self._new_rows(row))
+        if len(graphs) > 1:
+            net_weights = np.stack([graph[:, rows].toarray()[0] for graph in graphs])
+            variance = np.square(net_weights - weights).T @ shares
+            columns['spread'] = [np.nan, *np.sqrt(variance)]
+        columns['target'] = target
         if target.ndim == 2:
             del columns['target']
             columns |= {f'target {i}': column for i, column in enumerate(target.T)}
