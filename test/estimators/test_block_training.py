@@ -16,8 +16,8 @@ from torch_geometric_gsl import TableNet
 from torch_geometric_gsl.sklearn import GSLRegressor, _fitting, _training
 from torch_geometric_gsl.sklearn._blocks import near_blocks
 from torch_geometric_gsl.sklearn._members import threads_for
+from torch_geometric_gsl.sklearn._splits import RowSplit
 from torch_geometric_gsl.sklearn._training import (
-    Split,
     Table,
     Training,
     has_fast_bfloat16,
@@ -37,7 +37,7 @@ OPTIONS = {
     'verbose': False,
 }
 #: The first 200 rows are trained, the next 20 are unlabelled, the last held back.
-ROWS = Split(torch.arange(200), torch.arange(220), torch.arange(220, N))
+ROWS = RowSplit(torch.arange(200), torch.arange(220), torch.arange(220, N))
 
 
 @pytest.fixture(autouse=True)
@@ -143,13 +143,13 @@ def test_draws_are_those_of_the_network():
 
 def test_a_row_of_weight_two_counts_twice():
     """One step of all rows, from a table and from one with copies."""
-    rows = Split(torch.arange(100), torch.arange(100), torch.arange(0))
+    rows = RowSplit(torch.arange(100), torch.arange(100), torch.arange(0))
     table = draw_table(100, rows=rows)
     weight = table.weight.clone()
     weight[:30] = 2
     twice = torch.cat([torch.arange(100), torch.arange(30)])
     copied = Table(*(part[twice] for part in table[:4]))
-    more = Split(torch.arange(130), torch.arange(130), torch.arange(0))
+    more = RowSplit(torch.arange(130), torch.arange(130), torch.arange(0))
     options = {'graph': 'none', 'block_size': 1000, 'max_iter': 1}
     once = fit(table._replace(weight=weight), rows=rows, **options)
     again = fit(copied, rows=more, **options)
@@ -488,7 +488,7 @@ def test_a_loss_that_is_not_finite_is_told(graph):
 
 
 def test_validation_looks_at_a_random_sample(monkeypatch):
-    every = Split(torch.arange(9), torch.arange(30), torch.arange(100, 200))
+    every = RowSplit(torch.arange(9), torch.arange(30), torch.arange(100, 200))
     assert all(map(torch.equal, subsample(every, 0), every))
     monkeypatch.setattr(_training, '_MAX_VAL_ROWS', 20)
     monkeypatch.setattr(_training, '_MAX_CANDIDATES', 10)

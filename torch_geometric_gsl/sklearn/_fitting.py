@@ -39,7 +39,6 @@ from torch_geometric_gsl.sklearn._report import constant_of, control_losses
 from torch_geometric_gsl.sklearn._rows import Scaling, to_tensor
 from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit
 from torch_geometric_gsl.sklearn._training import (
-    Split,
     Table,
     Training,
     options_of,
@@ -199,12 +198,7 @@ class BlendMixin(Predictions):
         options = options_of(self, len(split.train))
         with GeneratorMode(torch.Generator().manual_seed(seed)):
             model = self._network(member, options).to(self._device)
-        rows = Split(
-            *(
-                torch.from_numpy(indices).to(self._device)
-                for indices in (split.train, split.candidates, split.val)
-            )
-        )
+        rows = RowSplit(*(torch.from_numpy(i).to(self._device) for i in split))
         return Training(model, table._replace(x=x), rows, options, seed, member.name)
 
     def _finish(self, training: Training) -> tuple[Any, Any]:

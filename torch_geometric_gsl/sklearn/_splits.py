@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,15 @@ MIN_VALIDATION = 12
 _FEW_GROUPS = 10
 
 
-class RowSplit:
-    """Indices of rows: of the loss, possible neighbours, and held back."""
+class RowSplit(NamedTuple):
+    """Indices of rows: of the loss, possible neighbours, and held back.
 
-    def __init__(self, train: Any, candidates: Any, val: Any) -> None:
-        self.train = train
-        self.candidates = candidates
-        self.val = val
+    Arrays, or tensors on the device of a network.
+    """
+
+    train: Any
+    candidates: Any
+    val: Any
 
 
 def random_splits(

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn._blocks import near_blocks
 from torch_geometric_gsl.sklearn._rows import to_tensor
+from torch_geometric_gsl.sklearn._splits import RowSplit
 
 # From these numbers of rows on: width, dropout, residual blocks of a network, rows of a
 # block, and blocks of a step.
@@ -96,14 +97,6 @@ class Table(NamedTuple):
         return to_tensor(self.x[rows.cpu().numpy()], rows.device, torch.float32)
 
 
-class Split(NamedTuple):
-    """Indices of rows: of the loss, possible neighbours, and held back."""
-
-    train: Tensor
-    candidates: Tensor
-    val: Tensor
-
-
 def losses_of(out: Tensor, y: Tensor) -> Tensor:
     """Compute the loss of each row: cross-entropy for classes, else squared error."""
     if not y.is_floating_point():
@@ -122,7 +115,7 @@ class Training:
         self,
         model: TableNet,
         table: Table,
-        split: Split,
+        split: RowSplit,
         options: Any,
         seed: int,
         name: str = '',
@@ -241,7 +234,7 @@ class Training:
 def _steps(
     model: TableNet,
     table: Table,
-    split: Split,
+    split: RowSplit,
     options: Any,
     optimizers: list[Any],
     generator: torch.Generator,
@@ -279,7 +272,7 @@ def _steps(
 def _make_blocks(
     model: TableNet,
     table: Table,
-    split: Split,
+    split: RowSplit,
     options: Any,
     generator: torch.Generator,
 ) -> list[Tensor]:
@@ -302,7 +295,7 @@ def _make_blocks(
 
 @torch.no_grad()
 def _start_null(
-    model: TableNet, table: Table, split: Split, generator: torch.Generator
+    model: TableNet, table: Table, split: RowSplit, generator: torch.Generator
 ) -> None:
     """Start the null neighbour with about an eighth of the weight of a block."""
     if model.graph == 'none':
@@ -363,7 +356,7 @@ def _set_rates(optimizers: list[Any], progress: float) -> None:
 
 
 @torch.no_grad()
-def outputs_of(model: TableNet, table: Table, split: Split) -> tuple[Tensor, Tensor]:
+def outputs_of(model: TableNet, table: Table, split: RowSplit) -> tuple[Tensor, Tensor]:
     """Compute the outputs of held-back rows, whose neighbours are the candidates.
 
     Also returns distances to the nearest candidate of some, if the graph is learned.
@@ -381,14 +374,14 @@ def outputs_of(model: TableNet, table: Table, split: Split) -> tuple[Tensor, Ten
     return out, distance
 
 
-def loss_of(model: TableNet, table: Table, split: Split) -> float:
+def loss_of(model: TableNet, table: Table, split: RowSplit) -> float:
     """Compute the weighted mean loss of held-back rows."""
     weight = table.weight[split.val]
     out, _ = outputs_of(model, table, split)
     return float(losses_of(out, table.y[split.val]) @ weight / weight.sum())
 
 
-def subsample(split: Split, seed: int) -> Split:
+def subsample(split: RowSplit, seed: int) -> RowSplit:
     """Subsample many rows for validation."""
     generator = torch.Generator().manual_seed(seed)
 
