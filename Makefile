@@ -35,9 +35,10 @@ lint: $(STAMP)/tools-$(PLACE)  ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-docs: $(STAMP)/tools-$(PLACE)  ## Build the documentation into docs/_build/html
+docs: $(STAMP)/tools-$(PLACE)  ## Build the manual and the studies into docs/_build/html
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m sphinx -W --keep-going $(SPHINXOPTS) \
 		-b html -d docs/_build/doctrees docs docs/_build/html
+	$(PY) -m sphinx -W -q -b html -d docs/_build/studies paper/docs docs/_build/html/studies
 
 $(STAMP)/$(TORCH):
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 10)' 2>/dev/null \

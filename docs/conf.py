@@ -35,6 +35,7 @@ extensions = [
     'changelog',
     'gallery',
     'options',
+    'pages',
     'reference',
     'terms',
 ]

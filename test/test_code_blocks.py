@@ -28,6 +28,7 @@ PAGES = [
         for path in sorted((ROOT / 'docs').rglob('*.rst'))
         if not {'_build', 'auto_gallery', 'generated'} & {*path.parts}
     ),
+    *sorted((ROOT / 'paper' / 'docs').glob('*.rst')),
 ]
 #: Libraries of the extras, which a machine may lack.
 OPTIONAL = {

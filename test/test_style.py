@@ -27,6 +27,7 @@ FILES = [
     ROOT / 'docs/errors.rst',
     *sorted((ROOT / 'docs/guide').glob('*.rst')),
     *sorted((ROOT / 'docs/internals').glob('*.rst')),
+    *sorted((ROOT / 'paper/docs').glob('*.rst')),
     *sorted(PACKAGE.rglob('*.py')),
 ]
 

@@ -1,4 +1,4 @@
-"""Draw clouds of points and a learned metric into ``docs/_static/clouds/``."""
+"""Draw clouds of points and a learned metric into ``paper/docs/_figures/``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_geometric_gsl import KNNEdgeConv, knn_graph
 
-FOLDER = Path(__file__).resolve().parents[1] / '_static' / 'clouds'
+FOLDER = Path(__file__).resolve().parents[2] / 'paper' / 'docs' / '_figures'
 # The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ('#0072B2', '#E69F00')
 GREY, WRONG = '#9A9A9A', '#C3006B'

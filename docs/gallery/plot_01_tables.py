@@ -196,6 +196,6 @@ plt.show()
 
 # %%
 # If new rows are of other places, groups or times, say so: ``fit(..., groups=...)`` or
-# ``fit(..., order=...)`` holds back rows like them. :doc:`/guide/tables` has all
-# options, and :doc:`/internals/tables_numbers` compares the estimators with boosting on
-# real tables. Next: :doc:`/auto_gallery/plot_02_my_table`, for classes.
+# ``fit(..., order=...)`` holds back rows like them. :doc:`/guide/tables` has more
+# options, and :doc:`/faq` leads to a comparison with boosting on real tables. Next:
+# :doc:`/auto_gallery/plot_02_my_table`, for classes.

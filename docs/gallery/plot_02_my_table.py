@@ -104,8 +104,8 @@ plt.show()
 # and other wines add no information. Logistic regression, which is faster, is no worse
 # than the blend. A graph helps where the target of a
 # row depends on *other* rows: :doc:`/auto_gallery/plot_01_tables` and
-# :doc:`/auto_gallery/plot_04_own_gnn` have cases, and :doc:`/internals/pays` and
-# :doc:`/internals/tables_numbers` have the measurements.
+# :doc:`/auto_gallery/plot_04_own_gnn` have cases, and :doc:`/faq` leads to
+# measurements.
 #
 # Reading the graph
 # -----------------

@@ -180,8 +180,8 @@ plt.show()
 
 # %%
 # This task suits a bell. The bell is initially wide, so that gradients move it to the
-# relation from any angle; :doc:`/internals/pays` has the numbers of ten seeds at eight
-# angles. On tables where a row's own columns determine its label a learned graph gains
+# relation from any angle: of ten seeds at eight angles it finds 76 of 80. On tables
+# where a row's own columns determine its label a learned graph gains
 # nothing: :doc:`/auto_gallery/plot_02_my_table`.
 #
 # Layers without edge weights

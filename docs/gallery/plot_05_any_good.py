@@ -178,6 +178,6 @@ plt.show()
 #   looked like a success of learning.
 #
 # If your graph fails the first check, raise ``scale`` or make it ``train_scale=True``.
-# If it fails the last one, use the control, which is simpler. :doc:`/internals/pays`
-# reports where a graph passes both; to refine a graph that you *have* see
+# If it fails the last one, use the control, which is simpler. :doc:`/faq`
+# says where a graph passes both; to refine a graph that you *have* see
 # :doc:`/auto_gallery/plot_06_refine`.

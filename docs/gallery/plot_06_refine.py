@@ -164,8 +164,8 @@ for kind in scores['as given']:
 # random edges for each given one, the mean of given edges and nearest rows is far more
 # accurate than both of its parts, and the refined graph is still better. The last rows
 # separate the effects of the graph and of the teacher: the MLP taught by the mixture
-# uses no edges. This is one split of one table; :doc:`/internals/attacked` has graphs
-# changed by an attacker, ten splits, and all controls.
+# uses no edges. This is one split of one table; :doc:`/guide/mend` has a
+# graph changed by an attacker.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout='constrained')
 names = [*graphs]

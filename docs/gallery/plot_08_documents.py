@@ -190,5 +190,5 @@ for place in np.argsort(-row.data)[:3]:
 #    X = words.fit_transform(posts.data)
 #
 # For your own texts follow this page: ``TfidfVectorizer``, then a
-# :class:`~torch_geometric_gsl.sklearn.GSLClassifier`. Numbers on real documents are in
-# :doc:`/internals/pays`, under few labels.
+# :class:`~torch_geometric_gsl.sklearn.GSLClassifier`. :doc:`/faq` leads to numbers
+# on real documents, under few labels.

@@ -2,7 +2,7 @@
 
 python paper/tables.py table1
 python paper/tables.py table3 --format latex
-python paper/tables.py --write  # all, into the documentation
+python paper/tables.py --write  # all, into paper/docs
 """
 
 from __future__ import annotations
@@ -45,18 +45,10 @@ from reproduction.tables_grids import grids
 ROOT = Path(__file__).resolve().parents[2]
 #: Words of the marks before and after a table.
 WORDS = ('begin', 'end')
-DOCUMENTS = tuple(
-    ROOT / name
-    for name in (
-        'docs/internals/attacked.rst',
-        'docs/internals/results.rst',
-        'docs/internals/sensors.rst',
-        'docs/internals/pays.rst',
-        'docs/internals/tables_numbers.rst',
-    )
-)
-#: The documentation, and its folder with the rows of tables.
-DOCS = ROOT / 'docs'
+#: The pages of studies, and their folder with the rows of tables.
+DOCS = ROOT / 'paper' / 'docs'
+NAMES = 'attacked', 'results', 'sensors', 'pays', 'tables'
+DOCUMENTS = tuple(DOCS / f'{name}.rst' for name in NAMES)
 FOLDER = '_tables'
 #: Files of the units of tables.
 UNITS = 'tables/*.json'
@@ -191,7 +183,7 @@ def table_parser() -> argparse.ArgumentParser:
     add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
-    add('--write', action='store_true', help='update the documentation')
+    add('--write', action='store_true', help='update paper/docs')
     command.add_choice(parser)
     parser.set_defaults(preset=None)
     return parser

@@ -61,7 +61,7 @@ from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
 
-OUT = Path(__file__).resolve().parents[2] / 'docs' / '_static' / 'paper'
+OUT = Path(__file__).resolve().parents[1] / 'docs' / '_figures'
 COLUMNS = 4
 Figures = dict[str, Figure]
 

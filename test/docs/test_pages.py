@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,8 @@ import torch_geometric_gsl as gsl
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 DOCS = Path(__file__).resolve().parents[2] / 'docs'
+STUDIES = DOCS.parent / 'paper' / 'docs'
+TABLES = sorted([*DOCS.glob('_tables/*'), *STUDIES.glob('_tables/*')])
 FOLDER = DOCS / 'gallery'
 PAGES = sorted(path.stem for path in FOLDER.glob('*.py'))
 #: The calls that make a page the same in each build.
@@ -157,10 +160,11 @@ def test_a_missing_entry_is_named(reference, documented, name):
     assert reference.missing_names(rest) == [name]
 
 
-def test_pages_show_the_files_there_are():
-    pages = [path.read_text(encoding='utf-8') for path in sorted(DOCS.rglob('*.rst'))]
+@pytest.mark.parametrize('folder', [DOCS, STUDIES], ids=['manual', 'studies'])
+def test_pages_show_the_files_there_are(folder):
+    pages = [path.read_text(encoding='utf-8') for path in sorted(folder.rglob('*.rst'))]
     shown = re.findall(r'^ +:file: /(\S+)$', '\n'.join(pages), re.M)
-    files = [path.relative_to(DOCS).as_posix() for path in DOCS.glob('_tables/*')]
+    files = [path.relative_to(folder).as_posix() for path in folder.glob('_tables/*')]
     assert sorted(shown) == sorted(files)
 
 
@@ -176,12 +180,39 @@ def test_pages_for_users_are_whole_on_github(name):
         assert not re.search(missing, text, re.M), path
 
 
-@pytest.mark.parametrize('path', sorted(DOCS.glob('_tables/*')), ids=lambda p: p.stem)
+@pytest.mark.parametrize('path', TABLES, ids=lambda p: p.stem)
 def test_rows_are_equally_long_and_a_line_each(path):
     text = path.read_text(encoding='utf-8')
     rows = [*csv.reader(text.splitlines())]
     assert len({len(row) for row in rows}) == 1
     assert len(rows) == text.count('\n') > 1
+
+
+@pytest.fixture
+def pages(monkeypatch):
+    pytest.importorskip('sphinx')
+    monkeypatch.syspath_prepend(DOCS / '_ext')
+    return importlib.import_module('pages')
+
+
+@pytest.mark.parametrize(
+    ('page', 'address', 'html'),
+    [
+        (DOCS / 'faq.rst', '../paper/docs/pays.rst', 'studies/pays.html'),
+        (STUDIES / 'pays.rst', '../../docs/guide/mend.rst', '../guide/mend.html'),
+        (STUDIES / 'pays.rst', 'https://pyg.org/a.rst', 'https://pyg.org/a.rst'),
+    ],
+)
+def test_links_between_manual_and_studies_lead_to_html(pages, page, address, html):
+    assert doctest.testmod(pages) == (0, 1)
+    app = SimpleNamespace(env=SimpleNamespace(docname='', doc2path=lambda _: page))
+    document = importlib.import_module('docutils.core').publish_doctree
+    tree = document(f'`a <{address}>`__')
+    pages.lead(app, tree)
+    (node,) = tree.findall(pages.nodes.reference)
+    assert node['refuri'] == html
+    with pytest.raises(pages.ExtensionError, match='is no file'):
+        pages.lead(app, document('`a <gone.rst>`__'))
 
 
 @pytest.fixture

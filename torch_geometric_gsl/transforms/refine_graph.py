@@ -49,7 +49,7 @@ class RefineGraph(BaseTransform):
     none does, layers with self-loops (:class:`~torch_geometric.nn.conv.GCNConv`) rely
     on the node itself. Train a second model that takes edge weights on the refined
     graph, on the labels and on the probabilities of all other nodes:
-    :doc:`/internals/attacked` has the recipe and an ablation.
+    :doc:`/guide/mend` has the recipe.
 
     On one or two columns, the nearest rows are ranked by distance and weighted as in
     :func:`SimilarityKNNGraph`. The edges are sorted by target, duplicates add up, and
