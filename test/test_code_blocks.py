@@ -45,8 +45,6 @@ SPHINX = re.compile(
     r'(?P<body>(?:(?P=indent)   .*\n|\n)+)',
     re.M,
 )
-#: A program that a page shows as a whole, the worked example.
-INCLUDED = re.compile(r'^\.\. literalinclude:: (\S+\.py)$', re.M)
 #: A number with a point may differ: processors round differently.
 #: A line of the table that `explain` returns.
 NEIGHBOUR = re.compile(r'^(prediction|\d+ ).*$', re.MULTILINE)
@@ -83,9 +81,6 @@ def blocks(path):
         elif '>>> ' not in code:
             found.append(Block(path, line(match.start()), kind, code))
         end = match.end()
-    for match in INCLUDED.finditer(text):
-        code = (path.parent / match[1]).read_text(encoding='utf-8')
-        found.append(Block(path, line(match.start()), 'python', code))
     if path.suffix == '.rst':
         found += [Block(path, line(i), 'doctest', code) for i, code in sessions(text)]
     return found

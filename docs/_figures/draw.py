@@ -1,4 +1,4 @@
-"""Draw pictures of the guide, and record what their programs print.
+"""Draw pictures of the guide.
 
     python docs/_figures/draw.py
 
@@ -20,13 +20,9 @@ if __name__ == '__main__':
     paths = [str(HERE.parents[1]), os.environ.get('PYTHONPATH', '')]
     settings['PYTHONPATH'] = os.pathsep.join(filter(None, paths))
     for name in ('make_figures', 'digits', 'ranks'):
-        printed = subprocess.run(
+        subprocess.run(
             [sys.executable, str(HERE / f'{name}.py')],
             cwd=DRAWN,
             env=os.environ | settings,
-            stdout=subprocess.PIPE,
-            text=True,
             check=True,
-        ).stdout
-        if printed:
-            (DRAWN / f'{name}.txt').write_text(printed)
+        )

@@ -27,7 +27,7 @@ from torch_geometric_gsl.sklearn import GSLClassifier
 from torch_geometric_gsl.visualization import explore
 
 STATIC = Path(__file__).resolve().parents[1] / '_static' / 'explorer'
-SIZES = {'wide': (1400, 900), 'narrow': (420, 800)}
+SIZE = {'width': 1400, 'height': 900, 'deviceScaleFactor': 1, 'mobile': False}
 #: Sizes of the timed graph, and the number of timed frames.
 NODES, EDGES, FRAMES = 5_000, 50_000, 15
 #: Act once per frame, and return the milliseconds of all frames. Reading a pixel waits
@@ -58,13 +58,6 @@ function step() {
 step();
 """.replace('FRAMES', str(FRAMES))
 KINDS = ('moving the camera', 'pointing at a node', 'moving the threshold')
-#: Select a node and zoom in on it.
-CLOSE = """
-explorer.choose(17);
-const { sigma } = explorer.views[0];
-const { x, y } = sigma.getNodeDisplayData('17');
-sigma.getCamera().setState({ x, y, ratio: 0.12 });
-"""
 #: Disable all drawing by a graphics processor.
 UNDRAWN = """
 const type = WebGL2RenderingContext.prototype;
@@ -119,25 +112,14 @@ def save_picture(browser: Any, name: str) -> None:
 
 
 def take_pictures(browser: Any, page: Path) -> None:
-    """Save pictures of a digit and its neighbours, and of both graphs side by side."""
-    for name, (width, height) in SIZES.items():
-        size = {'width': width, 'height': height}
-        device = size | {'deviceScaleFactor': 1, 'mobile': name == 'narrow'}
-        browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', device)
-        browser.get(page.as_uri())
-        time.sleep(10)  # Wait for the layout of nodes.
-        if name == 'wide':
-            save_picture(browser, name)
-        browser.execute_script(CLOSE)
-        time.sleep(2)
-        save_picture(browser, f'{name}_node')
-        if name == 'wide':
-            browser.execute_script('explorer.choose(null); explorer.compare()')
-            browser.execute_script(
-                'explorer.views[0].sigma.getCamera().animatedReset()'
-            )
-            time.sleep(3)
-            save_picture(browser, 'compare')
+    """Save pictures of the graph, and of both graphs side by side."""
+    browser.get(page.as_uri())
+    time.sleep(10)  # Wait for the layout of nodes.
+    save_picture(browser, 'wide')
+    browser.execute_script('explorer.compare()')
+    browser.execute_script('explorer.views[0].sigma.getCamera().animatedReset()')
+    time.sleep(3)
+    save_picture(browser, 'compare')
 
 
 def time_frames(browser: Any, folder: Path) -> dict[str, dict[str, list[float]]]:
@@ -168,16 +150,13 @@ def main() -> None:
     args = parser.parse_args()
     STATIC.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
+        browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', SIZE)
         if args.only != 'times':
             page = digits_page(Path(folder) / 'digits.html')
             print(f'page of digits: {page.stat().st_size / 1e6:.2f} MB')
             take_pictures(browser, page)
         if args.only == 'pictures':
             return
-        browser.execute_cdp_cmd(
-            'Emulation.setDeviceMetricsOverride',
-            {'width': 1400, 'height': 900, 'deviceScaleFactor': 1, 'mobile': False},
-        )
         found = time_frames(browser, Path(folder))
         log = browser.get_log('browser')
     print(f'\n{"milliseconds a frame":<24}{"":<20}{"least":>8}{"median":>8}')
