@@ -97,7 +97,8 @@ RUN = [block for block in ALL if block.kind in ('python', 'doctest')]
 
 
 def trains(block):
-    return 'optimizer.step()' in block.code or '.fit(' in block.code
+    steps = 'optimizer.step()', '.fit(', 'cross_val_score('
+    return any(step in block.code for step in steps)
 
 
 SHELL = [block for block in ALL if block.kind in ('bash', 'console', 'shell')]
@@ -151,6 +152,7 @@ def assert_prints_alike(printed, block):
 
 @pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')
 @pytest.mark.filterwarnings('ignore:.* rows are far')
+@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without")
 @pytest.mark.parametrize(
     'block',
     [

@@ -24,7 +24,6 @@ PHRASES = {
 FILES = [
     ROOT / 'README.md',
     ROOT / 'docs/faq.rst',
-    ROOT / 'docs/errors.rst',
     *sorted((ROOT / 'docs/guide').glob('*.rst')),
     *sorted((ROOT / 'docs/internals').glob('*.rst')),
     *sorted((ROOT / 'paper/docs').glob('*.rst')),

@@ -2,7 +2,7 @@
 
     python docs/_figures/draw.py
 
-They go to `docs/_static/drawn/`: commit them. It takes a minute on one core.
+They go to `docs/_static/drawn/`: commit them.
 """
 
 import os
@@ -19,7 +19,7 @@ if __name__ == '__main__':
     settings = {'MATPLOTLIBRC': str(HERE / 'matplotlibrc'), 'SOURCE_DATE_EPOCH': '0'}
     paths = [str(HERE.parents[1]), os.environ.get('PYTHONPATH', '')]
     settings['PYTHONPATH'] = os.pathsep.join(filter(None, paths))
-    for name in ('make_figures', 'digits', 'ranks'):
+    for name in ('make_figures', 'ranks'):
         subprocess.run(
             [sys.executable, str(HERE / f'{name}.py')],
             cwd=DRAWN,
