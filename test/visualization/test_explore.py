@@ -16,6 +16,7 @@ import pandas
 import pytest
 import scipy.sparse
 import torch
+from pages import content, notes
 from PIL import Image
 from torch_geometric.data import Data
 
@@ -26,12 +27,6 @@ from torch_geometric_gsl.visualization import explore
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 GRAPH = EDGES, torch.tensor([0.4, 0.1, 0.3, 0.2])
 Y = torch.tensor([0, 1, 1, 0])
-
-
-def content(path):
-    text = path.read_text(encoding='utf-8')
-    found = re.search(r'id="data">(.*?)</script>', text, flags=re.DOTALL)
-    return json.loads(found[1])
 
 
 @pytest.fixture
@@ -344,7 +339,7 @@ def test_homophily_is_that_of_the_edges_shown(tmp_path):
     summary = describe_graph(graph, y)
     share, chance = summary.weighted_homophily, summary.chance
     assert classes.startswith(f'Homophily {share:.2f}: ')
-    assert f' {100 * share:.0f}% joins nodes of equal label' in classes
+    assert f' {100 * share:.0f}% joins nodes of equal target' in classes
     assert classes.endswith(f'{100 * chance:.0f}%.')
     apart = source != target
     ends = value[source[apart]], value[target[apart]]
@@ -466,6 +461,7 @@ LARGE = torch.empty(1, 1, 1, dtype=torch.uint8).expand(4, 5000, 5000)
         ({'names': ['a']}, ValueError, r"'names' must .*\(got 1 for 4 nodes\)"),
         ({'names': 'abcd'}, TypeError, "'names' must be a sequence"),
         ({'title': 3}, TypeError, "'title' must be a str"),
+        ({'target_name': 3}, TypeError, "'target_name' must be a str"),
         ({'max_edges': 0}, ValueError, "'max_edges' must be"),
         ({'max_features': -1}, ValueError, "'max_features' must be"),
         ({'path': Path('no') / 'a.html'}, OSError, "'path' must be a file in a folder"),
@@ -480,6 +476,12 @@ def test_bad_input(tmp_path, kwargs, error, message):
     assert not path.exists()
 
 
+AT_CHANCE = (
+    'The graph joins nodes of equal <i> as by chance (homophily 0.00, by chance 0.33): '
+    'it may be untrained.'
+)
+
+
 def test_images_without_pillow(monkeypatch, write):
     monkeypatch.setitem(sys.modules, 'PIL', None)
     with pytest.raises(ImportError, match='pip install pillow'):
@@ -489,15 +491,15 @@ def test_images_without_pillow(monkeypatch, write):
 @pytest.mark.parametrize(
     ('y', 'text'),
     [
-        (torch.tensor([0, 1, 0, 1]), ' (homophily 0.00, by chance 0.33: untrained?)'),
-        (torch.tensor([0, 1, -1, -1]), ''),
-        (torch.tensor([0, 0, 1, 1]), ''),
-        (torch.tensor([0.5, 1.0, 0.0, 2.0]), ''),
-        (['a', 'b', 'a', 'b'], ''),
-        (None, ''),
+        (torch.tensor([0, 1, 0, 1]), [AT_CHANCE]),
+        (torch.tensor([0, 1, -1, -1]), []),
+        (torch.tensor([0, 0, 1, 1]), []),
+        (torch.tensor([0.5, 1.0, 0.0, 2.0]), []),
+        (['a', 'b', 'a', 'b'], []),
+        (None, []),
     ],
 )
-def test_the_title_tells_a_graph_at_chance(y, text, tmp_path):
-    page = explore(GRAPH, data=Data(y=y, num_nodes=4), path=tmp_path / 'graph.html')
-    (title,) = re.findall('<title>(.*)</title>', page.read_text(encoding='utf-8'))
-    assert title == f'Learned graph{text}'
+def test_a_note_tells_a_graph_at_chance(y, text, tmp_path):
+    data = Data(y=y, num_nodes=4)
+    page = explore(GRAPH, data=data, path=tmp_path / 'graph.html', target_name='<i>')
+    assert notes(page) == text

@@ -1,7 +1,5 @@
 """A click-through of the page that `explore` writes, in Chromium without a window."""
 
-import shutil
-
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -15,48 +13,6 @@ pytestmark = pytest.mark.slow
 ActionChains, Keys = webdriver.ActionChains, webdriver.Keys
 NAMES = ['zero', 'one', '<img src=x onerror="window.hit=1">', 'three', 'four', 'five']
 LAYERS = ['layer 1', '</script><b>layer 2']
-ARGUMENTS = (
-    '--headless=new',
-    '--no-sandbox',
-    '--use-angle=swiftshader',  # WebGL in software.
-    '--enable-unsafe-swiftshader',
-    '--disable-dev-shm-usage',
-)
-
-
-@pytest.fixture(scope='session')
-def browser():
-    program, driver = shutil.which('chromium'), shutil.which('chromedriver')
-    if program is None or driver is None:
-        pytest.skip("needs Debian's packages chromium and chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for argument in ARGUMENTS:
-        options.add_argument(argument)
-    options.set_capability('goog:loggingPrefs', {'browser': 'ALL'})
-    service = webdriver.ChromeService(driver)
-    with webdriver.Chrome(options=options, service=service) as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser, tmp_path):
-    """Opens the page of a graph, which may log nothing until the test ends."""
-
-    def open_page(graph, **kwargs):
-        path = explore(graph, path=tmp_path / 'graph.html', **kwargs)
-        browser.set_window_size(1400, 900)
-        # From one file to the next, Chromium waits five seconds for the first worker.
-        browser.get('about:blank')
-        browser.get_log('browser')
-        browser.get(path.as_uri())
-        wait(browser, "return document.body.dataset.ready === 'true'")
-        return browser
-
-    yield open_page
-    # Neither an error of the page nor anything that it wanted from elsewhere.
-    assert browser.get_log('browser') == []
-    assert js(browser, 'return window.hit === undefined')
 
 
 @pytest.fixture
@@ -223,7 +179,7 @@ def click(page):
     point_at(page, 4).click().perform()
     yield 4
     facts = find(page, '#node dl').text.splitlines()
-    assert facts[:4] == ['label', 'blue', 'prediction', 'blue']
+    assert facts[:4] == ['target', 'blue', 'prediction', 'blue']
     find(page, '#fit').click()
     wait(page, 'return explorer.focus === null')
     assert 'Point at a node' in find(page, '#node').text
@@ -384,7 +340,7 @@ def test_the_wheel_and_the_keys_zoom(page):
 def test_colours(page):
     choice = ui.Select(find(page, '#colour'))
     names = [option.text for option in choice.options]
-    assert names == ['label', 'prediction', 'feature 0', 'feature 1']
+    assert names == ['target', 'prediction', 'feature 0', 'feature 1']
     found = colours(page)
     assert found[0] == found[1] != found[2]
     assert found[5] == '#bbbbbb'  # Without a label.
@@ -394,7 +350,7 @@ def test_colours(page):
     choice.select_by_visible_text('feature 0')
     assert colours(page)[::5] == ['rgb(68,1,84)', 'rgb(253,231,37)']
     assert find(page, '#legend').text.split() == ['0', '10']
-    choice.select_by_visible_text('label')
+    choice.select_by_visible_text('target')
     assert 'none' in find(page, '#legend').text.split()
 
 

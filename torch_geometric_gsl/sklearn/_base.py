@@ -27,6 +27,7 @@ from torch_geometric_gsl.sklearn._frames import (
     check_unmasked,
     columns_of,
     is_frame,
+    row_labels,
     to_native,
 )
 from torch_geometric_gsl.sklearn._rows import (
@@ -255,6 +256,8 @@ class GSLEstimator(BlendMixin, SavedEstimator):
             raise TypeError(
                 f"'y' must hold a value per row (got {y!r}): pass the column, X[{y!r}]"
             )
+        name = None if is_frame(y) else getattr(y, 'name', None)
+        self._target_name = ('' if name is None else str(name)) or 'target'
         if hasattr(y, 'dtype') and np.dtype(np.longdouble) == y.dtype:
             with np.errstate(over='ignore'):  # Infinite if out of range.
                 y = np.asarray(y, dtype=np.float64)
@@ -289,9 +292,8 @@ class GSLEstimator(BlendMixin, SavedEstimator):
             raise ValueError(f"'y' must hold numbers ({error})") from error
         # Copies: later changes of the caller's table have no effect.
         self._rows = x = x.copy()
-        self._labels = np.arange(x.shape[0])
+        self._labels = row_labels(X, x.shape[0])
         if is_frame(X):
-            self._labels = to_native(np.array(getattr(X, 'index', self._labels)))
             self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
         return x, to_native(y).copy()
 

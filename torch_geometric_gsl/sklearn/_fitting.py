@@ -21,6 +21,7 @@ from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import GeneratorMode
 from torch_geometric_gsl.sklearn._blend import blend_weights, mean_loss
+from torch_geometric_gsl.sklearn._explore import ExploreMixin
 from torch_geometric_gsl.sklearn._frames import columns_of
 from torch_geometric_gsl.sklearn._identifiers import find_identifier
 from torch_geometric_gsl.sklearn._members import (
@@ -34,7 +35,6 @@ from torch_geometric_gsl.sklearn._members import (
     sklearn_outputs,
     threads_for,
 )
-from torch_geometric_gsl.sklearn._predictions import Predictions
 from torch_geometric_gsl.sklearn._report import constant_of, control_losses
 from torch_geometric_gsl.sklearn._rows import Scaling, to_tensor
 from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit
@@ -74,7 +74,7 @@ _MAX_NARROW_THREADS = 4
 _FAR_QUANTILE = 0.99
 
 
-class BlendMixin(Predictions):
+class BlendMixin(ExploreMixin):
     """Base class of estimators that fit a blend of members."""
 
     _network_class: Any = TableNet

@@ -117,6 +117,12 @@ def columns_of(rows: Any, index: Any = slice(None)) -> dict[Any, Any]:
     return {f'x{i}': column for i, column in enumerate(np.asarray(rows).T)}
 
 
+def row_labels(X: Any, num_rows: int) -> Any:
+    """Return the labels of the rows of a DataFrame, else their positions."""
+    labels = np.arange(num_rows)
+    return to_native(np.array(getattr(X, 'index', labels))) if is_frame(X) else labels
+
+
 def to_native(values: Any) -> Any:
     """Convert to this machine's byte order, and to at most double precision."""
     if values.dtype.kind == 'f' and values.dtype.itemsize > 8:

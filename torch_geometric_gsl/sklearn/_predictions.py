@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 from operator import mul
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from torch_geometric.data import Data
 
-from torch_geometric_gsl._checks import check_count, check_type
+from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._frames import (
     columns_of,
@@ -24,10 +20,7 @@ from torch_geometric_gsl.sklearn._frames import (
     select_columns,
 )
 from torch_geometric_gsl.sklearn._members import threads_for
-from torch_geometric_gsl.sklearn._rows import read_column, to_tensor
-from torch_geometric_gsl.sklearn._transaction import default_modes
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
-from torch_geometric_gsl.visualization.explore import explore
 
 # Warn of more far rows than this number and this share.
 _MAX_FAR_ROWS = 5
@@ -72,6 +65,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     _rows: Any
     _targets: Any
     _labels: Any
+    _target_name: str
 
     def _new_rows(self, X: Any) -> Any:
         """Return checked rows as numbers."""
@@ -312,7 +306,11 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """
         import pandas
 
-        x = self._new_rows(X)
+        index = getattr(X, 'index', None) if is_frame(X) else None
+        return pandas.DataFrame(self._contributions(self._new_rows(X)), index=index)
+
+    def _contributions(self, x: Any) -> dict[str, Any]:
+        """Return the columns of :meth:`contributions`."""
         nearness, outputs = self._near_outputs(x)
         outputs_alone = [
             member.without_neighbours(x) if member.kind == 'learned' else out
@@ -330,8 +328,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         components = {'trees': trees, 'own columns': networks, 'neighbours': neighbours}
         constant = np.broadcast_to(self._constant, total.shape)
         components = {'constant': constant} | components | {'prediction': total}
-        index = getattr(X, 'index', None) if is_frame(X) else None
-        return pandas.DataFrame(self._named_components(components), index=index)
+        named: dict[str, Any] = self._named_components(components)
+        return named
 
     def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
         r"""Show the training rows that a prediction leans on, as a table.
@@ -393,41 +391,3 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         index = pandas.Index(['prediction', *labels], name='row', tupleize_cols=False)
         table = pandas.DataFrame(dict(enumerate(values)), index=index)
         return table.set_axis(pandas.Index(names, tupleize_cols=False), axis=1)
-
-    @default_modes()
-    def explore(
-        self, path: str | os.PathLike[str] = 'graph.html', **kwargs: Any
-    ) -> Path:
-        r"""Write a page to explore the graph of the training rows.
-
-        It shows the target of each row, its prediction from the other rows, and its
-        columns. Rows are named as by :meth:`explain`.
-
-        Args:
-            path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
-            **kwargs (optional): Arguments of
-                :func:`~torch_geometric_gsl.visualization.explore`.
-
-        Returns:
-            pathlib.Path: The file.
-        """
-        self._check_graph('explore')
-        expected = "a file: 'explore' shows the rows of training"
-        check_type(path, str | os.PathLike, 'path', expected)
-        is_sparse = scipy.sparse.issparse(self._x)
-        x = self._learned[0].x
-        x = to_tensor(self._rows if is_sparse else x, 'cpu', torch.float32)
-        data = Data(x=x)
-        options: Any = {'data': data, 'path': path, 'names': self._labels}
-        options['title'] = 'Learned graph'
-        if self._targets.ndim == 1:
-            data.y = self._targets
-            options['prediction'] = self.transduction_
-        if not is_sparse:
-            options['columns'] = columns = columns_of(self._rows)
-            table_columns = [] if self._table is None else self._table.columns_
-            for name, column in zip(columns, table_columns, strict=False):
-                if column.kind == 'dates':  # Also those with a zone, and objects.
-                    values = read_column(columns[name], repr(name), 'dates')
-                    columns[name] = (1e6 * values.content).astype('M8[us]')
-        return explore(self.graph_, **options | kwargs)

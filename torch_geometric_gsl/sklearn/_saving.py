@@ -27,7 +27,7 @@ from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 # Fitted attributes with plain values.
 _PLAIN = (
     *('n_iter_', 'loss_curve_', '_losses', '_weights', '_far_weights'),
-    *('_limit', '_is_constant'),
+    *('_limit', '_is_constant', '_target_name'),
     *('_num_outputs', '_num_classes', '_net_options'),
 )
 # The only type of a fitted scikit-learn model that skops does not know.

@@ -81,6 +81,26 @@ def principal_components(x: Tensor) -> Tensor:
     return torch.cat([position, padding], dim=1)
 
 
+def initial_positions(
+    pos: Tensor | None, x: Tensor | None, num_nodes: int, seed: int
+) -> Tensor:
+    """Return the given or initial positions of the nodes."""
+    if pos is not None:
+        if pos.dim() != 2 or pos.size(1) != 2 or not bool(pos.isfinite().all()):
+            raise ValueError(
+                "'data.pos' must be finite and have shape [n, 2] "
+                f'(got {list(pos.shape)})'
+            )
+        return pos.detach().cpu()
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(num_nodes, 2, generator=generator, dtype=torch.double)
+    if x is None or x.layout != torch.strided or not bool(x.isfinite().all()):
+        return noise
+    # Equal rows need distinct positions: no force would separate them.
+    spread = principal_components(x.double())
+    return 0.01 * noise + spread / spread.std().clamp_min(1e-9)
+
+
 def spring_layout(edge_index: Tensor, num_nodes: int, seed: int) -> Tensor:
     """Lay out some hundreds of nodes with the Fruchterman-Reingold algorithm.
 

@@ -78,7 +78,7 @@ def image_sprite(images: Tensor) -> Json:
     return {'uri': f'data:image/png;base64,{text}', **size}
 
 
-def make_page(title: str, content: Json) -> str:
+def make_page(title: str, notes: list[str], content: Json) -> str:
     """Create the self-contained page."""
     assets = resources.files(__package__) / 'assets'
     replacements = {
@@ -90,6 +90,8 @@ def make_page(title: str, content: Json) -> str:
     text = json.dumps(content, allow_nan=False, separators=(',', ':'))
     # In a script element `<` could end it.
     replacements |= {'title': html.escape(title), 'data': text.replace('<', r'\u003c')}
+    paragraphs = [f'<p class="note">{html.escape(note)}</p>\n' for note in notes]
+    replacements['notes'] = ''.join(paragraphs)
     page = (assets / 'page.html').read_text(encoding='utf-8')
     return re.sub(r'\{\{(\w+)\}\}', lambda match: replacements[match[1]], page)
 
@@ -183,13 +185,12 @@ def class_colours(
     indices = {label: index for index, label in enumerate(present)}
     entries = []
     for name, value in coded.items():
-        title = 'label' if name == 'data.y' else name
         if value.is_floating_point():
-            entries.append(number_colour(title, value))
+            entries.append(number_colour(name, value))
         else:
             values = [indices.get(label) for label in value.tolist()]
             entry = {
-                'name': title,
+                'name': name,
                 'kind': 'class',
                 'classes': titles,
                 'values': values,

@@ -204,6 +204,8 @@ class TableNeighbours(torch.nn.Module):
         if is_exporting():
             total = self.sampler.propagate(z, message, return_graph=return_graph)
             return total, None
+        if self.training and self.sampler._is_initial:  # It draws nothing itself.
+            self.sampler._is_initial = False
         has_null = self.sampler.null_score is not None
         if isinstance(z, Tensor) and (row_mask is not None or has_null):
             row_mask = row_mask or RowMask()

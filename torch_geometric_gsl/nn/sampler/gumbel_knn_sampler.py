@@ -261,10 +261,15 @@ class GumbelKNNSampler(torch.nn.Module):
         self._reset_scores()
 
     def _reset_scores(self) -> None:
+        self._is_initial = True
         if self.log_scale is not None:
             torch.nn.init.constant_(self.log_scale, math.log(self.scale))
         if self.null_score is not None and self.initial_null is not None:
             torch.nn.init.constant_(self.null_score, self.initial_null)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._is_initial = False
+        super()._load_from_state_dict(*args)
 
     def forward(
         self,
@@ -467,6 +472,7 @@ class GumbelKNNSampler(torch.nn.Module):
             check_generator(generator, pairs.src.device)
         if not self.training:
             return pairs, Evaluation(pairs, settings, self._bounds).assign(*candidates)
+        self._is_initial = False
         is_whole = candidates[0] is None and candidates[2] is None
         if is_whole:
             self._num_draws += 1
@@ -555,6 +561,15 @@ def samplers_of(model: torch.nn.Module) -> list[GumbelKNNSampler]:
     return [
         part for _, part in named_parts(model) if isinstance(part, GumbelKNNSampler)
     ]
+
+
+def is_untrained(model: torch.nn.Module) -> bool:
+    """Return whether a model's samplers neither drew in training mode nor were loaded.
+
+    A model without samplers learns no graph, and is not untrained.
+    """
+    samplers = samplers_of(model)
+    return bool(samplers) and all(sampler._is_initial for sampler in samplers)
 
 
 def share_similarities(model: torch.nn.Module) -> None:

@@ -31,6 +31,7 @@ class Overlay {
     this.context.scale(ratio, ratio);
     const { near } = this.view;
     if (page.sprite) this.images(near);
+    this.rings();
     if (near) this.labels(near.slice(0, MAX_LABELS + 1));
   }
 
@@ -63,6 +64,22 @@ class Overlay {
       context.drawImage(page.sprite, (i % columns) * width, Math.floor(i / columns) * height,
         width, height, at.x - w / 2, at.y - h / 2, w, h);
     }
+  }
+
+  /* New nodes stand out from those of training by a ring. */
+  rings() {
+    const { context } = this;
+    context.save();
+    context.strokeStyle = theme.text;
+    context.lineWidth = 2;
+    this.view.isNew.forEach((node) => {
+      const at = this.place(node);
+      if (!at || at.color === theme.faint) return;
+      context.beginPath();
+      context.arc(at.x, at.y, at.half + 2, 0, 2 * Math.PI);
+      context.stroke();
+    });
+    context.restore();
   }
 
   /* Name nodes, the first ones first, to the right of them or where else there is room. */

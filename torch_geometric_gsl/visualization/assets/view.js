@@ -78,6 +78,7 @@ function drawName(context, { label, x, y, size }) {
 class View {
   constructor(section, page) {
     this.page = page;
+    this.isNew = new Set(page.data.nodes.new);
     this.count = section.querySelector('.count');
     this.graph = new gsl.Graph({ type: 'directed', multi: true });
     const { names, x, y } = page.data.nodes;
@@ -176,7 +177,9 @@ class View {
   }
 
   drawnNode(node, given) {
-    const attributes = { ...given, size: this.size };
+    const isNew = this.isNew.has(node);
+    const attributes = { ...given, size: this.size * (isNew ? 1.3 : 1),
+      forceLabel: isNew && this.isNew.size <= MAX_LABELS };
     const color = nodeColour(this.page.colour, node, this.page.data.palette);
     if (!this.near) {
       if (this.page.isHidden(node)) return { ...attributes, color: theme.faint, label: '', zIndex: 0 };
