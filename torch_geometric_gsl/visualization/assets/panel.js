@@ -12,6 +12,8 @@ function add(parent, tag, text = '', attributes = {}) {
   return child;
 }
 
+const number = (parent, tag, text) => add(parent, tag, text, { className: 'number' });
+
 const round = (value) => (value === null ? '–' : String(Number(value.toPrecision(3))));
 
 /* A number of a colour, or the date of its seconds since 1970. */
@@ -61,7 +63,7 @@ class Panel {
       const stops = [0, 0.25, 0.5, 0.75, 1].map(rampColour).join(',');
       add(box, 'div', '', { className: 'ramp' }).style.background = `linear-gradient(90deg, ${stops})`;
       const ends = add(box, 'div', '', { className: 'ends' });
-      [colour.low, colour.high].forEach((value) => add(ends, 'span', format(colour, value)));
+      [colour.low, colour.high].forEach((value) => number(ends, 'span', format(colour, value)));
     }
     if (colour.values.includes(null)) this.entry(box, 'none', null, theme.unknown);
   }
@@ -88,8 +90,9 @@ class Panel {
     if (weights.length) {
       add(box, 'span', 'edge weight');
       [...new Set([weights[0], weights[weights.length - 1]])].forEach((weight, isHigh) => {
-        add(box, 'i').style.cssText = `height: ${1 + 3 * isHigh}px; opacity: ${0.5 + isHigh / 2}`;
-        add(box, 'span', round(weight));
+        const sample = number(box, 'span', '');
+        add(sample, 'i').style.cssText = `height: ${1 + 3 * isHigh}px; opacity: ${0.5 + isHigh / 2}`;
+        sample.append(` ${round(weight)}`);
       });
       add(box, 'p', colour && colour.kind === 'class'
         ? 'An edge has a colour where both ends are of one class, and is grey elsewhere.' : '');
@@ -128,7 +131,8 @@ class Panel {
       const { name, kind, classes, values } = colour;
       const value = values[node];
       add(list, 'dt', name);
-      add(list, 'dd', kind === 'class' && value !== null ? classes[value] : format(colour, value));
+      if (kind === 'class' && value !== null) add(list, 'dd', classes[value]);
+      else number(list, 'dd', format(colour, value));
     });
   }
 
@@ -146,7 +150,7 @@ class Panel {
   /* A way to a node. */
   button(item, node, weight = null) {
     const button = add(item, 'button', this.page.data.nodes.names[node], { type: 'button' });
-    if (weight !== null) add(button, 'span', round(weight));
+    if (weight !== null) number(button, 'span', round(weight));
     button.addEventListener('click', () => this.page.visit(node));
     return button;
   }
