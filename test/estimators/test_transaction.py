@@ -221,7 +221,7 @@ CALLS = {
     'graph_': lambda model, x, path: model.graph_,
     'kneighbors': lambda model, x, path: model.kneighbors(x),
     'explain': lambda model, x, path: model.explain(x[:1]),
-    'explore': lambda model, x, path: model.explore(path / 'graph.html'),
+    'explore': lambda model, x, path: model.explore(path / 'graph.html', x),
     'save': lambda model, x, path: model.save(path / 'model.pt'),
     'transform': lambda model, x, path: model.transform(x),
     'names': lambda model, x, path: model.get_feature_names_out(),
