@@ -44,7 +44,7 @@ COLUMNS = [
 def hard_page():
     """Long names, and numbers of many digits, of either sign and of any size."""
     edges = torch.stack([torch.arange(N).repeat(3), torch.randint(N, (3 * N,))])
-    graph = edges, 10 ** -torch.linspace(0, 13, 3 * N)
+    graph = edges, 10 ** -torch.linspace(0, 13.77, 3 * N)
     classes = ['without_a_blank' * 9, 'of many words that wrap ' * 9, 'short']
     return {'a graph of a long name ' * 9: graph, 'b': graph}, {
         'data': Data(y=[classes[i % 3] for i in range(N)]),

@@ -76,7 +76,7 @@ class Overlay {
       const at = this.place(node);
       if (!at || at.color === theme.faint) return;
       context.beginPath();
-      context.arc(at.x, at.y, at.half + 2, 0, 2 * Math.PI);
+      context.arc(at.x, at.y, at.half + 1, 0, 2 * Math.PI);
       context.stroke();
     });
     context.restore();
