@@ -1,6 +1,7 @@
 """The blend of an estimator: its report, its parts, far rows, groups and orders."""
 
 import re
+import warnings
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse
 import sklearn
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 from torch_geometric_gsl.nn.models import table_parts
@@ -19,6 +21,8 @@ from torch_geometric_gsl.sklearn import (
     _fitting,
     _members,
 )
+from torch_geometric_gsl.sklearn._blend import is_certain
+from torch_geometric_gsl.sklearn._rows import Scaling
 from torch_geometric_gsl.sklearn._splits import RowSplit
 from torch_geometric_gsl.sklearn._training import Table
 
@@ -348,7 +352,7 @@ def test_classes_that_no_split_trains(few):
 
 def test_classes_of_the_latest_rows_are_told(few):
     y = np.where(np.arange(240) < 200, np.arange(240) % 2, 2)
-    text = r'all rows of the classes \[2\] are held back for validation: no member'
+    text = r'no member learns to predict the classes \[2\]: all'
     with pytest.warns(UserWarning, match=text):
         GSLClassifier(**few | {'max_iter': 2}).fit(X, y, order=np.arange(240))
 
@@ -446,3 +450,77 @@ def test_explain_shows_the_spread_of_weights_between_networks():
     np.testing.assert_allclose(table['spread'], expected, atol=1e-6)
     np.testing.assert_allclose(table['weight'], weight[:, rows].mean(dim=0), atol=1e-6)
     assert (table['spread'] > 0).all()
+
+
+@pytest.mark.parametrize('chosen', ['order', 'groups', 'validation_mask'])
+def test_held_back_rows_of_new_classes_stop_no_trees(chosen):
+    # A class of one row, and held-back rows of a class that is not trained.
+    y = np.r_[np.zeros(110), np.ones(94), 2, np.full(35, 3)].astype(int)
+    value = {
+        'order': np.arange(240),
+        'groups': np.arange(240) // 205,
+        'validation_mask': np.arange(240) >= 205,
+    }[chosen]
+    model = GSLClassifier(n_members=1, max_iter=3, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        model.fit(X, y, **{chosen: value})
+    assert model.predict_proba(NEW).shape == (len(NEW), 4)
+
+
+@pytest.mark.parametrize('name', ['groups', 'order'])
+def test_masked_groups_are_refused(name):
+    values = np.ma.array(np.arange(240), mask=np.arange(240) > 200)
+    with pytest.raises(ValueError, match=f"'{name}' must have no masked values"):
+        GSLRegressor('none', max_iter=2).fit(X, X[:, 0], **{name: values})
+
+
+@pytest.mark.filterwarnings('ignore:networks still improved')
+def test_the_report_of_a_constant_gives_it_the_weight():
+    y = np.random.RandomState(1).normal(size=240)
+    model = GSLRegressor('learned', n_members=1, max_iter=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match='no signal was found'):
+        model.fit(X, y)
+    assert model.report_['weight'].dropna().to_dict() == {'constant': 1.0}
+    shown = str(model).splitlines()
+    used = next(line for line in shown if line.endswith('1.00'))
+    assert used.startswith('constant')
+
+
+@pytest.mark.filterwarnings('ignore:networks still improved')
+@pytest.mark.parametrize(('noise', 'is_told'), [(0.1, False), (30.0, True)])
+def test_a_gain_within_its_standard_error_is_told(noise, is_told):
+    y = X[:, 0] + noise * np.random.RandomState(4).normal(size=240)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        GSLRegressor(n_members=1, max_iter=30, random_state=0).fit(X, y)
+    told = [str(w.message) for w in caught if 'signal was found' in str(w.message)]
+    assert bool(told) == is_told
+
+
+def test_is_certain_compares_a_mean_with_its_standard_error():
+    gain = np.array([1.0, -1.0, 1.0, 1.0])
+    # The mean is 1/2, and its standard error the root of 3/16.
+    assert is_certain(gain, np.ones(4))
+    assert not is_certain(gain - 0.1, np.ones(4))
+    # The weights of rows count: all but the second.
+    assert is_certain(gain - 0.5, np.array([1.0, 0.0, 1.0, 1.0]))
+
+
+@pytest.mark.filterwarnings('ignore:networks still improved')
+def test_few_rows_are_held_back_in_turn():
+    x, y = X[:30], 10 * X[:30, 0]
+    model = GSLRegressor(max_iter=20, random_state=0).fit(x, y)
+    # Four splits hold back 24 rows, and the linear model is the best of them.
+    assert model.report_['loss'].drop('blend').idxmin() == 'linear model'
+    assert model.report_['weight'].idxmax() == 'linear model'
+
+
+def test_the_linear_model_is_linear_within_the_table():
+    x = np.random.RandomState(0).normal(size=(300, 1))
+    scaled = Scaling('linear').fit(x).apply(x, np.float64)
+    slope = np.polyfit(x[:, 0], scaled[:, 0], 1)
+    residual = scaled[:, 0] - np.polyval(slope, x[:, 0])
+    assert residual.std() < 0.01 * scaled.std()
+    far = Scaling('linear').fit(x).apply(np.array([[1e9]]), np.float64)
+    assert far == pytest.approx(12)

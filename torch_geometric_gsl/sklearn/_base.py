@@ -139,6 +139,8 @@ class GSLEstimator(BlendMixin, SavedEstimator):
             'y': y,
             'sample_weight': sample_weight,
             'validation_mask': validation_mask,
+            'groups': groups,
+            'order': order,
         }.items():
             check_unmasked(values, name)
         x, y = self._checked(X, y)
@@ -301,8 +303,8 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         """Warn about classes without a row to train on."""
         if classes := np.delete(self.classes_, np.unique(labels)).tolist():
             warn_caller(
-                f'all rows of the classes {classes} are held back for validation: no '
-                "member learns to predict them. Pass another 'validation_mask'",
+                f'no member learns to predict the classes {classes}: all of their rows '
+                'are held back for validation or have weight 0',
                 UserWarning,
             )
 

@@ -19,20 +19,33 @@ _NEGLIGIBLE = 0.01
 _MAX_LOSS_RATIO = 1000.0
 
 
-def mean_loss(
-    outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any], *, is_class: bool
-) -> float:
-    """Return the weighted mean log loss of probabilities, or squared error of numbers.
+def row_losses(
+    outputs: NDArray[Any], y: NDArray[Any], *, is_class: bool
+) -> NDArray[Any]:
+    """Return the log loss of probabilities, or the squared error of numbers, of rows.
 
     Outputs are :math:`(n, C)`; targets are classes :math:`(n)` or numbers
     :math:`(n, C)`.
     """
     if is_class:
         likelihood = np.clip(outputs[np.arange(len(y)), y], _MIN_PROBABILITY, None)
-        losses = -np.log(likelihood)
-    else:
-        losses = np.square(outputs - y).mean(axis=1)
+        return np.asarray(-np.log(likelihood))
+    return np.asarray(np.square(outputs - y).mean(axis=1))
+
+
+def mean_loss(
+    outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any], *, is_class: bool
+) -> float:
+    """Return the weighted mean of :func:`row_losses`."""
+    losses = row_losses(outputs, y, is_class=is_class)
     return float(np.average(losses, weights=weight))
+
+
+def is_certain(gain: NDArray[Any], weight: NDArray[Any]) -> bool:
+    """Return whether the mean gain of rows exceeds its standard error."""
+    share = weight / weight.sum()
+    mean = share @ gain
+    return bool(mean > np.sqrt(np.square(share * (gain - mean)).sum()))
 
 
 def blend_weights(

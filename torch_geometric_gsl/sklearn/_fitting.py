@@ -20,7 +20,12 @@ from torch import Tensor
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import GeneratorMode
-from torch_geometric_gsl.sklearn._blend import blend_weights, mean_loss
+from torch_geometric_gsl.sklearn._blend import (
+    blend_weights,
+    is_certain,
+    mean_loss,
+    row_losses,
+)
 from torch_geometric_gsl.sklearn._explore import ExploreMixin
 from torch_geometric_gsl.sklearn._frames import columns_of
 from torch_geometric_gsl.sklearn._identifiers import find_identifier
@@ -217,8 +222,8 @@ class BlendMixin(ExploreMixin):
         self, name: str, table: Table, splits: list[RowSplit], random: Any
     ) -> tuple[SklearnModels, Any]:
         """Fit models of scikit-learn; return them, and outputs of held-back rows."""
-        # Bent columns keep a line from going far astray.
-        scaling_name = 'robust' if name == LINEAR else 'standard'
+        # Columns bent far outside keep a line from going far astray.
+        scaling_name = 'linear' if name == LINEAR else 'standard'
         if scipy.sparse.issparse(self._x):
             scaling_name = 'unit norm'
         scaling = Scaling(scaling_name).fit(self._x)
@@ -257,6 +262,7 @@ class BlendMixin(ExploreMixin):
         self._constant = constant_of(y[labelled], weight[labelled], self._num_classes)
         w = np.full(len(members), 1 / len(members))
         losses: dict[str, float] = {}
+        is_sure = True
         self._is_constant = False
         if len(val) >= MIN_VALIDATION:
             val_targets: Any = y[val], weight[val]
@@ -275,8 +281,11 @@ class BlendMixin(ExploreMixin):
                 w[is_better] = blend_weights(
                     val_outputs[is_better], *val_targets, is_class=is_class
                 )
-                blend = np.tensordot(w, val_outputs, axes=1)
-                loss = mean_loss(blend, *val_targets, is_class=is_class)
+                loss = mean_loss(
+                    np.tensordot(w, val_outputs, axes=1),
+                    *val_targets,
+                    is_class=is_class,
+                )
             names = [member.name for member in members]
             losses = {
                 'blend': loss,
@@ -284,6 +293,14 @@ class BlendMixin(ExploreMixin):
                 **losses,
             }
             self._is_constant = loss >= losses['constant']
+            constant, blend = (
+                row_losses(outputs, y[val], is_class=is_class)
+                for outputs in (
+                    np.tile(self._constant, (len(val), 1)),
+                    np.tensordot(w, val_outputs, axes=1),
+                )
+            )
+            is_sure = is_certain(constant - blend, weight[val])
         elif self.graph == AUTO:
             warn_caller(
                 f"graph='auto' weighs its {len(members)} members alike: too few of "
@@ -303,7 +320,7 @@ class BlendMixin(ExploreMixin):
         ]
         self._limit = self._learned[0].far if self._learned else None
         self._limit = self._limit or None  # Duplicates tell no distance.
-        self._warn_of_signal()
+        self._warn_of_signal(is_sure=is_sure)
 
     def _weights_of_far_rows(
         self, members: list[Any], val_outputs: Any, y: Any, weight: Any
@@ -319,8 +336,8 @@ class BlendMixin(ExploreMixin):
         names = [members[i].name for i in indices]
         return dict(zip(names, w.tolist(), strict=True))
 
-    def _warn_of_signal(self) -> None:
-        """Warn if hardly any signal was found."""
+    def _warn_of_signal(self, *, is_sure: bool) -> None:
+        """Warn if hardly any signal was found, or none that is surely one."""
         if not self._losses:
             return
         loss = self._losses['blend']
@@ -332,7 +349,7 @@ class BlendMixin(ExploreMixin):
                 f'than a constant {losses_text}, which it predicts instead',
                 ConvergenceWarning,
             )
-        elif loss > _WEAK_SIGNAL * constant_loss > 0:
+        elif constant_loss > 0 and (loss > _WEAK_SIGNAL * constant_loss or not is_sure):
             warn_caller(
                 'little signal was found: on held-back rows the estimator is hardly '
                 f'better than a constant {losses_text}',

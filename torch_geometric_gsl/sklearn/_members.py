@@ -257,16 +257,16 @@ def fit_trees(
     if name == 'slow boosting':
         is_few = len(train) < _FEW_ROWS
         options['max_leaf_nodes'] = _FEW_LEAVES if is_few else _LEAVES
+    y = table.y.cpu().numpy()
+    weight = table.weight.cpu().double().numpy()
+    if num_classes:  # A class that no row trains has no trees to be stopped.
+        val = val[np.isin(y[val], y[train])]
     options['early_stopping'] = len(val) > 0
     if len(val) > 0:
         options['max_iter'] = max(_MIN_TREES, _MAX_TREES // max(1, num_classes))
-    y = table.y.cpu().numpy()
-    weight = table.weight.cpu().double().numpy()
     class_: Any = HistGradientBoostingRegressor
     if num_classes:
         class_ = HistGradientBoostingClassifier
-        # A class that no row trains has no trees to be stopped.
-        val = val[np.isin(y[val], y[train])]
         if (y[train] == y[train][0]).all():
             class_ = DummyClassifier
             options = {}

@@ -37,12 +37,13 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """Return the parameters, and of a fitted estimator the members."""
         lines = [repr(self)]
         if self.__sklearn_is_fitted__():
-            width = max(len(name) for name in {**self._losses, **self._weights})
+            weights = self._used_weights
+            width = max(len(name) for name in {**self._losses, **weights})
             lines.append(f'{"":{width}}  loss     weight')
-            names = self._losses or self._weights
+            names = self._losses or weights
             for name in sorted(names, key=lambda name: self._losses.get(name, 0.0)):
                 loss = self._losses.get(name)
-                weight = self._weights.get(name)
+                weight = weights.get(name)
                 cells = '' if loss is None else f'{loss:.4g}'
                 cells = f'{cells:<9} ' + ('' if weight is None else f'{weight:.2f}')
                 lines.append(f'{name:{width}}  {cells}'.rstrip())
@@ -137,7 +138,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             X (array-like or DataFrame): The rows.
 
         Returns:
-            numpy.ndarray: A flag for each row; none is set without a learned graph.
+            numpy.ndarray: A flag for each row. None is set if no learned graph has a
+            weight, or if nearly all rows held back equal a training row.
         """
         x = self._new_rows(X)
         if self._limit is None:
@@ -212,13 +214,19 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         import pandas
 
         check_is_fitted(self)
-        names = [*self._losses] or [*self._weights]
+        weights = self._used_weights
+        names = [*self._losses] or [*weights]
         columns = {
             'loss': [self._losses.get(name, np.nan) for name in names],
-            'weight': [self._weights.get(name, np.nan) for name in names],
+            'weight': [weights.get(name, np.nan) for name in names],
         }
         index = pandas.Index(names, name='model')
         return pandas.DataFrame(columns, index=index).sort_values('loss')
+
+    @property
+    def _used_weights(self) -> dict[str, float]:
+        """Return the weights of members, or that of the constant if none is better."""
+        return {'constant': 1.0} if self._is_constant else self._weights
 
     def _check_graph(self, name: str) -> None:
         """Raise if there is no graph."""

@@ -27,6 +27,8 @@ _QUANTILES = 1000
 # Noise of this size breaks ties, so that quantiles are distinct.
 _NOISE = 1e-5
 _FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
+# Values far beyond this multiple of the quartiles' distance are bent.
+_KNEES = {'robust': 3.0, 'linear': 12.0}
 
 
 class ParsedColumn(NamedTuple):
@@ -172,7 +174,8 @@ class Scaling:
     * :obj:`"robust"`: :math:`z / \sqrt{1 + (z / 3)^2}` with :math:`z = (x -
       \mathrm{median}) / (q_{75} - q_{25})`, or :math:`2 (x - \mathrm{median}) / (\max -
       \min)` if the quartiles are equal; this bends, but does not flatten, what lies
-      outside of the training rows.
+      outside of the training rows;
+    * :obj:`"linear"`: the same with 12 in place of 3, for the linear model.
 
     Columns constant up to rounding become zero.
     """
@@ -194,7 +197,7 @@ class Scaling:
         self.varied = np.flatnonzero([len(np.unique(column)) > 2 for column in x.T])
         if self.scaling != 'none':
             self.mean, self.width = measure_columns(x)
-        if self.scaling == 'robust':
+        if self.scaling in _KNEES:
             low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
             spread = 0.5 * high - 0.5 * low
             ranges = 0.25 * x.max(axis=0) - 0.25 * x.min(axis=0)
@@ -220,9 +223,9 @@ class Scaling:
         if scipy.sparse.issparse(x) != self.is_sparse:
             x = scipy.sparse.csr_matrix(x) if self.is_sparse else x.toarray()
         x = self._standardised(x)
-        if self.scaling == 'robust' and not self.is_sparse:
+        if self.scaling in _KNEES and not self.is_sparse:
             x = x.clip(-1e150, 1e150)  # Squares must not overflow.
-            x = x / np.sqrt(1 + np.square(x / 3))
+            x = x / np.sqrt(1 + np.square(x / _KNEES[self.scaling]))
         if self.quantiles is not None:
             values = x[:, self.varied].clip(-1e300, 1e300)
             x[:, self.varied] = self.quantiles.transform(values)

@@ -45,7 +45,7 @@ def random_splits(
     sizes = [int(fraction * len(rows)) for rows in strata]
     # Rows of a single class do not measure accuracy.
     is_one_class = sum(size > 0 for size in sizes) < min(2, len(sizes))
-    if is_one_class or sum(sizes) < MIN_VALIDATION:
+    if is_one_class or num_splits * sum(sizes) < MIN_VALIDATION:
         sizes = [0] * len(sizes)
     splits = []
     for split in range(num_splits):

@@ -120,7 +120,8 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
     :func:`make_table_transformer`; columns of new rows are matched by name.
 
     A row of weight 0 becomes an unlabelled node, and a weight of 2 does not duplicate a
-    node: scikit-learn's :obj:`check_sample_weight_equivalence_on_dense_data` fails.
+    node: scikit-learn's :obj:`check_sample_weight_equivalence_on_dense_data` and
+    :obj:`check_sample_weight_equivalence_on_sparse_data` fail.
 
     {parameters}
 
