@@ -19,6 +19,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.scores import Identity
 
+# The increment of SplitMix64.
+STEP = 0x9E3779B97F4A7C15
 # Each statistical test rejects a true hypothesis with this probability, half of it
 # for a fit that is too bad and half for one that is too good. Seeds are fixed.
 ERROR_RATE = 1e-4
@@ -85,12 +87,33 @@ def noise_of(method, seed, score, races, kept):
     num_targets, num_sources = score.shape
     if method == 'dense':
         return replay(seed, num_targets, races, num_sources)
+    if method == 'pool':
+        return keyed_noise(seed, num_targets, races, num_sources)
     is_without_loops = bool((score == -math.inf).any())
     pairs = matrix_pairs(score.clamp(min=-99), loop=not is_without_loops)
     kept = min(kept, pairs.available)
     found = stream_arrivals(pairs, races, kept, generator=seeded(seed))
     noise = score.new_full((num_targets, races, num_sources), -math.inf)
     return noise.scatter_(2, found.source, found.noise)
+
+
+def keyed_noise(seed, num_targets, races, num_sources):
+    """Return the noise of a pool: one number for each seed, target, draw and source."""
+
+    def mixed(word):  # SplitMix64.
+        word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
+        return word ^ word >> 31
+
+    low, high = -(2**63), 2**63 - 1
+    start = int(torch.randint(low, high, (), generator=seeded(seed)))
+    noise = torch.empty(num_targets * races, num_sources, dtype=torch.float64)
+    for race, source in torch.cartesian_prod(*map(torch.arange, noise.shape)).tolist():
+        state = mixed((start + (race + 1) * STEP) % 2**64)
+        word = mixed((state + (source + 1) * STEP) % 2**64)
+        uniform = (word % 2**32 + 0.5) / 2**32
+        noise[race, source] = -math.log(-math.log(uniform))
+    return noise.view(num_targets, races, num_sources)
 
 
 def softmax(values):

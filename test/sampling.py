@@ -30,7 +30,7 @@ def every_pair(form, x):
 
 def limits(method, options=(), **budget):
     """Return a budget without numbers that a method has no use for."""
-    if method == 'dense' or not dict(options).get('replace', True):
+    if method in ('dense', 'pool') or not dict(options).get('replace', True):
         budget = {
             name: v for name, v in budget.items() if name not in ('arrivals', 'tail')
         }

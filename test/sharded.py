@@ -18,6 +18,7 @@ LAYERS = {
     'dense': (LatentGraphConv, {'method': 'dense'}),
     'race': (LatentGraphConv, {'method': 'race'}),
     'stream': (LatentGraphConv, {'method': 'stream'}),
+    'pool': (LatentGraphConv, {'method': 'pool'}),
     'hard': (LatentGraphConv, {'method': 'race', 'hard': True, 'null_score': 0.0}),
     'distinct': (LatentGraphConv, {'replace': False, 'loop': False}),
     'input': (LatentGraphConv, {'z_channels': -1, 'similarity': 'cosine'}),

@@ -30,7 +30,7 @@ def test_its_scores(student):
     torch.testing.assert_close(student(3, v=0.5)(x), expected)
 
 
-@pytest.mark.parametrize('method', ['race', 'stream', 'dense', 'auto'])
+@pytest.mark.parametrize('method', ['race', 'stream', 'dense', 'pool', 'auto'])
 @pytest.mark.parametrize('scale', [1.0, 10.0])
 def test_all_methods_draw_its_neighbours(student, method, scale, monkeypatch):
     monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')  # It takes longer than the draws.

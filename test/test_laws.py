@@ -68,11 +68,12 @@ KINDS = {
 EXACT = [
     (method, form, kind)
     for method, form, kind in itertools.product(
-        ('dense', 'race', 'stream'),
+        ('dense', 'race', 'stream', 'pool'),
         ('all', 'batch', 'edge_index', 'without loops'),
         KINDS,
     )
-    if (method, form) != ('stream', 'edge_index')
+    if form != 'edge_index' or method in ('dense', 'race')
+    if kind in ('hard', 'hard, null') or method != 'pool'
 ]
 
 

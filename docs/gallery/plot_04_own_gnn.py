@@ -44,7 +44,7 @@ print(edge_index.shape, out.shape)
 # %%
 # The draw is a :term:`race`: every candidate arrives after a random time, which tends
 # to be earlier for a larger score, and the first to arrive are the neighbours. The
-# sampler finds them by the cheapest of three methods, and says which one and why. Here
+# sampler finds them by the cheapest of four methods, and says which one and why. Here
 # a ``stream`` scores each pair once; a ``race`` proposes candidates until the first
 # have arrived, which pays among more rows or with flatter scores:
 

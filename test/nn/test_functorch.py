@@ -35,6 +35,7 @@ MODULES = {
     'race': lambda: LatentGraphConv(IN, OUT, method='race'),
     'sharp-race': lambda: LatentGraphConv(IN, OUT, method='race', scale=30.0),
     'stream': lambda: LatentGraphConv(IN, OUT, method='stream', hard=True),
+    'pool': lambda: LatentGraphConv(IN, OUT, method='pool', null_score=0.0),
     'null': lambda: LatentGraphConv(IN, OUT, method='race', null_score=0.0),
     'distinct': lambda: LatentGraphConv(IN, OUT, replace=False),
     'nearest': lambda: LatentGraphConv(IN, OUT, 'cosine', eval_k=3),

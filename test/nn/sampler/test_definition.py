@@ -34,9 +34,11 @@ def matrix(sampler, x, seed):
 @pytest.mark.parametrize('tau', [0.4, 1e-4])
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize(
-    ('method', 'kept'), [('dense', N), ('stream', N), ('stream', 4)]
+    ('method', 'kept'), [('dense', N), ('pool', N), ('stream', N), ('stream', 4)]
 )
 def test_definition(method, kept, options, tau):
+    if method == 'pool' and not options.get('replace', True):
+        return
     similarity = resolve_similarity('neural_gaussian', 6).double()
     sampler = GumbelKNNSampler.paper(
         similarity,
@@ -156,7 +158,8 @@ TRAINED = [
     *(('log_scale', training, {'train_scale': True, 'method': 'dense'})
       for training in (True, False)),
     *(('null_score', True, {'null_score': 1.3, 'method': method, 'replace': replace})
-      for method in ('dense', 'race', 'stream') for replace in (True, False)),
+      for method in ('dense', 'race', 'stream', 'pool')
+      for replace in (True, False) if replace or method != 'pool'),
     *(('null_score', False, {'null_score': 1.3, 'eval_k': 2, 'form': form})
       for form in ('all', 'edge_index', 'batch', 'pair')),
 ]  # fmt: skip
@@ -181,7 +184,7 @@ def test_gradients_of_learned_numbers_by_finite_differences(name, training, opti
     assert float(value.grad) == pytest.approx(slope, rel=1e-5)
 
 
-WAYS = [(method, 'all') for method in ('race', 'stream', 'dense')]
+WAYS = [(method, 'all') for method in ('race', 'stream', 'dense', 'pool')]
 WAYS += [('dense', 'edge_index'), ('race', 'edge_index'), ('race', 'batch')]
 
 

@@ -59,7 +59,7 @@ def _double(x, dtype=torch.float64):
 
 
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream'])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream', 'pool'])
 def test_the_method_and_the_mode_do_not_matter(method, training):
     similarity, state = resolve_similarity('linear', 6), torch.get_rng_state()
     expected = GumbelKNNSampler.paper(similarity, k=1).distribution(X, batch=BATCH)

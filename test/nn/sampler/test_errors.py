@@ -18,7 +18,7 @@ OPTIONS = [
     ({'scale': 'auto'}, TypeError, "'scale' must be a positive number"),
     ({'scale': 0.0, 'train_scale': True}, ValueError, "'scale'"),
     ({'method': 'fast'}, ValueError,
-     "'method' must be one of ['auto', 'dense', 'race', 'stream'] (got 'fast')"),
+     "must be one of ['auto', 'dense', 'race', 'stream', 'pool'] (got 'fast')"),
     *(({name: 'no'}, TypeError, f"'{name}' must be a bool (got 'no')")
       for name in ('hard', 'replace', 'loop', 'train_scale')),
     *(({'similarity': value}, TypeError, f'a Similarity (got {name})')
@@ -36,7 +36,7 @@ OPTIONS = [
     # What cannot act is refused.
     *(({'budget': gsl.Budget(**{name: 4}), **options}, ValueError, f"'{name}' is not s")
       for name, options in (('arrivals', {'method': 'dense'}),
-                            ('tail', {'method': 'dense'}),
+                            ('tail', {'method': 'pool'}),
                             ('arrivals', {'replace': False}))),
 ]  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_bounds_are_ordered(bounds):
 
 
 @pytest.mark.parametrize('options', [{'train_scale': True}, {'null_score': 0.0}])
-@pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
+@pytest.mark.parametrize('method', ['dense', 'race', 'stream', 'pool'])
 def test_parameters_on_another_device(method, options):
     # Those of the sampler alone: the similarity has none.
     sampler = gsl.GumbelKNNSampler.paper(

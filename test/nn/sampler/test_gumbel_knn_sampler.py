@@ -63,7 +63,7 @@ def test_as_many_neighbours_as_candidates(n, method, hard, training):
 
 
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize('method', ['dense', 'stream', 'pool'])
 def test_no_nodes(method, training):
     sampler = make(method=method).train(training)
     nothing = normal(0, 6)
@@ -109,7 +109,7 @@ def test_evaluation(name, eval_k, loop):
 
 
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('method', ['dense', 'stream'])
+@pytest.mark.parametrize('method', ['dense', 'stream', 'pool'])
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
 def test_dtypes(dtype, method, training):
     sampler = make(method=method).to(dtype).train(training)
@@ -176,7 +176,7 @@ def test_given_candidates_of_which_some_are_many(loop, replace, training):
     assert found <= {(j, i) for j, i in pairs if loop or i != j}
 
 
-@pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
+@pytest.mark.parametrize('method', ['race', 'dense', 'stream', 'pool'])
 @pytest.mark.parametrize('hard', [False, True])
 def test_parameters_that_are_nan_reach_the_weights(method, hard):
     sampler = make('neural_gaussian', method=method, hard=hard, tau=0.75)

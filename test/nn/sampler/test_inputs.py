@@ -152,13 +152,13 @@ def test_too_few_candidates(budget):
 
 
 @pytest.mark.parametrize('is_training', [True, False])
-@pytest.mark.parametrize('method', ['auto', 'dense', 'stream', 'race'])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'stream', 'race', 'pool'])
 @pytest.mark.parametrize('num_rows', [1, 2, 4])
 @pytest.mark.filterwarnings('ignore:each target has')
 def test_few_candidates_are_drawn_repeatedly(num_rows, method, is_training):
     x, others = X[:num_rows], 1 - torch.eye(num_rows, dtype=torch.double)
     forms = [{}, {'batch': torch.zeros(num_rows, dtype=torch.long)}]
-    if method != 'stream' or not is_training:
+    if method not in ('stream', 'pool') or not is_training:
         forms.append({'edge_index': others.nonzero().t().flip(0)})
     for form in forms:
         sampler = make(k=6, loop=False, method=method).train(is_training)

@@ -10,6 +10,7 @@ from oracles import seeded
 from torch_geometric_gsl import (
     Budget,
     CosineSimilarity,
+    DistanceSimilarity,
     GaussianSimilarity,
     GumbelKNNSampler,
     LinearSimilarity,
@@ -17,7 +18,7 @@ from torch_geometric_gsl import (
     TruncatedRaceWarning,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.sampler import methods
+from torch_geometric_gsl.nn.sampler import choice, methods
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.options import Settings
 from torch_geometric_gsl.nn.sampler.plan import SMALL, make_draw
@@ -28,7 +29,8 @@ from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
 FEWER = 'dense: a race proposes only 22 of {} candidates'
-RACES = 'stream: a race needs only 22 proposals per draw'
+ONLY = 'a race needs only 22 proposals per draw'
+RACES = f'stream: {ONLY}; pool: {ONLY}'
 OBSTACLE = (
     'race: it pays for more than 88 candidates (got {}) with 22 proposals per draw '
     '(scale=1, bounds=(0.0, 1.0))'
@@ -58,14 +60,15 @@ class Unbounded(LinearSimilarity):
 def choose(size, listed_by=None, expected=None, **options):
     """Return the method of a call, and why; some proposals may be expected."""
     draw = make_draw(GIVEN._replace(**options), *size, listed_by)
-    plan = methods.choose(replace(draw, num_expected=expected))
+    plan = choice.choose(replace(draw, num_expected=expected))
     return plan.method, plan.reason
 
 
 def test_a_race_that_looks_at_a_quarter_of_the_candidates():
     assert choose((10**6, 89)) == ('race', f'{FEWER.format(89)}; {RACES}')
     assert choose((10**6, 89), method='race') == ('race', 'as requested')
-    text = f'{OBSTACLE.format(88)}; stream: 100 x 88 pairs are few'
+    few = '100 x 88 pairs are few'
+    text = f'{OBSTACLE.format(88)}; stream: {few}; pool: {few}'
     assert choose((100, 88)) == ('dense', text)
     assert choose((SMALL, 88), expected=22)[0] == 'stream'
     # Distinct neighbours take (2 * 25 + 6 * 5 + 12) * e, or 251 proposals.
@@ -118,8 +121,47 @@ def test_sharp_calls_stream_where_no_bound_serves():
     assert (plan.method, plan.num_proposals) == ('race', 0.0)
 
 
+@pytest.mark.parametrize(
+    ('deviation', 'tau', 'method'),
+    [
+        *((deviation, 1.0, 'pool') for deviation in (1.0, 3.0)),
+        *((0.3, 1.0, 'stream'), (0.3, 2.0, 'dense'), (3.0, 2.0, 'pool')),
+    ],
+)
+def test_calls_draw_by_a_pool_where_few_are_not_negligible(deviation, tau, method):
+    x_src, x_dst = (
+        deviation * torch.randn(n, 96, generator=seeded(n)) for n in (4096, 512)
+    )
+    options = {'k': 4, 'tau': tau, 'scale': 1.0}
+    sampler = GumbelKNNSampler(DistanceSimilarity(96), **options)
+    plan = sampler.plan((x_src, x_dst))
+    assert plan.method == method
+    assert re.search(r': a pool has [\d.]+ candidates', plan.reason)
+    if method == 'pool':
+        assert plan[2:6] == (None, None, 0, None)
+        assert 'race: costs at least' in plan.reason or tau > 1
+        # Each process plans with the rows of all.
+        assert sampler.weighs_targets(512, 4096)
+
+
+def test_sharp_calls_of_few_rows_draw_by_a_pool():
+    x = 3 * torch.randn(300, 16, generator=seeded())
+    sampler = GumbelKNNSampler(DistanceSimilarity(16), tau=1.0, scale=1.0)
+    assert sampler.plan(x).method == 'pool'
+    assert sampler.plan(x[:256]).method == 'dense'
+    sampler = GumbelKNNSampler(DistanceSimilarity(16), method='pool', replace=False)
+    with pytest.raises(ValueError, match="cannot be 'pool': 'replace' is False"):
+        sampler(x)
+
+
 DISTINCT = {'replace': False, 'method': 'dense'}
+WHOLE = 'as requested: a pool has 300 candidates'
 PLANS = [
+    (
+        300,
+        {'method': 'pool', 'tau': 9.0},
+        ('pool', 'as requested: a pool has 300 candidates', None, None, 0),
+    ),
     (300, {}, ('race', f'{FEWER.format(300)}; {RACES}', 22, 4, 4)),
     (
         300,
@@ -131,6 +173,7 @@ PLANS = [
         {'replace': False, 'k': 1, 'method': 'race'},
         ('race', 'as requested', 55, 1, 0),
     ),
+    (300, {'method': 'pool', 'tau': 9.0}, ('pool', WHOLE, None, None, 0)),
     (300, {'method': 'dense'}, ('dense', 'as requested', None, None, 0)),
     (50, {'method': 'stream'}, ('stream', 'as requested', None, 4, 4)),
     # All candidates are kept, nothing is left for a tail.
@@ -178,14 +221,14 @@ def candidates(count, nodes):
 
 @pytest.mark.parametrize('count', [50, 300])
 @pytest.mark.parametrize('form', ['all', 'batch', 'edge_index'])
-@pytest.mark.parametrize('method', ['race', 'stream', 'dense'])
+@pytest.mark.parametrize('method', ['race', 'stream', 'dense', 'pool'])
 def test_a_forced_method_serves_or_raises(method, form, count):
     nodes = count if form == 'all' else 2 * count
     given, x = candidates(count, nodes)[form], torch.randn(nodes, 2)
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), method=method)
     text = None
-    if method == 'stream' and form == 'edge_index':
-        text = "'method' cannot be 'stream': 'edge_index' is given"
+    if method in ('stream', 'pool') and form == 'edge_index':
+        text = f"'method' cannot be '{method}': 'edge_index' is given"
     calls = (
         lambda: sampler.plan(x, **given),
         lambda: sampler(x, **given),
@@ -231,10 +274,10 @@ def test_unbounded_similarities_and_given_candidates():
         sampler = GumbelKNNSampler.paper(Unbounded(2))
         assert sampler(x, **kwargs).edge_weight.numel() > 0
         assert NO_BOUND in sampler.plan(x, **kwargs).reason
-    assert sampler.plan(torch.randn(300, 2))[:6] == (
-        *('stream', f'dense: 300 x 300 pairs are more than 65536; race: {NO_BOUND}'),
-        *(None, 4, 4, None),
-    )
+    plan = sampler.plan(torch.randn(300, 2))
+    assert plan[:1] + plan[2:6] == ('stream', None, 4, 4, None)
+    text = f'dense: 300 x 300 pairs are more than 65536; race: {NO_BOUND}; pool: costs'
+    assert plan.reason.startswith(text)
 
 
 def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):
@@ -325,7 +368,8 @@ def test_high_temperatures(tau):
         sampler.eval()(pair)  # Nothing is truncated, and warnings are errors.
     # Where the definition would take too long a race serves, and says so.
     draw = make_draw(GIVEN._replace(tau=tau), 10**6, 3000)
-    large = methods.choose(replace(draw, num_expected=9.0))
+    large = choice.choose(replace(draw, num_expected=9.0, num_listed=3000.0))
+    assert 'pool: 3000000000 pairs to keep are more than 67108864' in large.reason
     assert large.method == 'race'
     assert large.caveat == plan.caveat
 
@@ -356,12 +400,12 @@ def test_variance_of_a_sum_beyond_tau_1(name, tau):
 
 @pytest.mark.parametrize('n', [100, 5000])
 @pytest.mark.parametrize('tau', [1e-6, 1e-3, 0.02])
-@pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream'])
+@pytest.mark.parametrize('method', ['auto', 'dense', 'race', 'stream', 'pool'])
 def test_low_temperatures(method, tau, n):
     # Weights T^(-1 / tau) leave the range of numbers; their ratios do not.
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(4), tau=tau, method=method)
     x = torch.randn(n, 4, generator=seeded())
-    if n == 5000 and method in ('dense', 'stream'):
+    if n == 5000 and method in ('dense', 'stream', 'pool'):
         assert sampler.plan(x).caveat is None  # Drawing takes long.
         return
     _, weight = sampler(x, generator=seeded())

@@ -6,7 +6,7 @@ from oracles import seeded
 
 from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
 
-METHODS = ['dense', 'race', 'stream']
+METHODS = ['dense', 'race', 'stream', 'pool']
 
 
 def make(**options):

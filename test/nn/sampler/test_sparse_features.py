@@ -71,10 +71,10 @@ def assert_same(name, features, form, **kwargs):
     ('method', 'form'),
     [
         (method, form)
-        for method in ('dense', 'stream', 'race')
+        for method in ('dense', 'stream', 'race', 'pool')
         for form in FORMS
-        # A stream serves no given candidates.
-        if (method, form) != ('stream', 'candidates')
+        # A stream and a pool serve no given candidates.
+        if form != 'candidates' or method in ('dense', 'race')
     ],
 )
 @pytest.mark.parametrize('scale', [1.0, 20.0])
@@ -84,7 +84,7 @@ def test_draws(method, scale, form):
 
 
 @pytest.mark.parametrize('name', ['linear', 'difference', 'gaussian'])
-@pytest.mark.parametrize('method', ['stream', 'race'])
+@pytest.mark.parametrize('method', ['stream', 'race', 'pool'])
 def test_similarities(name, method):
     kwargs = {'method': method, 'scale': 20.0, 'loop': False}
     assert_same(name, *FORMS['all'], **kwargs)

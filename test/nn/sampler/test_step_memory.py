@@ -93,7 +93,7 @@ def test_listed_candidates_keep_no_rows(similarity):
     assert kept < 4 * n * count * channels / 4
 
 
-@pytest.mark.parametrize('method', ['race', 'dense', 'stream'])
+@pytest.mark.parametrize('method', ['race', 'dense', 'stream', 'pool'])
 @pytest.mark.parametrize('training', [True, False])
 def test_graphs_of_a_batch_do_not_add_up(training, method):
     conv = LatentGraphConv(8, 16, method=method, budget=Budget(memory=2**16)).train(

@@ -180,7 +180,7 @@ class Bell(Similarity):
 
 @pytest.mark.parametrize(
     ('method', 'form'),
-    [('stream', 'all'), ('stream', 'batch')]
+    [(method, form) for method in ('stream', 'pool') for form in ('all', 'batch')]
     + [(method, f) for method in ('race', 'dense') for f in ('all', 'batch', 'edges')],
 )
 def test_a_response_of_ones_own_is_sampled(method, form):
@@ -216,7 +216,7 @@ def test_wrong_bounds_raise_in_a_race_alone(declared):
     text = r"'similarity' must lie between its 'bounds' \(got scores in \[-0.9"
     with pytest.raises(ValueError, match=text):
         GumbelKNNSampler.paper(Wrong(5), k=1, method='race')(x)
-    for method in ('stream', 'dense'):
+    for method in ('stream', 'dense', 'pool'):
         assert (
             GumbelKNNSampler.paper(Wrong(5), method=method)(x)
             .edge_weight.isfinite()
@@ -295,7 +295,7 @@ def test_scores_of_ones_own_have_no_inherited_bounds():
         GumbelKNNSampler.paper(Steep(4), method='race')(x)
 
 
-@pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
+@pytest.mark.parametrize('method', ['dense', 'race', 'stream', 'pool'])
 @pytest.mark.parametrize('shape', ['number', (), (1,)])
 def test_a_parameter_may_be_one_number(method, shape):
     class Wide(LinearSimilarity):

@@ -39,7 +39,7 @@ def test_it_is_the_other_similarity_of_two_halves(inner_one):
     torch.testing.assert_close(module(x, edges), expected[edges[1], edges[0]])
 
 
-@pytest.mark.parametrize('method', ['dense', 'race', 'stream'])
+@pytest.mark.parametrize('method', ['dense', 'race', 'stream', 'pool'])
 def test_no_node_is_drawn_by_itself(method):
     module = DirectedSimilarity(LinearSimilarity(3))
     # A node's halves are equal: it would be nearest to itself.

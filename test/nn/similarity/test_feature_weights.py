@@ -33,7 +33,7 @@ def build(cls, options):
 
 
 @pytest.mark.parametrize(('cls', 'options'), CASES)
-@pytest.mark.parametrize('method', ['dense', 'stream', 'race'])
+@pytest.mark.parametrize('method', ['dense', 'stream', 'race', 'pool'])
 def test_their_gradient_is_that_of_scaled_features(cls, options, method):
     weighted, plain, weight = build(cls, options)
     x, h = torch.randn(40, 5, **DOUBLE), torch.randn(40, 3, **DOUBLE)

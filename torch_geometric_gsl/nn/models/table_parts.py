@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import Linear
 from torch_geometric.nn.resolver import activation_resolver
 
-from torch_geometric_gsl._checks import check_count, check_probability
+from torch_geometric_gsl._checks import Ends, check_count, check_probability
 from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
@@ -27,7 +28,7 @@ from torch_geometric_gsl.ops.pair_scores import (
     distances_as_dots,
     is_distance,
 )
-from torch_geometric_gsl.ops.pool_sum import exponentials, pool_sum, pool_weights
+from torch_geometric_gsl.ops.pool import pool_softmax, pool_sum
 from torch_geometric_gsl.ops.runtime import is_exporting, row_blocks
 from torch_geometric_gsl.ops.search import best_sources
 from torch_geometric_gsl.typing import Features, SampledGraph
@@ -206,27 +207,35 @@ class TableNeighbours(torch.nn.Module):
             return total, None
         if self.training and self.sampler._is_initial:  # It draws nothing itself.
             self.sampler._is_initial = False
+        ends = Ends.of(z)
+        available = ends.src.size(0) - int(not ends.is_pair)
+        if available <= 0:
+            total = message.new_zeros(ends.dst.size(0), message.size(1))
+            return total, empty_graph(total) if return_graph else None
+        if self.training and self.draws is not None and row_mask is None:
+            out: Any = self.sampler.propagate(
+                z, message, generator=generator, return_graph=return_graph
+            )
+            return out if return_graph else (out, None)
         has_null = self.sampler.null_score is not None
         if isinstance(z, Tensor) and (row_mask is not None or has_null):
             row_mask = row_mask or RowMask()
             return self._masked_sum(z, message, row_mask, generator, return_graph)
         pairs = self._pairs(z)
-        k = max(0, pairs.available)
-        p, draws = (self.dropout, self.draws) if self.training else (0.0, None)
-        num_nearest = self.sampler.num_nearest or k
-        if self.training or num_nearest >= k:
-            num_nearest = k
-        if num_nearest == k and (k == 0 or not has_null):
+        k = min(self.sampler.num_nearest or available, available)
+        k = available if self.training else k
+        if k == available and not has_null:
             if is_distance(pairs):
                 pairs = distances_as_dots(pairs)
-            if not return_graph or k == 0:
-                total = pool_sum(message, pairs, p, draws, generator=generator)
-                return total, empty_graph(total) if return_graph else None
-            neighbours, weight = pool_weights(pairs, p, draws, generator=generator)
+            p = self.dropout if self.training else 0.0
+            weigh = partial(pool_softmax, p=p, generator=generator)
+            if not return_graph:
+                return pool_sum(message, pairs, weigh), None
+            neighbours, weight = weigh(pairs)
             total = neighbour_sum(message, weight.to(message.dtype), neighbours)
             edges = torch.stack([neighbours.source, neighbours.target]).long()
             return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
-        source, score = self._nearest(z, pairs, num_nearest)
+        source, score = self._nearest(z, pairs, k)
         return self._sum_listed(source, score, message, generator, return_graph)
 
     def _masked_sum(
@@ -301,12 +310,8 @@ class TableNeighbours(torch.nn.Module):
         if not self.training or self.draws is None:
             weight = score.softmax(dim=1)
             return dropout(weight, self.dropout, self.training, generator)
-        rate = (score - score.detach().amax(dim=1, keepdim=True)).exp()
-        draws = [
-            F.normalize(rate / exponentials(rate, generator), p=1, dim=1)
-            for _ in range(self.draws)
-        ]
-        return torch.stack(draws).mean(dim=0)
+        tau = self.sampler.tau
+        return relaxed_weights(score, self.draws, tau, generator=generator)
 
     def _with_null(self, score: Tensor) -> Tensor:
         """Append the score of the null neighbour, if there is one."""

@@ -18,7 +18,8 @@ from torch_geometric_gsl.nn.sampler.candidates import (
     exclude_loops,
     max_pairs,
 )
-from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Drawn, choose, plan_draw
+from torch_geometric_gsl.nn.sampler.choice import choose, plan_draw
+from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Drawn
 from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
 from torch_geometric_gsl.nn.sampler.plan import (
     RACE_FACTOR,
@@ -114,7 +115,7 @@ class Drawing(Assignment):
                 return 'list'
             if settings.method == 'dense':
                 return 'list' if total <= max_pairs(settings) else 'block'
-            if settings.method != 'stream':
+            if settings.method not in ('stream', 'pool'):
                 draw = make_draw(settings, num_dst, num_src, 'batch')
                 if choose(draw).method == 'race':
                     return 'long'
@@ -148,7 +149,8 @@ class DrawnGraph(GraphPart, Drawn):
             self.kept = slice(start, stop)
             return
         # Whole groups with a common tail.
-        super().take(start, stop, group_size(self.options))
+        options = self.options._replace(num_tail=self.plan.num_tail)
+        super().take(start, stop, group_size(options))
         envelope, first = self.envelope, self.first_target
         if envelope is not None and envelope.head is not None:
             rows = slice(first, first + self.pairs.dst.size(0))

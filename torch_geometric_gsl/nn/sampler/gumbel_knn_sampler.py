@@ -26,6 +26,7 @@ from torch_geometric_gsl._checks import (
     check_type,
 )
 from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
+from torch_geometric_gsl.nn.sampler.choice import depends_on_all
 from torch_geometric_gsl.nn.sampler.distribution import (
     UNIFORM_SHARE,
     NeighbourDistribution,
@@ -34,7 +35,7 @@ from torch_geometric_gsl.nn.sampler.distribution import (
 )
 from torch_geometric_gsl.nn.sampler.drawing import Drawing, plan_of, warn_of_no_choice
 from torch_geometric_gsl.nn.sampler.evaluation import Evaluation, exported_sum
-from torch_geometric_gsl.nn.sampler.methods import METHODS, needs_bounds
+from torch_geometric_gsl.nn.sampler.methods import METHODS
 from torch_geometric_gsl.nn.sampler.options import (
     Budget,
     Settings,
@@ -42,7 +43,7 @@ from torch_geometric_gsl.nn.sampler.options import (
     paper_options,
 )
 from torch_geometric_gsl.nn.sampler.parts import Part
-from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, make_draw
+from torch_geometric_gsl.nn.sampler.plan import UNTRUNCATED, SamplingPlan, make_draw
 from torch_geometric_gsl.nn.sampler.ranks import gather_rows
 from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -116,13 +117,14 @@ class GumbelKNNSampler(torch.nn.Module):
     In evaluation mode scores are divided by :math:`\tau`, and its weight is relative to
     all candidates, even if only the nearest are summed.
 
-    Three methods sample the same graph: :obj:`"dense"` by its definition, over all
-    pairs of nodes; :obj:`"race"` by the exact first arrivals of each draw, for a
-    similarity with :obj:`bounds`, usually without visiting all pairs; :obj:`"stream"`
-    by the same arrivals, found among all pairs in blocks. In the last two, a few
-    sources per draw represent all later arrivals by their mean weight, which preserves
-    the total weight. For :math:`\tau > 1` the first arrivals no longer carry most of
-    the weight: a :class:`TruncatedRaceWarning` reports the error.
+    Four methods sample the same graph: :obj:`"dense"` by its definition, over all
+    pairs of nodes; :obj:`"pool"` by the definition over the sources of a target that
+    are not negligible, which suits sharp scores; :obj:`"race"` by the exact first
+    arrivals of each draw, for a similarity with :obj:`bounds`, usually without visiting
+    all pairs; :obj:`"stream"` by the same arrivals, found among all pairs in blocks. In
+    the last two, a few sources per draw represent all later arrivals by their mean
+    weight, which preserves the total weight. For :math:`\tau > 1` the first arrivals no
+    longer carry most of the weight: a :class:`TruncatedRaceWarning` reports the error.
 
     Args:
         similarity (Similarity): The similarity of two nodes.
@@ -145,10 +147,11 @@ class GumbelKNNSampler(torch.nn.Module):
         replace (bool, optional): If :obj:`False`, each target draws :obj:`k` distinct
             neighbours (Gumbel top-k), weighted by the relaxation among them, for layers
             that ignore weights. A null neighbour is one of them. (default: :obj:`True`)
-        method (str, optional): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`, which
-            raise an error if not applicable, or :obj:`"auto"`: a race if it visits few
-            candidates, else the definition for at most :math:`2^{16}` pairs, else the
-            cheaper of race and stream; see :meth:`plan`. (default: :obj:`"auto"`)
+        method (str, optional): :obj:`"dense"`, :obj:`"race"`, :obj:`"stream"` or
+            :obj:`"pool"`, which raise an error if not applicable, or :obj:`"auto"`: a
+            race if it visits few candidates, else the definition for at most
+            :math:`2^{16}` pairs, else the cheapest; see :meth:`plan`.
+            (default: :obj:`"auto"`)
         eval_k (int or str, optional): The number of nearest candidates of a target in
             evaluation mode, or :obj:`"all"`; if :obj:`None`, all, or :obj:`k` for
             distinct draws (:obj:`replace=False`). A graph of more than :math:`2^{26}`
@@ -210,8 +213,8 @@ class GumbelKNNSampler(torch.nn.Module):
         self.method = method
         self.eval_k = eval_k
         self.budget = budget
-        if not replace or method == 'dense':
-            why = "with method='dense'" if replace else 'with replace=False'
+        if not replace or method in UNTRUNCATED:
+            why = f'with method={method!r}' if replace else 'with replace=False'
             check_absent(self.budget.arrivals, 'arrivals', why)
             check_absent(self.budget.tail, 'tail', why)
         if null_score is not None:
@@ -425,7 +428,7 @@ class GumbelKNNSampler(torch.nn.Module):
 
     def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
         r"""Return whether the draws of a target depend on other targets' rows, as with
-        sharp scores, where all targets share the bounds of a race.
+        sharp scores, where all targets share the method and the bounds of a race.
 
         Args:
             num_targets (int): The number of targets.
@@ -434,7 +437,7 @@ class GumbelKNNSampler(torch.nn.Module):
         if not self.training:
             return False
         settings = self._settings(self.factor, is_pair=True)
-        return needs_bounds(make_draw(settings, num_targets, num_sources))
+        return depends_on_all(make_draw(settings, num_targets, num_sources))
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function to call before each draw of :meth:`forward` and

@@ -1,24 +1,26 @@
-"""Sampling methods, and the choice among them."""
+"""The sampling methods of a draw, with their costs and obstacles."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.parts import Part
 from torch_geometric_gsl.nn.sampler.plan import (
     ARRIVAL,
     BOUND,
     EDGE,
+    HEAD_SEARCH,
     LARGE,
+    LISTING,
+    PAIR,
+    PAIR_DRAW,
     RACE_FACTOR,
     RATE,
     SEARCH,
@@ -36,12 +38,12 @@ from torch_geometric_gsl.ops.dense import (
     perturbed_arrivals,
     relaxed_weights,
 )
-from torch_geometric_gsl.ops.envelope import Envelope, has_kernel
+from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.noise import draw_seed, race_states, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pool import pool_draws, pool_sum
 from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
-from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR, stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
@@ -76,17 +78,32 @@ class Method(ABC):
         """Return the cost of all targets."""
         return self.call_cost + draw.num_targets * self.cost(draw)
 
+    def price(self, draw: Draw) -> float:
+        """Return the cost of a target with its share of that of the call."""
+        is_shared = draw.listed_by is None  # Else other targets take part.
+        return self.total(draw) / draw.num_targets if is_shared else self.cost(draw)
+
+    @abstractmethod
+    def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
+        """Return the graph."""
+
+    @abstractmethod
+    def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
+        """Sum messages over the graph."""
+
+
+class ArrivalMethod(Method):
+    """Base class of methods that find the first arrivals of each draw."""
+
     @abstractmethod
     def find(self, drawn: Drawn, generator: Generator) -> tuple[Arrivals, Tail | None]:
         """Find the first arrivals and the tail of each target."""
 
     def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
-        """Return the graph."""
         arrivals, tail = self.draw(drawn, generator)
         return drawn_graph(drawn.pairs, arrivals, tail, drawn.options)
 
     def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
-        """Sum messages over the graph."""
         arrivals, tail = self.draw(drawn, generator)
         return drawn_sum(h, drawn.pairs, arrivals, tail, drawn.options)
 
@@ -101,7 +118,7 @@ class Method(ABC):
         return arrivals, tail
 
 
-class Race(Method):
+class Race(ArrivalMethod):
     """Propose candidates until the first arrivals are known."""
 
     name, call_cost = 'race', 4e4
@@ -126,9 +143,15 @@ class Race(Method):
     def cost(self, draw: Draw) -> float:
         options, expected = draw.options, draw.num_expected
         if expected is None:
-            # Between those of equal scores and the most that these bounds allow.
-            expected = math.sqrt(options.num_arrivals * draw.num_proposals)
-            return options.num_races * (expected + EDGE * options.num_tail)
+            expected = float(options.num_arrivals)
+            if draw.num_listed is None:
+                # Between those of equal scores and the most that these bounds allow.
+                expected = math.sqrt(expected * draw.num_proposals)
+            race = options.num_races * (expected + EDGE * options.num_tail)
+            if draw.num_listed is not None:
+                # Beside a pool the shortest race, with the search for its bounds.
+                race += HEAD_SEARCH * draw.num_sources
+            return race
         num_tail = 0 if draw.num_kinds == 1 else options.num_tail
         slow = 1.0 if draw.has_kernel else SLOW
         tail = TAIL * num_tail + EDGE * options.num_tail
@@ -150,7 +173,7 @@ class Race(Method):
         return race_arrivals(*args, least=least, generator=generator)
 
 
-class Dense(Method):
+class Dense(ArrivalMethod):
     """Draw noise for each candidate: the definition."""
 
     name, call_cost = 'dense', 2e4
@@ -197,20 +220,13 @@ class Dense(Method):
         return perturbed_arrivals(pairs, *sizes, generator=generator), None
 
 
-class Stream(Method):
+class Stream(ArrivalMethod):
     """Find the first arrivals among all candidates, by blocks."""
 
-    name, call_cost = 'stream', 2e5
+    name, call_cost = 'stream', 4e4
 
     def obstacles(self, draw: Draw) -> list[str]:
-        if draw.listed_by in ('edge_index', 'edge_weight'):
-            return ["'edge_index' is given, whose candidates are listed or race"]
-        if draw.is_auto and draw.fits_dense:
-            return [f'{draw.num_targets} x {draw.num_sources} pairs are few']
-        if draw.is_auto and not draw.needs_tight_bounds:
-            proposals = rounded(draw.num_proposals)
-            return [f'a race needs only {proposals} proposals per draw']
-        return []
+        return _scan_obstacles(draw, is_small=draw.fits_dense)
 
     def cost(self, draw: Draw) -> float:
         options = draw.options
@@ -223,67 +239,42 @@ class Stream(Method):
         return stream_arrivals(pairs, *sizes, generator=generator), tail
 
 
-STREAM = Stream()
+class Pool(Method):
+    """Draw noise for each candidate that is not negligible."""
+
+    name, call_cost = 'pool', 4e4
+
+    def obstacles(self, draw: Draw) -> list[str]:
+        if not draw.settings.replace:
+            return ["'replace' is False: draws of distinct neighbours"]
+        num_pairs = draw.num_targets * (draw.num_listed or 0)
+        if draw.is_auto and num_pairs > LARGE:
+            return [f'{rounded(num_pairs)} pairs to keep are more than {LARGE}']
+        return _scan_obstacles(draw, is_small=draw.is_small)
+
+    def cost(self, draw: Draw) -> float:
+        num_listed = draw.num_sources if draw.num_listed is None else draw.num_listed
+        return (
+            LISTING * draw.num_sources
+            + (PAIR + PAIR_DRAW * draw.options.k) * num_listed
+        )
+
+    def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
+        seed = draw_seed(drawn.pairs.dst.device, generator)
+        neighbours, weight = pool_draws(drawn.pairs, drawn.options, seed)
+        edges = torch.stack([neighbours.source, neighbours.target]).long()
+        return SampledGraph(edges, weight)
+
+    def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
+        seed = draw_seed(drawn.pairs.dst.device, generator)
+        weigh = partial(pool_draws, options=drawn.options, seed=seed)
+        return pool_sum(h, drawn.pairs, weigh)
+
+
+RACE, STREAM, POOL = Race(), Stream(), Pool()
 #: All methods; the first of equal cost is chosen.
-METHODS: tuple[Method, ...] = (Dense(), Race(), STREAM)
+METHODS: tuple[Method, ...] = (Dense(), RACE, STREAM, POOL)
 BY_NAME = {method.name: method for method in METHODS}
-
-
-def plan_draw(
-    draw: Draw, pairs: PairScores, cache: BoundsCache
-) -> tuple[SamplingPlan, Envelope | None]:
-    """Plan a draw; also return the bounds of a race of sharp scores."""
-    if not needs_bounds(draw):
-        return choose(draw), None
-    with torch.autocast(pairs.dst.device.type, enabled=False):
-        envelope, expected = cache.best(pairs, draw.options)
-    draw = replace(
-        draw,
-        num_expected=expected,
-        num_kinds=envelope.num_kinds,
-        bounds=str(envelope),
-        # Sparse rows draw what the same dense ones do.
-        has_kernel=pairs.is_sparse or has_kernel(pairs),
-    )
-    plan = choose(draw)
-    if plan.method != 'race':
-        return plan, None
-    if BY_NAME['race'].cost(draw) > STREAM.cost(draw):
-        # Requested by name: starts with a scan of all candidates.
-        return plan._replace(num_proposals=0.0, cost=STREAM.total(draw)), None
-    return plan, envelope
-
-
-@disable_compile
-@lru_cache(maxsize=1024)
-def needs_bounds(draw: Draw) -> bool:
-    """Return whether the choice of method depends on better bounds."""
-    is_asked = draw.settings.method in ('auto', 'race')
-    return is_asked and draw.needs_tight_bounds and not BY_NAME['race'].obstacles(draw)
-
-
-@disable_compile
-@lru_cache(maxsize=1024)
-def choose(draw: Draw) -> SamplingPlan:
-    """Plan the draw by the named method, or by the cheapest without obstacles."""
-    obstacles = {method: method.obstacles(draw) for method in METHODS}
-    if not draw.is_auto:
-        method = BY_NAME[draw.settings.method]
-        if obstacles[method]:
-            reason = '; '.join(obstacles[method])
-            raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
-        reason = 'as requested'
-        if method.name == 'race':
-            reason += _of_race(draw)
-        return draw.describe(method.name, reason, method.total(draw))
-    applicable = [method for method in METHODS if not obstacles[method]]
-    best = min(applicable, key=lambda method: method.cost(draw))
-    reasons = []
-    for method in METHODS:
-        why = ', '.join(obstacles[method])
-        if method is not best:
-            reasons.append(f'{method.name}: {why or _compare(method, best, draw)}')
-    return draw.describe(best.name, '; '.join(reasons), best.total(draw))
 
 
 def _scan_cost(draw: Draw) -> float:
@@ -292,17 +283,16 @@ def _scan_cost(draw: Draw) -> float:
     return (SEARCH + RATE) * draw.num_sources + ARRIVAL * drawn
 
 
-def _compare(method: Method, best: Method, draw: Draw) -> str:
-    """Compare the cost of a method with that of the best."""
-    cost, best_cost = rounded(method.cost(draw)), rounded(best.cost(draw))
-    return f'costs {cost} proposals per target, {best.name} {best_cost}{_of_race(draw)}'
-
-
-def _of_race(draw: Draw) -> str:
-    """Describe a race with several bounds, if they were found."""
-    if draw.num_expected is None:
-        return ''
-    return f': a race needs {rounded(draw.num_expected)} per draw under {draw.bounds}'
+def _scan_obstacles(draw: Draw, *, is_small: bool) -> list[str]:
+    """Return the reasons not to score all pairs of each target."""
+    if draw.listed_by in ('edge_index', 'edge_weight'):
+        return ["'edge_index' is given, whose candidates are listed or race"]
+    if draw.is_auto and is_small:
+        return [f'{draw.num_targets} x {draw.num_sources} pairs are few']
+    if draw.is_auto and not draw.needs_tight_bounds:
+        proposals = rounded(draw.num_proposals)
+        return [f'a race needs only {proposals} proposals per draw']
+    return []
 
 
 def _null_noise(scores: PairScores, horizon: Tensor, generator: Generator) -> Tensor:

@@ -31,6 +31,10 @@ BOUND, SEARCH, HEAD_SEARCH = 0.06, 0.18, 0.08
 # the rate of a candidate, an arrival that is drawn from all rates, a source of a tail
 # that is proposed by bounds, and the edge of any source of a tail.
 RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
+# In a pool: a candidate, one that is listed with gradients, its noise in a draw.
+LISTING, PAIR, PAIR_DRAW = 0.1, 4.0, 1.0
+# Methods that neither truncate draws nor have a tail.
+UNTRUNCATED = 'dense', 'pool'
 # Cost of a proposal without a kernel (custom formula or half precision).
 SLOW = 5.0
 # Rows of this many channels double the time of a proposal.
@@ -41,7 +45,7 @@ class TruncatedRaceWarning(UserWarning):
     r"""Issued if truncation biases the samples at this temperature.
 
     :obj:`SamplingPlan.caveat` reports the error of the variance of a sum. There is none
-    with :obj:`method="dense"` or a :obj:`tau` of at most 1.
+    with :obj:`method="dense"`, :obj:`"pool"` or a :obj:`tau` of at most 1.
     """
 
 
@@ -54,7 +58,7 @@ class SamplingPlan(NamedTuple):
     r"""The sampling method of a call, and why it was chosen.
 
     Args:
-        method (str): :obj:`"dense"`, :obj:`"race"` or :obj:`"stream"`.
+        method (str): :obj:`"dense"`, :obj:`"race"`, :obj:`"stream"` or :obj:`"pool"`.
         reason (str): Why the other methods were not chosen.
         num_proposals (float or None): The mean number of proposals of a race, measured
             on 64 targets where scores are sharp, else an upper bound.
@@ -109,6 +113,7 @@ class Draw:
     num_expected: float | None = None
     num_kinds: int = 1
     bounds: str = 'one bound'
+    num_listed: float | None = None  # Candidates per target that a pool would keep.
     has_kernel: bool = True  # For the race, on a machine that can compile it.
 
     @cached_property
@@ -144,7 +149,7 @@ class Draw:
     def caveat(self) -> str | None:
         """Describe the error if truncation changes the variance of a sum."""
         settings, options = self.settings, self.options
-        is_exact = settings.method == 'dense' or self.keeps_all
+        is_exact = settings.method in UNTRUNCATED or self.keeps_all
         if is_exact or not settings.replace:
             return None
         num_arrivals, tau = options.num_arrivals, options.tau
@@ -191,11 +196,17 @@ class Draw:
         return is_short and self.caveat is None
 
     @property
+    def is_small(self) -> bool:
+        """Return whether candidates are listed or there are few pairs."""
+        is_listed = self.listed_by is not None
+        return is_listed or self.num_targets * self.num_sources <= SMALL
+
+    @property
     def fits_dense(self) -> bool:
         """Return whether there are few enough pairs for the definition."""
-        limit = SMALL if self.caveat is None else LARGE
-        num_pairs = self.num_targets * self.num_sources
-        is_small = self.listed_by is not None or num_pairs <= limit
+        is_small = self.is_small
+        if self.caveat is not None:
+            is_small |= self.num_targets * self.num_sources <= LARGE
         return is_small and not self.has_short_race
 
     @property
@@ -207,8 +218,8 @@ class Draw:
 
     def describe(self, method: str, reason: str, cost: float = 0.0) -> SamplingPlan:
         """Return the plan of a method."""
-        is_dense, options = method == 'dense', self.options
-        is_all = self.keeps_all or (is_dense and options.replace)
+        is_exact, options = method in UNTRUNCATED, self.options
+        is_all = self.keeps_all or (is_exact and options.replace)
         proposals = self.num_expected
         if proposals is None:
             proposals = min(self.num_proposals, self.num_sources)
@@ -218,7 +229,7 @@ class Draw:
             num_proposals=proposals if method == 'race' else None,
             num_arrivals=None if is_all else options.num_arrivals,
             num_tail=0 if is_all else options.num_tail,
-            caveat=None if is_dense else self.caveat,
+            caveat=None if is_exact else self.caveat,
             cost=cost,
         )
 

@@ -1,0 +1,121 @@
+"""The choice among the sampling methods of a draw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+
+from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
+from torch_geometric_gsl.nn.sampler.methods import (
+    BY_NAME,
+    METHODS,
+    POOL,
+    RACE,
+    STREAM,
+    Method,
+)
+from torch_geometric_gsl.nn.sampler.plan import Draw, SamplingPlan, rounded
+from torch_geometric_gsl.ops.envelope import Envelope, has_kernel
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pool import count_pool
+from torch_geometric_gsl.ops.runtime import disable_compile
+
+
+def plan_draw(
+    draw: Draw, pairs: PairScores, cache: BoundsCache
+) -> tuple[SamplingPlan, Envelope | None]:
+    """Plan a draw; also return the bounds of a race of sharp scores."""
+    options = draw.options  # Derived once for equal draws.
+    if counts_pool(draw):
+        with torch.autocast(pairs.dst.device.type, enabled=False):
+            draw = replace(draw, num_listed=count_pool(pairs, options.tau))
+    if not needs_bounds(draw):
+        return choose(draw), None
+    with torch.autocast(pairs.dst.device.type, enabled=False):
+        envelope, expected = cache.best(pairs, options)
+    draw = replace(
+        draw,
+        num_expected=expected,
+        num_kinds=envelope.num_kinds,
+        bounds=str(envelope),
+        # Sparse rows draw what the same dense ones do.
+        has_kernel=pairs.is_sparse or has_kernel(pairs),
+    )
+    plan = choose(draw)
+    if plan.method != 'race':
+        return plan, None
+    if RACE.cost(draw) > STREAM.cost(draw):
+        # Requested by name: starts with a scan of all candidates.
+        return plan._replace(num_proposals=0.0, cost=STREAM.total(draw)), None
+    return plan, envelope
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def needs_bounds(draw: Draw) -> bool:
+    """Return whether the choice of method depends on better bounds."""
+    is_asked = draw.settings.method in ('auto', 'race')
+    if not is_asked or not draw.needs_tight_bounds or RACE.obstacles(draw):
+        return False
+    if draw.num_listed is None or POOL.obstacles(draw):
+        return True
+    # Bounds take long to find: only if a race may be cheaper.
+    return RACE.price(draw) <= POOL.price(draw)
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def counts_pool(draw: Draw) -> bool:
+    """Return whether the plan depends on how many candidates are not negligible."""
+    is_asked = draw.settings.method in ('auto', 'pool')
+    return is_asked and not POOL.obstacles(draw)
+
+
+def depends_on_all(draw: Draw) -> bool:
+    """Return whether the draws of a target depend on the rows of the others."""
+    return needs_bounds(draw) or (draw.is_auto and counts_pool(draw))
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def choose(draw: Draw) -> SamplingPlan:
+    """Plan the draw by the named method, or by the cheapest without obstacles."""
+    obstacles = {method: method.obstacles(draw) for method in METHODS}
+    if not draw.is_auto:
+        method = BY_NAME[draw.settings.method]
+        if obstacles[method]:
+            reason = '; '.join(obstacles[method])
+            raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
+        reason = f'as requested{_measured(draw)}'
+        return draw.describe(method.name, reason, method.total(draw))
+    applicable = [method for method in METHODS if not obstacles[method]]
+    best = min(applicable, key=lambda method: method.price(draw))
+    reasons = []
+    for method in METHODS:
+        why = ', '.join(obstacles[method])
+        if method is not best:
+            reasons.append(f'{method.name}: {why or _compare(method, best, draw)}')
+    reason = '; '.join(reasons) + _measured(draw)
+    return draw.describe(best.name, reason, best.total(draw))
+
+
+def _compare(method: Method, best: Method, draw: Draw) -> str:
+    """Compare the cost of a method with that of the best."""
+    cost, best_cost = rounded(method.price(draw)), rounded(best.price(draw))
+    is_shortest = method is RACE and draw.num_listed is not None
+    is_shortest &= draw.num_expected is None
+    text = f'costs {"at least " * is_shortest}{cost} proposals per target'
+    return f'{text}, {best.name} {best_cost}'
+
+
+def _measured(draw: Draw) -> str:
+    """Describe a race with several bounds, and a pool, if they were measured."""
+    texts = []
+    if draw.num_listed is not None:
+        texts.append(f'a pool has {rounded(draw.num_listed)} candidates')
+    if draw.num_expected is not None:
+        expected = rounded(draw.num_expected)
+        texts.append(f'a race needs {expected} per draw under {draw.bounds}')
+    return ': ' * bool(texts) + ', '.join(texts)
