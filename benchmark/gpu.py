@@ -37,7 +37,7 @@ from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 from torch_geometric_gsl.ops.noise import clone_generator
 
 OUT = Path(__file__).resolve().parent / 'results' / 'gpu.json'
-METHODS = 'race', 'stream', 'dense'
+METHODS = 'race', 'stream', 'pool', 'dense'
 FORMS = 'all', 'pair', 'batch', 'listed'
 # The share of targets whose draws may differ: another rounding of a score may accept
 # another proposal; and the largest relative errors of sums and of gradients.
@@ -194,8 +194,8 @@ def time_net(device: torch.device, n: int, **options: Any) -> dict[str, Any]:
 def parts(device: torch.device, *, is_small: bool) -> Iterator[Part]:
     """Yield the checks, and then the times."""
     for method, name, form in product(METHODS, SIMILARITIES, FORMS):
-        if method == 'stream' and form == 'listed':
-            continue  # It is for all sources.
+        if method in ('stream', 'pool') and form == 'listed':
+            continue  # They are for all sources.
         run = partial(check_method, device, method, name, form, 60 if is_small else 900)
         yield f'{method}, {name}, {form}', run
     for name, make in MODELS.items():

@@ -109,7 +109,7 @@ class Problem:
 
 def make_similarity(name: str, channels: int) -> Similarity:
     torch.manual_seed(0)
-    kind, options = SIMILARITIES[name]
+    kind, options = SIMILARITIES.get(name, (name, {}))
     return resolve_similarity(kind, channels, **options)
 
 
