@@ -180,7 +180,7 @@ plt.show()
 
 # %%
 # This task suits a bell. The bell is initially wide, so that gradients move it to the
-# relation from any angle: of ten seeds at eight angles it finds 76 of 80. On tables
+# relation from any angle: of ten seeds at eight angles it finds 80 of 80. On tables
 # where a row's own columns determine its label a learned graph gains
 # nothing: :doc:`/auto_gallery/plot_02_my_table`.
 #
