@@ -35,7 +35,7 @@ extensions = [
     'changelog',
     'gallery',
     'options',
-    'pages',
+    'links',
     'reference',
     'terms',
 ]

@@ -12,7 +12,7 @@ SHARED = (
 settings = runpy.run_path(str(MANUAL / 'conf.py'))
 globals().update({name: settings[name] for name in SHARED.split()})
 html_title = f'Studies of GSL {settings["release"]}'
-extensions = ['sphinx_copybutton', 'sphinx-mathjax-offline', 'cells', 'pages']
+extensions = ['sphinx_copybutton', 'sphinx-mathjax-offline', 'cells', 'links']
 templates_path = [str(MANUAL / '_templates')]
 html_static_path = [
     str(MANUAL / '_static' / name) for name in ('custom.css', 'tables.js')

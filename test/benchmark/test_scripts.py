@@ -143,6 +143,7 @@ def test_heaviest(agrees, monkeypatch, tmp_path, capsys):
     assert ('disagrees' in capsys.readouterr().out) is not agrees
 
 
+@pytest.mark.filterwarnings('ignore:little signal was found')
 @pytest.mark.parametrize('method', tables.METHODS)
 def test_tables(method, at_once, monkeypatch, tmp_path, capsys):
     pytest.importorskip('sklearn')

@@ -200,10 +200,10 @@ def test_the_sidebar_is_short():
 
 
 @pytest.fixture
-def pages(monkeypatch):
+def links(monkeypatch):
     pytest.importorskip('sphinx')
     monkeypatch.syspath_prepend(DOCS / '_ext')
-    return importlib.import_module('pages')
+    return importlib.import_module('links')
 
 
 @pytest.mark.parametrize(
@@ -214,16 +214,16 @@ def pages(monkeypatch):
         (STUDIES / 'pays.rst', 'https://pyg.org/a.rst', 'https://pyg.org/a.rst'),
     ],
 )
-def test_links_between_manual_and_studies_lead_to_html(pages, page, address, html):
-    assert doctest.testmod(pages) == (0, 1)
+def test_links_between_manual_and_studies_lead_to_html(links, page, address, html):
+    assert doctest.testmod(links) == (0, 1)
     app = SimpleNamespace(env=SimpleNamespace(docname='', doc2path=lambda _: page))
     document = importlib.import_module('docutils.core').publish_doctree
     tree = document(f'`a <{address}>`__')
-    pages.lead(app, tree)
-    (node,) = tree.findall(pages.nodes.reference)
+    links.lead(app, tree)
+    (node,) = tree.findall(links.nodes.reference)
     assert node['refuri'] == html
-    with pytest.raises(pages.ExtensionError, match='is no file'):
-        pages.lead(app, document('`a <gone.rst>`__'))
+    with pytest.raises(links.ExtensionError, match='is no file'):
+        links.lead(app, document('`a <gone.rst>`__'))
 
 
 @pytest.fixture

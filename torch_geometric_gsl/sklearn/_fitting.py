@@ -350,8 +350,9 @@ class BlendMixin(ExploreMixin):
                 ConvergenceWarning,
             )
         elif constant_loss > 0 and (loss > _WEAK_SIGNAL * constant_loss or not is_sure):
+            degree = 'not surely' if loss <= _WEAK_SIGNAL * constant_loss else 'hardly'
             warn_caller(
-                'little signal was found: on held-back rows the estimator is hardly '
+                f'little signal was found: on held-back rows the estimator is {degree} '
                 f'better than a constant {losses_text}',
                 ConvergenceWarning,
             )
