@@ -244,3 +244,10 @@ def test_scores_beyond_rounding_and_numbers(name, own):
     expected[(pairs.rows() == -math.inf).all(dim=1)] = 0
     found = pool_sum(h, pairs, pool_softmax)
     torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize('has_gradient', [False, True])
+def test_no_targets(has_gradient):
+    pairs = PairScores(torch.randn(0, 4), torch.randn(9, 4), Identity())
+    with torch.set_grad_enabled(has_gradient):
+        assert pool_sum(torch.randn(9, 3), pairs, pool_softmax).shape == (0, 3)

@@ -63,9 +63,9 @@ def list_pool(pairs: PairScores, tau: float = 1.0) -> Neighbours:
         error = 2 * (pairs.src.size(1) + 8) * info.eps
         norm = row_norms(pairs.dst) * row_norms(pairs.src).amax()
         margin -= error * norm.unsqueeze(1)
-    sources, counts = [], []
-    bytes_per_row = _PER_SCORE * num_sources * pairs.dst.element_size()
-    for rows in row_blocks(num_targets, bytes_per_row, pairs.memory):
+    sources = []
+    counts = []
+    for rows in _blocks(pairs):
         score = pairs.rows(rows)
         # Excluded sources never count; if the largest score is NaN, all others do.
         bound = score.amax(dim=1, keepdim=True) + margin[rows]
@@ -138,14 +138,18 @@ def pool_sum(
     full = full_precision(h)
     blocks = [pairs]
     if not torch.is_grad_enabled():  # What is listed need not be kept.
-        bytes_per_row = _PER_SCORE * pairs.src.size(0) * pairs.dst.element_size()
-        rows = row_blocks(pairs.dst.size(0), bytes_per_row, pairs.memory)
-        blocks = [pairs.block(block) for block in rows]
+        blocks = [pairs.block(rows) for rows in _blocks(pairs)]
     sums = [
         neighbour_sum(full, weight.to(full), neighbours)
         for neighbours, weight in map(weigh, blocks)
     ]
     return torch.cat(sums).to(h.dtype)
+
+
+def _blocks(pairs: PairScores) -> list[slice]:
+    """Return blocks of targets whose scores fit the memory budget, at least one."""
+    bytes_per_row = _PER_SCORE * pairs.src.size(0) * pairs.dst.element_size()
+    return row_blocks(pairs.dst.size(0), bytes_per_row, pairs.memory) or [slice(0, 0)]
 
 
 def _scored(pairs: PairScores, tau: float = 1.0) -> WeightedLists:

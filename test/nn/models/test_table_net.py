@@ -268,3 +268,8 @@ def test_the_index_moves_with_the_model():
         net.float()(new.float()).double(), expected, atol=1e-4, rtol=1e-4
     )
     assert torch.equal(copy.deepcopy(net)(new.float()), net(new.float()))
+
+
+def test_no_new_rows():
+    x, y, net = torch.randn(50, 4), torch.randn(50, 2), TableNet(4, 8, 2).eval()
+    assert net((x, x[:0]), y).shape == (0, 2)

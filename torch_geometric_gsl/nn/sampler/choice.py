@@ -69,27 +69,26 @@ def needs_bounds(draw: Draw) -> bool:
 @lru_cache(maxsize=1024)
 def counts_pool(draw: Draw) -> bool:
     """Return whether the plan depends on how many candidates are not negligible."""
-    is_asked = draw.settings.method in ('auto', 'pool')
-    return is_asked and not POOL.obstacles(draw)
+    return draw.is_auto and not POOL.obstacles(draw)
 
 
 def depends_on_all(draw: Draw) -> bool:
     """Return whether the draws of a target depend on the rows of the others."""
-    return needs_bounds(draw) or (draw.is_auto and counts_pool(draw))
+    return needs_bounds(draw) or counts_pool(draw)
 
 
 @disable_compile
 @lru_cache(maxsize=1024)
 def choose(draw: Draw) -> SamplingPlan:
     """Plan the draw by the named method, or by the cheapest without obstacles."""
-    obstacles = {method: method.obstacles(draw) for method in METHODS}
     if not draw.is_auto:
         method = BY_NAME[draw.settings.method]
-        if obstacles[method]:
-            reason = '; '.join(obstacles[method])
+        if reasons := method.obstacles(draw):
+            reason = '; '.join(reasons)
             raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
         reason = f'as requested{_measured(draw)}'
         return draw.describe(method.name, reason, method.total(draw))
+    obstacles = {method: method.obstacles(draw) for method in METHODS}
     applicable = [method for method in METHODS if not obstacles[method]]
     best = min(applicable, key=lambda method: method.price(draw))
     reasons = []

@@ -83,6 +83,9 @@ _CHECKS: dict[str, Callable[..., None]] = {
     **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
 }
 
+# The options that tell which limits of a budget apply, and the budget.
+_OPTIONS_OF_BUDGET = ('budget', 'method', 'replace')
+
 # The numbers of the draws that are checked for uniform draws, with the largest share
 # of effective candidates where the scale is learned: it may start low. The number of
 # targets looked at.
@@ -213,10 +216,6 @@ class GumbelKNNSampler(torch.nn.Module):
         self.method = method
         self.eval_k = eval_k
         self.budget = budget
-        if not replace or method in UNTRUNCATED:
-            why = f'with method={method!r}' if replace else 'with replace=False'
-            check_absent(self.budget.arrivals, 'arrivals', why)
-            check_absent(self.budget.tail, 'tail', why)
         if null_score is not None:
             check_number(null_score, 'null_score')
         used = {'log_scale': train_scale, 'null_score': null_score is not None}
@@ -247,6 +246,9 @@ class GumbelKNNSampler(torch.nn.Module):
             value = check_budget(value)
         elif name in _CHECKS:
             _CHECKS[name](value, name=name)
+        options = vars(self) | {name: value}
+        if name in _OPTIONS_OF_BUDGET and options.keys() >= {*_OPTIONS_OF_BUDGET}:
+            _check_budget_applies(*(options[key] for key in _OPTIONS_OF_BUDGET))
         # Once the scale is a parameter or a constant, neither would have an effect.
         is_fixed = name == 'train_scale' and 'log_scale' in self._parameters
         is_fixed |= name == 'scale' and self._parameters.get('log_scale') is not None
@@ -581,6 +583,14 @@ def share_similarities(model: torch.nn.Module) -> None:
     for sampler in samplers_of(model):
         lender = first.setdefault(id(sampler.similarity), sampler)
         share_part(sampler, 'similarity', lender)
+
+
+def _check_budget_applies(budget: Budget, method: str, replace: bool) -> None:
+    """Raise if draws that keep all candidates have limits of arrivals and tails."""
+    if not replace or method in UNTRUNCATED:
+        why = f'with method={method!r}' if replace else 'with replace=False'
+        check_absent(budget.arrivals, 'arrivals', why)
+        check_absent(budget.tail, 'tail', why)
 
 
 def _in_dtype_of(x: Features | Ends, graph: SampledGraph) -> SampledGraph:

@@ -173,8 +173,12 @@ class Draw:
 
     @property
     def available(self) -> int:
-        """Return the largest number of candidates, without the target itself."""
-        return self.num_sources - int(not self.settings.loop)
+        """Return the largest number of candidates of a target.
+
+        Given edges have no excluded loops among them.
+        """
+        has_edges = self.listed_by in ('edge_index', 'edge_weight')
+        return self.num_sources - int(not self.settings.loop and not has_edges)
 
     @property
     def is_auto(self) -> bool:
