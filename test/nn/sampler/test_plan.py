@@ -65,10 +65,16 @@ def choose(size, listed_by=None, expected=None, **options):
     return plan.method, plan.reason
 
 
+def test_scores_too_sharp_for_one_bound_are_told():
+    method, reason = choose((100, 88), scale=1000.0)
+    assert method == 'dense'
+    assert reason.startswith('race: scores are too sharp for one bound (scale=1000, ')
+
+
 def test_a_race_that_looks_at_a_quarter_of_the_candidates():
     assert choose((10**6, 89)) == ('race', f'{FEWER.format(89)}; {RACES}')
     assert choose((10**6, 89), method='race') == ('race', 'as requested')
-    few = '100 x 88 pairs are few'
+    few = 'the definition serves 100 x 88 pairs'
     text = f'{OBSTACLE.format(88)}; stream: {few}; pool: {few}'
     assert choose((100, 88)) == ('dense', text)
     assert choose((SMALL, 88), expected=22)[0] == 'stream'

@@ -131,13 +131,7 @@ class Race(ArrivalMethod):
         if draw.listed_by == 'edge_weight':
             reasons.append("'edge_weight' is given, whose candidates are listed")
         if draw.is_auto and draw.fits_dense and not reasons:
-            size = rounded(draw.num_proposals * RACE_FACTOR)
-            reasons.append(
-                draw.caveat
-                or f'it pays for more than {size} candidates (got {draw.num_sources}) '
-                f'with {rounded(draw.num_proposals)} proposals per draw '
-                f'(scale={draw.settings.scale:g}, bounds={bounds})'
-            )
+            reasons.append(draw.caveat or _too_long(draw))
         return reasons
 
     def cost(self, draw: Draw) -> float:
@@ -226,7 +220,7 @@ class Stream(ArrivalMethod):
     name, call_cost = 'stream', 4e4
 
     def obstacles(self, draw: Draw) -> list[str]:
-        return _scan_obstacles(draw, is_small=draw.fits_dense)
+        return _scan_obstacles(draw, is_dense=draw.fits_dense)
 
     def cost(self, draw: Draw) -> float:
         options = draw.options
@@ -250,7 +244,7 @@ class Pool(Method):
         num_pairs = draw.num_targets * (draw.num_listed or 0)
         if draw.is_auto and num_pairs > LARGE:
             return [f'{rounded(num_pairs)} pairs to keep are more than {LARGE}']
-        return _scan_obstacles(draw, is_small=draw.is_small)
+        return _scan_obstacles(draw, is_dense=draw.is_small)
 
     def cost(self, draw: Draw) -> float:
         num_listed = draw.num_sources if draw.num_listed is None else draw.num_listed
@@ -283,12 +277,24 @@ def _scan_cost(draw: Draw) -> float:
     return (SEARCH + RATE) * draw.num_sources + ARRIVAL * drawn
 
 
-def _scan_obstacles(draw: Draw, *, is_small: bool) -> list[str]:
+def _too_long(draw: Draw) -> str:
+    """Describe a race that proposes too many of the candidates of a target."""
+    where = f'(scale={draw.settings.scale:g}, bounds={draw.settings.bounds})'
+    if not math.isfinite(draw.num_proposals):
+        return f'scores are too sharp for one bound {where}'
+    size = rounded(draw.num_proposals * RACE_FACTOR)
+    return (
+        f'it pays for more than {size} candidates (got {draw.num_sources}) '
+        f'with {rounded(draw.num_proposals)} proposals per draw {where}'
+    )
+
+
+def _scan_obstacles(draw: Draw, *, is_dense: bool) -> list[str]:
     """Return the reasons not to score all pairs of each target."""
     if draw.listed_by in ('edge_index', 'edge_weight'):
         return ["'edge_index' is given, whose candidates are listed or race"]
-    if draw.is_auto and is_small:
-        return [f'{draw.num_targets} x {draw.num_sources} pairs are few']
+    if draw.is_auto and is_dense:
+        return [f'the definition serves {draw.num_targets} x {draw.num_sources} pairs']
     if draw.is_auto and not draw.needs_tight_bounds:
         proposals = rounded(draw.num_proposals)
         return [f'a race needs only {proposals} proposals per draw']
