@@ -12,8 +12,8 @@ field f is a sum of 200 waves with random directions and phases, normal frequenc
 variance 1: values at a distance of 0.05 of the side correlate by about 0.6. So near
 places predict the target: with 1,000 rows hardly, with 1,000,000 well.
 
-For each number of rows, `GSLRegressor('learned', n_members=1)`, the default blend with
-`n_members=1`, and LightGBM with its defaults (HistGradientBoosting if LightGBM is
+For each number of rows, `GSLRegressor('learned', n_members=1)`, the default blend, and
+LightGBM with its defaults (HistGradientBoosting if LightGBM is
 missing) are fitted, each in its own process. The memory is the largest resident size of
 the process, with libraries and table. The time of an epoch of the learned graph is the
 time of the fit, with preparation and validation, over the number of epochs. Predictions
@@ -63,7 +63,9 @@ def make_model(method: str, request: dict[str, Any]) -> tuple[Any, str]:
         from torch_geometric_gsl.sklearn import GSLRegressor
 
         options = {} if request['epochs'] is None else {'max_iter': request['epochs']}
-        options |= {'n_members': 1, 'random_state': seed}
+        options['random_state'] = seed
+        if method == 'learned graph':
+            options['n_members'] = 1
         return GSLRegressor(GRAPHS[method], **options), method
     try:
         from lightgbm import LGBMRegressor
