@@ -10,7 +10,7 @@ from torch_geometric_gsl import visualization as visualization
 from torch_geometric_gsl.nn import *  # noqa: F403
 from torch_geometric_gsl.typing import SampledGraph
 
-__version__ = '0.2.0'
+__version__ = '0.3.0'
 
 # Not the packages: one of them has the name of `torch.nn`.
 __all__ = []
