@@ -63,12 +63,9 @@ def fitted(kind):
     options = {'n_members': 2, 'hidden_channels': 16, 'max_iter': 30}
     weights = np.array([0.3, 0.2, 0.1, 0.15, 0.25])
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_fitting, 'weights_above_constant', lambda *_, **__: weights)
         # Those of far rows are of the last four members, alike.
-        even = np.full(4, 0.25)
-        patch.setattr(
-            *(_fitting, 'blend_weights'),
-            lambda outputs, *_, **__: weights if len(outputs) == 5 else even,
-        )
+        patch.setattr(_fitting, 'blend_weights', lambda *_, **__: np.full(4, 0.25))
         patch.setattr(_members, '_MAX_TREES', 30)
         return cls(random_state=0, learning_rate=0.01, **options).fit(X, y)
 

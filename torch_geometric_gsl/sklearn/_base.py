@@ -168,21 +168,16 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         self._device = check_device(self.device)
         self._dtype = x.dtype
         self._x = x
-        for name, values in {'groups': groups, 'order': order}.items():
-            if isinstance(values, str):
-                raise TypeError(
-                    f'{name!r} must hold a value per row (got {values!r}): pass the '
-                    f'column, X[{values!r}]'
-                )
-        group = None if groups is None else codes_of(groups, 'groups', len(target))
-        if any(isinstance(value, str) for value in np.ravel(order)[:1].tolist()):
+        is_name = isinstance(order, str)
+        first = np.ravel(order)[:1].tolist()
+        if not is_name and any(isinstance(value, str) for value in first):
             raise TypeError(
                 f"'order' must hold numbers or dates (got {np.ravel(order)[0]!r}): "
                 'convert strings, such as by pandas.to_datetime'
             )
-        order = None if order is None else codes_of(order, 'order', len(target))
         self._seen = [
-            None if c is None else torch.from_numpy(c) for c in (group, order)
+            None if v is None else torch.from_numpy(codes_of(v, name, len(target)))
+            for name, v in {'groups': groups, 'order': order}.items()
         ]
         splits = self._splits(target.numpy(), is_known, validation_mask, random)
         if self._num_classes:

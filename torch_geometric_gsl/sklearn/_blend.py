@@ -117,3 +117,26 @@ def blend_weights(
     )
     w = np.where(result.x < _NEGLIGIBLE, 0.0, result.x)
     return np.asarray(w / w.sum())
+
+
+def weights_above_constant(
+    outputs: NDArray[Any],
+    y: NDArray[Any],
+    weight: NDArray[Any],
+    constant_loss: float,
+    *,
+    is_class: bool,
+) -> NDArray[Any]:
+    """Find :func:`blend_weights`, of the members that beat a constant if not of all.
+
+    Nearly even weights of few rows include members without signal.
+    """
+    w = blend_weights(outputs, y, weight, is_class=is_class)
+    losses = [mean_loss(out, y, weight, is_class=is_class) for out in outputs]
+    loss = mean_loss(np.tensordot(w, outputs, axes=1), y, weight, is_class=is_class)
+    is_better = np.less(losses, constant_loss)
+    if loss < constant_loss or not is_better.any():
+        return w
+    w = np.zeros(len(outputs))
+    w[is_better] = blend_weights(outputs[is_better], y, weight, is_class=is_class)
+    return w

@@ -23,8 +23,8 @@ from torch_geometric_gsl.ops.local_random import GeneratorMode
 from torch_geometric_gsl.sklearn._blend import (
     blend_weights,
     is_certain,
-    mean_loss,
     row_losses,
+    weights_above_constant,
 )
 from torch_geometric_gsl.sklearn._explore import ExploreMixin
 from torch_geometric_gsl.sklearn._frames import columns_of
@@ -265,42 +265,21 @@ class BlendMixin(ExploreMixin):
         is_sure = True
         self._is_constant = False
         if len(val) >= MIN_VALIDATION:
-            val_targets: Any = y[val], weight[val]
-            member_losses = [
-                mean_loss(out, *val_targets, is_class=is_class) for out in val_outputs
-            ]
             losses = control_losses(self._x, y, weight, splits, self._num_classes)
-            w = blend_weights(val_outputs, *val_targets, is_class=is_class)
-            loss = mean_loss(
-                np.tensordot(w, val_outputs, axes=1), *val_targets, is_class=is_class
-            )
-            is_better = np.less(member_losses, losses['constant'])
-            if loss >= losses['constant'] and is_better.any():
-                # Nearly even weights of few rows include members without signal.
-                w = np.zeros(len(members))
-                w[is_better] = blend_weights(
-                    val_outputs[is_better], *val_targets, is_class=is_class
-                )
-                loss = mean_loss(
-                    np.tensordot(w, val_outputs, axes=1),
-                    *val_targets,
-                    is_class=is_class,
-                )
-            names = [member.name for member in members]
-            losses = {
-                'blend': loss,
-                **dict(zip(names, member_losses, strict=True)),
-                **losses,
-            }
-            self._is_constant = loss >= losses['constant']
-            constant, blend = (
+            args = val_outputs, y[val], weight[val], losses['constant']
+            w = weights_above_constant(*args, is_class=is_class)
+            blend = np.tensordot(w, val_outputs, axes=1)
+            names = ['blend', *(member.name for member in members)]
+            of_rows = [
                 row_losses(outputs, y[val], is_class=is_class)
-                for outputs in (
-                    np.tile(self._constant, (len(val), 1)),
-                    np.tensordot(w, val_outputs, axes=1),
-                )
-            )
-            is_sure = is_certain(constant - blend, weight[val])
+                for outputs in (blend, *val_outputs)
+            ]
+            means = np.average(of_rows, axis=1, weights=weight[val]).tolist()
+            losses = {**dict(zip(names, means, strict=True)), **losses}
+            self._is_constant = losses['blend'] >= losses['constant']
+            constant = np.tile(self._constant, (len(val), 1))
+            gain = row_losses(constant, y[val], is_class=is_class) - of_rows[0]
+            is_sure = is_certain(gain, weight[val])
         elif self.graph == AUTO:
             warn_caller(
                 f"graph='auto' weighs its {len(members)} members alike: too few of "

@@ -125,7 +125,13 @@ def codes_of(values: Any, name: str, num_rows: int) -> NDArray[np.int64]:
 
     Raises:
         ValueError: If the number of values is wrong, or one is missing.
+        TypeError: If there is a name of a column instead, or values of several kinds.
     """
+    if isinstance(values, str):
+        raise TypeError(
+            f'{name!r} must hold a value per row (got {values!r}): pass the column, '
+            f'X[{values!r}]'
+        )
     values = np.asarray(values)
     if values.shape != (num_rows,):
         raise ValueError(
