@@ -246,9 +246,10 @@ class GumbelKNNSampler(torch.nn.Module):
             value = check_budget(value)
         elif name in _CHECKS:
             _CHECKS[name](value, name=name)
-        options = vars(self) | {name: value}
-        if name in _OPTIONS_OF_BUDGET and options.keys() >= {*_OPTIONS_OF_BUDGET}:
-            _check_budget_applies(*(options[key] for key in _OPTIONS_OF_BUDGET))
+        if name in _OPTIONS_OF_BUDGET:
+            options = vars(self) | {name: value}
+            if options.keys() >= {*_OPTIONS_OF_BUDGET}:  # Else the constructor runs.
+                _check_budget_applies(*(options[key] for key in _OPTIONS_OF_BUDGET))
         # Once the scale is a parameter or a constant, neither would have an effect.
         is_fixed = name == 'train_scale' and 'log_scale' in self._parameters
         is_fixed |= name == 'scale' and self._parameters.get('log_scale') is not None
