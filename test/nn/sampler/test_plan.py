@@ -344,7 +344,7 @@ def test_the_plan_is_that_of_the_target_with_the_most_candidates(monkeypatch):
     found = bipartite_plan([(30, 2), (10, 9)], sampler)
     assert found[:1] + found[2:6] == ('dense', None, None, 0, None)
     found = bipartite_plan([(30, 9), (10, 2)], sampler)
-    assert found[:1] + found[2:6] == ('stream', None, 4, 4, None)
+    assert found[:1] + found[2:6] == ('pool', None, None, 0, None)
 
 
 @pytest.mark.parametrize('tau', [2.0, 3.0, 5.0])

@@ -39,6 +39,7 @@ def plan_draw(
         draw,
         num_expected=expected,
         num_kinds=envelope.num_kinds,
+        has_head=envelope.head is not None,
         bounds=str(envelope),
         # Sparse rows draw what the same dense ones do.
         has_kernel=pairs.is_sparse or has_kernel(pairs),

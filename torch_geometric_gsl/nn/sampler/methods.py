@@ -136,21 +136,22 @@ class Race(ArrivalMethod):
 
     def cost(self, draw: Draw) -> float:
         options, expected = draw.options, draw.num_expected
+        edges = EDGE * options.num_tail
         if expected is None:
             expected = float(options.num_arrivals)
-            if draw.num_listed is None:
-                # Between those of equal scores and the most that these bounds allow.
-                expected = math.sqrt(expected * draw.num_proposals)
-            race = options.num_races * (expected + EDGE * options.num_tail)
             if draw.num_listed is not None:
                 # Beside a pool the shortest race, with the search for its bounds.
-                race += HEAD_SEARCH * draw.num_sources
-            return race
-        num_tail = 0 if draw.num_kinds == 1 else options.num_tail
+                race = options.num_races * (expected + edges)
+                return race + HEAD_SEARCH * draw.num_sources
+            # Between those of equal scores and the most that these bounds allow.
+            expected = math.sqrt(expected * draw.num_proposals)
+            return options.num_races * (expected + edges)
+        tail = 0.0 if draw.num_kinds == 1 else TAIL * options.num_tail
         slow = 1.0 if draw.has_kernel else SLOW
-        tail = TAIL * num_tail + EDGE * options.num_tail
-        race = options.num_races * (slow * expected + tail)
+        race = options.num_races * (slow * expected + tail + edges)
         race += slow * BOUND * draw.num_kinds
+        if draw.has_head:  # Rows that are learned need a new one in each step.
+            race += HEAD_SEARCH * draw.num_sources
         # Slow races end with a scan of all candidates.
         return race + _scan_cost(draw) * expected * SCAN_FACTOR / draw.num_sources
 
@@ -236,7 +237,7 @@ class Stream(ArrivalMethod):
 class Pool(Method):
     """Draw noise for each candidate that is not negligible."""
 
-    name, call_cost = 'pool', 4e4
+    name, call_cost = 'pool', 3e4
 
     def obstacles(self, draw: Draw) -> list[str]:
         if not draw.settings.replace:

@@ -27,12 +27,12 @@ RACE_FACTOR = 4
 LONG = 64
 # The cost of a call is that of its proposals in a race. Beside them count the bound of
 # a cluster, a comparison of a scan, one of the search of a head, which needs no rates,
-BOUND, SEARCH, HEAD_SEARCH = 0.06, 0.18, 0.08
+BOUND, SEARCH, HEAD_SEARCH = 0.06, 0.18, 0.12
 # the rate of a candidate, an arrival that is drawn from all rates, a source of a tail
 # that is proposed by bounds, and the edge of any source of a tail.
 RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
 # In a pool: a candidate, one that is listed with gradients, its noise in a draw.
-LISTING, PAIR, PAIR_DRAW = 0.1, 4.0, 1.0
+LISTING, PAIR, PAIR_DRAW = 0.1, 2.0, 0.8
 # Methods that neither truncate draws nor have a tail.
 UNTRUNCATED = 'dense', 'pool'
 # Cost of a proposal without a kernel (custom formula or half precision).
@@ -112,6 +112,7 @@ class Draw:
     # Of a race under the best bounds that were found, if scores are sharp.
     num_expected: float | None = None
     num_kinds: int = 1
+    has_head: bool = False
     bounds: str = 'one bound'
     num_listed: float | None = None  # Candidates per target that a pool would keep.
     has_kernel: bool = True  # For the race, on a machine that can compile it.
