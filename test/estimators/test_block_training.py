@@ -365,7 +365,7 @@ def test_an_event_stops_the_next_step():
     assert (training.average.n_averaged, training.losses) == (1, [])
 
 
-def run_cycles(monkeypatch, values, block_size=1000, **options):
+def run_cycles(monkeypatch, values, block_size=1000, train_loss=1e-3, **options):
     """Train with given losses of validation; return the epochs before each."""
     epochs, values = [], iter(values)
     parameters = []
@@ -379,7 +379,7 @@ def run_cycles(monkeypatch, values, block_size=1000, **options):
         losses.append(1.0)
         with torch.no_grad():
             model.head.bias += 1
-        yield 1.0
+        yield train_loss
 
     def loss_of(model, table, split):
         epochs.append(len(losses))
@@ -403,6 +403,10 @@ def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     assert len(found.losses) == 210
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.5, 0.9, 0.89])
     assert epochs == [30, 90, 210, 450]
+    # It may later, too, while the loss of the training rows is larger.
+    falling = [1.0, 1.5, 0.9, 0.89, 0.88]
+    _, epochs, _ = run_cycles(monkeypatch, falling, train_loss=1.1)
+    assert epochs == [30, 90, 210, 450, 1000]
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.5, 0.9, 0.8, 0.79])
     assert epochs == [30, 90, 210, 450, 1000]
     found, epochs, _ = run_cycles(monkeypatch, [0.5**i for i in range(9)])
