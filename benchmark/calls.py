@@ -2,8 +2,8 @@
 
     python benchmark/calls.py [--verbose]
 
-A step is the forward pass of a layer on 300 rows, or of a network for tables on 64
-targets and 400 sources, with warm caches. *Functions* and *files* of the package count
+A step is the forward pass of a layer on 300 rows, or on 3,000, for which it searches
+bounds of a race, or of a network for tables on 400 rows in two blocks, with warm caches. *Functions* and *files* of the package count
 once, however often they are called; *switches* counts consecutive calls in different
 files, and *up* the calls of ``nn`` by a function of ``ops``. Comprehensions count as
 functions where Python makes a frame for them (up to 3.11). The script uses only public
@@ -68,10 +68,10 @@ def calls_of(step: Callable[[], object]) -> list[Call]:
     return calls
 
 
-def layer_step(*, is_training: bool) -> list[Call]:
+def layer_step(*, is_training: bool, num_rows: int = 300) -> list[Call]:
     """Record the calls of a layer with its defaults."""
     torch.manual_seed(0)
-    x, conv = torch.randn(300, 16), LatentGraphConv(16, 8)
+    x, conv = torch.randn(num_rows, 16), LatentGraphConv(16, 8)
     for _ in range(2):  # The first call compiles.
         conv.train(is_training)(x)
     return calls_of(lambda: conv(x))
@@ -88,6 +88,7 @@ def table_step() -> list[Call]:
 
 STEPS: dict[str, Callable[[], list[Call]]] = {
     'training': lambda: layer_step(is_training=True),
+    'training, 3000 rows': lambda: layer_step(is_training=True, num_rows=3000),
     'evaluation': lambda: layer_step(is_training=False),
     'table': table_step,
 }

@@ -32,7 +32,10 @@ LAYERS = {
     'transition, race': (TransitionGraphConv, RACE | {'num_nodes': N}),
     'transition, sharp': (TransitionGraphConv, RACE | SHARP | {'num_nodes': MANY}),
     # The bounds that serve them depend on the rows of the other ranks.
-    'free, sharp': (TransitionGraphConv, FREE | SHARP | {'num_transition_nodes': 600}),
+    'free, sharp': (
+        TransitionGraphConv,
+        RACE | FREE | SHARP | {'num_transition_nodes': 600},
+    ),
     'free': (TransitionGraphConv, FREE | {'method': 'stream'}),
     'anchors': (TransitionGraphConv, {'transition': 'anchors'}),
 }

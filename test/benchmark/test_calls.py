@@ -5,8 +5,18 @@ import pytest
 
 # Each number may fall, and is lowered then. The aims are 80 functions in 16 files for
 # training, and 35 in 12 for evaluation.
-MOST_FUNCTIONS = {'training': 137, 'evaluation': 48, 'table': 47}
-MOST_FILES = {'training': 27, 'evaluation': 14, 'table': 13}
+MOST_FUNCTIONS = {
+    'training': 99,
+    'training, 3000 rows': 132,
+    'evaluation': 48,
+    'table': 47,
+}
+MOST_FILES = {
+    'training': 22,
+    'training, 3000 rows': 30,
+    'evaluation': 14,
+    'table': 13,
+}
 MOST = {
     'public names': 30,
     'named tuples of the sampler': 4,

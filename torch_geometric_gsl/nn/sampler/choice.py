@@ -57,13 +57,13 @@ def plan_draw(
 @lru_cache(maxsize=1024)
 def needs_bounds(draw: Draw) -> bool:
     """Return whether the choice of method depends on better bounds."""
-    is_asked = draw.settings.method in ('auto', 'race')
-    if not is_asked or not draw.needs_tight_bounds or RACE.obstacles(draw):
+    if not draw.needs_tight_bounds or RACE.obstacles(draw):
         return False
-    if draw.num_listed is None or POOL.obstacles(draw):
-        return True
+    if not draw.is_auto:
+        return draw.settings.method == 'race'
     # Bounds take long to find: only if a race may be cheaper.
-    return RACE.price(draw) <= POOL.price(draw)
+    others = [method for method in METHODS if not method.obstacles(draw)]
+    return min(others, key=lambda method: method.price(draw)) is RACE
 
 
 @disable_compile
@@ -104,7 +104,7 @@ def choose(draw: Draw) -> SamplingPlan:
 def _compare(method: Method, best: Method, draw: Draw) -> str:
     """Compare the cost of a method with that of the best."""
     cost, best_cost = rounded(method.price(draw)), rounded(best.price(draw))
-    is_shortest = method is RACE and draw.num_listed is not None
+    is_shortest = method is RACE and draw.needs_tight_bounds
     is_shortest &= draw.num_expected is None
     text = f'costs {"at least " * is_shortest}{cost} proposals per target'
     return f'{text}, {best.name} {best_cost}'

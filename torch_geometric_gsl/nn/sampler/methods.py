@@ -15,6 +15,7 @@ from torch_geometric_gsl.nn.sampler.parts import Part
 from torch_geometric_gsl.nn.sampler.plan import (
     ARRIVAL,
     BOUND,
+    BOUNDS_SEARCH,
     EDGE,
     HEAD_SEARCH,
     LARGE,
@@ -134,13 +135,17 @@ class Race(ArrivalMethod):
             reasons.append(draw.caveat or _too_long(draw))
         return reasons
 
+    def total(self, draw: Draw) -> float:
+        is_searched = draw.needs_tight_bounds and draw.num_expected is None
+        return super().total(draw) + (BOUNDS_SEARCH if is_searched else 0)
+
     def cost(self, draw: Draw) -> float:
         options, expected = draw.options, draw.num_expected
         edges = EDGE * options.num_tail
         if expected is None:
             expected = float(options.num_arrivals)
-            if draw.num_listed is not None:
-                # Beside a pool the shortest race, with the search for its bounds.
+            if draw.needs_tight_bounds:
+                # Of the shortest race, with the search for its bounds.
                 race = options.num_races * (expected + edges)
                 return race + HEAD_SEARCH * draw.num_sources
             # Between those of equal scores and the most that these bounds allow.

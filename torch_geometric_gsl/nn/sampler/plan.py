@@ -31,6 +31,8 @@ BOUND, SEARCH, HEAD_SEARCH = 0.06, 0.18, 0.12
 # the rate of a candidate, an arrival that is drawn from all rates, a source of a tail
 # that is proposed by bounds, and the edge of any source of a tail.
 RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
+# In each call, the search for bounds of a race.
+BOUNDS_SEARCH = 4e4
 # In a pool: a candidate, one that is listed with gradients, its noise in a draw.
 LISTING, PAIR, PAIR_DRAW = 0.1, 2.0, 0.8
 # Methods that neither truncate draws nor have a tail.
