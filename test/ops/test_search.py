@@ -19,8 +19,8 @@ from torch_geometric_gsl.ops.pair_scores import PairScores, Sources
 from torch_geometric_gsl.ops.scores import Identity, unit_rows
 from torch_geometric_gsl.ops.search import (
     best_sources,
+    clusters_pay,
     nearest_by_bounds,
-    pays_clusters,
     top_k,
 )
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
@@ -458,4 +458,4 @@ def test_few_targets_do_not_pay_for_clusters(monkeypatch):
     monkeypatch.setattr(module, '_BOUNDED', 0)
     x = torch.randn(400, 3, generator=seeded())
     for num_targets, pays in ((100, False), (300, True)):
-        assert pays_clusters(make(x[:num_targets], x, 'negative')) is pays
+        assert clusters_pay(make(x[:num_targets], x, 'negative')) is pays

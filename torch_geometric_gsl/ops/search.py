@@ -66,12 +66,12 @@ def best_sources(pairs: PairScores, k: int, sources: Sources | None = None) -> T
                 [2, 1]])
     """
     ranks = exact = pairs.ranking
-    if sources is not None and not pays_clusters(ranks):
+    if sources is not None and not clusters_pay(ranks):
         return _without_bounds(ranks, k, sources)
     is_double = pairs.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     if is_double and not pairs.is_sparse:
         ranks = normalise_ranks(ranks)
-    is_bounded = pays_clusters(ranks)
+    is_bounded = clusters_pay(ranks)
     if is_bounded:
         single = in_single_precision(ranks).src if is_double else ranks.src
         clusters = k_means(single, num_clusters(ranks.src.size(0)))
@@ -87,7 +87,7 @@ def best_sources(pairs: PairScores, k: int, sources: Sources | None = None) -> T
     return found.gather(1, score.argsort(dim=1, descending=True, stable=True))
 
 
-def pays_clusters(ranks: PairScores) -> bool:
+def clusters_pay(ranks: PairScores) -> bool:
     """Return whether there are enough pairs for clusters of the sources to pay."""
     num_targets, num_sources = ranks.dst.size(0), ranks.src.size(0)
     # Finding clusters takes about as long as comparing this number of targets.

@@ -148,7 +148,7 @@ def test_calls_draw_by_a_pool_where_few_are_not_negligible(deviation, tau, metho
         assert plan[2:6] == (None, None, 0, None)
         assert 'race: costs at least' in plan.reason or tau > 1
         # Each process plans with the rows of all.
-        assert sampler.weighs_targets(512, 4096)
+        assert sampler.depends_on_all_targets(512, 4096)
 
 
 def test_sharp_calls_of_few_rows_draw_by_a_pool():

@@ -20,9 +20,9 @@ from torch_geometric_gsl._checks import (
     check_one_graph,
     check_value,
 )
-from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.options import Settings
 from torch_geometric_gsl.nn.sampler.parts import GraphPart, Part, Parts
+from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.ops.edges import (
     Candidates,
     list_candidates,
@@ -44,7 +44,7 @@ class Assignment(ABC):
 
     pairs: PairScores
     settings: Settings
-    cache: BoundsCache
+    cache: RowCache
 
     @abstractmethod
     def of_graph(

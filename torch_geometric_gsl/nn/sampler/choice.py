@@ -7,7 +7,6 @@ from functools import lru_cache
 
 import torch
 
-from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.methods import (
     BY_NAME,
     METHODS,
@@ -17,6 +16,7 @@ from torch_geometric_gsl.nn.sampler.methods import (
     Method,
 )
 from torch_geometric_gsl.nn.sampler.plan import Draw, SamplingPlan, rounded
+from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.ops.envelope import Envelope, has_kernel
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool import count_pool
@@ -24,7 +24,7 @@ from torch_geometric_gsl.ops.runtime import disable_compile
 
 
 def plan_draw(
-    draw: Draw, pairs: PairScores, cache: BoundsCache
+    draw: Draw, pairs: PairScores, cache: RowCache
 ) -> tuple[SamplingPlan, Envelope | None]:
     """Plan a draw; also return the bounds of a race of sharp scores."""
     options = draw.options  # Derived once for equal draws.
@@ -73,7 +73,7 @@ def counts_pool(draw: Draw) -> bool:
     return draw.is_auto and not POOL.obstacles(draw)
 
 
-def depends_on_all(draw: Draw) -> bool:
+def depends_on_all_targets(draw: Draw) -> bool:
     """Return whether the draws of a target depend on the rows of the others."""
     return needs_bounds(draw) or counts_pool(draw)
 

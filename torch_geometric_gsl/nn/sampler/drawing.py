@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
 from torch_geometric_gsl.nn.sampler.candidates import (
     LISTED_PAIRS,
     Assignment,
@@ -19,7 +18,7 @@ from torch_geometric_gsl.nn.sampler.candidates import (
     max_pairs,
 )
 from torch_geometric_gsl.nn.sampler.choice import choose, plan_draw
-from torch_geometric_gsl.nn.sampler.methods import BY_NAME, Drawn
+from torch_geometric_gsl.nn.sampler.methods import BY_NAME, DrawnPart
 from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
 from torch_geometric_gsl.nn.sampler.plan import (
     RACE_FACTOR,
@@ -27,6 +26,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     SamplingPlan,
     make_draw,
 )
+from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import candidate_graph
 from torch_geometric_gsl.ops.edges import Candidates
@@ -40,14 +40,14 @@ from torch_geometric_gsl.typing import SampledGraph
 Generator = torch.Generator | None
 
 
-class Drawing(Assignment):
+class TrainingAssignment(Assignment):
     """Assign targets to parts, each of which one method draws."""
 
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> DrawnGraph:
         # The graphs of a batch are others in each draw.
-        bounds = self.cache if pairs is self.pairs else BoundsCache()
+        bounds = self.cache if pairs is self.pairs else RowCache()
         pairs = pairs if self.settings.loop else exclude_loops(pairs)
         draw = make_draw(self.settings, pairs.dst.size(0), pairs.src.size(0))
         nodes = pairs, pairs.dst.size(0), first_source, first_target
@@ -128,7 +128,7 @@ class Drawing(Assignment):
 
 
 @dataclass(eq=False)
-class DrawnGraph(GraphPart, Drawn):
+class DrawnGraph(GraphPart, DrawnPart):
     """The targets of one graph, which one method draws."""
 
     options: DrawOptions
@@ -163,7 +163,7 @@ class DrawnGraph(GraphPart, Drawn):
 
 
 @dataclass(eq=False)
-class DrawnTargets(Drawn):
+class DrawnTargets(DrawnPart):
     """Targets with long lists of candidates, which race."""
 
     pairs: PairScores

@@ -45,7 +45,7 @@ class SampledEvaluationWarning(UserWarning):
     r"""Issued if evaluation samples the sources, as there are too many pairs."""
 
 
-class Evaluation(Assignment):
+class EvaluationAssignment(Assignment):
     """Assign targets to parts whose neighbours all have noise-free weights."""
 
     def of_graph(
@@ -184,19 +184,19 @@ def exported_sum(
     settings: Settings,
     h: Tensor,
     is_training: bool,
-    absent: dict[str, Any],
+    unsupported: dict[str, Any],
 ) -> Tensor:
     r"""Sum messages as defined, for :func:`torch.export.export`.
 
     Exported programs hold all pairs in memory, as the number of blocks would depend on
-    the rows. :obj:`absent` holds unsupported arguments, which must be None.
+    the rows. :obj:`unsupported` holds arguments, which must be None.
     """
     if is_training:
         raise ValueError(
             "'torch.export' supports evaluation only, without random draws: call "
             "'model.eval()' first"
         )
-    for name, value in absent.items():
+    for name, value in unsupported.items():
         if value is not None:
             raise ValueError(
                 f"'{name}' is not supported by 'torch.export': the number of edges "

@@ -25,16 +25,19 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_type,
 )
-from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
-from torch_geometric_gsl.nn.sampler.choice import depends_on_all
+from torch_geometric_gsl.nn.sampler.choice import depends_on_all_targets
 from torch_geometric_gsl.nn.sampler.distribution import (
     UNIFORM_SHARE,
     NeighbourDistribution,
     describe,
     warn_if_uniform,
 )
-from torch_geometric_gsl.nn.sampler.drawing import Drawing, plan_of, warn_of_no_choice
-from torch_geometric_gsl.nn.sampler.evaluation import Evaluation, exported_sum
+from torch_geometric_gsl.nn.sampler.drawing import (
+    TrainingAssignment,
+    plan_of,
+    warn_of_no_choice,
+)
+from torch_geometric_gsl.nn.sampler.evaluation import EvaluationAssignment, exported_sum
 from torch_geometric_gsl.nn.sampler.methods import METHODS
 from torch_geometric_gsl.nn.sampler.options import (
     Budget,
@@ -43,8 +46,9 @@ from torch_geometric_gsl.nn.sampler.options import (
     paper_options,
 )
 from torch_geometric_gsl.nn.sampler.parts import Part
-from torch_geometric_gsl.nn.sampler.plan import UNTRUNCATED, SamplingPlan, make_draw
-from torch_geometric_gsl.nn.sampler.ranks import gather_rows
+from torch_geometric_gsl.nn.sampler.plan import EXACT_METHODS, SamplingPlan, make_draw
+from torch_geometric_gsl.nn.sampler.processes import gather_rows
+from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -223,7 +227,7 @@ class GumbelKNNSampler(torch.nn.Module):
             empty = torch.nn.Parameter(torch.empty(())) if is_used else None
             self.register_parameter(name, empty)
         self._reset_scores()
-        self._bounds = BoundsCache()
+        self._bounds = RowCache()
         self._num_draws = 0
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
@@ -369,13 +373,13 @@ class GumbelKNNSampler(torch.nn.Module):
             True
         """
         if gather is not None:
-            x, h = gather_rows(x, h, rows, gather, self.weighs_targets)
+            x, h = gather_rows(x, h, rows, gather, self.depends_on_all_targets)
         if is_exporting():
-            absent: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
-            absent |= {'edge_weight': edge_weight, 'rows': rows}
-            absent |= {'return_graph': return_graph or None}
+            unsupported: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
+            unsupported |= {'edge_weight': edge_weight, 'rows': rows}
+            unsupported |= {'return_graph': return_graph or None}
             pairs, settings = self._begin(x)
-            return exported_sum(pairs, settings, h, self.training, absent)
+            return exported_sum(pairs, settings, h, self.training, unsupported)
         candidates = edge_index, edge_weight, batch, rows
         pairs, part = self._assign(x, candidates, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
@@ -400,7 +404,7 @@ class GumbelKNNSampler(torch.nn.Module):
         """
         with torch.no_grad():
             pairs, settings = self._begin(x)
-            drawing = Drawing(pairs, settings, self._bounds)
+            drawing = TrainingAssignment(pairs, settings, self._bounds)
             part = drawing.assign(edge_index, edge_weight, batch)
             return plan_of(part, pairs, self.method)
 
@@ -424,12 +428,12 @@ class GumbelKNNSampler(torch.nn.Module):
         """
         with torch.no_grad():
             pairs, settings = self._begin(x)
-            evaluation = Evaluation(pairs, settings, self._bounds)
+            evaluation = EvaluationAssignment(pairs, settings, self._bounds)
             part = evaluation.assign(edge_index, edge_weight, batch, rows)
             targets = slice(*rows or (None,))
             return describe(pairs, part).map(lambda value: value[targets])
 
-    def weighs_targets(self, num_targets: int, num_sources: int) -> bool:
+    def depends_on_all_targets(self, num_targets: int, num_sources: int) -> bool:
         r"""Return whether the draws of a target depend on other targets' rows, as with
         sharp scores, where all targets share the method and the bounds of a race.
 
@@ -440,7 +444,7 @@ class GumbelKNNSampler(torch.nn.Module):
         if not self.training:
             return False
         settings = self._settings(self.factor, is_pair=True)
-        return depends_on_all(make_draw(settings, num_targets, num_sources))
+        return depends_on_all_targets(make_draw(settings, num_targets, num_sources))
 
     def register_draw_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         r"""Register a function to call before each draw of :meth:`forward` and
@@ -477,7 +481,9 @@ class GumbelKNNSampler(torch.nn.Module):
         if generator is not None:
             check_generator(generator, pairs.src.device)
         if not self.training:
-            return pairs, Evaluation(pairs, settings, self._bounds).assign(*candidates)
+            return pairs, EvaluationAssignment(pairs, settings, self._bounds).assign(
+                *candidates
+            )
         self._is_initial = False
         is_whole = candidates[0] is None and candidates[2] is None
         if is_whole:
@@ -485,7 +491,7 @@ class GumbelKNNSampler(torch.nn.Module):
             if self._num_draws in _LOOKS:
                 limit = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
                 self._look(features, pairs.dst.size(0), limit)
-        part = Drawing(pairs, settings, self._bounds).assign(*candidates)
+        part = TrainingAssignment(pairs, settings, self._bounds).assign(*candidates)
         if is_whole and torch.is_grad_enabled():
             available = pairs.src.size(0) - int(not settings.loop)
             if max(available, 0) < min(pairs.dst.size(0), 2):
@@ -588,7 +594,7 @@ def share_similarities(model: torch.nn.Module) -> None:
 
 def _check_budget_applies(budget: Budget, method: str, replace: bool) -> None:
     """Raise if draws that keep all candidates have limits of arrivals and tails."""
-    if not replace or method in UNTRUNCATED:
+    if not replace or method in EXACT_METHODS:
         why = f'with method={method!r}' if replace else 'with replace=False'
         check_absent(budget.arrivals, 'arrivals', why)
         check_absent(budget.tail, 'tail', why)

@@ -52,7 +52,7 @@ from torch_geometric_gsl.typing import SampledGraph
 Generator = torch.Generator | None
 
 
-class Drawn(Part):
+class DrawnPart(Part):
     """Targets that one method draws, and how."""
 
     pairs: PairScores
@@ -85,11 +85,11 @@ class Method(ABC):
         return self.total(draw) / draw.num_targets if is_shared else self.cost(draw)
 
     @abstractmethod
-    def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
+    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
         """Return the graph."""
 
     @abstractmethod
-    def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
+    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
         """Sum messages over the graph."""
 
 
@@ -97,24 +97,28 @@ class ArrivalMethod(Method):
     """Base class of methods that find the first arrivals of each draw."""
 
     @abstractmethod
-    def find(self, drawn: Drawn, generator: Generator) -> tuple[Arrivals, Tail | None]:
+    def find(
+        self, part: DrawnPart, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
         """Find the first arrivals and the tail of each target."""
 
-    def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
-        arrivals, tail = self.draw(drawn, generator)
-        return drawn_graph(drawn.pairs, arrivals, tail, drawn.options)
+    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
+        arrivals, tail = self.draw(part, generator)
+        return drawn_graph(part.pairs, arrivals, tail, part.options)
 
-    def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
-        arrivals, tail = self.draw(drawn, generator)
-        return drawn_sum(h, drawn.pairs, arrivals, tail, drawn.options)
+    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
+        arrivals, tail = self.draw(part, generator)
+        return drawn_sum(h, part.pairs, arrivals, tail, part.options)
 
-    def draw(self, drawn: Drawn, generator: Generator) -> tuple[Arrivals, Tail | None]:
+    def draw(
+        self, part: DrawnPart, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
         """Draw the arrivals and the tail, and the noise of a null neighbour."""
-        if drawn.plan.caveat is not None:
-            warn_caller(drawn.plan.caveat, TruncatedRaceWarning)
-        arrivals, tail = self.find(drawn, generator)
-        if drawn.pairs.null is not None:
-            noise = _null_noise(drawn.pairs, arrivals.horizon, generator)
+        if part.plan.caveat is not None:
+            warn_caller(part.plan.caveat, TruncatedRaceWarning)
+        arrivals, tail = self.find(part, generator)
+        if part.pairs.null is not None:
+            noise = _null_noise(part.pairs, arrivals.horizon, generator)
             arrivals = arrivals._replace(null=noise)
         return arrivals, tail
 
@@ -160,9 +164,11 @@ class Race(ArrivalMethod):
         # Slow races end with a scan of all candidates.
         return race + _scan_cost(draw) * expected * SCAN_FACTOR / draw.num_sources
 
-    def find(self, drawn: Drawn, generator: Generator) -> tuple[Arrivals, Tail | None]:
-        pairs, options, envelope = drawn.pairs, drawn.options, drawn.envelope
-        first = drawn.plan.num_proposals or 0
+    def find(
+        self, part: DrawnPart, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
+        pairs, options, envelope = part.pairs, part.options, part.envelope
+        first = part.plan.num_proposals or 0
         first *= FIRST_ROUND if envelope is None else 1
         length = math.ceil(min(first, pairs.most))
         length = max(8, length) if length else 0  # 0 scans all candidates.
@@ -190,19 +196,19 @@ class Dense(ArrivalMethod):
     def cost(self, draw: Draw) -> float:
         return draw.options.num_races * draw.num_sources / RACE_FACTOR
 
-    def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
-        if not drawn.options.replace:
-            return super().graph(drawn, generator)
-        return dense_graph(self.weights(drawn, generator), drawn.pairs.excluded)
+    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
+        if not part.options.replace:
+            return super().graph(part, generator)
+        return dense_graph(self.weights(part, generator), part.pairs.excluded)
 
-    def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
-        if not drawn.options.replace:
-            return super().sum(drawn, h, generator)
-        return self.weights(drawn, generator).to(h.dtype) @ h
+    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
+        if not part.options.replace:
+            return super().sum(part, h, generator)
+        return self.weights(part, generator).to(h.dtype) @ h
 
-    def weights(self, drawn: Drawn, generator: Generator) -> Tensor:
+    def weights(self, part: DrawnPart, generator: Generator) -> Tensor:
         """Return the weights of all pairs."""
-        pairs, options = drawn.pairs, drawn.options
+        pairs, options = part.pairs, part.options
         return relaxed_weights(
             pairs.rows(),
             options.k,
@@ -213,9 +219,11 @@ class Dense(ArrivalMethod):
             null=pairs.null,
         )
 
-    def find(self, drawn: Drawn, generator: Generator) -> tuple[Arrivals, Tail | None]:
+    def find(
+        self, part: DrawnPart, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
         # Without replacement there is no tail.
-        pairs, options = drawn.pairs, drawn.options
+        pairs, options = part.pairs, part.options
         sizes = options.num_races, min(options.num_arrivals, pairs.available)
         return perturbed_arrivals(pairs, *sizes, generator=generator), None
 
@@ -232,8 +240,10 @@ class Stream(ArrivalMethod):
         options = draw.options
         return _scan_cost(draw) + options.num_races * EDGE * options.num_tail
 
-    def find(self, drawn: Drawn, generator: Generator) -> tuple[Arrivals, Tail | None]:
-        pairs, options = drawn.pairs, drawn.options
+    def find(
+        self, part: DrawnPart, generator: Generator
+    ) -> tuple[Arrivals, Tail | None]:
+        pairs, options = part.pairs, part.options
         tail = draw_tail(pairs, options, generator=generator)
         sizes = options.num_races, min(options.num_arrivals, pairs.available)
         return stream_arrivals(pairs, *sizes, generator=generator), tail
@@ -259,16 +269,16 @@ class Pool(Method):
             + (PAIR + PAIR_DRAW * draw.options.k) * num_listed
         )
 
-    def graph(self, drawn: Drawn, generator: Generator) -> SampledGraph:
-        seed = draw_seed(drawn.pairs.dst.device, generator)
-        neighbours, weight = pool_draws(drawn.pairs, drawn.options, seed)
+    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
+        seed = draw_seed(part.pairs.dst.device, generator)
+        neighbours, weight = pool_draws(part.pairs, part.options, seed)
         edges = torch.stack([neighbours.source, neighbours.target]).long()
         return SampledGraph(edges, weight)
 
-    def sum(self, drawn: Drawn, h: Tensor, generator: Generator) -> Tensor:
-        seed = draw_seed(drawn.pairs.dst.device, generator)
-        weigh = partial(pool_draws, options=drawn.options, seed=seed)
-        return pool_sum(h, drawn.pairs, weigh)
+    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
+        seed = draw_seed(part.pairs.dst.device, generator)
+        weigh = partial(pool_draws, options=part.options, seed=seed)
+        return pool_sum(h, part.pairs, weigh)
 
 
 RACE, STREAM, POOL = Race(), Stream(), Pool()

@@ -36,7 +36,7 @@ BOUNDS_SEARCH = 4e4
 # In a pool: a candidate, one that is listed with gradients, its noise in a draw.
 LISTING, PAIR, PAIR_DRAW = 0.1, 2.0, 0.8
 # Methods that neither truncate draws nor have a tail.
-UNTRUNCATED = 'dense', 'pool'
+EXACT_METHODS = 'dense', 'pool'
 # Cost of a proposal without a kernel (custom formula or half precision).
 SLOW = 5.0
 # Rows of this many channels double the time of a proposal.
@@ -152,7 +152,7 @@ class Draw:
     def caveat(self) -> str | None:
         """Describe the error if truncation changes the variance of a sum."""
         settings, options = self.settings, self.options
-        is_exact = settings.method in UNTRUNCATED or self.keeps_all
+        is_exact = settings.method in EXACT_METHODS or self.keeps_all
         if is_exact or not settings.replace:
             return None
         num_arrivals, tau = options.num_arrivals, options.tau
@@ -225,7 +225,7 @@ class Draw:
 
     def describe(self, method: str, reason: str, cost: float = 0.0) -> SamplingPlan:
         """Return the plan of a method."""
-        is_exact, options = method in UNTRUNCATED, self.options
+        is_exact, options = method in EXACT_METHODS, self.options
         is_all = self.keeps_all or (is_exact and options.replace)
         proposals = self.num_expected
         if proposals is None:

@@ -18,7 +18,7 @@ def gather_rows(
     h: Tensor,
     rows: Any,
     gather: Callable[[Tensor], Tensor],
-    weighs_targets: Callable[[int, int], bool],
+    depends_on_all_targets: Callable[[int, int], bool],
 ) -> tuple[Features | Ends, Tensor]:
     """Return compared rows and messages of all processes, given those of one.
 
@@ -37,7 +37,7 @@ def gather_rows(
         # Rows of width zero are counted, and no number is sent.
         num_targets = gather(dst.new_empty(dst.size(0), 0)).size(0)
         first, stop = rows
-        if weighs_targets(num_targets, src.size(0)):
+        if depends_on_all_targets(num_targets, src.size(0)):
             # The bounds of draws have no gradient.
             targets = gather(dst.detach())
             dst = torch.cat([targets[:first], dst, targets[stop:]])

@@ -36,7 +36,7 @@ Rows = tuple[Tensor, ...]
 _Entry = tuple[tuple[object, ...], Rows, Any]
 
 
-class BoundsCache:
+class RowCache:
     """Cache bounds of scores, and compared edges, for equal rows.
 
     The cached values depend on the rows only and do not change any draw: new and used
@@ -46,8 +46,8 @@ class BoundsCache:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
 
-    def __reduce__(self) -> tuple[type[BoundsCache], tuple[()]]:
-        return BoundsCache, ()
+    def __reduce__(self) -> tuple[type[RowCache], tuple[()]]:
+        return RowCache, ()
 
     @disable_compile  # The choice depends on values.
     @torch.no_grad()

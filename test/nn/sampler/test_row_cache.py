@@ -8,10 +8,10 @@ from oracles import ERROR_RATE, seeded
 from sampling import normal
 from scipy import stats
 
-from torch_geometric_gsl.nn.sampler import bounds_cache as module
 from torch_geometric_gsl.nn.sampler import methods
-from torch_geometric_gsl.nn.sampler.bounds_cache import BoundsCache
+from torch_geometric_gsl.nn.sampler import row_cache as module
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -61,7 +61,7 @@ def bounds(request, monkeypatch, _races):
         envelope = make_envelope(pairs, **{names[0]: kept})
         return envelope, module.num_expected(pairs, envelope, options)
 
-    monkeypatch.setattr(BoundsCache, 'best', torch.no_grad()(best))
+    monkeypatch.setattr(RowCache, 'best', torch.no_grad()(best))
     return request.param
 
 
