@@ -3,12 +3,13 @@
     python benchmark/calls.py [--verbose]
 
 A step is the forward pass of a layer on 300 rows, or on 3,000, for which it searches
-bounds of a race, or of a network for tables on 400 rows in two blocks, with warm caches. *Functions* and *files* of the package count
-once, however often they are called; *switches* counts consecutive calls in different
-files, and *up* the calls of ``nn`` by a function of ``ops``. Comprehensions count as
-functions where Python makes a frame for them (up to 3.11). The script uses only public
-names, so it can measure any version of the package: lines and files of each folder,
-public names, refusals of combinations (calls of ``check_absent``), and ``Any``.
+bounds of a race, or of a network for tables on 400 rows in two blocks, with warm
+caches. *Functions* and *files* of the package count once, however often they are
+called; *switches* counts consecutive calls in different files, and *up* the calls of
+``nn`` by a function of ``ops``. Comprehensions count as functions where Python makes a
+frame for them (up to 3.11). The script uses only public names, so it can measure any
+version of the package: lines and files of each folder, public names, refusals of
+combinations (calls of ``check_absent``), and ``Any``.
 """
 
 from __future__ import annotations

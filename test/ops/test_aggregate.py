@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded, to_matrix
 
-from torch_geometric_gsl.ops import runtime
+from torch_geometric_gsl.ops import aggregate, runtime
 from torch_geometric_gsl.ops import tail as tail_module
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.edges import Candidates
@@ -114,7 +114,11 @@ def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch):
     monkeypatch.setattr(runtime, 'checkpoint', spy)
     pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))._replace(memory=budget)
     args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options
+    kept = drawn_sum(*args)
+    assert calls == []  # A few blocks are kept.
+    monkeypatch.setattr(aggregate, '_KEPT_BLOCKS', 1)
     out = drawn_sum(*args)
+    assert torch.equal(out, kept)
     assert calls == sizes
     with torch.no_grad():  # There is no backward pass to save memory for.
         same = drawn_sum(*args)

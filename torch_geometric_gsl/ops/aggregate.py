@@ -16,6 +16,9 @@ from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.ops.tail import Tail, mask_tail, tail_scores, ungroup
 from torch_geometric_gsl.typing import SampledGraph
 
+# Up to this number of blocks of the tail, the inputs of scores are kept.
+_KEPT_BLOCKS = 4
+
 
 def drawn_graph(
     pairs: PairScores, arrivals: Arrivals, tail: Tail | None, options: DrawOptions
@@ -104,7 +107,7 @@ def _relax_all(
         late = late_src.split(groups), late_h.split(groups)
         drawn = value.split(sizes), pairs.split(sizes), arrivals.split(sizes)
         blocks = [*zip(*drawn, tails, *late, strict=True)]
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and len(blocks) > _KEPT_BLOCKS:
             # The inputs of the scores are recomputed in the backward pass.
             score_block = recomputed(_block_scores)
     weights, sums = [], []
