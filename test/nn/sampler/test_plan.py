@@ -448,7 +448,7 @@ def test_the_cost_counts_the_draws_of_all_targets():
         costs.append(sampler.plan(x).cost)
     # A race is linear in the number of targets, beside what a call costs.
     width = 1 + 8 / planning.WIDTH
-    race = methods.Race.call_cost
+    race = methods.Race.fixed_cost
     assert (costs[1] - race * width) / (costs[0] - race * width) == pytest.approx(2)
     # All graphs of a batch count, and lists.
     batch = torch.arange(2).repeat_interleave(1000)

@@ -44,7 +44,7 @@ def found(monkeypatch):
 @pytest.fixture
 def _races(monkeypatch):
     """Race under bounds, where a look at all of so few candidates costs less."""
-    monkeypatch.setattr(methods.Stream, 'cost', lambda *args: math.inf)
+    monkeypatch.setattr(methods.Stream, 'target_cost', lambda *args: math.inf)
 
 
 @pytest.fixture(params=['clusters', 'lists'])

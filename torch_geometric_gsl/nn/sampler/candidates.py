@@ -60,7 +60,10 @@ class Assignment(ABC):
         prior: Tensor | None = None,
         is_long: Tensor | None = None,
     ) -> list[Part]:
-        """Return the parts of targets with listed candidates."""
+        """Return the parts of targets with listed candidates.
+
+        In training, targets with long lists race; which ones is chosen unless given.
+        """
 
     @abstractmethod
     def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
@@ -93,7 +96,7 @@ class Assignment(ABC):
             return Parts(pairs, [])
         part = self.of_graph(pairs)
         if rows is not None:
-            part.take(*rows)
+            part.restrict(*rows)
         return part
 
     @disable_compile

@@ -15,7 +15,7 @@ from torch_geometric_gsl.nn.sampler.methods import (
     STREAM,
     Method,
 )
-from torch_geometric_gsl.nn.sampler.plan import Draw, SamplingPlan, rounded
+from torch_geometric_gsl.nn.sampler.plan import SCAN_FIRST, Draw, SamplingPlan, rounded
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.ops.envelope import Envelope, has_kernel
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -40,16 +40,17 @@ def plan_draw(
         num_expected=expected,
         num_kinds=envelope.num_kinds,
         has_head=envelope.head is not None,
-        bounds=str(envelope),
+        bounds_text=str(envelope),
         # Sparse rows draw what the same dense ones do.
         has_kernel=pairs.is_sparse or has_kernel(pairs),
     )
     plan = choose(draw)
     if plan.method != 'race':
         return plan, None
-    if RACE.cost(draw) > STREAM.cost(draw):
+    if RACE.target_cost(draw) > STREAM.target_cost(draw):
         # Requested by name: starts with a scan of all candidates.
-        return plan._replace(num_proposals=0.0, cost=STREAM.total(draw)), None
+        cost = STREAM.total_cost(draw)
+        return plan._replace(num_proposals=SCAN_FIRST, cost=cost), None
     return plan, envelope
 
 
@@ -63,7 +64,7 @@ def needs_bounds(draw: Draw) -> bool:
         return draw.settings.method == 'race'
     # Bounds take long to find: only if a race may be cheaper.
     others = [method for method in METHODS if not method.obstacles(draw)]
-    return min(others, key=lambda method: method.price(draw)) is RACE
+    return min(others, key=lambda method: method.shared_cost(draw)) is RACE
 
 
 @disable_compile
@@ -88,22 +89,22 @@ def choose(draw: Draw) -> SamplingPlan:
             reason = '; '.join(reasons)
             raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
         reason = f'as requested{_measured(draw)}'
-        return draw.describe(method.name, reason, method.total(draw))
+        return draw.describe(method.name, reason, method.total_cost(draw))
     obstacles = {method: method.obstacles(draw) for method in METHODS}
     applicable = [method for method in METHODS if not obstacles[method]]
-    best = min(applicable, key=lambda method: method.price(draw))
+    best = min(applicable, key=lambda method: method.shared_cost(draw))
     reasons = []
     for method in METHODS:
         why = ', '.join(obstacles[method])
         if method is not best:
             reasons.append(f'{method.name}: {why or _compare(method, best, draw)}')
     reason = '; '.join(reasons) + _measured(draw)
-    return draw.describe(best.name, reason, best.total(draw))
+    return draw.describe(best.name, reason, best.total_cost(draw))
 
 
 def _compare(method: Method, best: Method, draw: Draw) -> str:
     """Compare the cost of a method with that of the best."""
-    cost, best_cost = rounded(method.price(draw)), rounded(best.price(draw))
+    cost, best_cost = rounded(method.shared_cost(draw)), rounded(best.shared_cost(draw))
     is_shortest = method is RACE and draw.needs_tight_bounds
     is_shortest &= draw.num_expected is None
     text = f'costs {"at least " * is_shortest}{cost} proposals per target'
@@ -117,5 +118,5 @@ def _measured(draw: Draw) -> str:
         texts.append(f'a pool has {rounded(draw.num_listed)} candidates')
     if draw.num_expected is not None:
         expected = rounded(draw.num_expected)
-        texts.append(f'a race needs {expected} per draw under {draw.bounds}')
+        texts.append(f'a race needs {expected} per draw under {draw.bounds_text}')
     return ': ' * bool(texts) + ', '.join(texts)

@@ -47,11 +47,11 @@ class TrainingAssignment(Assignment):
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> DrawnGraph:
         # The graphs of a batch are others in each draw.
-        bounds = self.cache if pairs is self.pairs else RowCache()
+        cache = self.cache if pairs is self.pairs else RowCache()
         pairs = pairs if self.settings.loop else exclude_loops(pairs)
         draw = make_draw(self.settings, pairs.dst.size(0), pairs.src.size(0))
         nodes = pairs, pairs.dst.size(0), first_source, first_target
-        return DrawnGraph(*nodes, draw.options, *plan_draw(draw, pairs, bounds))
+        return DrawnGraph(*nodes, draw.options, *plan_draw(draw, pairs, cache))
 
     def of_lists(
         self,
@@ -83,7 +83,7 @@ class TrainingAssignment(Assignment):
                 plan = choose(draw) if is_dense else plan
             cost = draw.options.num_races * edges.size(1) / RACE_FACTOR
             plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
-            part = DrawnList(
+            part = PerturbedList(
                 pairs, edges, sizes, (score,), draw.options, plan, short.most
             )
             parts.append(part)
@@ -142,7 +142,7 @@ class DrawnGraph(GraphPart, DrawnPart):
         out = BY_NAME[self.plan.method].sum(self, h, generator)
         return out if self.kept is None else out[self.kept]
 
-    def take(self, start: int, stop: int, group: int = 16) -> None:
+    def restrict(self, start: int, stop: int, group: int = 16) -> None:
         """Restrict the part to a range of targets without changing their draws."""
         if self.plan.method == 'dense':
             # The definition draws the noise of all pairs in order.
@@ -150,7 +150,7 @@ class DrawnGraph(GraphPart, DrawnPart):
             return
         # Whole groups with a common tail.
         options = self.options._replace(num_tail=self.plan.num_tail)
-        super().take(start, stop, group_size(options))
+        super().restrict(start, stop, group_size(options))
         envelope, first = self.envelope, self.first_target
         if envelope is not None and envelope.head is not None:
             rows = slice(first, first + self.pairs.dst.size(0))
@@ -183,7 +183,7 @@ class DrawnTargets(DrawnPart):
 
 
 @dataclass(eq=False)
-class DrawnList(Listed):
+class PerturbedList(Listed):
     """Listed candidates, each of which has noise."""
 
     options: DrawOptions

@@ -38,7 +38,7 @@ from torch_geometric_gsl.nn.sampler.drawing import (
     warn_of_no_choice,
 )
 from torch_geometric_gsl.nn.sampler.evaluation import EvaluationAssignment, exported_sum
-from torch_geometric_gsl.nn.sampler.methods import METHODS
+from torch_geometric_gsl.nn.sampler.methods import BY_NAME
 from torch_geometric_gsl.nn.sampler.options import (
     Budget,
     Settings,
@@ -82,7 +82,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     # Beyond, scores over the temperature overflow float32.
     'tau': partial(check_positive, low=1e-6, high=1e6),
     'scale': partial(check_positive, low=_SCALES[0], high=_SCALES[1]),
-    'method': partial(check_option, options=('auto', *(m.name for m in METHODS))),
+    'method': partial(check_option, options=('auto', *BY_NAME)),
     'eval_k': _check_eval_k,
     **dict.fromkeys(('hard', 'replace', 'loop', 'train_scale'), check_flag),
 }
@@ -471,7 +471,9 @@ class GumbelKNNSampler(torch.nn.Module):
     def _assign(
         self, x: Features | Ends, candidates: tuple[Any, ...], generator: Any
     ) -> tuple[PairScores, Part]:
-        """Check the inputs of a call and assign each target to a part."""
+        """Check the inputs of a call; assign each target to a part, which draws in
+        training and does not in evaluation.
+        """
         features = x.features if isinstance(x, Ends) else x
         for hook in self._draw_hooks.values():
             hook(self, features, *candidates[:3])

@@ -24,6 +24,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     PAIR_DRAW,
     RACE_FACTOR,
     RATE,
+    SCAN_FIRST,
     SEARCH,
     SLOW,
     SMALL,
@@ -62,27 +63,31 @@ class DrawnPart(Part):
 
 
 class Method(ABC):
-    """Base class of methods, which all sample the same distribution."""
+    """Base class of methods; those of `METHODS` sample the same distribution."""
 
     name: ClassVar[str]
-    call_cost: ClassVar[float]  # Fixed cost of a call, in proposals.
+    fixed_cost: ClassVar[float]  # Fixed cost of a call, in proposals.
 
     @abstractmethod
     def obstacles(self, draw: Draw) -> list[str]:
         """Return the reasons not to use this method."""
 
     @abstractmethod
-    def cost(self, draw: Draw) -> float:
+    def target_cost(self, draw: Draw) -> float:
         """Return the cost of a target, in proposals."""
 
-    def total(self, draw: Draw) -> float:
+    def total_cost(self, draw: Draw) -> float:
         """Return the cost of all targets."""
-        return self.call_cost + draw.num_targets * self.cost(draw)
+        return self.fixed_cost + draw.num_targets * self.target_cost(draw)
 
-    def price(self, draw: Draw) -> float:
+    def shared_cost(self, draw: Draw) -> float:
         """Return the cost of a target with its share of that of the call."""
         is_shared = draw.listed_by is None  # Else other targets take part.
-        return self.total(draw) / draw.num_targets if is_shared else self.cost(draw)
+        return (
+            self.total_cost(draw) / draw.num_targets
+            if is_shared
+            else self.target_cost(draw)
+        )
 
     @abstractmethod
     def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
@@ -126,7 +131,7 @@ class ArrivalMethod(Method):
 class Race(ArrivalMethod):
     """Propose candidates until the first arrivals are known."""
 
-    name, call_cost = 'race', 4e4
+    name, fixed_cost = 'race', 4e4
 
     def obstacles(self, draw: Draw) -> list[str]:
         bounds = draw.settings.bounds
@@ -139,11 +144,11 @@ class Race(ArrivalMethod):
             reasons.append(draw.caveat or _too_long(draw))
         return reasons
 
-    def total(self, draw: Draw) -> float:
+    def total_cost(self, draw: Draw) -> float:
         is_searched = draw.needs_tight_bounds and draw.num_expected is None
-        return super().total(draw) + (BOUNDS_SEARCH if is_searched else 0)
+        return super().total_cost(draw) + (BOUNDS_SEARCH if is_searched else 0)
 
-    def cost(self, draw: Draw) -> float:
+    def target_cost(self, draw: Draw) -> float:
         options, expected = draw.options, draw.num_expected
         edges = EDGE * options.num_tail
         if expected is None:
@@ -168,7 +173,7 @@ class Race(ArrivalMethod):
         self, part: DrawnPart, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
         pairs, options, envelope = part.pairs, part.options, part.envelope
-        first = part.plan.num_proposals or 0
+        first = part.plan.num_proposals or SCAN_FIRST
         first *= FIRST_ROUND if envelope is None else 1
         length = math.ceil(min(first, pairs.most))
         length = max(8, length) if length else 0  # 0 scans all candidates.
@@ -182,7 +187,7 @@ class Race(ArrivalMethod):
 class Dense(ArrivalMethod):
     """Draw noise for each candidate: the definition."""
 
-    name, call_cost = 'dense', 2e4
+    name, fixed_cost = 'dense', 2e4
 
     def obstacles(self, draw: Draw) -> list[str]:
         if not draw.is_auto or draw.fits_dense:
@@ -193,7 +198,7 @@ class Dense(ArrivalMethod):
         limit = SMALL if draw.caveat is None else LARGE
         return [f'{draw.num_targets} x {draw.num_sources} pairs are more than {limit}']
 
-    def cost(self, draw: Draw) -> float:
+    def target_cost(self, draw: Draw) -> float:
         return draw.options.num_races * draw.num_sources / RACE_FACTOR
 
     def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
@@ -231,12 +236,12 @@ class Dense(ArrivalMethod):
 class Stream(ArrivalMethod):
     """Find the first arrivals among all candidates, by blocks."""
 
-    name, call_cost = 'stream', 4e4
+    name, fixed_cost = 'stream', 4e4
 
     def obstacles(self, draw: Draw) -> list[str]:
         return _scan_obstacles(draw, is_dense=draw.fits_dense)
 
-    def cost(self, draw: Draw) -> float:
+    def target_cost(self, draw: Draw) -> float:
         options = draw.options
         return _scan_cost(draw) + options.num_races * EDGE * options.num_tail
 
@@ -252,7 +257,7 @@ class Stream(ArrivalMethod):
 class Pool(Method):
     """Draw noise for each candidate that is not negligible."""
 
-    name, call_cost = 'pool', 3e4
+    name, fixed_cost = 'pool', 3e4
 
     def obstacles(self, draw: Draw) -> list[str]:
         if not draw.settings.replace:
@@ -262,7 +267,7 @@ class Pool(Method):
             return [f'{rounded(num_pairs)} pairs to keep are more than {LARGE}']
         return _scan_obstacles(draw, is_dense=draw.is_small)
 
-    def cost(self, draw: Draw) -> float:
+    def target_cost(self, draw: Draw) -> float:
         num_listed = draw.num_sources if draw.num_listed is None else draw.num_listed
         return (
             LISTING * draw.num_sources
@@ -282,8 +287,9 @@ class Pool(Method):
 
 
 RACE, STREAM, POOL = Race(), Stream(), Pool()
-#: All methods; the first of equal cost is chosen.
+#: The methods of `'auto'`; the first of equal cost is chosen.
 METHODS: tuple[Method, ...] = (Dense(), RACE, STREAM, POOL)
+#: All methods, also those that are only used by name.
 BY_NAME = {method.name: method for method in METHODS}
 
 

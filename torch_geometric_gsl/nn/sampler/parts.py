@@ -57,7 +57,7 @@ class GraphPart(Part):
         source, target = source + self.first_source, target + self.first_target
         return SampledGraph(torch.stack([source, target]), weight)
 
-    def take(self, start: int, stop: int, group: int = 16) -> None:
+    def restrict(self, start: int, stop: int, group: int = 16) -> None:
         """Restrict the part to a range of targets, computed in whole groups.
 
         Products of aligned rows mostly round as those of all rows.

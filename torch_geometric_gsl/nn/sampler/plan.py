@@ -25,20 +25,23 @@ SMALL, LARGE = 2**16, 2**26
 RACE_FACTOR = 4
 # Better bounds than those of all scores pay for longer races.
 LONG = 64
-# The cost of a call is that of its proposals in a race. Beside them count the bound of
-# a cluster, a comparison of a scan, one of the search of a head, which needs no rates,
-BOUND, SEARCH, HEAD_SEARCH = 0.06, 0.18, 0.12
-# the rate of a candidate, an arrival that is drawn from all rates, a source of a tail
-# that is proposed by bounds, and the edge of any source of a tail.
-RATE, ARRIVAL, TAIL, EDGE = 0.07, 2.2, 4.0, 3.0
-# In each call, the search for bounds of a race.
-BOUNDS_SEARCH = 4e4
-# In a pool: a candidate, one that is listed with gradients, its noise in a draw.
-LISTING, PAIR, PAIR_DRAW = 0.1, 2.0, 0.8
-# Methods that neither truncate draws nor have a tail.
+# Costs, in proposals of a race.
+SLOW = 5.0  # A proposal without a kernel (custom formula or half precision).
+BOUND = 0.06  # The bound of a cluster.
+BOUNDS_SEARCH = 4e4  # The search for bounds of a race, once a call.
+HEAD_SEARCH = 0.12  # A comparison in the search for a head.
+SEARCH = 0.18  # A comparison in a scan.
+RATE = 0.07  # The rate of a candidate in a scan.
+ARRIVAL = 2.2  # An arrival that is drawn from the rates of a scan.
+TAIL = 4.0  # A source of a tail that is proposed by bounds.
+EDGE = 3.0  # The edge of a source of a tail.
+LISTING = 0.1  # A candidate of a pool.
+PAIR = 2.0  # One that is not negligible, with its gradient.
+PAIR_DRAW = 0.8  # Its noise in a draw.
+# The number of proposals of a race that scans all candidates first.
+SCAN_FIRST = 0.0
+# Methods without truncated draws and tails, to which no limit of a budget applies.
 EXACT_METHODS = 'dense', 'pool'
-# Cost of a proposal without a kernel (custom formula or half precision).
-SLOW = 5.0
 # Rows of this many channels double the time of a proposal.
 WIDTH = 192
 
@@ -63,7 +66,8 @@ class SamplingPlan(NamedTuple):
         method (str): :obj:`"dense"`, :obj:`"race"`, :obj:`"stream"` or :obj:`"pool"`.
         reason (str): Why the other methods were not chosen.
         num_proposals (float or None): The mean number of proposals of a race, measured
-            on 64 targets where scores are sharp, else an upper bound.
+            on 64 targets where scores are sharp, else an upper bound; 0 if all
+            candidates are scanned first.
         num_arrivals (int or None): The number of arrivals :math:`M` per draw, or all.
         num_tail (int): The number of sources :math:`S` that represent later arrivals.
         caveat (str, optional): The error of the variance of a sum, if defaults change
@@ -87,8 +91,9 @@ class SamplingPlan(NamedTuple):
             lines.append(f'{rounded(self.num_proposals)} proposals per draw')
         if self.num_arrivals is not None:
             lines.append(f'{self.num_arrivals} arrivals and a tail of {self.num_tail}')
-        is_chosen = self.reason.startswith(('dense:', 'race:', 'stream:'))
-        lines += ['not ' * is_chosen + reason for reason in self.reason.split('; ')]
+        # A plan that was not asked for begins with the reason against a method.
+        is_auto = self.reason.startswith(('dense:', 'race:'))
+        lines += ['not ' * is_auto + reason for reason in self.reason.split('; ')]
         if self.caveat is not None:
             lines.append(self.caveat)
         return '\n  '.join(lines)
@@ -115,7 +120,7 @@ class Draw:
     num_expected: float | None = None
     num_kinds: int = 1
     has_head: bool = False
-    bounds: str = 'one bound'
+    bounds_text: str = 'one bound'
     num_listed: float | None = None  # Candidates per target that a pool would keep.
     has_kernel: bool = True  # For the race, on a machine that can compile it.
 
