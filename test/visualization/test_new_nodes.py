@@ -11,7 +11,7 @@ import torch
 from pages import colours, content, notes
 from torch_geometric.data import Data
 
-from torch_geometric_gsl import GSLNet, TableNet
+from torch_geometric_gsl import CosineSimilarity, GSLNet, GumbelKNNSampler, TableNet
 from torch_geometric_gsl.nn.conv import LatentGraphConv
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 from torch_geometric_gsl.visualization import explore
@@ -264,3 +264,17 @@ def test_models_without_a_graph_of_the_nodes(model, path):
 def test_a_model_needs_features(path):
     with pytest.raises(TypeError, match=r"'data.x' must be a torch.Tensor, of which"):
         explore(GSLNet(3, 8, 2, 2), path=path)
+
+
+def test_a_sampler(path):
+    sampler = GumbelKNNSampler(CosineSimilarity(3), eval_k=4)
+    x = torch.from_numpy(X).float()
+    assert notes(explore(sampler, data=Data(x=x), path=path)) == [UNTRAINED]
+    assert sampler.training
+    (graph,) = content(path)['graphs']
+    assert graph['name'] == 'graph'
+    expected = sampler.eval()(x).edge_index
+    found = {*zip(graph['source'], graph['target'], strict=True)}
+    assert found == {*zip(*expected.tolist(), strict=True)}
+    with pytest.raises(TypeError, match=r"'data.x' must be a torch.Tensor, of which"):
+        explore(sampler, path=path)

@@ -16,7 +16,10 @@ from torch_geometric.data import Data
 from torch_geometric_gsl._checks import check_count, check_graph, check_type
 from torch_geometric_gsl._files import atomic_write
 from torch_geometric_gsl.nn.models.layers import evaluation
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import is_untrained
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
+    GumbelKNNSampler,
+    is_untrained,
+)
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import agreed_count, initial_positions
@@ -78,9 +81,9 @@ def explore(
 
     Args:
         graph (SampledGraph or tuple or scipy.sparse.csr_array or Mapping or Module): A
-            graph on one set of nodes, or graphs on it by name, or a model or layer for
-            its graphs of :obj:`data.x` in evaluation mode. Rows of a matrix are
-            targets, as in :obj:`graph_` of the estimators.
+            graph on one set of nodes, or graphs on it by name, or a model, layer or
+            sampler for its graphs of :obj:`data.x` in evaluation mode. Rows of a matrix
+            are targets, as in :obj:`graph_` of the estimators.
         data (torch_geometric.data.Data, optional): The nodes: labels or targets
             :obj:`y`, also strings, features :obj:`x`, positions :obj:`pos`
             :math:`[n, 2]`. A label of -1 means unlabelled, except if the labels are -1
@@ -193,16 +196,20 @@ def explore(
 
 
 def _graphs_of(model: torch.nn.Module, x: Any) -> dict[str, SampledGraph]:
-    """Compute the graphs of a model or a layer in evaluation mode, by name."""
+    """Compute the graphs of a model, layer or sampler in evaluation mode, by name."""
+    is_sampler = isinstance(model, GumbelKNNSampler)
     has_graphs = hasattr(model, 'graphs')
     has_graph = has_graphs or 'return_graph' in signature(model.forward).parameters
-    if not has_graph or getattr(model, 'num_transition_nodes', None) is not None:
+    is_of_one_set = getattr(model, 'num_transition_nodes', None) is None
+    if not is_sampler and not (has_graph and is_of_one_set):
         raise TypeError(
-            "'graph' must be a graph, or a model or layer that learns a graph of one "
-            f'set of nodes (got {type(model).__name__})'
+            "'graph' must be a graph, a sampler, or a model or layer that learns a "
+            f'graph of one set of nodes (got {type(model).__name__})'
         )
     check_type(x, Tensor, 'data.x', 'a torch.Tensor, of which a model has a graph')
     with evaluation(model) as evaluated:
+        if is_sampler:
+            return {'graph': evaluated(x)}
         graphs = (
             evaluated.graphs(x) if has_graphs else evaluated(x, return_graph=True)[1:]
         )
