@@ -73,7 +73,7 @@ class SampledGraph(NamedTuple):
             [[0], [1]]
         """
         keep = self.edge_weight.detach() > threshold
-        return SampledGraph(self.edge_index[:, keep], self.edge_weight[keep])
+        return type(self)(self.edge_index[:, keep], self.edge_weight[keep])
 
     def to_adj_t(self, size: tuple[int, int]) -> SparseTensor:
         r"""Return the transposed adjacency as a :obj:`torch_sparse` tensor.
@@ -119,6 +119,26 @@ class SampledGraph(NamedTuple):
             f'edge_weight={list(edge_weight.shape)}, '
             f'edges_per_target={self.edges_per_target:.1f})'
         )
+
+
+class PairGraph(SampledGraph):
+    r"""A weighted graph from sources to targets that are other nodes, of a call with a
+    pair :obj:`(x_src, x_dst)`: node 0 of :obj:`edge_index[0]` is not that of
+    :obj:`edge_index[1]`.
+
+    Args:
+        edge_index (torch.Tensor): The edges :math:`[2, |E|]`: row 0 holds the
+            sources, row 1 the targets, each numbered from 0.
+        edge_weight (torch.Tensor): One weight per edge, :math:`[|E|]`.
+
+    Example:
+        >>> from torch_geometric_gsl import GumbelKNNSampler, LinearSimilarity
+        >>> sampler = GumbelKNNSampler(LinearSimilarity(16), k=5, replace=False)
+        >>> sampler((torch.randn(100, 16), torch.randn(3, 16)))
+        PairGraph(edge_index=[2, 15], edge_weight=[15], edges_per_target=5.0)
+    """
+
+    __slots__ = ()
 
 
 def is_sorted_by_target(edge_index: Tensor) -> bool:

@@ -14,7 +14,8 @@ from torch_geometric.data import Data
 from torch_geometric_gsl import CosineSimilarity, GSLNet, GumbelKNNSampler, TableNet
 from torch_geometric_gsl.nn.conv import LatentGraphConv
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
-from torch_geometric_gsl.visualization import explore
+from torch_geometric_gsl.typing import PairGraph, SampledGraph
+from torch_geometric_gsl.visualization import explore, plot_adjacency, plot_graph
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
@@ -278,3 +279,43 @@ def test_a_sampler(path):
     assert found == {*zip(*expected.tolist(), strict=True)}
     with pytest.raises(TypeError, match=r"'data.x' must be a torch.Tensor, of which"):
         explore(sampler, path=path)
+
+
+ROWS = torch.from_numpy(X).float()
+SAMPLER = GumbelKNNSampler(CosineSimilarity(3), eval_k=4)
+PAIRS = {
+    'sampler': lambda x: SAMPLER(x),
+    'layer': lambda x: LatentGraphConv(3, 8, eval_k=4).graph(x),
+    'net': lambda x: GSLNet(3, 8, 2, 2, eval_k=4).eval().graphs(x)[1],
+    'table': lambda x: TableNet(3, 8, 1, eval_k=4)(x, return_graph=True)[1],
+    'pruned': lambda x: SAMPLER(x).prune(0.01),
+}
+
+
+@pytest.mark.parametrize('make', PAIRS.values(), ids=PAIRS)
+def test_targets_that_are_other_nodes(make, path):
+    data = Data(x=ROWS[:N])
+    graph = make((ROWS[:N], ROWS[N:]))
+    assert type(graph) is PairGraph
+    one_set = (
+        r"'graph' must join the nodes of one set \(got edges from sources to other"
+    )
+    with pytest.raises(ValueError, match=one_set):
+        explore(graph, data=data, path=path)
+    for plot in (plot_graph, plot_adjacency):
+        with pytest.raises(ValueError, match=one_set):
+            plot(graph)
+    assert not path.exists()
+    # As the error says.
+    edges = graph.edge_index + torch.tensor([[0], [N]])
+    explore((edges, graph.edge_weight), data=Data(x=ROWS), path=path)
+    assert type(make(ROWS)) is SampledGraph
+
+
+def test_rows_that_are_new_to_an_indexed_net(path):
+    net = GSLNet(3, 8, 2, 2, eval_k=4).eval().index(ROWS[:N])
+    with pytest.raises(
+        ValueError, match=r"call 'clear_index' on a model with an index"
+    ):
+        explore(net, data=Data(x=ROWS[N:]), path=path)
+    explore(net.clear_index(), data=Data(x=ROWS[N:]), path=path)

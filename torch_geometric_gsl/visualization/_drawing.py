@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from torch_geometric_gsl._checks import check_type
+from torch_geometric_gsl.typing import PairGraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +53,16 @@ def make_axes(ax: Any, width: float) -> Axes:
     check_type(ax, Axes, 'ax', 'matplotlib axes')
     axes: Axes = ax
     return axes
+
+
+def check_one_set(graph: Any) -> None:
+    """Raise if the sources of a graph are other nodes than its targets."""
+    if isinstance(graph, PairGraph):
+        raise ValueError(
+            "'graph' must join the nodes of one set (got edges from sources to other "
+            "targets): call 'clear_index' on a model with an index, or pass a pair "
+            '(edge_index, edge_weight) that numbers the targets after the sources'
+        )
 
 
 def agreed_count(edge_index: Tensor, sizes: Mapping[str, int], minimum: int = 0) -> int:

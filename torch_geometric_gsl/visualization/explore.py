@@ -22,7 +22,11 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
 )
 from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization._drawing import agreed_count, initial_positions
+from torch_geometric_gsl.visualization._drawing import (
+    agreed_count,
+    check_one_set,
+    initial_positions,
+)
 from torch_geometric_gsl.visualization._features import (
     check_x,
     column_colours,
@@ -119,7 +123,8 @@ def explore(
         ImportError: If there are images and Pillow is not installed.
         OSError: If the file cannot be written, or its folder does not exist.
         TypeError: If an input has the wrong type or dtype.
-        ValueError: If an input does not fit the graph, or the graph has no nodes.
+        ValueError: If an input does not fit the graph, the graph has no nodes, or it
+            leads from one set of nodes to another.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -240,6 +245,7 @@ def _homophily_notes(
 
 def _read_graph(graph: Any) -> SampledGraph:
     """Check a graph, or a sparse matrix of SciPy."""
+    check_one_set(graph)
     if hasattr(graph, 'tocoo'):
         matrix = graph.tocoo()
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:

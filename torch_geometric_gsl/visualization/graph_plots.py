@@ -21,6 +21,7 @@ from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
     GREY,
     agreed_count,
+    check_one_set,
     make_axes,
     palette,
     principal_components,
@@ -149,6 +150,7 @@ def _read_labels(
     graph: SampledGraph | tuple[Tensor, Tensor], y: Any, pos: Tensor | None
 ) -> tuple[SampledGraph, Tensor, list[str]]:
     """Return the graph, the class of each node and the names of the classes."""
+    check_one_set(graph)
     graph = check_graph(graph)
     names = None
     if y is not None:

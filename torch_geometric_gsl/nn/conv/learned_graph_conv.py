@@ -194,8 +194,9 @@ class LearnedGraphConv(torch.nn.Module):
         r"""Return the graph that :meth:`forward` sums over, given the same arguments:
         edges and weights, sorted by target.
         """
+        graph: SampledGraph
         _, graph = self(*args, **kwargs, return_graph=True)
-        return SampledGraph(*graph)
+        return graph
 
     def __repr__(self) -> str:
         sampler = self.sampler

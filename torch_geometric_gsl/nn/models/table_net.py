@@ -32,7 +32,7 @@ from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import rows_between
-from torch_geometric_gsl.typing import Features, SampledGraph
+from torch_geometric_gsl.typing import Features, PairGraph, SampledGraph
 
 # Rows encoded at once without gradients.
 _BLOCK = 2**14
@@ -244,6 +244,8 @@ class TableNet(RowIndexMixin, SavedModel):
                 generator=generator,
                 return_graph=return_graph,
             )
+            if graph is not None and key is not dst_key:
+                graph = PairGraph(*graph)
             h = h + self._project(total)
         out = self._output(h, generator)
         return (out, graph or empty_graph(out)) if return_graph else out

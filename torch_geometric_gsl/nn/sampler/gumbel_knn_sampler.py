@@ -58,7 +58,7 @@ from torch_geometric_gsl.ops.runtime import (
     disable_compile,
     is_exporting,
 )
-from torch_geometric_gsl.typing import Batch, Features, SampledGraph
+from torch_geometric_gsl.typing import Batch, Features, PairGraph, SampledGraph
 
 if TYPE_CHECKING:
     from torch_sparse import SparseTensor
@@ -603,5 +603,7 @@ def _check_budget_applies(budget: Budget, method: str, replace: bool) -> None:
 
 
 def _in_dtype_of(x: Features | Ends, graph: SampledGraph) -> SampledGraph:
-    dtype = Ends.of(x).src.dtype
-    return SampledGraph(graph.edge_index, graph.edge_weight.to(dtype))
+    ends = Ends.of(x)
+    is_pair = ends.is_pair and ends.src is not ends.dst
+    edge_weight = graph.edge_weight.to(ends.src.dtype)
+    return (PairGraph if is_pair else SampledGraph)(graph.edge_index, edge_weight)
