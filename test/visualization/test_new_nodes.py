@@ -245,9 +245,12 @@ def test_a_model_that_was_never_trained_says_so(name, path):
     loaded = nets()[name]
     loaded.load_state_dict(model.state_dict())
     assert notes(explore(loaded, data=data, path=path)) == []
-    model.train()(x)
+    # Nor is a draw without a gradient.
+    out = model.train()(x)
+    assert notes(explore(model, data=data, path=path)) == [UNTRAINED]
     assert model.training
-    assert notes(explore(model, data=data, path=path)) == []
+    out.sum().backward()
+    assert notes(explore(copy.deepcopy(model), data=data, path=path)) == []
     model.reset_parameters()
     assert notes(explore(model, data=data, path=path)) == [UNTRAINED]
 
@@ -279,6 +282,16 @@ def test_a_sampler(path):
     assert found == {*zip(*expected.tolist(), strict=True)}
     with pytest.raises(TypeError, match=r"'data.x' must be a torch.Tensor, of which"):
         explore(sampler, path=path)
+    # A layer that ignores weights does not train it, even if it is trained itself.
+    for weighs, text in ((False, [UNTRAINED]), (True, [])):
+        edge_index, weight = sampler.train()(x.clone().requires_grad_())
+        h = x[edge_index[0]].requires_grad_()
+        (h * weight.view(-1, 1) if weighs else h).sum().backward()
+        assert notes(explore(sampler, data=Data(x=x), path=path)) == text
+    # A loss of the graph of a layer does as well.
+    conv = LatentGraphConv(3, 8)
+    conv.graph(x).edge_weight.square().sum().backward()
+    assert notes(explore(conv, data=Data(x=x), path=path)) == []
 
 
 ROWS = torch.from_numpy(X).float()

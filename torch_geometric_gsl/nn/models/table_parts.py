@@ -205,8 +205,6 @@ class TableNeighbours(torch.nn.Module):
         if is_exporting():
             total = self.sampler.propagate(z, message, return_graph=return_graph)
             return total, None
-        if self.training and self.sampler._is_initial:  # It draws nothing itself.
-            self.sampler._is_initial = False
         ends = Ends.of(z)
         available = ends.src.size(0) - int(not ends.is_pair)
         if available <= 0:

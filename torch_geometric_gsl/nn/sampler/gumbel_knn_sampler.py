@@ -330,6 +330,8 @@ class GumbelKNNSampler(torch.nn.Module):
         pairs, part = self._assign(x, candidates, generator)
         with torch.autocast(pairs.src.device.type, enabled=False):
             graph = _in_dtype_of(x, part.graph(generator))
+        if self.training and self._is_initial and graph.edge_weight.requires_grad:
+            graph.edge_weight.register_hook(self._note_training)
         if not return_adj_t:
             return graph
         return graph.to_adj_t((pairs.src.size(0), pairs.dst.size(0)))
@@ -384,13 +386,17 @@ class GumbelKNNSampler(torch.nn.Module):
         pairs, part = self._assign(x, candidates, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
-            if not return_graph:
-                return part.sum(h, generator)
-            graph = part.graph(generator)
-            first, end = rows or (0, pairs.dst.size(0))
-            edges = graph.edge_index - graph.edge_index.new_tensor([[0], [first]])
-            out = weighted_sum(h, edges, graph.edge_weight, end - first)
-        return out, _in_dtype_of(x, graph)
+            if return_graph:
+                graph = part.graph(generator)
+                first, end = rows or (0, pairs.dst.size(0))
+                edges = graph.edge_index - graph.edge_index.new_tensor([[0], [first]])
+                out = weighted_sum(h, edges, graph.edge_weight, end - first)
+            else:
+                out = part.sum(h, generator)
+        drawn = graph.edge_weight if return_graph else out
+        if self.training and self._is_initial and drawn.requires_grad:
+            drawn.register_hook(self._note_training)
+        return (out, _in_dtype_of(x, graph)) if return_graph else out
 
     def plan(
         self,
@@ -486,7 +492,6 @@ class GumbelKNNSampler(torch.nn.Module):
             return pairs, EvaluationAssignment(pairs, settings, self._bounds).assign(
                 *candidates
             )
-        self._is_initial = False
         is_whole = candidates[0] is None and candidates[2] is None
         if is_whole:
             self._num_draws += 1
@@ -499,6 +504,10 @@ class GumbelKNNSampler(torch.nn.Module):
             if max(available, 0) < min(pairs.dst.size(0), 2):
                 warn_of_no_choice(available)
         return pairs, part
+
+    def _note_training(self, gradient: Tensor) -> None:
+        """Note that a gradient flows through a draw, as a hook of the draw."""
+        self._is_initial = False
 
     @disable_compile
     def _look(self, x: Features, num_targets: int, limit: float) -> None:
@@ -578,7 +587,8 @@ def samplers_of(model: torch.nn.Module) -> list[GumbelKNNSampler]:
 
 
 def is_untrained(model: torch.nn.Module) -> bool:
-    """Return whether a model's samplers neither drew in training mode nor were loaded.
+    """Return whether no gradient reached the draws of a model's samplers in training
+    mode, and none was loaded.
 
     A model without samplers learns no graph, and is not untrained.
     """
