@@ -9,7 +9,12 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import SimpleConv
 
-from torch_geometric_gsl.typing import SampledGraph, is_sorted_by_target, plain_edges
+from torch_geometric_gsl.typing import (
+    PairGraph,
+    SampledGraph,
+    is_sorted_by_target,
+    plain_edges,
+)
 
 pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6)
 NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
@@ -50,6 +55,30 @@ def test_prune(graph, threshold, kept):
     assert torch.equal(pruned.edge_weight, weight[kept])
     pruned.edge_weight.sum().backward()
     assert weight.grad.tolist() == [float(i in kept) for i in range(4)]
+
+
+def test_neighbours(graph):
+    weight = graph.edge_weight.requires_grad_()
+    sources, weights = graph.neighbours(0)
+    assert sources.tolist() == [2, 0]
+    assert torch.equal(weights, weight[[1, 0]])
+    weights[0].backward()
+    assert weight.grad.tolist() == [0, 1, 0, 0]
+    tied = SampledGraph(graph.edge_index, torch.ones(4))
+    assert tied.neighbours(torch.tensor(1))[0].tolist() == [0, 1]
+    # Node 2 is a source only; of a pair it is no target.
+    assert [part.tolist() for part in graph.neighbours(2)] == [[], []]
+    for of, node, size in (
+        (graph, 3, 3),
+        (graph, -1, 3),
+        (PairGraph(*graph), 2, 2),
+        (NOTHING, 0, 0),
+    ):
+        text = rf"'node' must be at least 0 and less than {size} \(got {node}\)"
+        with pytest.raises(ValueError, match=text):
+            of.neighbours(node)
+    with pytest.raises(TypeError, match='integer'):
+        graph.neighbours(1.0)
 
 
 @given(pairs)

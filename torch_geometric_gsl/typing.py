@@ -2,6 +2,7 @@ r"""Types of arguments and results, and helpers for edges."""
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
@@ -74,6 +75,33 @@ class SampledGraph(NamedTuple):
         """
         keep = self.edge_weight.detach() > threshold
         return type(self)(self.edge_index[:, keep], self.edge_weight[keep])
+
+    def neighbours(self, node: int) -> tuple[Tensor, Tensor]:
+        r"""Return the sources of one target and their weights, heaviest first.
+
+        Both are empty if no edge leads to the node. The graphs of a model are
+        :obj:`model.eval().graphs(x)`, that of a layer :obj:`conv.eval().graph(x)`.
+
+        Args:
+            node (int): The target, at most the largest node of the edges.
+
+        Example:
+            >>> graph = SampledGraph(torch.tensor([[0, 2, 1], [1, 1, 2]]),
+            ...                      torch.tensor([0.25, 0.75, 1.0]))
+            >>> sources, weights = graph.neighbours(1)
+            >>> sources.tolist(), weights.tolist()
+            ([2, 0], [0.75, 0.25])
+        """
+        ends = self.edge_index[1] if isinstance(self, PairGraph) else self.edge_index
+        num_nodes = maybe_num_nodes(ends)
+        if not 0 <= index(node) < num_nodes:
+            raise ValueError(
+                f"'node' must be at least 0 and less than {num_nodes} (got {node})"
+            )
+        edges = (self.edge_index[1] == node).nonzero().view(-1)
+        weight = self.edge_weight[edges]
+        order = weight.detach().argsort(descending=True, stable=True)
+        return self.edge_index[0, edges[order]], weight[order]
 
     def to_adj_t(self, size: tuple[int, int]) -> SparseTensor:
         r"""Return the transposed adjacency as a :obj:`torch_sparse` tensor.
