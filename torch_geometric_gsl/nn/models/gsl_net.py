@@ -63,7 +63,8 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
 
     :meth:`choose_anchors` chooses rows of the input; their hidden rows are the anchors
     of later layers. With :obj:`z_channels` all layers compare the same rows by one
-    sampler, and each samples its own graph.
+    sampler, and each samples its own graph. The plan of its draws is
+    :obj:`model.convs[0].sampler.plan(x)`.
 
     Pass new rows as a pair :obj:`(x_src, x_dst)`: in every layer the sources attend to
     each other, and the targets to the sources only. :meth:`index` computes the rows of

@@ -407,6 +407,18 @@ class GumbelKNNSampler(torch.nn.Module):
     ) -> SamplingPlan:
         r"""Plan a call of :meth:`forward` in training mode, for the target with the
         most candidates. Short lists of candidates are sampled by the definition.
+
+        :obj:`x` are the rows that the similarity compares: of a layer that compares
+        projections (:obj:`z_channels=None`) they are :obj:`conv.lin(x)`.
+
+        Example:
+            >>> from torch_geometric_gsl import GSLNet
+            >>> x, model = torch.randn(100, 16), GSLNet(16, 32, 2, 7)
+            >>> model.convs[0].sampler.plan(x).method
+            'dense'
+            >>> conv = GSLNet(16, 32, 2, 7, z_channels=None).convs[0]
+            >>> conv.sampler.plan(conv.lin(x)).method
+            'dense'
         """
         with torch.no_grad():
             pairs, settings = self._begin(x)
