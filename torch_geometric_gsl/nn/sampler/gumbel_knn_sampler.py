@@ -135,7 +135,12 @@ class GumbelKNNSampler(torch.nn.Module):
 
     Args:
         similarity (Similarity): The similarity of two nodes.
-        k (int, optional): The number of draws :math:`K`. (default: :obj:`5`)
+        k (int, optional): The number of draws :math:`K`. Each spreads its weight, so in
+            training a target has many more edges: :obj:`hard=True` and
+            :meth:`SampledGraph.prune()
+            <torch_geometric_gsl.typing.SampledGraph.prune>` leave at most :obj:`k`,
+            :obj:`replace=False` exactly :obj:`k`. In evaluation mode :obj:`eval_k`
+            limits them. (default: :obj:`5`)
         tau (float, optional): The temperature :math:`\tau`, between 1e-6 and 1e6; draws
             become one-hot for :math:`\tau \to 0`. (default: :obj:`0.5`)
         scale (float, optional): The factor :math:`\lambda` of the similarity, between
