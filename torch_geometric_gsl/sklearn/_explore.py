@@ -13,14 +13,14 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_type
 from torch_geometric_gsl._columns import UNLABELLED
+from torch_geometric_gsl.sklearn._explain import ExplainMixin
 from torch_geometric_gsl.sklearn._frames import columns_of, row_labels
-from torch_geometric_gsl.sklearn._predictions import Predictions
 from torch_geometric_gsl.sklearn._rows import read_column, to_tensor
 from torch_geometric_gsl.sklearn._transaction import default_modes
 from torch_geometric_gsl.visualization.explore import explore
 
 
-class ExploreMixin(Predictions):
+class ExploreMixin(ExplainMixin):
     """Write a page of the training rows and of new rows."""
 
     @default_modes()
