@@ -102,13 +102,60 @@ def test_explain(regressor, few, places):
     np.testing.assert_allclose(table.iloc[1:, 2:], x[rows[0]])
     one = [*regressor.predict(x[200:201]), *x[200]]
     np.testing.assert_allclose(table.iloc[0, 1:], one)
-    with pytest.raises(ValueError, match=r"'row' must be one row \(got 2\)"):
-        regressor.explain(x[:2])
     sparse = scipy.sparse.csr_matrix(x[:60])
     model = GSLRegressor('learned', **few).fit(sparse, np.stack([y, -y], axis=1)[:60])
     found = model.explain(sparse[:1])
-    assert [*found][:3] == ['weight', 'target 0', 'target 1']
-    np.testing.assert_allclose(found.iloc[0, 3:].astype(float), x[0])
+    assert [*found][:4] == ['weight', 'equal', 'target 0', 'target 1']
+    np.testing.assert_allclose(found.iloc[0, 4:].astype(float), x[0])
+
+
+@pytest.mark.parametrize('kind', ['array', 'sparse', 'frame'])
+def test_explain_marks_the_row_itself(few, places, kind):
+    x, y = places(80)
+    x[7] = x[3]
+    rows = {
+        'array': x,
+        'sparse': scipy.sparse.csr_matrix(x),
+        'frame': pandas.DataFrame(x, columns=['a', 'b', 'equal']).assign(k=['u'] * 80),
+    }[kind]
+    model = GSLRegressor('learned', **few).fit(rows, y)
+    table = model.explain(rows[3:4])
+    assert pandas.isna(table['equal'].iloc[0])
+    assert set(table.index[1:][table['equal'][1:]]) == {3, 7}
+    moved = rows[3:4] + 0.01 if kind == 'array' else rows[3:4].copy()
+    if kind == 'sparse':
+        moved.data += 0.01
+    elif kind == 'frame':
+        moved['a'] += 0.01
+    found = model.explain(moved)  # A new row has no such column.
+    assert [*found][:2] == ['weight', 'target']
+    assert not model.graph_.diagonal().any()
+
+
+@pytest.mark.parametrize('kind', ['array', 'sparse', 'frame'])
+def test_explains_several_rows(regressor, few, places, kind):
+    x, y = places()
+    model, rows = regressor, x[198:202]
+    if kind == 'sparse':
+        rows = scipy.sparse.csr_matrix(rows)
+    elif kind == 'frame':
+        frame = pandas.DataFrame(x, columns=['a', 'b', 'explained'])
+        frame.index = pandas.Index(
+            [('row', i) for i in range(240)], tupleize_cols=False
+        )
+        model = GSLRegressor('learned', **few).fit(frame[:60], y[:60])
+        rows = frame[58:62]
+    labels = [*rows.index] if kind == 'frame' else [0, 1, 2, 3]
+    table = model.explain(rows, 3)
+    assert table['explained'].tolist() == [label for label in labels for _ in range(4)]
+    own = [*'ab', 'explained_'] if kind == 'frame' else ['x0', 'x1', 'x2']
+    assert [*table][-4:] == ['target', *own]
+    table.columns = [str(name).replace('explained_', 'explained') for name in table]
+    for i in range(4):
+        one, part = model.explain(rows[i : i + 1], 3), table.iloc[4 * i : 4 * i + 4]
+        assert one.index.equals(part.index)
+        pandas.testing.assert_frame_equal(one, part.iloc[:, 1:][[*one]])
+    assert table['equal'].sum() == 2
 
 
 def test_rows_of_no_weight_explain_nothing(few):
@@ -135,14 +182,15 @@ def test_explains_rows_of_any_kind(few, places):
     model = GSLRegressor('learned', **few).fit(frame, y)
     expected = model.explain(frame[:1])
     # Each column has one name.
-    assert [*expected.columns] == ['weight', 'target', 'a', 'b', 'weight_', 'k']
+    names = ['weight', 'equal', 'target', 'a', 'b', 'weight_', 'k']
+    assert [*expected.columns] == names
     assert expected.notna().to_numpy()[1:].all()
     row = frame.iloc[0]
     for one in (row, row.tolist(), frame[['k', 'weight', 'a', 'b']][:1]):
         found = model.explain(one).astype(expected.dtypes)
         pandas.testing.assert_frame_equal(found, expected)
     plain = GSLRegressor('learned', **few).fit(x, y).explain(frame.iloc[:1, :3])
-    assert [*plain.columns] == ['weight', 'target', 'x0', 'x1', 'x2']
+    assert [*plain.columns] == ['weight', 'equal', 'target', 'x0', 'x1', 'x2']
 
 
 def test_explore(tmp_path, few, places):
@@ -241,7 +289,7 @@ def test_frames(through, few, places, unit):
     frame['day'] = np.arange(60).astype('M8[D]').astype(f'M8[{unit}]')
     model = GSLRegressor('learned', **few).fit(frame, y)
     found = model.explain(frame[5:6])
-    assert found.columns.tolist() == ['weight', 'target', *frame.columns]
+    assert found.columns.tolist() == ['weight', 'equal', 'target', *frame.columns]
     assert found['kind'].iloc[0] == frame['kind'][5]
     rows = found.index[1:]
     assert found['kind'][1:].tolist() == frame['kind'][rows].tolist()
@@ -254,7 +302,8 @@ def test_frames(through, few, places, unit):
     frame = pandas.DataFrame(x)
     model = GSLRegressor('learned', **few).fit(frame, y)
     twin = through(model, frame)
-    assert [*twin.explain(frame[:1]).columns] == ['weight', 'target', 0, 1, 2]
+    names = ['weight', 'equal', 'target', 0, 1, 2]
+    assert [*twin.explain(frame[:1]).columns] == names
     assert np.array_equal(twin.predict(frame[[2, 0, 1]]), model.predict(frame))
 
 

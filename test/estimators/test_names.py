@@ -60,8 +60,8 @@ def test_columns_go_by_name(kind, tmp_path):
         np.testing.assert_array_equal(one.predict(frame), expected)
         np.testing.assert_array_equal(one.predict(other), expected)
         table = one.explain(other[:1])
-        np.testing.assert_array_equal(table.iloc[0, 2:].astype(float), X[0])
-        assert len(set(map(str, table.columns))) == 6
+        np.testing.assert_array_equal(table.iloc[0, 3:].astype(float), X[0])
+        assert len(set(map(str, table.columns))) == 7
         one.explore(tmp_path / 'graph.html')
         # Not by position if a name is missing, or if all have other names.
         for names in (renamed, [*'wxyz']):
@@ -127,7 +127,7 @@ def test_labels_of_rows_find_them(kind, tmp_path):
         assert table.index.equals(expected.index)
         assert [*map(type, table.index)] == [*map(type, expected.index)]
         for label, row in zip(
-            table.index[1:], table.iloc[1:, 2:].to_numpy(), strict=True
+            table.index[1:], table.iloc[1:, 3:].to_numpy(float), strict=True
         ):
             assert row.tolist() in np.atleast_2d(frame.loc[label]).tolist()
 

@@ -241,6 +241,9 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     def kneighbors(self, X: Any, n_neighbors: int | None = None) -> tuple[Any, Any]:
         r"""Retrieve the training rows with the largest weight in predictions.
 
+        A training row is its own first neighbour, since predictions treat all rows as
+        new; :attr:`graph_` leaves it out.
+
         Args:
             X (array-like or DataFrame): The rows to predict.
             n_neighbors (int, optional): The number of neighbours per row, at most
