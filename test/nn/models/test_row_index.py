@@ -248,6 +248,14 @@ def test_new_rows_alone_are_warned_of(kind):
     model.eval().index(x)(x[:3])
 
 
+def test_only_numbers_of_rows_are_compared(tmp_path):
+    x, model = draw_rows(), make()
+    model.train()(x)
+    model.eval()(x + 1)  # As many new rows may be those of training.
+    model.save(tmp_path / 'net.pt')
+    GSLNet.load(tmp_path / 'net.pt').eval()(x[:3])
+
+
 def test_an_index_is_not_used_in_training_mode():
     x, model = draw_rows(), make().train()
     model.index(x)(x)

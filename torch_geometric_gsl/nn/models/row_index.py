@@ -29,7 +29,14 @@ WITH_TRANSITION = 'with transition nodes'
 
 
 class NewRowsWarning(UserWarning):
-    r"""Issued if a model predicts new rows without its training or indexed rows."""
+    r"""Issued if a model predicts new rows without its training or indexed rows.
+
+    Only numbers of rows are compared, not the rows: in evaluation mode the warning is
+    given for fewer rows than in the last call in training mode. As many rows or more
+    pass, since they may contain those of training; and any number passes in a model
+    that was loaded, or never trained. In training mode without gradients the warning is
+    given if the model has an index of another number of rows.
+    """
 
 
 class RowIndexMixin(torch.nn.Module):
