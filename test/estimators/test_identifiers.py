@@ -82,6 +82,26 @@ def test_the_search_takes_any_labels(case):
     assert found is None if case == 'few groups' else found[0] == 'site'
 
 
+@pytest.mark.parametrize('kind', ['quantity', 'text', 'number', 'regions'])
+def test_a_smooth_quantity_is_no_identifier(kind):
+    random, group, traits, _ = draw_groups(40, 6)
+    effect = 2 * random.normal(size=40)[group]
+    if kind in ('quantity', 'text'):  # An hour, and names with an effect of each.
+        effect = 3 * np.sin(group / 5)
+        traits = random.normal(size=(240, 2))
+    elif kind == 'regions':  # Numbers in the order of regions, with their effects.
+        effect += 2 * random.normal(size=8)[group // 5]
+    y = effect + 0.3 * random.normal(size=240)
+    name = np.array([f'site {g}' for g in random.permutation(40)])[group]
+    columns = {'a': traits[:, 0], 'site': name if kind == 'text' else group}
+    x = np.stack([traits[:, 0], np.unique(columns['site'], return_inverse=True)[1]], 1)
+    rows = np.arange(240)
+    found = find_identifier(
+        columns, rows, graph_of(group), x, y[:, None], rows, is_class=False
+    )
+    assert (found is None) == (kind == 'quantity')
+
+
 def test_a_fit_with_labels_in_few_groups_ends():
     random, group, traits, _ = draw_groups(20, 15)
     y = np.where(group < 4, random.permutation(group) % 3, -1)
