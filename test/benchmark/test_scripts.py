@@ -3,11 +3,13 @@
 import importlib.util
 import json
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import agreement
 import clouds
+import epochs
 import estimate
 import heaviest
 import kernel
@@ -193,6 +195,12 @@ def test_clouds_beside_torch_cluster():
     pytest.importorskip('torch_cluster', reason='torch-cluster is not installed')
     x = torch.rand(300, 3, generator=torch.Generator().manual_seed(0))
     assert torch.equal(clouds.METHODS['torch_cluster'](x, 1), clouds._ours(x, 1))
+
+
+def test_epochs(capsys):
+    epochs.main(['--nodes', '1000', '--epochs', '2'])
+    (printed,) = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r'1,000 nodes: [\d.e-]+ s an epoch, [\d.]+ s for 2', printed)
 
 
 def test_kernel(tmp_path, capsys):
