@@ -57,7 +57,7 @@ def write_documents(path):
             '--quick --data {"num_sensors":6,"num_steps":300} --picture new/out.png',
             'learned graph',
         ),
-        ('demo', '--known 60 --out new/out.png', 'The blend'),
+        ('demo', '--known 200 --out new/out.png', 'The blend'),
         ('table_explained', '--rows 120 --out new/out.png', 'blend: R2'),
         ('two_relations', '--quick --picture new/out.png', 'true graph'),
     ],

@@ -403,10 +403,12 @@ def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     assert len(found.losses) == 210
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.5, 0.9, 0.89])
     assert epochs == [30, 90, 210, 450]
-    # It may later, too, while the loss of the training rows is larger.
+    # It may later, too, while the loss of the training rows is much larger.
     falling = [1.0, 1.5, 0.9, 0.89, 0.88]
-    _, epochs, _ = run_cycles(monkeypatch, falling, train_loss=1.1)
+    _, epochs, _ = run_cycles(monkeypatch, falling, train_loss=1.4)
     assert epochs == [30, 90, 210, 450, 1000]
+    _, epochs, _ = run_cycles(monkeypatch, falling, train_loss=1.3)
+    assert epochs == [30, 90, 210, 450]
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.5, 0.9, 0.8, 0.79])
     assert epochs == [30, 90, 210, 450, 1000]
     found, epochs, _ = run_cycles(monkeypatch, [0.5**i for i in range(9)])

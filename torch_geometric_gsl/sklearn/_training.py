@@ -32,11 +32,12 @@ _SIZES = (
 _FIRST_STEPS = 30
 # After this number of visits of rows or of steps, a cycle must improve the loss by the
 # share `_MIN_GAIN` to be followed by another. Before, less is enough. In the first
-# half, and while training rows have a larger loss, one may fail: the next is twice as
-# long.
+# half, and while training rows have a much larger loss than held-back ones, one cycle
+# may fail: the next is twice as long.
 _LONG_VISITS = 600_000
 _LONG_STEPS = 500
 _MIN_GAIN = 0.1
+_UNDERFIT = 1.5
 # A smaller loss of classes counts as this one.
 _MIN_CLASS_LOSS = 0.03
 # With a smaller squared error of standardized numbers training ends.
@@ -184,8 +185,8 @@ class Training:
         self.num_failed += 1
         if not self.cycles or self.best - value >= min_gain:
             self.num_failed = 0
-        # One that still learns from its rows may fail, too.
-        may_fail = progress < 0.5 or self.losses[-1] > value
+        # One that hardly fits its rows may fail, too.
+        may_fail = progress < 0.5 or self.losses[-1] > _UNDERFIT * value
         self.has_converged = self.num_failed > int(may_fail)
         self.has_converged |= is_number and value < _MIN_SQUARED_ERROR
         if value < self.best:
