@@ -227,9 +227,11 @@ def test_many_far_rows_are_told(recwarn):
     model = fitted('numbers')
     near = NEW[~model.is_far(NEW)][:40]
     far = np.full((9, 3), [40.0, -40.0, 40.0])
-    model.predict(np.r_[near, far])  # Few, and less than a tenth and five.
-    model.predict(far[:5])
+    model.predict(np.r_[near, far[:5]])  # Less than a tenth and one.
+    model.predict(far[:1])
     assert [str(w.message) for w in recwarn] == []
+    with pytest.warns(UserWarning, match='2 of 2 rows are far'):
+        model.predict(far[:2])
     text = r'9 of 19 rows are far from all training rows, where 1 % of those held back'
     with pytest.warns(UserWarning, match=text) as caught:
         model.predict(np.r_[near[:10], far])

@@ -18,7 +18,7 @@ from torch_geometric_gsl.sklearn._members import threads_for
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 
 # Warn of more far rows than this number and this share.
-_MAX_FAR_ROWS = 5
+_MAX_FAR_ROWS = 1
 _MAX_FAR_SHARE = 0.1
 
 
