@@ -50,23 +50,23 @@ class ExplainMixin(Predictions):
 
         self._check_graph('explain')
         row = _as_rows(row)
-        weights, found = self.kneighbors(row, n_neighbors)
+        weights, neighbours = self.kneighbors(row, n_neighbors)
         x = self._new_rows(row)
         shares, graphs = self._graphs(x)
         prediction = self.predict(row)
         labels = row_labels(row, x.shape[0]).tolist()
         if self._table is not None and is_frame(row):
             row = select_columns(row, [*columns_of(self._rows)])
-        own = columns_of(row)
         is_equal = [
             (_dense(self._x[sources]) == _dense(x[[i]])).all(axis=1)
-            for i, sources in enumerate(found)
+            for i, sources in enumerate(neighbours)
         ]
         has_equal = bool((np.stack(is_equal) & (weights > 0)).any())
         tables = []
         for i, label in enumerate(labels):
             is_kept = weights[i] > 0
-            weight, sources = weights[i][is_kept], found[i][is_kept]
+            weight = weights[i][is_kept]
+            sources = neighbours[i][is_kept]
             columns: dict[str, Any] = {}
             if len(labels) > 1:
                 columns['explained'] = [label] * (1 + len(sources))
@@ -79,12 +79,12 @@ class ExplainMixin(Predictions):
                 flags = is_equal[i][is_kept].tolist()
                 columns['equal'] = pandas.array([None, *flags], dtype='boolean')
             target = np.concatenate([prediction[[i]], self._targets[sources]])
-            cells = [column[[i]] for column in own.values()]
+            cells = [column[[i]] for column in columns_of(row).values()]
             tables.append(self._neighbour_table(columns, target, cells, sources))
         return pandas.concat(tables) if len(tables) > 1 else tables[0]
 
     def _neighbour_table(
-        self, columns: dict[str, Any], target: Any, own: list[Any], sources: Any
+        self, columns: dict[str, Any], target: Any, cells: list[Any], sources: Any
     ) -> Any:
         """Return the table of a row and its neighbours, after the given columns."""
         import pandas
@@ -95,7 +95,7 @@ class ExplainMixin(Predictions):
             columns = columns | {f'target {i}': one for i, one in enumerate(target.T)}
         training = columns_of(self._rows, sources)
         names = [*columns, *distinct([*training], {*columns})]
-        pairs = zip(own, training.values(), strict=True)
+        pairs = zip(cells, training.values(), strict=True)
         values = [*columns.values()]
         values += [pandas.concat([*map(pandas.Series, pair)]).array for pair in pairs]
         labels = pandas.Index(self._labels)[sources].tolist()

@@ -244,9 +244,7 @@ class TableNet(RowIndexMixin, SavedModel):
                 generator=generator,
                 return_graph=return_graph,
             )
-            sampler = self.neighbours.sampler
-            if self.training and sampler._is_initial and total.requires_grad:
-                total.register_hook(sampler._note_training)
+            self.neighbours.sampler.await_gradient(total)
             if graph is not None and key is not dst_key:
                 graph = PairGraph(*graph)
             h = h + self._project(total)

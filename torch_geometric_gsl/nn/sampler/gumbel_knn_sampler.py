@@ -335,8 +335,7 @@ class GumbelKNNSampler(torch.nn.Module):
         pairs, part = self._assign(x, candidates, generator)
         with torch.autocast(pairs.src.device.type, enabled=False):
             graph = _in_dtype_of(x, part.graph(generator))
-        if self.training and self._is_initial and graph.edge_weight.requires_grad:
-            graph.edge_weight.register_hook(self._note_training)
+        self.await_gradient(graph.edge_weight)
         if not return_adj_t:
             return graph
         return graph.to_adj_t((pairs.src.size(0), pairs.dst.size(0)))
@@ -398,9 +397,7 @@ class GumbelKNNSampler(torch.nn.Module):
                 out = weighted_sum(h, edges, graph.edge_weight, end - first)
             else:
                 out = part.sum(h, generator)
-        drawn = graph.edge_weight if return_graph else out
-        if self.training and self._is_initial and drawn.requires_grad:
-            drawn.register_hook(self._note_training)
+        self.await_gradient(graph.edge_weight if return_graph else out)
         return (out, _in_dtype_of(x, graph)) if return_graph else out
 
     def plan(
@@ -497,9 +494,8 @@ class GumbelKNNSampler(torch.nn.Module):
         """Check the inputs of a call; assign each target to a part, which draws in
         training and does not in evaluation.
         """
-        features = x.features if isinstance(x, Ends) else x
         for hook in self._draw_hooks.values():
-            hook(self, features, *candidates[:3])
+            hook(self, Ends.of(x).features, *candidates[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
         pairs, settings = self._begin(x, is_exact=is_exact)
@@ -514,7 +510,7 @@ class GumbelKNNSampler(torch.nn.Module):
             self._num_draws += 1
             if self._num_draws in _LOOKS:
                 limit = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
-                self._look(features, pairs.dst.size(0), limit)
+                self._look(Ends.of(x).features, pairs.dst.size(0), limit)
         part = TrainingAssignment(pairs, settings, self._bounds).assign(*candidates)
         if is_whole and torch.is_grad_enabled():
             available = pairs.src.size(0) - int(not settings.loop)
@@ -522,9 +518,13 @@ class GumbelKNNSampler(torch.nn.Module):
                 warn_of_no_choice(available)
         return pairs, part
 
-    def _note_training(self, gradient: Tensor) -> None:
-        """Note that a gradient flows through a draw, as a hook of the draw."""
-        self._is_initial = False
+    def await_gradient(self, drawn: Tensor) -> None:
+        """Note once that a gradient flows through a draw in training mode.
+
+        Until then :func:`is_untrained` holds.
+        """
+        if self.training and self._is_initial and drawn.requires_grad:
+            drawn.register_hook(lambda gradient: setattr(self, '_is_initial', False))
 
     @disable_compile
     def _look(self, x: Features, num_targets: int, limit: float) -> None:
