@@ -141,14 +141,7 @@ def explore(
     data = Data() if data is None else data
     check_type(data, Data, 'data', 'a torch_geometric.data.Data')
     is_initial = isinstance(graph, torch.nn.Module) and is_untrained(graph)
-    if isinstance(graph, torch.nn.Module):
-        graph = _graphs_of(graph, data.x)
-    graphs_by_name = graph if isinstance(graph, Mapping) else {'graph': graph}
-    graphs = {str(name): _read_graph(value) for name, value in graphs_by_name.items()}
-    if not 0 < len(graphs_by_name) == len(graphs):
-        raise ValueError(
-            f"'graph' must hold graphs with distinct names (got {list(graphs_by_name)})"
-        )
+    graphs, min_nodes = _read_graphs(graph, data.x)
     is_several = isinstance(prediction, Mapping)
     predictions = prediction if is_several else {'prediction': prediction}
     values = {
@@ -160,8 +153,6 @@ def explore(
     sizes = {'data.x': data.x, 'data.pos': data.pos, 'images': images, **values}
     sizes |= {f'columns[{name!r}]': value for name, (value, _) in table.items()}
     sizes['new_mask'] = new_mask
-    matrices = [value for value in graphs_by_name.values() if hasattr(value, 'tocoo')]
-    min_nodes = max((matrix.shape[0] for matrix in matrices), default=0)
     num_nodes = _count_nodes(graphs, sizes, names, min_nodes)
     x = check_x(data.x)
     if columns is None:
@@ -198,6 +189,20 @@ def explore(
     with atomic_write(path) as draft:
         draft.write_text(make_page(title, notes, content), encoding='utf-8')
     return Path(path)
+
+
+def _read_graphs(graph: Any, x: Any) -> tuple[dict[str, SampledGraph], int]:
+    """Return graphs by name, and the rows of the largest matrix among them."""
+    if isinstance(graph, torch.nn.Module):
+        graph = _graphs_of(graph, x)
+    values = graph if isinstance(graph, Mapping) else {'graph': graph}
+    graphs = {str(name): _read_graph(value) for name, value in values.items()}
+    if not 0 < len(values) == len(graphs):
+        raise ValueError(
+            f"'graph' must hold graphs with distinct names (got {list(values)})"
+        )
+    matrices = [value for value in values.values() if hasattr(value, 'tocoo')]
+    return graphs, max((matrix.shape[0] for matrix in matrices), default=0)
 
 
 def _graphs_of(model: torch.nn.Module, x: Any) -> dict[str, SampledGraph]:
