@@ -495,7 +495,8 @@ class GumbelKNNSampler(torch.nn.Module):
         training and does not in evaluation.
         """
         for hook in self._draw_hooks.values():
-            hook(self, Ends.of(x).features, *candidates[:3])
+            features = x.features if isinstance(x, Ends) else x
+            hook(self, features, *candidates[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
         pairs, settings = self._begin(x, is_exact=is_exact)
