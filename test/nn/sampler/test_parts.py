@@ -7,7 +7,7 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl import SampledEvaluationWarning
-from torch_geometric_gsl.nn.sampler import Budget, drawing, evaluation, methods
+from torch_geometric_gsl.nn.sampler import Budget, evaluation, methods, training
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -54,7 +54,7 @@ def test_evaluation_plans_no_draw(form, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError('a draw is planned')
 
-    for module in (drawing, methods, planning):
+    for module in (training, methods, planning):
         for name in ('make_draw', 'choose', 'plan_draw', 'tail_size', 'num_proposals'):
             monkeypatch.setattr(module, name, refuse, raising=False)
     given = {

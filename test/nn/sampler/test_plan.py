@@ -19,7 +19,7 @@ from torch_geometric_gsl import (
     TruncatedRaceWarning,
     UniformSimilarity,
 )
-from torch_geometric_gsl.nn.sampler import choice, methods
+from torch_geometric_gsl.nn.sampler import methods, training
 from torch_geometric_gsl.nn.sampler import plan as planning
 from torch_geometric_gsl.nn.sampler.options import Settings
 from torch_geometric_gsl.nn.sampler.plan import SMALL, make_draw
@@ -61,7 +61,7 @@ class Unbounded(LinearSimilarity):
 def choose(size, listed_by=None, expected=None, **options):
     """Return the method of a call, and why; some proposals may be expected."""
     draw = make_draw(GIVEN._replace(**options), *size, listed_by)
-    plan = choice.choose(replace(draw, num_expected=expected))
+    plan = training.choose(replace(draw, num_expected=expected))
     return plan.method, plan.reason
 
 
@@ -369,7 +369,7 @@ def test_high_temperatures(tau):
         sampler.eval()(pair)  # Nothing is truncated, and warnings are errors.
     # Where the definition would take too long a race serves, and says so.
     draw = make_draw(GIVEN._replace(tau=tau), 10**6, 3000)
-    large = choice.choose(replace(draw, num_expected=9.0, num_listed=3000.0))
+    large = training.choose(replace(draw, num_expected=9.0, num_listed=3000.0))
     assert 'pool: 3000000000 pairs to keep are more than 67108864' in large.reason
     assert large.method == 'race'
     assert large.caveat == plan.caveat

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from torch_geometric_gsl._checks import (
     Ends,
@@ -31,6 +33,7 @@ from torch_geometric_gsl.ops.edges import (
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.typing import Features
 
 # Graphs with fewer pairs are listed together rather than one by one.
 LISTED_PAIRS = 64**2
@@ -58,16 +61,15 @@ class Assignment(ABC):
         pairs: PairScores,
         candidates: Candidates,
         prior: Tensor | None = None,
-        is_long: Tensor | None = None,
     ) -> list[Part]:
-        """Return the parts of targets with listed candidates.
-
-        In training, targets with long lists race; which ones is chosen unless given.
-        """
+        """Return the parts of targets with listed candidates."""
 
     @abstractmethod
-    def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
-        """Return the form of each graph of a batch: a list, a long list, or a block."""
+    def are_listed(self, sizes: list[tuple[int, int]]) -> list[bool]:
+        """Return for each graph of a batch whether its candidates are listed.
+
+        Graphs are given by their numbers of sources and of targets.
+        """
 
     def assign(
         self, edge_index: Any, edge_weight: Any, batch: Any, rows: Any = None
@@ -141,31 +143,27 @@ class Assignment(ABC):
                 if num_dst > 0:
                     available = num_src - int(not settings.loop)
                     check_candidate_count(settings.k, available, f' of graph {graph}')
-        forms = self.forms(sizes)
-        device = ids[1].device
-        is_long, is_block = (
-            torch.tensor([f == name for f in forms], dtype=torch.bool, device=device)
-            for name in ('long', 'block')
-        )
+        are_listed = self.are_listed(sizes)
         size, graph_of_target = counts[0], ids[1]
-        start, listed = size.cumsum(0) - size, size * ~is_block
-        candidates = Candidates(start[graph_of_target], listed[graph_of_target])
+        start = size.cumsum(0) - size
+        num_listed = size * size.new_tensor(are_listed)
+        candidates = Candidates(start[graph_of_target], num_listed[graph_of_target])
         apart = pairs if settings.loop else exclude_loops(pairs)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            is_long = is_long[graph_of_target]
-            parts = self.of_lists(apart, candidates, is_long=is_long)
-            return Parts(pairs, parts + self._of_graphs(sizes, forms))
+            parts = self.of_lists(apart, candidates)
+            return Parts(pairs, parts + self._of_graphs(sizes, are_listed))
 
-    def _of_graphs(self, sizes: list[tuple[int, int]], forms: list[str]) -> list[Part]:
+    def _of_graphs(
+        self, sizes: list[tuple[int, int]], are_listed: list[bool]
+    ) -> list[Part]:
         """Return one part for each graph that is not listed."""
         parts: list[Part] = []
         first_source = first_target = 0
         # Split, not sliced: the gradient of a slice would have the size of all nodes.
         sources = self.pairs.src.split([num_src for num_src, _ in sizes])
         targets = self.pairs.split([num_dst for _, num_dst in sizes])
-        for src, pairs, form in zip(sources, targets, forms, strict=True):
-            # A single node without a self-loop has no candidate.
-            if form == 'block' and src.size(0) > int(not self.settings.loop):
+        for src, pairs, is_listed in zip(sources, targets, are_listed, strict=True):
+            if not is_listed:
                 pairs = pairs._replace(src=src)
                 parts.append(self.of_graph(pairs, first_source, first_target))
             first_source += src.size(0)
@@ -231,3 +229,41 @@ def _graph_ids(batch: Any, nodes: Ends) -> GraphIds:
     _, ids = torch.cat([src, dst]).unique(return_inverse=True)
     src_ids, dst_ids = ids.split([src.numel(), dst.numel()])
     return src_ids, dst_ids
+
+
+def gather_rows(
+    x: Features | Ends,
+    h: Tensor,
+    rows: Any,
+    gather: Callable[[Tensor], Tensor],
+    depends_on_all_targets: Callable[[int, int], bool],
+) -> tuple[Features | Ends, Tensor]:
+    """Return compared rows and messages of all processes, given those of one.
+
+    The sources of a pair are the same for all. Its targets are zero outside of
+    :obj:`rows`, unless draws depend on them.
+    """
+    if rows is None:
+        raise ValueError("'gather' needs 'rows' (got None)")
+    ends = Ends.of(x)
+    if not ends.is_pair:
+        sources = gather(ends.src)
+        h = sources if h is ends.src else gather(h)
+        ends = Ends(sources, sources, is_pair=False)
+    else:
+        src, dst, _ = ends
+        # Rows of width zero are counted, and no number is sent.
+        num_targets = gather(dst.new_empty(dst.size(0), 0)).size(0)
+        first, stop = rows
+        if depends_on_all_targets(num_targets, src.size(0)):
+            # The bounds of draws have no gradient.
+            targets = gather(dst.detach())
+            dst = torch.cat([targets[:first], dst, targets[stop:]])
+        else:
+            dst = F.pad(dst, (0, 0, first, num_targets - stop))
+        ends = Ends(src, dst, is_pair=True)
+    # All processes join the sum of gradients, even those that use no row.
+    for gathered in ends[:2]:
+        if gathered.requires_grad:
+            h = h + gathered[:0].sum()
+    return (ends if isinstance(x, Ends) else ends.features), h

@@ -60,7 +60,6 @@ class EvaluationAssignment(Assignment):
         pairs: PairScores,
         candidates: Candidates,
         prior: Tensor | None = None,
-        is_long: Tensor | None = None,
     ) -> list[Part]:
         listed = self.list_pairs(pairs, candidates, prior)
         if listed is None:
@@ -73,11 +72,8 @@ class EvaluationAssignment(Assignment):
                 rank = lexsort([rank, score.detach()]).argsort().to(rank.dtype)
         return [EvaluatedList(pairs, edges, sizes, (score, rank), self.settings)]
 
-    def forms(self, sizes: list[tuple[int, int]]) -> list[str]:
-        return [
-            'list' if num_src * num_dst < LISTED_PAIRS else 'block'
-            for num_src, num_dst in sizes
-        ]
+    def are_listed(self, sizes: list[tuple[int, int]]) -> list[bool]:
+        return [num_src * num_dst < LISTED_PAIRS for num_src, num_dst in sizes]
 
 
 @dataclass(eq=False)

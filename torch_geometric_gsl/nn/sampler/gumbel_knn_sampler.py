@@ -25,17 +25,12 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_type,
 )
-from torch_geometric_gsl.nn.sampler.choice import depends_on_all_targets
+from torch_geometric_gsl.nn.sampler.candidates import gather_rows
 from torch_geometric_gsl.nn.sampler.distribution import (
     UNIFORM_SHARE,
     NeighbourDistribution,
     describe,
     warn_if_uniform,
-)
-from torch_geometric_gsl.nn.sampler.drawing import (
-    TrainingAssignment,
-    plan_of,
-    warn_of_no_choice,
 )
 from torch_geometric_gsl.nn.sampler.evaluation import EvaluationAssignment, exported_sum
 from torch_geometric_gsl.nn.sampler.methods import BY_NAME
@@ -47,8 +42,13 @@ from torch_geometric_gsl.nn.sampler.options import (
 )
 from torch_geometric_gsl.nn.sampler.parts import Part
 from torch_geometric_gsl.nn.sampler.plan import EXACT_METHODS, SamplingPlan, make_draw
-from torch_geometric_gsl.nn.sampler.processes import gather_rows
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
+from torch_geometric_gsl.nn.sampler.training import (
+    TrainingAssignment,
+    depends_on_all_targets,
+    plan_of,
+    warn_of_no_choice,
+)
 from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum

@@ -1,0 +1,332 @@
+"""Training: choose a sampling method, and assign targets to parts that draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.sampler.candidates import (
+    LISTED_PAIRS,
+    Assignment,
+    exclude_loops,
+    max_pairs,
+)
+from torch_geometric_gsl.nn.sampler.methods import (
+    BY_NAME,
+    METHODS,
+    POOL,
+    RACE,
+    STREAM,
+    DrawnPart,
+    Method,
+)
+from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
+from torch_geometric_gsl.nn.sampler.plan import (
+    RACE_FACTOR,
+    SCAN_FIRST,
+    WIDTH,
+    Draw,
+    SamplingPlan,
+    make_draw,
+    rounded,
+)
+from torch_geometric_gsl.nn.sampler.row_cache import RowCache
+from torch_geometric_gsl.ops.aggregate import weighted_sum
+from torch_geometric_gsl.ops.dense import candidate_graph
+from torch_geometric_gsl.ops.edges import Candidates
+from torch_geometric_gsl.ops.envelope import Envelope, has_kernel
+from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.pool import count_pool
+from torch_geometric_gsl.ops.relax import DrawOptions
+from torch_geometric_gsl.ops.runtime import disable_compile
+from torch_geometric_gsl.ops.tail import group_size
+from torch_geometric_gsl.typing import SampledGraph
+
+Generator = torch.Generator | None
+
+
+class TrainingAssignment(Assignment):
+    """Assign targets to parts, each of which one method draws."""
+
+    def of_graph(
+        self, pairs: PairScores, first_source: int = 0, first_target: int = 0
+    ) -> DrawnGraph:
+        # The graphs of a batch are others in each draw.
+        cache = self.cache if pairs is self.pairs else RowCache()
+        pairs = pairs if self.settings.loop else exclude_loops(pairs)
+        draw = make_draw(self.settings, pairs.dst.size(0), pairs.src.size(0))
+        nodes = pairs, pairs.dst.size(0), first_source, first_target
+        return DrawnGraph(*nodes, draw.options, *plan_draw(draw, pairs, cache))
+
+    def of_lists(
+        self, pairs: PairScores, candidates: Candidates, prior: Tensor | None = None
+    ) -> list[Part]:
+        """Draw for all candidates of targets with few; race for the other targets."""
+        listed_by = 'batch' if candidates.source is None else 'edge_index'
+        listed_by = listed_by if prior is None else 'edge_weight'
+        longest_list = self._longest_list(candidates.most, listed_by)
+        # A single node without a self-loop has no candidate.
+        num_excluded = int(pairs.excluded is not None)
+        has_race = candidates.size > max(longest_list, num_excluded)
+        parts: list[Part] = []
+        short = candidates._replace(size=candidates.size * ~has_race)
+        listed = self.list_pairs(pairs, short, prior)
+        if listed is not None:
+            edges, sizes, _, score = listed
+            draw = make_draw(self.settings, 1, short.most, listed_by)
+            plan = draw.describe('dense', 'all candidates are listed')
+            if draw.is_auto and choose(draw).method == 'dense':
+                plan = choose(draw)
+            cost = draw.options.num_races * edges.size(1) / RACE_FACTOR
+            plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
+            columns = (score,)
+            parts.append(
+                PerturbedList(
+                    pairs, edges, sizes, columns, draw.options, plan, short.most
+                )
+            )
+        if bool(has_race.any()):
+            target = has_race.nonzero().squeeze(1)
+            start, size, source = candidates
+            long_pairs = pairs.take(
+                target, Candidates(start[target], size[target], source)
+            )
+            draw = make_draw(self.settings, target.numel(), long_pairs.most, listed_by)
+            nodes = draw.num_sources, target, pairs.dst.size(0)
+            parts.append(DrawnTargets(long_pairs, draw.options, choose(draw), *nodes))
+        return parts
+
+    def are_listed(self, sizes: list[tuple[int, int]]) -> list[bool]:
+        settings = self.settings
+        num_pairs = sum(num_src * num_dst for num_src, num_dst in sizes)
+        most = max((num_src for num_src, num_dst in sizes if num_dst), default=0)
+        longest_list = self._longest_list(most, 'batch')
+
+        def is_listed(num_src: int, num_dst: int) -> bool:
+            if num_src <= int(not settings.loop) or num_dst == 0:
+                return True
+            if settings.method == 'dense':
+                return num_pairs <= max_pairs(settings)
+            if num_src > longest_list:
+                return True
+            is_small = num_src * num_dst < LISTED_PAIRS
+            is_small &= make_draw(settings, num_dst, num_src).fits_dense
+            return is_small and settings.method == 'auto'
+
+        return [is_listed(*size) for size in sizes]
+
+    def _longest_list(self, most: int, listed_by: str) -> float:
+        """Return the number of candidates beyond which a target with a list races.
+
+        :obj:`most` is the largest number of candidates of a target.
+        """
+        draw = make_draw(self.settings, 1, max(1, most), listed_by)
+        if choose(draw).method != 'race':
+            return math.inf
+        num_gathered = max(draw.num_proposals, draw.options.num_tail)
+        return RACE_FACTOR * num_gathered if draw.is_auto else 0
+
+
+@dataclass(eq=False)
+class DrawnGraph(GraphPart, DrawnPart):
+    """The targets of one graph, which one method draws."""
+
+    options: DrawOptions
+    plan: SamplingPlan
+    envelope: Envelope | None
+
+    def edges(self, generator: Generator) -> SampledGraph:
+        return BY_NAME[self.plan.method].graph(self, generator)
+
+    def sum(self, h: Tensor, generator: Generator) -> Tensor:
+        out = BY_NAME[self.plan.method].sum(self, h, generator)
+        return out if self.kept is None else out[self.kept]
+
+    def restrict(self, start: int, stop: int, group: int = 16) -> None:
+        """Restrict the part to a range of targets without changing their draws."""
+        if self.plan.method == 'dense':
+            # The definition draws the noise of all pairs in order.
+            self.kept = slice(start, stop)
+            return
+        # Whole groups with a common tail.
+        options = self.options._replace(num_tail=self.plan.num_tail)
+        super().restrict(start, stop, group_size(options))
+        envelope, first = self.envelope, self.first_target
+        if envelope is not None and envelope.head is not None:
+            rows = slice(first, first + self.pairs.dst.size(0))
+            self.envelope = envelope._replace(head=envelope.head.take(rows))
+
+    @property
+    def num_candidates(self) -> int:
+        """Return the number of candidates of a target."""
+        return self.pairs.most
+
+
+@dataclass(eq=False)
+class DrawnTargets(DrawnPart):
+    """Targets with long lists of candidates, which race."""
+
+    pairs: PairScores
+    options: DrawOptions
+    plan: SamplingPlan
+    num_candidates: int  # Of the target with the most.
+    target: Tensor
+    num_targets: int  # Of the call.
+
+    def graph(self, generator: Generator) -> SampledGraph:
+        graph = BY_NAME[self.plan.method].graph(self, generator)
+        (source, target), weight = graph
+        return SampledGraph(torch.stack([source, self.target[target]]), weight)
+
+    def sum(self, h: Tensor, generator: Generator) -> Tensor:
+        return weighted_sum(h, *self.graph(generator), self.num_targets)
+
+
+@dataclass(eq=False)
+class PerturbedList(Listed):
+    """Listed candidates, each of which has noise."""
+
+    options: DrawOptions
+    plan: SamplingPlan
+    num_candidates: int  # Of the target with the most.
+
+    def edges(
+        self, edge_index: Tensor, num_targets: int, generator: Generator, *columns: Any
+    ) -> SampledGraph:
+        args = *columns, edge_index, num_targets, self.options
+        return candidate_graph(*args, generator=generator, null=self.pairs.null)
+
+
+def plan_of(part: Part, pairs: PairScores, method: str) -> SamplingPlan:
+    """Return the plan of the target with most candidates, with the total cost."""
+    parts: Sequence[Any] = part.parts if isinstance(part, Parts) else [part]
+    if not parts:
+        method = 'dense' if method == 'auto' else method
+        return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
+    # By the width of the compared rows.
+    entries = getattr(pairs.src, 'value', pairs.src).numel()
+    width = 1 + entries / max(1, pairs.src.size(0)) / WIDTH
+    cost = sum(
+        # The definition's is that of its noise.
+        part.plan.cost * (1 if part.plan.method == 'dense' else width)
+        for part in parts
+    )
+    largest: SamplingPlan = max(parts, key=lambda part: part.num_candidates).plan
+    return largest._replace(cost=cost)
+
+
+@disable_compile
+def warn_of_no_choice(available: int) -> None:
+    """Warn that each target has one candidate, or none."""
+    candidates = 'one candidate' if available > 0 else 'no candidate'
+    warn_caller(
+        f'each target has {candidates}, so there is no choice to learn: does a mask or '
+        f'a batch leave too few nodes?',
+        UserWarning,
+    )
+
+
+def plan_draw(
+    draw: Draw, pairs: PairScores, cache: RowCache
+) -> tuple[SamplingPlan, Envelope | None]:
+    """Plan a draw; also return the bounds of a race of sharp scores."""
+    options = draw.options  # Derived once for equal draws.
+    if counts_pool(draw):
+        with torch.autocast(pairs.dst.device.type, enabled=False):
+            draw = replace(draw, num_listed=count_pool(pairs, options.tau))
+    if not needs_bounds(draw):
+        return choose(draw), None
+    with torch.autocast(pairs.dst.device.type, enabled=False):
+        envelope, expected = cache.best(pairs, options)
+    draw = replace(
+        draw,
+        num_expected=expected,
+        num_kinds=envelope.num_kinds,
+        has_head=envelope.head is not None,
+        bounds_text=str(envelope),
+        # Sparse rows draw what the same dense ones do.
+        has_kernel=pairs.is_sparse or has_kernel(pairs),
+    )
+    plan = choose(draw)
+    if plan.method != 'race':
+        return plan, None
+    if RACE.target_cost(draw) > STREAM.target_cost(draw):
+        # Requested by name: starts with a scan of all candidates.
+        cost = STREAM.total_cost(draw)
+        return plan._replace(num_proposals=SCAN_FIRST, cost=cost), None
+    return plan, envelope
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def needs_bounds(draw: Draw) -> bool:
+    """Return whether the choice of method depends on better bounds."""
+    if not draw.needs_tight_bounds or RACE.obstacles(draw):
+        return False
+    if not draw.is_auto:
+        return draw.settings.method == 'race'
+    # Bounds take long to find: only if a race may be cheaper.
+    others = [method for method in METHODS if not method.obstacles(draw)]
+    return min(others, key=lambda method: method.shared_cost(draw)) is RACE
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def counts_pool(draw: Draw) -> bool:
+    """Return whether the plan depends on how many candidates are not negligible."""
+    return draw.is_auto and not POOL.obstacles(draw)
+
+
+def depends_on_all_targets(draw: Draw) -> bool:
+    """Return whether the draws of a target depend on the rows of the others."""
+    return needs_bounds(draw) or counts_pool(draw)
+
+
+@disable_compile
+@lru_cache(maxsize=1024)
+def choose(draw: Draw) -> SamplingPlan:
+    """Plan the draw by the named method, or by the cheapest without obstacles."""
+    if not draw.is_auto:
+        method = BY_NAME[draw.settings.method]
+        if reasons := method.obstacles(draw):
+            reason = '; '.join(reasons)
+            raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
+        reason = f'as requested{_measured(draw)}'
+        return draw.describe(method.name, reason, method.total_cost(draw))
+    obstacles = {method: method.obstacles(draw) for method in METHODS}
+    applicable = [method for method in METHODS if not obstacles[method]]
+    best = min(applicable, key=lambda method: method.shared_cost(draw))
+    reasons = []
+    for method in METHODS:
+        why = ', '.join(obstacles[method])
+        if method is not best:
+            reasons.append(f'{method.name}: {why or _compare(method, best, draw)}')
+    reason = '; '.join(reasons) + _measured(draw)
+    return draw.describe(best.name, reason, best.total_cost(draw))
+
+
+def _compare(method: Method, best: Method, draw: Draw) -> str:
+    """Compare the cost of a method with that of the best."""
+    cost, best_cost = rounded(method.shared_cost(draw)), rounded(best.shared_cost(draw))
+    is_shortest = method is RACE and draw.needs_tight_bounds
+    is_shortest &= draw.num_expected is None
+    text = f'costs {"at least " * is_shortest}{cost} proposals per target'
+    return f'{text}, {best.name} {best_cost}'
+
+
+def _measured(draw: Draw) -> str:
+    """Describe a race with several bounds, and a pool, if they were measured."""
+    texts = []
+    if draw.num_listed is not None:
+        texts.append(f'a pool has {rounded(draw.num_listed)} candidates')
+    if draw.num_expected is not None:
+        expected = rounded(draw.num_expected)
+        texts.append(f'a race needs {expected} per draw under {draw.bounds_text}')
+    return ': ' * bool(texts) + ', '.join(texts)
