@@ -29,11 +29,11 @@ from torch_geometric_gsl.ops.scores import Identity
 from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
-FEWER = 'dense: a race proposes only 22 of {} candidates'
+FEWER = 'not dense: a race proposes only 22 of {} candidates'
 ONLY = 'a race needs only 22 proposals per draw'
-RACES = f'stream: {ONLY}; pool: {ONLY}'
+RACES = f'not stream: {ONLY}; not pool: {ONLY}'
 OBSTACLE = (
-    'race: it pays for more than 88 candidates (got {}) with 22 proposals per draw '
+    'not race: it pays for more than 88 candidates (got {}) with 22 proposals per draw '
     '(scale=1, bounds=(0.0, 1.0))'
 )
 UNBOUNDED = (-math.inf, math.inf)
@@ -68,14 +68,16 @@ def choose(size, listed_by=None, expected=None, **options):
 def test_scores_too_sharp_for_one_bound_are_told():
     method, reason = choose((100, 88), scale=1000.0)
     assert method == 'dense'
-    assert reason.startswith('race: scores are too sharp for one bound (scale=1000, ')
+    assert reason.startswith(
+        'not race: scores are too sharp for one bound (scale=1000, '
+    )
 
 
 def test_a_race_that_looks_at_a_quarter_of_the_candidates():
     assert choose((10**6, 89)) == ('race', f'{FEWER.format(89)}; {RACES}')
     assert choose((10**6, 89), method='race') == ('race', 'as requested')
     few = 'the definition serves 100 x 88 pairs'
-    text = f'{OBSTACLE.format(88)}; stream: {few}; pool: {few}'
+    text = f'{OBSTACLE.format(88)}; not stream: {few}; not pool: {few}'
     assert choose((100, 88)) == ('dense', text)
     assert choose((SMALL, 88), expected=22)[0] == 'stream'
     # Distinct neighbours take (2 * 25 + 6 * 5 + 12) * e, or 251 proposals.
@@ -120,7 +122,7 @@ def test_sharp_calls_stream_where_no_bound_serves():
     sampler = GumbelKNNSampler.paper(similarity, **options)
     plan = sampler.plan(pair)
     assert (plan.method, plan.num_proposals) == ('stream', None)
-    text = r'dense: .*; race: costs \d+ proposals per target, stream'
+    text = r'not dense: .*; not race: costs \d+ proposals per target, stream'
     assert re.match(text, plan.reason)
     sampler = GumbelKNNSampler.paper(similarity, method='race', **options)
     plan = sampler.plan(pair)
@@ -146,7 +148,7 @@ def test_calls_draw_by_a_pool_where_few_are_not_negligible(deviation, tau, metho
     assert re.search(r': a pool has [\d.]+ candidates', plan.reason)
     if method == 'pool':
         assert plan[2:6] == (None, None, 0, None)
-        assert 'race: costs at least' in plan.reason or tau > 1
+        assert 'not race: costs at least' in plan.reason or tau > 1
         # Each process plans with the rows of all.
         assert sampler.depends_on_all_targets(512, 4096)
 
@@ -277,7 +279,8 @@ def test_unbounded_similarities_and_given_candidates():
         assert NO_BOUND in sampler.plan(x, **kwargs).reason
     plan = sampler.plan(torch.randn(300, 2))
     assert plan[:1] + plan[2:6] == ('stream', None, 4, 4, None)
-    text = f'dense: 300 x 300 pairs are more than 65536; race: {NO_BOUND}; pool: costs'
+    text = 'not dense: 300 x 300 pairs are more than 65536; '
+    text += f'not race: {NO_BOUND}; not pool: costs'
     assert plan.reason.startswith(text)
 
 

@@ -91,9 +91,7 @@ class SamplingPlan(NamedTuple):
             lines.append(f'{rounded(self.num_proposals)} proposals per draw')
         if self.num_arrivals is not None:
             lines.append(f'{self.num_arrivals} arrivals and a tail of {self.num_tail}')
-        # A plan that was not asked for begins with the reason against a method.
-        is_auto = self.reason.startswith(('dense:', 'race:'))
-        lines += ['not ' * is_auto + reason for reason in self.reason.split('; ')]
+        lines += self.reason.split('; ')
         if self.caveat is not None:
             lines.append(self.caveat)
         return '\n  '.join(lines)

@@ -307,7 +307,7 @@ def choose(draw: Draw) -> SamplingPlan:
     for method in METHODS:
         why = ', '.join(obstacles[method])
         if method is not best:
-            reasons.append(f'{method.name}: {why or _compare(method, best, draw)}')
+            reasons.append(f'not {method.name}: {why or _compare(method, best, draw)}')
     reason = '; '.join(reasons) + _measured(draw)
     return draw.describe(best.name, reason, best.total_cost(draw))
 
