@@ -23,7 +23,7 @@ FLOORS = {
     'nn.points': 1,
     'nn.embeddings': 1,
     'nn.linear': 1,
-    'nn.shared_part': 1,
+    'nn.shared_module': 1,
     'nn.similarity': 2,
     'nn.sampler': 3,
     'nn.conv': 4,

@@ -35,7 +35,7 @@ from torch_geometric_gsl.nn.sampler.distribution import (
 )
 from torch_geometric_gsl.nn.sampler.distribution import warn_if_uniform
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.shared_part import named_parts
+from torch_geometric_gsl.nn.shared_module import all_named_modules
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     MixtureSimilarity,
     NeuralGaussianSimilarity,
@@ -203,7 +203,7 @@ def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
         )
     samplers = {
         name or 'sampler': module
-        for name, module in named_parts(model)
+        for name, module in all_named_modules(model)
         if isinstance(module, GumbelKNNSampler)
     }
     if not samplers:

@@ -27,7 +27,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
     samplers_of,
 )
-from torch_geometric_gsl.nn.shared_part import named_parts
+from torch_geometric_gsl.nn.shared_module import all_named_modules
 from torch_geometric_gsl.ops.dense import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
     node_features,
@@ -237,7 +237,9 @@ def _check_model(model: Any) -> None:
         # The sampler of a layer compares projected rows.
         types = GumbelKNNSampler, LearnedGraphConv
         paths = [
-            path for path, module in named_parts(model) if isinstance(module, types)
+            path
+            for path, module in all_named_modules(model)
+            if isinstance(module, types)
         ]
         hint = ''
         if paths:

@@ -26,7 +26,7 @@ from torch_geometric_gsl.nn.conv.typed import (
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import LayerOptions, check_options
-from torch_geometric_gsl.nn.shared_part import keeping
+from torch_geometric_gsl.nn.shared_module import keep_state
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import SampledGraph
@@ -124,7 +124,7 @@ class HeteroLatentGraphConv(HeteroConv):
         counts = Counter(targets) if aggr == 'cat' else dict.fromkeys(targets, 1)
         self.root = RootTerms(in_channels, out_channels, counts, root_weight, bias)
         modules = (options.get('similarity') for options in relations.values())
-        with keeping(similarity, *modules):
+        with keep_state(similarity, *modules):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:

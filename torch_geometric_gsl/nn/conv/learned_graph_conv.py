@@ -27,7 +27,7 @@ from torch_geometric_gsl.nn.sampler.options import (
     SamplerOptions,
     check_options,
 )
-from torch_geometric_gsl.nn.shared_part import SharedPart, keeping, share_part
+from torch_geometric_gsl.nn.shared_module import SharedModule, keep_state, share_module
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.runtime import check_not_batched
@@ -72,7 +72,7 @@ def rank_options(shard: RowShard, x: Tensor) -> dict[str, Any]:
 class LearnedGraphConv(torch.nn.Module):
     """Base class of the layers that sum messages over a learned graph."""
 
-    sampler: GumbelKNNSampler = SharedPart()  # type: ignore[assignment]
+    sampler: GumbelKNNSampler = SharedModule()  # type: ignore[assignment]
 
     #: Whether sources and targets may have different widths.
     _has_two_widths = False
@@ -118,7 +118,7 @@ class LearnedGraphConv(torch.nn.Module):
             similarity = 'distance'
         compared = resolve_similarity(similarity, width, **(similarity_kwargs or {}))
         self.sampler = GumbelKNNSampler(compared, k, tau, **kwargs)
-        with keeping(similarity):
+        with keep_state(similarity):
             # Not a subclass's reset: its parameters do not exist yet.
             LearnedGraphConv.reset_parameters(self)
 
@@ -161,7 +161,7 @@ class LearnedGraphConv(torch.nn.Module):
         those of the other layer. :obj:`conv.sampler = copy.deepcopy(conv.sampler)`
         gives this layer its own.
         """
-        share_part(self, 'sampler', other)
+        share_module(self, 'sampler', other)
 
     def _rows(self, x: Features) -> Ends:
         """Check the features of sources and targets."""

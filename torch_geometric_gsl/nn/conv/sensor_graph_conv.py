@@ -21,7 +21,7 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.embeddings import SensorEmbedding, check_windows
 from torch_geometric_gsl.nn.linear import check_input
 from torch_geometric_gsl.nn.sampler.options import ForwardedOptions, check_options
-from torch_geometric_gsl.nn.shared_part import keeping
+from torch_geometric_gsl.nn.shared_module import keep_state
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.directed_similarity import DirectedSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -162,7 +162,7 @@ class SensorGraphConv(LearnedGraphConv):
             num_sensors=num_sensors,
             z_channels=z_channels,
         )
-        with keeping(similarity):
+        with keep_state(similarity):
             # Not a subclass's reset: its parameters do not exist yet.
             SensorGraphConv.reset_parameters(self)
 

@@ -36,7 +36,7 @@ from torch_geometric_gsl.nn.sampler.options import (
     check_options,
     paper_options,
 )
-from torch_geometric_gsl.nn.shared_part import keeping
+from torch_geometric_gsl.nn.shared_module import keep_state
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.typing import Batch, Features, SampledGraph
@@ -161,7 +161,7 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
             z_channels = -1 if is_input and num_transition_nodes is None else None
         self.z_channels = compared_width(z_channels, in_channels)  # type: ignore[arg-type]
         self.convs = self._make_layers(sizes, {'similarity': similarity, **kwargs})
-        with keeping(similarity, act, readout):
+        with keep_state(similarity, act, readout):
             self.reset_parameters()
 
     @classmethod

@@ -14,7 +14,7 @@ from torch_geometric.nn.resolver import activation_resolver
 
 from torch_geometric_gsl._checks import check_probability
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.shared_part import named_parts, twin_of
+from torch_geometric_gsl.nn.shared_module import all_named_modules, twin_of
 from torch_geometric_gsl.ops.local_random import dropout
 
 
@@ -56,7 +56,7 @@ def evaluation(module: torch.nn.Module, *, has_options: bool = False) -> Iterato
     share it: its twin has the same parameters, buffers and caches. So is one whose
     options the caller sets.
     """
-    submodules = [submodule for _, submodule in named_parts(module)]
+    submodules = [submodule for _, submodule in all_named_modules(module)]
     modes = [submodule.training for submodule in submodules]
     # The first call of lazy modules changes them, not only their parameters.
     values = chain.from_iterable(
@@ -76,6 +76,6 @@ def evaluation(module: torch.nn.Module, *, has_options: bool = False) -> Iterato
 
 def _evaluated(module: torch.nn.Module) -> Any:
     twin = twin_of(module)
-    for _, submodule in named_parts(twin):
+    for _, submodule in all_named_modules(twin):
         vars(submodule)['training'] = False
     return twin

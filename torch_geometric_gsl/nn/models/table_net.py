@@ -27,7 +27,7 @@ from torch_geometric_gsl.nn.models.table_parts import (
     RowMask,
     TableNeighbours,
 )
-from torch_geometric_gsl.nn.shared_part import keeping
+from torch_geometric_gsl.nn.shared_module import keep_state
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched, row_blocks
@@ -180,7 +180,7 @@ class TableNet(RowIndexMixin, SavedModel):
         )
         self.head_norm = torch.nn.LayerNorm(hidden_channels)
         self.head = torch.nn.Linear(hidden_channels, out_channels)
-        with keeping(similarity):
+        with keep_state(similarity):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -49,7 +49,11 @@ from torch_geometric_gsl.nn.sampler.training import (
     plan_of,
     warn_of_no_choice,
 )
-from torch_geometric_gsl.nn.shared_part import SharedPart, named_parts, share_part
+from torch_geometric_gsl.nn.shared_module import (
+    SharedModule,
+    all_named_modules,
+    share_module,
+)
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -191,7 +195,7 @@ class GumbelKNNSampler(torch.nn.Module):
         True
     """
 
-    similarity: Similarity = SharedPart()  # type: ignore[assignment]
+    similarity: Similarity = SharedModule()  # type: ignore[assignment]
     log_scale: torch.nn.Parameter | None
     null_score: torch.nn.Parameter | None
 
@@ -600,7 +604,9 @@ class GumbelKNNSampler(torch.nn.Module):
 def samplers_of(model: torch.nn.Module) -> list[GumbelKNNSampler]:
     """Return the samplers that a model uses."""
     return [
-        part for _, part in named_parts(model) if isinstance(part, GumbelKNNSampler)
+        part
+        for _, part in all_named_modules(model)
+        if isinstance(part, GumbelKNNSampler)
     ]
 
 
@@ -619,7 +625,7 @@ def share_similarities(model: torch.nn.Module) -> None:
     first: dict[int, GumbelKNNSampler] = {}
     for sampler in samplers_of(model):
         lender = first.setdefault(id(sampler.similarity), sampler)
-        share_part(sampler, 'similarity', lender)
+        share_module(sampler, 'similarity', lender)
 
 
 def _check_budget_applies(budget: Budget, method: str, replace: bool) -> None:

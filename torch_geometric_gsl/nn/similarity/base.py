@@ -20,7 +20,7 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
-from torch_geometric_gsl.nn.shared_part import twin_of
+from torch_geometric_gsl.nn.shared_module import twin_of
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops.pair_scores import COMPARISONS, PairScores
 from torch_geometric_gsl.ops.runtime import check_not_batched, full_precision

@@ -1,4 +1,4 @@
-"""Parts that several modules use and one of them registers, and twins of modules."""
+"""Modules that several others use and one of them registers, and twins of modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 
-class SharedPart:
+class SharedModule:
     """Attribute that holds a submodule, or refers to that of another module.
 
     A module that is registered under two names keeps the parameters of
@@ -31,8 +31,8 @@ class SharedPart:
         return getattr(module._lenders[self.name], self.name)
 
 
-def share_part(module: Any, name: str, lender: Any) -> None:
-    """Use the part of another module, which alone registers it."""
+def share_module(module: Any, name: str, lender: Any) -> None:
+    """Use the submodule of another module, which alone registers it."""
     while name not in lender._modules:
         lender = lender._lenders[name]
     if lender is not module:
@@ -41,57 +41,59 @@ def share_part(module: Any, name: str, lender: Any) -> None:
         module._lenders = {**vars(module).get('_lenders', {}), name: lender}
 
 
-def named_parts(
+def all_named_modules(
     model: torch.nn.Module, memo: set[torch.nn.Module] | None = None, prefix: str = ''
 ) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield the submodules of a model by name, then those that others register."""
     memo = set() if memo is None else memo
     registered = [*model.named_modules(memo, prefix)]
     yield from registered
-    for path, part in registered:
-        for name in vars(part).get('_lenders', ()):
-            path_of_part = f'{path}.{name}'.lstrip('.')
-            yield from named_parts(getattr(part, name), memo, path_of_part)
+    for path, module in registered:
+        for name in vars(module).get('_lenders', ()):
+            path_of_shared = f'{path}.{name}'.lstrip('.')
+            yield from all_named_modules(getattr(module, name), memo, path_of_shared)
 
 
 @contextmanager
-def keeping(*given: Any) -> Iterator[None]:
+def keep_state(*arguments: Any) -> Iterator[None]:
     """Keep the state of those arguments of a constructor that are modules, while it
-    initialises all parts of a new one.
+    initialises all modules of a new one.
     """
     modules = [
-        part
-        for part in given
-        if isinstance(part, torch.nn.Module)
+        module
+        for module in arguments
+        if isinstance(module, torch.nn.Module)
         # Lazy parameters have no state yet.
-        and not any(map(is_uninitialized_parameter, part.parameters()))
+        and not any(map(is_uninitialized_parameter, module.parameters()))
     ]
     states = [
-        {name: value.clone() for name, value in part.state_dict().items()}
-        for part in modules
+        {name: value.clone() for name, value in module.state_dict().items()}
+        for module in modules
     ]
     yield
-    for part, state in zip(modules, states, strict=True):
-        part.load_state_dict(state)
+    for module, state in zip(modules, states, strict=True):
+        module.load_state_dict(state)
 
 
 def twin_of(module: torch.nn.Module) -> Any:
-    """Copy a module and its parts, but share all else that they hold.
+    """Copy a module and its submodules, but share all else that they hold.
 
     Attributes that are set on the twin are its own, so that threads may share the
     module: parameters and buffers remain those of the module.
     """
-    parts = [part for _, part in named_parts(module)]
-    twins = {id(part): object.__new__(type(part)) for part in parts}
-    for part in parts:
-        state = {name: _replaced(value, twins) for name, value in vars(part).items()}
-        # The modules that lend a part may lie outside.
-        for name in vars(part).get('_lenders', ()):
-            lender = SimpleNamespace(**{name: twins[id(getattr(part, name))]})
+    modules = [submodule for _, submodule in all_named_modules(module)]
+    twins = {id(submodule): object.__new__(type(submodule)) for submodule in modules}
+    for submodule in modules:
+        state = {
+            name: _replaced(value, twins) for name, value in vars(submodule).items()
+        }
+        # The modules that lend a submodule may lie outside.
+        for name in vars(submodule).get('_lenders', ()):
+            lender = SimpleNamespace(**{name: twins[id(getattr(submodule, name))]})
             state['_lenders'] = state['_lenders'] | {name: lender}
-        # A compiled call is that of the part itself.
+        # A compiled call is that of the submodule itself.
         state.pop('_compiled_call_impl', None)
-        vars(twins[id(part)]).update(state)
+        vars(twins[id(submodule)]).update(state)
     return twins[id(module)]
 
 
@@ -106,10 +108,10 @@ def _replaced(value: Any, twins: dict[int, Any]) -> Any:
         return partial(_replaced(value.func, twins), *args, **value.keywords)
     if type(value) not in (dict, OrderedDict, list, tuple):
         return value
-    held = value.values() if isinstance(value, dict) else value
-    if not any(id(part) in twins for part in held):
+    items = value.values() if isinstance(value, dict) else value
+    if not any(id(item) in twins for item in items):
         return value
-    replaced = [twins.get(id(part), part) for part in held]
+    replaced = [twins.get(id(item), item) for item in items]
     if isinstance(value, dict):
         return type(value)(zip(value, replaced, strict=True))
     return type(value)(replaced)
