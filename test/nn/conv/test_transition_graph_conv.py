@@ -11,8 +11,10 @@ from sampling import limits, normal
 from scipy import stats
 
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
-from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import project_nodes
+from torch_geometric_gsl.nn.conv.transition_graph_conv import (
+    TransitionGraphConv,
+    project_nodes,
+)
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
 
 N, S, IN, OUT = 7, 6, 11, 4

@@ -148,9 +148,12 @@ class LatentGraphConv(LearnedGraphConv):
         """
         ends = self._rows(x)
         h = self._project(ends.src, self.lin)
+        message = h
+        if self.label is not None or y is not None:
+            message = self._add_labels(ends, h, y)
         out: Any = self.sampler.propagate(
             self._compared(ends, h, z),
-            self._add_labels(ends, h, y),
+            message,
             edge_index=edge_index,
             edge_weight=edge_weight,
             batch=batch,

@@ -94,16 +94,24 @@ class LearnedGraphConv(torch.nn.Module):
     ) -> None:
         super().__init__()
         check_options(type(self), kwargs, SamplerOptions.__annotations__)
-        self._keep_sizes(in_channels, out_channels)
+        widths = Ends(in_channels, in_channels, is_pair=False)
+        if self._has_two_widths and isinstance(in_channels, tuple):
+            widths = Ends.of(in_channels)
+        for width in widths[:2]:
+            if width != -1:  # Else it is unknown until the first call.
+                check_count(width, 'in_channels')
+        check_count(out_channels, 'out_channels')
+        self.in_channels: Any = in_channels
+        self.out_channels = out_channels
         self.z_channels = z_channels = compared_width(z_channels, in_channels)
-        self.lin = self._make_linear()
+        self.lin = plain_linear(widths.src, out_channels)
         self.lin_dst: Linear | None = None
-        if isinstance(in_channels, tuple) and z_channels is None:
-            self.lin_dst = self._make_linear(1)
+        if widths.is_pair and z_channels is None:
+            self.lin_dst = plain_linear(widths.dst, out_channels)
         check_flag(root_weight, 'root_weight')
         check_flag(bias, 'bias')
         self.root_weight = root_weight
-        self.lin_root = self._make_linear(1) if root_weight else None
+        self.lin_root = plain_linear(widths.dst, out_channels) if root_weight else None
         self.bias: torch.nn.Parameter | None = None
         if bias:
             self.bias = torch.nn.Parameter(torch.empty(out_channels))
@@ -129,22 +137,6 @@ class LearnedGraphConv(torch.nn.Module):
         for module in (self.lin, self.lin_root, self.lin_dst, sampler, self.label):
             reset(module)
         zeros(self.bias)
-
-    def _keep_sizes(self, in_channels: Channels, out_channels: int) -> None:
-        """Check and store the sizes; input sizes may be unknown."""
-        has_two = self._has_two_widths and isinstance(in_channels, tuple)
-        for width in Ends.of(in_channels)[:2] if has_two else [in_channels]:
-            if width != -1:
-                check_count(width, 'in_channels')
-        check_count(out_channels, 'out_channels')
-        self.in_channels: Any = in_channels
-        self.out_channels = out_channels
-
-    def _make_linear(self, end: int = 0) -> Linear:
-        """Return a projection of the sources (0) or of the targets (1)."""
-        width = self.in_channels
-        width = width[end] if isinstance(width, tuple) else width
-        return plain_linear(width, self.out_channels)
 
     def _add_root(self, x: Tensor, out: Tensor) -> Tensor:
         if self.lin_root is not None:

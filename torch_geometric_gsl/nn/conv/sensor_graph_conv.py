@@ -151,7 +151,6 @@ class SensorGraphConv(LearnedGraphConv):
             method=method,
             **kwargs,
         )
-        del self.z_channels  # Of the base: the width of compared rows.
         self.z_channels = z_channels
         self.num_sensors = num_sensors
         self.embedding_channels = embedding_channels

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn.inits import glorot
 from typing_extensions import Unpack
 
-from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._checks import check_count, check_num_nodes
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     LearnedGraphConv,
@@ -16,11 +16,10 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
 from torch_geometric_gsl.nn.conv.transition_nodes import (
     AnchorMixin,
     check_transition,
-    project_nodes,
 )
 from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.ops.runtime import is_exporting
+from torch_geometric_gsl.ops.runtime import full_precision, is_exporting
 from torch_geometric_gsl.ops.scores import unit_rows
 from torch_geometric_gsl.typing import Features, SampledGraph
 
@@ -191,10 +190,30 @@ class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
         :meth:`~torch_geometric_gsl.nn.conv.LatentGraphConv.forward`. The graph leads
         from transition nodes to targets.
         """
-        x_src, x_dst = self._sources(x)
+        if self.transition == 'free' and isinstance(x, tuple | list):
+            raise TypeError(
+                "'x' must be a torch.Tensor with transition='free', which learns its "
+                'sources (got a pair)'
+            )
+        x_src, x_dst, is_pair = self._rows(x)
+        if self.transition == 'anchors' and not is_pair:
+            x_src = self._required_anchors()
+        is_dynamic = is_exporting() and isinstance(x_src.size(0), torch.SymInt)
+        if is_dynamic and self.transition == 'projected':
+            raise ValueError(
+                f"'x' must have a fixed number of rows for 'torch.export': only "
+                f"'x_dst' of a pair may be dynamic (got num_nodes={self.num_nodes})"
+            )
         h = self._project(x_dst, self.lin)
         options = {} if shard is None else rank_options(shard, x_dst)
-        nodes, messages = self._nodes(x_src, x_dst, h, shard)
+        if self.transition == 'free':
+            nodes = unit_rows(self.transition_nodes).to(h.dtype)
+            messages = self.messages.to(h.dtype)
+        else:
+            source = h if x_src is x_dst else self._project(x_src, self.lin)
+            # All processes have all sources of a pair.
+            source_shard = shard if x_src is x_dst else None
+            nodes, messages = self._nodes(source, source_shard)
         options |= {'generator': generator, 'return_graph': return_graph}
         out: Any = self.sampler.propagate((nodes, h), messages, **options)
         if not return_graph:
@@ -202,45 +221,12 @@ class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
         out, graph = out
         return self._add_root(x_dst, out), graph
 
-    def _sources(self, x: Features) -> tuple[Tensor | None, Tensor]:
-        """Check features; return the rows of transition nodes, and the targets."""
-        if self.transition == 'free' and isinstance(x, tuple | list):
-            raise TypeError(
-                "'x' must be a torch.Tensor with transition='free', which learns its "
-                'sources (got a pair)'
-            )
-        x_src, x_dst, is_pair = self._rows(x)
-        if self.transition == 'free':
-            return None, x_dst
+    def _nodes(self, h: Tensor, shard: RowShard | None) -> tuple[Tensor, Tensor]:
+        """Return the transition nodes and their messages, given projected sources."""
         if self.transition == 'anchors':
-            return x_src if is_pair else self._required_anchors(), x_dst
-        if is_exporting() and isinstance(x_src.size(0), torch.SymInt):
-            raise ValueError(
-                f"'x' must have a fixed number of rows for 'torch.export': only "
-                f"'x_dst' of a pair may be dynamic (got num_nodes={self.num_nodes})"
-            )
-        return x_src, x_dst
-
-    def _nodes(
-        self,
-        x_src: Tensor | None,
-        x_dst: Tensor,
-        h: Tensor,
-        shard: RowShard | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the transition nodes and their messages."""
-        if x_src is None:
-            nodes = unit_rows(self.transition_nodes)
-            return nodes.to(h.dtype), self.messages.to(h.dtype)
-        if x_src is x_dst:
-            source = h
-        else:
-            source = self._project(x_src, self.lin)
-            shard = None  # All processes have all sources.
-        if self.transition == 'anchors':
-            return source, source
-        nodes = unit_rows(project_nodes(self.theta_t, unit_rows(source), shard))
-        return nodes, project_nodes(self.theta_e, source, shard)
+            return h, h
+        nodes = unit_rows(project_nodes(self.theta_t, unit_rows(h), shard))
+        return nodes, project_nodes(self.theta_e, h, shard)
 
     def _sizes(self) -> str:
         text = super()._sizes()
@@ -250,3 +236,24 @@ class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
         if self.transition != 'projected':
             text += f', transition={self.transition!r}'
         return text
+
+
+def project_nodes(theta: Tensor, h: Tensor, shard: RowShard | None = None) -> Tensor:
+    """Project the rows of all nodes, or of a shard, to transition nodes.
+
+    Rows [n, m] are summed with weights [s, n] in full precision, for small summands.
+    """
+    num_nodes = theta.size(1)
+    if shard is None:
+        check_num_nodes(h, num_nodes)
+    elif shard.total != num_nodes:
+        raise ValueError(
+            f"'shard' must have num_nodes={num_nodes} rows on all ranks together "
+            f'(got {shard.total})'
+        )
+    else:
+        theta = theta[:, slice(*shard.rows)]
+    with torch.autocast(h.device.type, enabled=False):
+        messages = full_precision(h) / num_nodes
+        out = theta.to(messages.dtype) @ messages
+        return (out if shard is None else shard.sum(out)).to(h.dtype)

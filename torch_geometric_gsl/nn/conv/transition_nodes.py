@@ -1,4 +1,4 @@
-"""Transition nodes: projections of all nodes, free vectors, or anchors."""
+"""The forms of transition nodes, and the anchors of layers and networks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from torch_geometric_gsl._checks import (
     check_finite,
     check_generator,
     check_matrix,
-    check_num_nodes,
     check_option,
 )
-from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.ops.sparse_rows import dense_rows
 
 #: The forms of transition nodes.
@@ -47,27 +44,6 @@ def check_transition(
                 f"'num_transition_nodes' is required with transition={transition!r} "
                 f'(got None)'
             )
-
-
-def project_nodes(theta: Tensor, h: Tensor, shard: RowShard | None = None) -> Tensor:
-    """Project the rows of all nodes, or of a shard, to transition nodes.
-
-    Rows [n, m] are summed with weights [s, n] in full precision, for small summands.
-    """
-    num_nodes = theta.size(1)
-    if shard is None:
-        check_num_nodes(h, num_nodes)
-    elif shard.total != num_nodes:
-        raise ValueError(
-            f"'shard' must have num_nodes={num_nodes} rows on all ranks together "
-            f'(got {shard.total})'
-        )
-    else:
-        theta = theta[:, slice(*shard.rows)]
-    with torch.autocast(h.device.type, enabled=False):
-        messages = full_precision(h) / num_nodes
-        out = theta.to(messages.dtype) @ messages
-        return (out if shard is None else shard.sum(out)).to(h.dtype)
 
 
 class AnchorMixin(torch.nn.Module):
