@@ -25,11 +25,11 @@ from torch_geometric_gsl.diagnostics.summaries import (
     ModelSummary,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.homophily import (
+from torch_geometric_gsl.nn.models.layers import evaluation
+from torch_geometric_gsl.nn.models.tasks import (
     HomophilyWarning as HomophilyWarning,
 )
-from torch_geometric_gsl.nn.models.homophily import label_homophily
-from torch_geometric_gsl.nn.models.layers import evaluation
+from torch_geometric_gsl.nn.models.tasks import label_homophily
 from torch_geometric_gsl.nn.sampler.distribution import (
     UniformSamplingWarning as UniformSamplingWarning,
 )
@@ -176,8 +176,8 @@ def describe_model(
         samplers = _find_samplers(model)
         stack.enter_context(GeneratorMode(torch.Generator().manual_seed(0)))
         for name, sampler in samplers.items():
-            hook = sampler.register_draw_hook(partial(summarise, layers, name))
-            stack.callback(hook.remove)
+            hook = partial(summarise, layers, name)
+            stack.enter_context(sampler.register_draw_hook(hook))
         model(*args, **kwargs)
     if not layers:
         raise ValueError(

@@ -6,7 +6,6 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
@@ -17,14 +16,15 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.homophily import WARMUP_LOSSES, warn_if_at_chance
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import (
     TASKS,
+    WARMUP_LOSSES,
     Task,
     all_nodes_mask,
     check_node_mask,
     check_task,
+    warn_if_at_chance,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
@@ -163,18 +163,15 @@ class NodeClassifier(SavedModel, ABC):
         if self.training:
             self._num_losses += 1
         shard = kwargs.get('shard')
-        is_warmup = self.training and self._num_losses == WARMUP_LOSSES
-        if shard is not None or not is_warmup:
+        is_warm = self.training and self._num_losses == WARMUP_LOSSES
+        samplers = samplers_of(self) if is_warm and shard is None else []
+        if not samplers or self.task != 'classification':
             return self._label_loss(self(x, **kwargs), y, mask, shard)
         draws: list[Any] = []
-        with ExitStack() as stack:
-            for sampler in samplers_of(self)[:1]:
-                hook = sampler.register_draw_hook(lambda *draw: draws.append(draw))
-                stack.callback(hook.remove)
+        with samplers[0].register_draw_hook(lambda *draw: draws.append(draw)):
             out = self(x, **kwargs)
         loss = self._label_loss(out, y, mask)
-        if draws and self.task == 'classification':
-            sampler, rows, *candidates = draws[0]
+        for sampler, rows, *candidates in draws[:1]:
             # Skip draws with listed candidates, batches and pairs.
             if isinstance(rows, Tensor) and candidates == [None, None, None]:
                 labelled = all_nodes_mask(out) if mask is None else mask
