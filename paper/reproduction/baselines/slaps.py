@@ -12,7 +12,7 @@ from reproduction.baselines._generated_graph import (
 )
 from reproduction.self_supervision.networks import Denoiser
 from torch_geometric_gsl._checks import at_least, check_count
-from torch_geometric_gsl.nn.models.tasks import all_nodes_mask, masked_labels
+from torch_geometric_gsl.nn.models.tasks import masked_labels, node_mask
 from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.ops.runtime import full_precision
 
@@ -272,7 +272,7 @@ class HESGSL(SLAPS):
         with torch.no_grad():
             out = self._classify(x, edges, None, drop=False)
             label = out.argmax(dim=1)
-            mask = all_nodes_mask(out) if mask is None else mask
+            mask = node_mask(mask, out)
             label[mask] = masked_labels(out, y, mask)
             arrived = full_precision(F.one_hot(label, self.out_channels).to(x.dtype))
         for _ in range(self.num_hops):

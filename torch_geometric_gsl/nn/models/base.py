@@ -20,10 +20,9 @@ from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import (
     TASKS,
     WARMUP_LOSSES,
-    Task,
-    all_nodes_mask,
     check_node_mask,
     check_task,
+    node_mask,
     warn_if_at_chance,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
@@ -141,10 +140,6 @@ class NodeClassifier(SavedModel, ABC):
         hidden = [hidden_channels] * (num_layers - 1)
         return list(pairwise([in_channels, *hidden, out_channels]))
 
-    @property
-    def _task(self) -> Task:
-        return TASKS[self.task]
-
     def loss(
         self, x: Any, y: Tensor, mask: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
@@ -174,8 +169,7 @@ class NodeClassifier(SavedModel, ABC):
         for sampler, rows, *candidates in draws[:1]:
             # Skip draws with listed candidates, batches and pairs.
             if isinstance(rows, Tensor) and candidates == [None, None, None]:
-                labelled = all_nodes_mask(out) if mask is None else mask
-                warn_if_at_chance(sampler, rows, y, labelled)
+                warn_if_at_chance(sampler, rows, y, node_mask(mask, out))
         return loss
 
     def predict(self, x: Any, **kwargs: Any) -> Tensor:
@@ -190,7 +184,7 @@ class NodeClassifier(SavedModel, ABC):
             >>> model.predict(torch.randn(100, 16)).shape
             torch.Size([100])
         """
-        return self._task.predict(self._evaluated(x, **kwargs))
+        return TASKS[self.task].predict(self._evaluated(x, **kwargs))
 
     @torch.no_grad()
     def score(
@@ -202,18 +196,13 @@ class NodeClassifier(SavedModel, ABC):
         of booleans, or the micro-averaged F1 of all nodes and labels. Larger is better.
         The arguments are those of :meth:`loss`.
         """
+        task = TASKS[self.task]
         out = self._evaluated(x, **kwargs)
+        mask = node_mask(mask, out)
         if (shard := kwargs.get('shard')) is not None:
-            mask = all_nodes_mask(out) if mask is None else mask
             check_node_mask(mask, out.size(0), allow_empty=True)
             out, y = (shard.concatenate(rows[mask]) for rows in (out, y))
-            mask = None
-        return self._scored(out, y, mask)
-
-    def _scored(self, out: Tensor, y: Tensor, mask: Tensor | None) -> dict[str, float]:
-        """Compute the metric of outputs; return it by name."""
-        task = self._task
-        mask = all_nodes_mask(out) if mask is None else mask
+            mask = node_mask(None, out)
         target = task.target(out, y, mask)
         return {task.metric: float(task.score(task.predict(out[mask]), target))}
 
@@ -221,8 +210,8 @@ class NodeClassifier(SavedModel, ABC):
         self, out: Tensor, y: Tensor, mask: Tensor | None, shard: RowShard | None = None
     ) -> Tensor:
         """Compute the mean loss of the labelled nodes; raise if there are none."""
-        task = self._task
-        mask = all_nodes_mask(out) if mask is None else mask
+        task = TASKS[self.task]
+        mask = node_mask(mask, out)
         if shard is not None:
             check_node_mask(mask, out.size(0), allow_empty=True)
             if len(out[mask]) == 0:
@@ -241,9 +230,8 @@ class NodeClassifier(SavedModel, ABC):
 
     def __repr__(self) -> str:
         names = 'in_channels', 'hidden_channels', 'num_layers', 'out_channels'
-        in_channels, hidden_channels, *others = (getattr(self, name) for name in names)
-        args = [str(in_channels), str(hidden_channels)]
-        args += map('{}={}'.format, names[2:], others)
+        args = [str(self.in_channels), str(self.hidden_channels)]
+        args += [f'{name}={getattr(self, name)}' for name in names[2:]]
         parameters = inspect.signature(type(self)).parameters
         samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
         omitted = {*names, 'similarity', *(PASSED_ON if samplers else ())}
@@ -264,19 +252,19 @@ class NodeClassifier(SavedModel, ABC):
 def _record_arguments(init: Callable[..., None]) -> Callable[..., None]:
     """Wrap a constructor to record all its arguments by name."""
     signature = inspect.signature(init)
+    parameters = signature.parameters.values()
+    options_name = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), '')
 
     @functools.wraps(init)
     def init_and_record(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
-        _, *named = bound.arguments.items()
-        arguments: dict[str, Any] = {}
-        for name, value in named:
-            kind = signature.parameters[name].kind
-            is_var_keyword = kind is inspect.Parameter.VAR_KEYWORD
-            arguments |= value if is_var_keyword else {name: value}
-        self._init_arguments = arguments  # A subclass's replace those of its base.
+        _, *items = bound.arguments.items()
+        arguments = dict(items)
+        options = arguments.pop(options_name, {})
+        # A subclass's replace those of its base.
+        self._init_arguments = arguments | options
 
     return init_and_record
 

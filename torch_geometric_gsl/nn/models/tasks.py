@@ -52,8 +52,10 @@ def check_task(task: str, out_channels: int) -> None:
         )
 
 
-def all_nodes_mask(out: Tensor) -> Tensor:
-    """Return a mask of all nodes, given the outputs of a model."""
+def node_mask(mask: Tensor | None, out: Tensor) -> Tensor:
+    """Return a mask, or that of all nodes, given the outputs of a model."""
+    if mask is not None:
+        return mask
     return torch.ones(out.size(0), dtype=torch.bool, device=out.device)
 
 
