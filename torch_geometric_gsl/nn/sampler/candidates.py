@@ -1,4 +1,4 @@
-"""Split the targets of a call into parts, by their candidates."""
+"""Split the targets of a call into groups, by their candidates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from torch_geometric_gsl._checks import (
     check_value,
 )
 from torch_geometric_gsl.nn.sampler.options import Settings
-from torch_geometric_gsl.nn.sampler.parts import GraphPart, Part, Parts
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
+from torch_geometric_gsl.nn.sampler.targets import GraphTargets, TargetGroups, Targets
 from torch_geometric_gsl.ops.edges import (
     Candidates,
     list_candidates,
@@ -43,7 +43,7 @@ GraphIds = tuple[Tensor, Tensor]
 
 @dataclass(eq=False)
 class Assignment(ABC):
-    """Assign each target of a call to a part, in training or in evaluation."""
+    """Assign each target of a call to a group, in training or in evaluation."""
 
     pairs: PairScores
     settings: Settings
@@ -52,8 +52,8 @@ class Assignment(ABC):
     @abstractmethod
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
-    ) -> GraphPart:
-        """Return the part of one graph, given the indices of its first nodes."""
+    ) -> GraphTargets:
+        """Return the targets of one graph, given the indices of its first nodes."""
 
     @abstractmethod
     def of_lists(
@@ -61,8 +61,8 @@ class Assignment(ABC):
         pairs: PairScores,
         candidates: Candidates,
         prior: Tensor | None = None,
-    ) -> list[Part]:
-        """Return the parts of targets with listed candidates."""
+    ) -> list[Targets]:
+        """Return groups of targets with listed candidates."""
 
     @abstractmethod
     def are_listed(self, sizes: list[tuple[int, int]]) -> list[bool]:
@@ -73,8 +73,8 @@ class Assignment(ABC):
 
     def assign(
         self, edge_index: Any, edge_weight: Any, batch: Any, rows: Any = None
-    ) -> Part:
-        """Check the candidates of a call, and assign each target to a part."""
+    ) -> Targets:
+        """Check the candidates of a call, and assign each target to a group."""
         pairs = self.pairs
         num_targets = pairs.dst.size(0)
         if edge_weight is not None:
@@ -95,16 +95,16 @@ class Assignment(ABC):
             # With replacement, draws may repeat candidates.
             check_candidate_count(self.settings.k, available)
         if num_targets == 0 or available <= 0:
-            return Parts(pairs, [])
-        part = self.of_graph(pairs)
+            return TargetGroups(pairs, [])
+        targets = self.of_graph(pairs)
         if rows is not None:
-            part.restrict(*rows)
-        return part
+            targets.restrict(*rows)
+        return targets
 
     @disable_compile
     def _of_edges(
         self, edge_index: Any, edge_weight: Tensor | None, ids: GraphIds | None
-    ) -> Parts:
+    ) -> TargetGroups:
         """Assign targets with given candidates."""
         pairs, settings = self.pairs, self.settings
         check_edge_index(edge_index, pairs.src, pairs.dst)
@@ -129,10 +129,10 @@ class Assignment(ABC):
             )
         candidates = Candidates(size.cumsum(0) - size, size, source)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            return Parts(pairs, self.of_lists(pairs, candidates, prior))
+            return TargetGroups(pairs, self.of_lists(pairs, candidates, prior))
 
     @disable_compile
-    def _of_batch(self, ids: GraphIds) -> Parts:
+    def _of_batch(self, ids: GraphIds) -> TargetGroups:
         """Assign the graphs of a batch: list small ones, take large ones one by one."""
         pairs, settings = self.pairs, self.settings
         num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
@@ -150,25 +150,27 @@ class Assignment(ABC):
         candidates = Candidates(start[graph_of_target], num_listed[graph_of_target])
         apart = pairs if settings.loop else exclude_loops(pairs)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            parts = self.of_lists(apart, candidates)
-            return Parts(pairs, parts + self._of_graphs(sizes, are_listed))
+            groups = self.of_lists(apart, candidates)
+            return TargetGroups(pairs, groups + self._of_graphs(sizes, are_listed))
 
     def _of_graphs(
         self, sizes: list[tuple[int, int]], are_listed: list[bool]
-    ) -> list[Part]:
-        """Return one part for each graph that is not listed."""
-        parts: list[Part] = []
+    ) -> list[Targets]:
+        """Return one group for each graph that is not listed."""
+        groups: list[Targets] = []
         first_source = first_target = 0
         # Split, not sliced: the gradient of a slice would have the size of all nodes.
         sources = self.pairs.src.split([num_src for num_src, _ in sizes])
-        targets = self.pairs.split([num_dst for _, num_dst in sizes])
-        for src, pairs, is_listed in zip(sources, targets, are_listed, strict=True):
+        pairs_of_graphs = self.pairs.split([num_dst for _, num_dst in sizes])
+        for src, pairs, is_listed in zip(
+            sources, pairs_of_graphs, are_listed, strict=True
+        ):
             if not is_listed:
                 pairs = pairs._replace(src=src)
-                parts.append(self.of_graph(pairs, first_source, first_target))
+                groups.append(self.of_graph(pairs, first_source, first_target))
             first_source += src.size(0)
             first_target += pairs.dst.size(0)
-        return parts
+        return groups
 
     def list_pairs(
         self, pairs: PairScores, candidates: Candidates, prior: Tensor | None
@@ -254,13 +256,13 @@ def gather_rows(
         src, dst, _ = ends
         # Rows of width zero are counted, and no number is sent.
         num_targets = gather(dst.new_empty(dst.size(0), 0)).size(0)
-        first, stop = rows
+        start, stop = rows
         if depends_on_all_targets(num_targets, src.size(0)):
             # The bounds of draws have no gradient.
             targets = gather(dst.detach())
-            dst = torch.cat([targets[:first], dst, targets[stop:]])
+            dst = torch.cat([targets[:start], dst, targets[stop:]])
         else:
-            dst = F.pad(dst, (0, 0, first, num_targets - stop))
+            dst = F.pad(dst, (0, 0, start, num_targets - stop))
         ends = Ends(src, dst, is_pair=True)
     # All processes join the sum of gradients, even those that use no row.
     for gathered in ends[:2]:

@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
+from torch_geometric_gsl.nn.sampler.targets import (
+    GraphTargets,
+    ListedTargets,
+    Targets,
+)
 from torch_geometric_gsl.ops.graph_stats import (
     candidate_null_share,
     candidate_spread,
@@ -71,25 +75,25 @@ class NeighbourDistribution(NamedTuple):
         return NeighbourDistribution(*fields)  # type: ignore[arg-type]
 
 
-def describe(pairs: PairScores, evaluated: Part) -> NeighbourDistribution:
-    """Describe the candidates of the parts of an evaluation."""
+def describe(pairs: PairScores, evaluated: Targets) -> NeighbourDistribution:
+    """Describe the candidates of the targets of an evaluation."""
     n, device = pairs.dst.size(0), pairs.dst.device
     total = torch.zeros(2, n, dtype=torch.double, device=device)
     candidates = torch.zeros(n, dtype=torch.long, device=device)
     null_score = pairs.null
     null = None if null_score is None else torch.ones_like(total[0])
-    for part in evaluated.parts if isinstance(evaluated, Parts) else [evaluated]:
-        if isinstance(part, GraphPart):
-            first = part.first_target
-            rows = slice(first, first + part.pairs.dst.size(0))
-            total[:, rows] += torch.stack(score_spread(part.pairs))
-            candidates[rows] += part.pairs.available
+    for targets in evaluated.split():
+        if isinstance(targets, GraphTargets):
+            start = targets.first_target
+            rows = slice(start, start + targets.pairs.dst.size(0))
+            total[:, rows] += torch.stack(score_spread(targets.pairs))
+            candidates[rows] += targets.pairs.available
             if null is not None:
-                null[rows] = null_share(part.pairs)
-        elif isinstance(part, Listed):
-            score = part.columns[0]
+                null[rows] = null_share(targets.pairs)
+        elif isinstance(targets, ListedTargets):
+            score = targets.columns[0]
             is_candidate = score > -torch.inf
-            target = part.edge_index[1][is_candidate]
+            target = targets.edge_index[1][is_candidate]
             score = score[is_candidate]
             total += torch.stack(candidate_spread(score, target, n))
             candidates += torch.bincount(target, minlength=n)

@@ -18,7 +18,7 @@ from torch_geometric_gsl.nn.sampler.candidates import (
     exclude_loops,
 )
 from torch_geometric_gsl.nn.sampler.options import Settings
-from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part
+from torch_geometric_gsl.nn.sampler.targets import GraphTargets, ListedTargets, Targets
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import dense_graph, nearest_candidates
 from torch_geometric_gsl.ops.edges import Candidates
@@ -46,7 +46,7 @@ class SampledEvaluationWarning(UserWarning):
 
 
 class EvaluationAssignment(Assignment):
-    """Assign targets to parts whose neighbours all have noise-free weights."""
+    """Assign targets to groups whose neighbours all have noise-free weights."""
 
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
@@ -60,7 +60,7 @@ class EvaluationAssignment(Assignment):
         pairs: PairScores,
         candidates: Candidates,
         prior: Tensor | None = None,
-    ) -> list[Part]:
+    ) -> list[Targets]:
         listed = self.list_pairs(pairs, candidates, prior)
         if listed is None:
             return []
@@ -77,7 +77,7 @@ class EvaluationAssignment(Assignment):
 
 
 @dataclass(eq=False)
-class EvaluatedGraph(GraphPart):
+class EvaluatedGraph(GraphTargets):
     """The targets of one graph, with the nearest sources or with all of them."""
 
     settings: Settings
@@ -101,7 +101,7 @@ class EvaluatedGraph(GraphPart):
         else:
             graph = self.edges(generator)
             out = weighted_sum(h, *graph, self.pairs.dst.size(0))
-        return out if self.kept is None else out[self.kept]
+        return out if self.selection is None else out[self.selection]
 
     @property
     def num_samples(self) -> int:
@@ -122,10 +122,10 @@ class EvaluatedGraph(GraphPart):
         if count >= num_sources:
             weight = noise_free_weights(pairs.rows(), tau, pairs.null)
             return dense_graph(weight, pairs.excluded)
-        chosen, sample = sample_sources(pairs, tau, count)
+        sampled, sample = sample_sources(pairs, tau, count)
         weight = noise_free_weights(sample.rows(), tau, sample.null)
         (source, target), weight = dense_graph(weight)
-        edges = SampledGraph(torch.stack([chosen[source], target]), weight)
+        edges = SampledGraph(torch.stack([sampled[source], target]), weight)
         _warn(
             f'the graph of {total} x {num_sources} pairs has a sample of {count} '
             f"sources only, as does evaluation: a larger 'eval_pairs' of the budget "
@@ -155,8 +155,8 @@ class EvaluatedGraph(GraphPart):
 
 
 @dataclass(eq=False)
-class EvaluatedList(Listed):
-    """Listed candidates, with the nearest of them or with all."""
+class EvaluatedList(ListedTargets):
+    """ListedTargets candidates, with the nearest of them or with all."""
 
     settings: Settings
 
@@ -215,7 +215,7 @@ def _nearest_weights(scores: PairScores, weight: Tensor, k: int) -> Tensor:
     """Keep the weights of the nearest sources, rescaled to the sum of all."""
     ranks = scores.ranking.rows()
     nearest = ranks.topk(min(k, ranks.size(1)), dim=1).indices
-    kept = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
+    sparse = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
     # A null neighbour may take all the weight.
-    total = kept.sum(dim=1, keepdim=True).clamp(min=torch.finfo(kept.dtype).tiny)
-    return kept * (weight.sum(dim=1, keepdim=True) / total)
+    total = sparse.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sparse.dtype).tiny)
+    return sparse * (weight.sum(dim=1, keepdim=True) / total)

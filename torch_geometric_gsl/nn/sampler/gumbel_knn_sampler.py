@@ -16,7 +16,6 @@ from torch_geometric_gsl._checks import (
     Ends,
     check_absent,
     check_count,
-    check_ends,
     check_flag,
     check_generator,
     check_messages,
@@ -40,9 +39,9 @@ from torch_geometric_gsl.nn.sampler.options import (
     check_budget,
     paper_options,
 )
-from torch_geometric_gsl.nn.sampler.parts import Part
 from torch_geometric_gsl.nn.sampler.plan import EXACT_METHODS, SamplingPlan, make_draw
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
+from torch_geometric_gsl.nn.sampler.targets import Targets
 from torch_geometric_gsl.nn.sampler.training import (
     TrainingAssignment,
     depends_on_all_targets,
@@ -231,10 +230,10 @@ class GumbelKNNSampler(torch.nn.Module):
         self.budget = budget
         if null_score is not None:
             check_number(null_score, 'null_score')
-        used = {'log_scale': train_scale, 'null_score': null_score is not None}
-        for name, is_used in used.items():
-            empty = torch.nn.Parameter(torch.empty(())) if is_used else None
-            self.register_parameter(name, empty)
+        is_learned = {'log_scale': train_scale, 'null_score': null_score is not None}
+        for name in is_learned:
+            parameter = torch.nn.Parameter(torch.empty(()))
+            self.register_parameter(name, parameter if is_learned[name] else None)
         self._reset_scores()
         self._bounds = RowCache()
         self._num_draws = 0
@@ -251,8 +250,8 @@ class GumbelKNNSampler(torch.nn.Module):
             >>> GumbelKNNSampler.paper(GaussianSimilarity(16)).tau
             0.25
         """
-        more = {'similarity': None, 'eval_k': None}
-        return cls(*args, **paper_options(cls, args, kwargs, **more))
+        options = paper_options(cls, args, kwargs, similarity=None, eval_k=None)
+        return cls(*args, **options)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == 'budget':
@@ -336,9 +335,9 @@ class GumbelKNNSampler(torch.nn.Module):
                 "depends on values: export a layer, a model or 'sampler.propagate'"
             )
         candidates = edge_index, edge_weight, batch, rows
-        pairs, part = self._assign(x, candidates, generator)
+        pairs, targets = self._assign(x, candidates, generator)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            graph = _in_dtype_of(x, part.graph(generator))
+            graph = _in_dtype_of(x, targets.graph(generator))
         self.await_gradient(graph.edge_weight)
         if not return_adj_t:
             return graph
@@ -391,16 +390,16 @@ class GumbelKNNSampler(torch.nn.Module):
             pairs, settings = self._begin(x)
             return exported_sum(pairs, settings, h, self.training, unsupported)
         candidates = edge_index, edge_weight, batch, rows
-        pairs, part = self._assign(x, candidates, generator)
+        pairs, targets = self._assign(x, candidates, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
         with torch.autocast(h.device.type, enabled=False):
             if return_graph:
-                graph = part.graph(generator)
-                first, end = rows or (0, pairs.dst.size(0))
-                edges = graph.edge_index - graph.edge_index.new_tensor([[0], [first]])
-                out = weighted_sum(h, edges, graph.edge_weight, end - first)
+                graph = targets.graph(generator)
+                start, stop = rows or (0, pairs.dst.size(0))
+                edges = graph.edge_index - graph.edge_index.new_tensor([[0], [start]])
+                out = weighted_sum(h, edges, graph.edge_weight, stop - start)
             else:
-                out = part.sum(h, generator)
+                out = targets.sum(h, generator)
         self.await_gradient(graph.edge_weight if return_graph else out)
         return (out, _in_dtype_of(x, graph)) if return_graph else out
 
@@ -429,8 +428,8 @@ class GumbelKNNSampler(torch.nn.Module):
         with torch.no_grad():
             pairs, settings = self._begin(x)
             drawing = TrainingAssignment(pairs, settings, self._bounds)
-            part = drawing.assign(edge_index, edge_weight, batch)
-            return plan_of(part, pairs, self.method)
+            targets = drawing.assign(edge_index, edge_weight, batch)
+            return plan_of(targets, pairs, self.method)
 
     def distribution(
         self,
@@ -453,9 +452,9 @@ class GumbelKNNSampler(torch.nn.Module):
         with torch.no_grad():
             pairs, settings = self._begin(x)
             evaluation = EvaluationAssignment(pairs, settings, self._bounds)
-            part = evaluation.assign(edge_index, edge_weight, batch, rows)
-            targets = slice(*rows or (None,))
-            return describe(pairs, part).map(lambda value: value[targets])
+            targets = evaluation.assign(edge_index, edge_weight, batch, rows)
+            selected = slice(*rows or (None,))
+            return describe(pairs, targets).map(lambda value: value[selected])
 
     def depends_on_all_targets(self, num_targets: int, num_sources: int) -> bool:
         r"""Return whether the draws of a target depend on other targets' rows, as with
@@ -494,8 +493,8 @@ class GumbelKNNSampler(torch.nn.Module):
 
     def _assign(
         self, x: Features | Ends, candidates: tuple[Any, ...], generator: Any
-    ) -> tuple[PairScores, Part]:
-        """Check the inputs of a call; assign each target to a part, which draws in
+    ) -> tuple[PairScores, Targets]:
+        """Check the inputs of a call; assign each target to a group, which draws in
         training and does not in evaluation.
         """
         for hook in self._draw_hooks.values():
@@ -516,12 +515,12 @@ class GumbelKNNSampler(torch.nn.Module):
             if self._num_draws in _LOOKS:
                 limit = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
                 self._look(Ends.of(x).features, pairs.dst.size(0), limit)
-        part = TrainingAssignment(pairs, settings, self._bounds).assign(*candidates)
+        targets = TrainingAssignment(pairs, settings, self._bounds).assign(*candidates)
         if is_whole and torch.is_grad_enabled():
             available = pairs.src.size(0) - int(not settings.loop)
             if max(available, 0) < min(pairs.dst.size(0), 2):
                 warn_of_no_choice(available)
-        return pairs, part
+        return pairs, targets
 
     def await_gradient(self, drawn: Tensor) -> None:
         """Note once that a gradient flows through a draw in training mode.
@@ -546,11 +545,9 @@ class GumbelKNNSampler(torch.nn.Module):
         a call.
         """
         check_not_batched(self, x, self.parameters())
-        null = self.null_score
-        similarity = self.similarity
-        ends = check_ends(x, similarity.in_channels)
+        null, similarity = self.null_score, self.similarity
         score = similarity.exact_scores if is_exact else similarity.pair_scores
-        pairs = score(ends, self.factor)
+        pairs = score(x, self.factor)
         for parameter in (self.log_scale, null):
             if parameter is not None and parameter.device != pairs.src.device:
                 raise ValueError(
@@ -560,7 +557,7 @@ class GumbelKNNSampler(torch.nn.Module):
         pairs = pairs._replace(memory=self.budget.memory)
         if null is not None:
             pairs = pairs._replace(null=null.to(pairs.src.dtype))
-        return pairs, self._settings(pairs.scale, is_pair=ends.is_pair)
+        return pairs, self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
 
     def _settings(self, scale: float | Tensor, *, is_pair: bool) -> Settings:
         """Return the options of a call."""
@@ -604,9 +601,9 @@ class GumbelKNNSampler(torch.nn.Module):
 def samplers_of(model: torch.nn.Module) -> list[GumbelKNNSampler]:
     """Return the samplers that a model uses."""
     return [
-        part
-        for _, part in all_named_modules(model)
-        if isinstance(part, GumbelKNNSampler)
+        module
+        for _, module in all_named_modules(model)
+        if isinstance(module, GumbelKNNSampler)
     ]
 
 
@@ -622,9 +619,9 @@ def is_untrained(model: torch.nn.Module) -> bool:
 
 def share_similarities(model: torch.nn.Module) -> None:
     """Register a similarity that several samplers use in the first of them only."""
-    first: dict[int, GumbelKNNSampler] = {}
+    lenders: dict[int, GumbelKNNSampler] = {}
     for sampler in samplers_of(model):
-        lender = first.setdefault(id(sampler.similarity), sampler)
+        lender = lenders.setdefault(id(sampler.similarity), sampler)
         share_module(sampler, 'similarity', lender)
 
 

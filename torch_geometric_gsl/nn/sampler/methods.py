@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.sampler.parts import Part
 from torch_geometric_gsl.nn.sampler.plan import (
     ARRIVAL,
     BOUND,
@@ -34,6 +33,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     TruncatedRaceWarning,
     rounded,
 )
+from torch_geometric_gsl.nn.sampler.targets import Targets
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.dense import (
     dense_graph,
@@ -53,13 +53,18 @@ from torch_geometric_gsl.typing import SampledGraph
 Generator = torch.Generator | None
 
 
-class DrawnPart(Part):
+class DrawnTargets(Targets):
     """Targets that one method draws, and how."""
 
     pairs: PairScores
     options: DrawOptions
     plan: SamplingPlan
     envelope: Envelope | None = None  # Bounds of sharp scores.
+
+    @property
+    def num_candidates(self) -> int:
+        """Return the number of candidates of the target with the most."""
+        return self.pairs.most
 
 
 class Method(ABC):
@@ -90,11 +95,11 @@ class Method(ABC):
         )
 
     @abstractmethod
-    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
+    def graph(self, targets: DrawnTargets, generator: Generator) -> SampledGraph:
         """Return the graph."""
 
     @abstractmethod
-    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
+    def sum(self, targets: DrawnTargets, h: Tensor, generator: Generator) -> Tensor:
         """Sum messages over the graph."""
 
 
@@ -103,27 +108,27 @@ class ArrivalMethod(Method):
 
     @abstractmethod
     def find(
-        self, part: DrawnPart, generator: Generator
+        self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
         """Find the first arrivals and the tail of each target."""
 
-    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
-        arrivals, tail = self.draw(part, generator)
-        return drawn_graph(part.pairs, arrivals, tail, part.options)
+    def graph(self, targets: DrawnTargets, generator: Generator) -> SampledGraph:
+        arrivals, tail = self.draw(targets, generator)
+        return drawn_graph(targets.pairs, arrivals, tail, targets.options)
 
-    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
-        arrivals, tail = self.draw(part, generator)
-        return drawn_sum(h, part.pairs, arrivals, tail, part.options)
+    def sum(self, targets: DrawnTargets, h: Tensor, generator: Generator) -> Tensor:
+        arrivals, tail = self.draw(targets, generator)
+        return drawn_sum(h, targets.pairs, arrivals, tail, targets.options)
 
     def draw(
-        self, part: DrawnPart, generator: Generator
+        self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
         """Draw the arrivals and the tail, and the noise of a null neighbour."""
-        if part.plan.caveat is not None:
-            warn_caller(part.plan.caveat, TruncatedRaceWarning)
-        arrivals, tail = self.find(part, generator)
-        if part.pairs.null is not None:
-            noise = _null_noise(part.pairs, arrivals.horizon, generator)
+        if targets.plan.caveat is not None:
+            warn_caller(targets.plan.caveat, TruncatedRaceWarning)
+        arrivals, tail = self.find(targets, generator)
+        if targets.pairs.null is not None:
+            noise = _null_noise(targets.pairs, arrivals.horizon, generator)
             arrivals = arrivals._replace(null=noise)
         return arrivals, tail
 
@@ -170,17 +175,18 @@ class Race(ArrivalMethod):
         return race + _scan_cost(draw) * expected * SCAN_FACTOR / draw.num_sources
 
     def find(
-        self, part: DrawnPart, generator: Generator
+        self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
-        pairs, options, envelope = part.pairs, part.options, part.envelope
-        first = part.plan.num_proposals or SCAN_FIRST
-        first *= FIRST_ROUND if envelope is None else 1
-        length = math.ceil(min(first, pairs.most))
-        length = max(8, length) if length else 0  # 0 scans all candidates.
+        pairs, options, envelope = targets.pairs, targets.options, targets.envelope
+        length = targets.plan.num_proposals or SCAN_FIRST
+        length *= FIRST_ROUND if envelope is None else 1
+        num_proposals = math.ceil(min(length, pairs.most))
+        if num_proposals > 0:  # Else all candidates are scanned.
+            num_proposals = max(8, num_proposals)
         # Sharp races lose more by it, and those without replacement need all.
         is_enough = envelope is None and options.replace and options.num_tail > 0
         least = 1 if is_enough else None
-        args = pairs, options, length, envelope
+        args = pairs, options, num_proposals, envelope
         return race_arrivals(*args, least=least, generator=generator)
 
 
@@ -201,19 +207,19 @@ class Dense(ArrivalMethod):
     def target_cost(self, draw: Draw) -> float:
         return draw.options.num_races * draw.num_sources / RACE_FACTOR
 
-    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
-        if not part.options.replace:
-            return super().graph(part, generator)
-        return dense_graph(self.weights(part, generator), part.pairs.excluded)
+    def graph(self, targets: DrawnTargets, generator: Generator) -> SampledGraph:
+        if not targets.options.replace:
+            return super().graph(targets, generator)
+        return dense_graph(self.weights(targets, generator), targets.pairs.excluded)
 
-    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
-        if not part.options.replace:
-            return super().sum(part, h, generator)
-        return self.weights(part, generator).to(h.dtype) @ h
+    def sum(self, targets: DrawnTargets, h: Tensor, generator: Generator) -> Tensor:
+        if not targets.options.replace:
+            return super().sum(targets, h, generator)
+        return self.weights(targets, generator).to(h.dtype) @ h
 
-    def weights(self, part: DrawnPart, generator: Generator) -> Tensor:
+    def weights(self, targets: DrawnTargets, generator: Generator) -> Tensor:
         """Return the weights of all pairs."""
-        pairs, options = part.pairs, part.options
+        pairs, options = targets.pairs, targets.options
         return relaxed_weights(
             pairs.rows(),
             options.k,
@@ -225,10 +231,10 @@ class Dense(ArrivalMethod):
         )
 
     def find(
-        self, part: DrawnPart, generator: Generator
+        self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
         # Without replacement there is no tail.
-        pairs, options = part.pairs, part.options
+        pairs, options = targets.pairs, targets.options
         sizes = options.num_races, min(options.num_arrivals, pairs.available)
         return perturbed_arrivals(pairs, *sizes, generator=generator), None
 
@@ -246,9 +252,9 @@ class Stream(ArrivalMethod):
         return _scan_cost(draw) + options.num_races * EDGE * options.num_tail
 
     def find(
-        self, part: DrawnPart, generator: Generator
+        self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
-        pairs, options = part.pairs, part.options
+        pairs, options = targets.pairs, targets.options
         tail = draw_tail(pairs, options, generator=generator)
         sizes = options.num_races, min(options.num_arrivals, pairs.available)
         return stream_arrivals(pairs, *sizes, generator=generator), tail
@@ -274,16 +280,16 @@ class Pool(Method):
             + (PAIR + PAIR_DRAW * draw.options.k) * num_listed
         )
 
-    def graph(self, part: DrawnPart, generator: Generator) -> SampledGraph:
-        seed = draw_seed(part.pairs.dst.device, generator)
-        neighbours, weight = pool_draws(part.pairs, part.options, seed)
+    def graph(self, targets: DrawnTargets, generator: Generator) -> SampledGraph:
+        seed = draw_seed(targets.pairs.dst.device, generator)
+        neighbours, weight = pool_draws(targets.pairs, targets.options, seed)
         edges = torch.stack([neighbours.source, neighbours.target]).long()
         return SampledGraph(edges, weight)
 
-    def sum(self, part: DrawnPart, h: Tensor, generator: Generator) -> Tensor:
-        seed = draw_seed(part.pairs.dst.device, generator)
-        weigh = partial(pool_draws, options=part.options, seed=seed)
-        return pool_sum(h, part.pairs, weigh)
+    def sum(self, targets: DrawnTargets, h: Tensor, generator: Generator) -> Tensor:
+        seed = draw_seed(targets.pairs.dst.device, generator)
+        weigh = partial(pool_draws, options=targets.options, seed=seed)
+        return pool_sum(h, targets.pairs, weigh)
 
 
 RACE, STREAM, POOL = Race(), Stream(), Pool()

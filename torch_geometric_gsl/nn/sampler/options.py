@@ -117,11 +117,11 @@ PAPER: dict[str, Any] = {
 
 
 def paper_options(
-    module_type: type, args: tuple[Any, ...], kwargs: dict[str, Any], **more: Any
+    module_type: type, args: tuple[Any, ...], kwargs: dict[str, Any], **overrides: Any
 ) -> dict[str, Any]:
     """Return the options of the printed model, unless overridden."""
     passed = signature(module_type).bind_partial(*args).arguments.keys() | kwargs.keys()
-    options = PAPER | more
+    options = PAPER | overrides
     if not kwargs.get('replace', True):
         options['eval_k'] = None  # As many as drawn.
     return {name: options[name] for name in options.keys() - passed} | kwargs

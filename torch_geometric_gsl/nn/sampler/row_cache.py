@@ -28,7 +28,7 @@ _HEAD = 64
 # From this number of clusters on, try fewer before all.
 _FEW_CLUSTERS = 128
 # Two layers, or two sets of nodes, with clusters of two numbers and heads.
-_MOST_KEPT = 6
+_MAX_ENTRIES = 6
 
 
 Rows = tuple[Tensor, ...]
@@ -107,18 +107,18 @@ class RowCache:
     ) -> Any:
         """Return what was computed from equal rows, or compute it."""
         entry = None
-        for other in self._entries:
-            is_alike = other[0] == key and len(other[1]) == len(rows)
-            if is_alike and all(map(_is_equal, other[1], rows)):
-                entry = other
+        for cached in self._entries:
+            is_alike = cached[0] == key and len(cached[1]) == len(rows)
+            if is_alike and all(map(_is_equal, cached[1], rows)):
+                entry = cached
                 break
         if entry is None and torch.is_inference_mode_enabled():
             return compute()  # Values computed here carry no gradient later.
         if entry is None:
             # Copies: rows changed in place must differ from the cached ones.
             entry = key, tuple(x.detach().clone() for x in rows), compute()
-        others = [e for e in self._entries if e is not entry]
-        self._entries = [*others, entry][-_MOST_KEPT:]
+        older = [cached for cached in self._entries if cached is not entry]
+        self._entries = [*older, entry][-_MAX_ENTRIES:]
         return entry[-1]
 
 
@@ -126,10 +126,10 @@ def _rows(pairs: PairScores) -> Rows:
     return (pairs.src,) if pairs.dst is pairs.src else (pairs.src, pairs.dst)
 
 
-def _is_equal(kept: Tensor, rows: Tensor) -> bool:
-    if kept.device != rows.device or kept.dtype != rows.dtype:
+def _is_equal(cached: Tensor, rows: Tensor) -> bool:
+    if cached.device != rows.device or cached.dtype != rows.dtype:
         return False
-    if isinstance(kept, SparseRows) or isinstance(rows, SparseRows):
-        is_sparse = isinstance(kept, SparseRows) and isinstance(rows, SparseRows)
-        return is_sparse and cast(SparseRows, kept).equals(cast(SparseRows, rows))
-    return torch.equal(kept, rows)
+    if isinstance(cached, SparseRows) or isinstance(rows, SparseRows):
+        is_sparse = isinstance(cached, SparseRows) and isinstance(rows, SparseRows)
+        return is_sparse and cast(SparseRows, cached).equals(cast(SparseRows, rows))
+    return torch.equal(cached, rows)

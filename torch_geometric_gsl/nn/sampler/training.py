@@ -1,4 +1,4 @@
-"""Training: choose a sampling method, and assign targets to parts that draw."""
+"""Training: the choice of a sampling method, and groups of targets that draw."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -24,10 +25,9 @@ from torch_geometric_gsl.nn.sampler.methods import (
     POOL,
     RACE,
     STREAM,
-    DrawnPart,
+    DrawnTargets,
     Method,
 )
-from torch_geometric_gsl.nn.sampler.parts import GraphPart, Listed, Part, Parts
 from torch_geometric_gsl.nn.sampler.plan import (
     RACE_FACTOR,
     SCAN_FIRST,
@@ -38,6 +38,11 @@ from torch_geometric_gsl.nn.sampler.plan import (
     rounded,
 )
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
+from torch_geometric_gsl.nn.sampler.targets import (
+    GraphTargets,
+    ListedTargets,
+    Targets,
+)
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import candidate_graph
 from torch_geometric_gsl.ops.edges import Candidates
@@ -53,7 +58,7 @@ Generator = torch.Generator | None
 
 
 class TrainingAssignment(Assignment):
-    """Assign targets to parts, each of which one method draws."""
+    """Assign targets to groups, each of which one method draws."""
 
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
@@ -67,7 +72,7 @@ class TrainingAssignment(Assignment):
 
     def of_lists(
         self, pairs: PairScores, candidates: Candidates, prior: Tensor | None = None
-    ) -> list[Part]:
+    ) -> list[Targets]:
         """Draw for all candidates of targets with few; race for the other targets."""
         listed_by = 'batch' if candidates.source is None else 'edge_index'
         listed_by = listed_by if prior is None else 'edge_weight'
@@ -75,7 +80,7 @@ class TrainingAssignment(Assignment):
         # A single node without a self-loop has no candidate.
         num_excluded = int(pairs.excluded is not None)
         has_race = candidates.size > max(longest_list, num_excluded)
-        parts: list[Part] = []
+        groups: list[Targets] = []
         short = candidates._replace(size=candidates.size * ~has_race)
         listed = self.list_pairs(pairs, short, prior)
         if listed is not None:
@@ -87,7 +92,7 @@ class TrainingAssignment(Assignment):
             cost = draw.options.num_races * edges.size(1) / RACE_FACTOR
             plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
             columns = (score,)
-            parts.append(
+            groups.append(
                 PerturbedList(
                     pairs, edges, sizes, columns, draw.options, plan, short.most
                 )
@@ -99,15 +104,19 @@ class TrainingAssignment(Assignment):
                 target, Candidates(start[target], size[target], source)
             )
             draw = make_draw(self.settings, target.numel(), long_pairs.most, listed_by)
-            nodes = draw.num_sources, target, pairs.dst.size(0)
-            parts.append(DrawnTargets(long_pairs, draw.options, choose(draw), *nodes))
-        return parts
+            num_targets = pairs.dst.size(0)
+            groups.append(
+                RacingTargets(
+                    long_pairs, draw.options, choose(draw), target, num_targets
+                )
+            )
+        return groups
 
     def are_listed(self, sizes: list[tuple[int, int]]) -> list[bool]:
         settings = self.settings
         num_pairs = sum(num_src * num_dst for num_src, num_dst in sizes)
-        most = max((num_src for num_src, num_dst in sizes if num_dst), default=0)
-        longest_list = self._longest_list(most, 'batch')
+        largest = max((num_src for num_src, num_dst in sizes if num_dst), default=0)
+        longest_list = self._longest_list(largest, 'batch')
 
         def is_listed(num_src: int, num_dst: int) -> bool:
             if num_src <= int(not settings.loop) or num_dst == 0:
@@ -122,12 +131,12 @@ class TrainingAssignment(Assignment):
 
         return [is_listed(*size) for size in sizes]
 
-    def _longest_list(self, most: int, listed_by: str) -> float:
+    def _longest_list(self, num_sources: int, listed_by: str) -> float:
         """Return the number of candidates beyond which a target with a list races.
 
-        :obj:`most` is the largest number of candidates of a target.
+        :obj:`num_sources` is the largest number of candidates of a target.
         """
-        draw = make_draw(self.settings, 1, max(1, most), listed_by)
+        draw = make_draw(self.settings, 1, max(1, num_sources), listed_by)
         if choose(draw).method != 'race':
             return math.inf
         num_gathered = max(draw.num_proposals, draw.options.num_tail)
@@ -135,7 +144,7 @@ class TrainingAssignment(Assignment):
 
 
 @dataclass(eq=False)
-class DrawnGraph(GraphPart, DrawnPart):
+class DrawnGraph(GraphTargets, DrawnTargets):
     """The targets of one graph, which one method draws."""
 
     options: DrawOptions
@@ -147,36 +156,30 @@ class DrawnGraph(GraphPart, DrawnPart):
 
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
         out = BY_NAME[self.plan.method].sum(self, h, generator)
-        return out if self.kept is None else out[self.kept]
+        return out if self.selection is None else out[self.selection]
 
-    def restrict(self, start: int, stop: int, group: int = 16) -> None:
-        """Restrict the part to a range of targets without changing their draws."""
+    def restrict(self, start: int, stop: int, multiple: int = 16) -> None:
+        """Restrict the targets to a range without changing their draws."""
         if self.plan.method == 'dense':
             # The definition draws the noise of all pairs in order.
-            self.kept = slice(start, stop)
+            self.selection = slice(start, stop)
             return
         # Whole groups with a common tail.
         options = self.options._replace(num_tail=self.plan.num_tail)
         super().restrict(start, stop, group_size(options))
-        envelope, first = self.envelope, self.first_target
-        if envelope is not None and envelope.head is not None:
-            rows = slice(first, first + self.pairs.dst.size(0))
-            self.envelope = envelope._replace(head=envelope.head.take(rows))
-
-    @property
-    def num_candidates(self) -> int:
-        """Return the number of candidates of a target."""
-        return self.pairs.most
+        if self.envelope is not None and self.envelope.head is not None:
+            stop = self.first_target + self.pairs.dst.size(0)
+            head = self.envelope.head.take(slice(self.first_target, stop))
+            self.envelope = self.envelope._replace(head=head)
 
 
 @dataclass(eq=False)
-class DrawnTargets(DrawnPart):
+class RacingTargets(DrawnTargets):
     """Targets with long lists of candidates, which race."""
 
     pairs: PairScores
     options: DrawOptions
     plan: SamplingPlan
-    num_candidates: int  # Of the target with the most.
     target: Tensor
     num_targets: int  # Of the call.
 
@@ -190,8 +193,8 @@ class DrawnTargets(DrawnPart):
 
 
 @dataclass(eq=False)
-class PerturbedList(Listed):
-    """Listed candidates, each of which has noise."""
+class PerturbedList(ListedTargets):
+    """Targets with listed candidates, each of which has noise."""
 
     options: DrawOptions
     plan: SamplingPlan
@@ -204,10 +207,10 @@ class PerturbedList(Listed):
         return candidate_graph(*args, generator=generator, null=self.pairs.null)
 
 
-def plan_of(part: Part, pairs: PairScores, method: str) -> SamplingPlan:
+def plan_of(targets: Targets, pairs: PairScores, method: str) -> SamplingPlan:
     """Return the plan of the target with most candidates, with the total cost."""
-    parts: Sequence[Any] = part.parts if isinstance(part, Parts) else [part]
-    if not parts:
+    groups: Sequence[Any] = targets.split()
+    if not groups:
         method = 'dense' if method == 'auto' else method
         return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
     # By the width of the compared rows.
@@ -215,10 +218,10 @@ def plan_of(part: Part, pairs: PairScores, method: str) -> SamplingPlan:
     width = 1 + entries / max(1, pairs.src.size(0)) / WIDTH
     cost = sum(
         # The definition's is that of its noise.
-        part.plan.cost * (1 if part.plan.method == 'dense' else width)
-        for part in parts
+        group.plan.cost * (1 if group.plan.method == 'dense' else width)
+        for group in groups
     )
-    largest: SamplingPlan = max(parts, key=lambda part: part.num_candidates).plan
+    largest: SamplingPlan = max(groups, key=attrgetter('num_candidates')).plan
     return largest._replace(cost=cost)
 
 
@@ -273,8 +276,8 @@ def needs_bounds(draw: Draw) -> bool:
     if not draw.is_auto:
         return draw.settings.method == 'race'
     # Bounds take long to find: only if a race may be cheaper.
-    others = [method for method in METHODS if not method.obstacles(draw)]
-    return min(others, key=lambda method: method.shared_cost(draw)) is RACE
+    applicable = [method for method in METHODS if not method.obstacles(draw)]
+    return min(applicable, key=lambda method: method.shared_cost(draw)) is RACE
 
 
 @disable_compile

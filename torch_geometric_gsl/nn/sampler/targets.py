@@ -1,4 +1,4 @@
-"""Parts of a call: targets that find their neighbours together."""
+"""Groups of the targets of a call, which find their neighbours together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torch_geometric_gsl.typing import SampledGraph
 Generator = torch.Generator | None
 
 
-class Part(ABC):
+class Targets(ABC):
     """Targets that find their neighbours together."""
 
     @abstractmethod
@@ -33,9 +33,13 @@ class Part(ABC):
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
         """Sum messages over the graph."""
 
+    def split(self) -> Sequence[Targets]:
+        """Return the groups that these targets consist of."""
+        return [self]
+
 
 @dataclass(eq=False)
-class GraphPart(Part):
+class GraphTargets(Targets):
     """The targets of one graph, or a range of them, with all of its sources."""
 
     pairs: PairScores
@@ -43,7 +47,7 @@ class GraphPart(Part):
     first_source: int
     first_target: int
     # The targets of `pairs` that are returned, if not all.
-    kept: slice | None = field(default=None, kw_only=True)
+    selection: slice | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def edges(self, generator: Generator) -> SampledGraph:
@@ -51,31 +55,33 @@ class GraphPart(Part):
 
     def graph(self, generator: Generator) -> SampledGraph:
         (source, target), weight = self.edges(generator)
-        if self.kept is not None:
-            keep = (target >= self.kept.start) & (target < self.kept.stop)
-            source, target, weight = source[keep], target[keep], weight[keep]
+        if self.selection is not None:
+            start, stop = self.selection.start, self.selection.stop
+            is_selected = (target >= start) & (target < stop)
+            source, target = source[is_selected], target[is_selected]
+            weight = weight[is_selected]
         source, target = source + self.first_source, target + self.first_target
         return SampledGraph(torch.stack([source, target]), weight)
 
-    def restrict(self, start: int, stop: int, group: int = 16) -> None:
-        """Restrict the part to a range of targets, computed in whole groups.
+    def restrict(self, start: int, stop: int, multiple: int = 16) -> None:
+        """Restrict the targets to a range, computed from a multiple on.
 
         Products of aligned rows mostly round as those of all rows.
         """
         # At least one target: a sum has a gradient, and a draw takes random numbers.
-        first = min(start, self.num_targets - 1)
-        first -= first % group
-        self.pairs = self.pairs.block(slice(first, max(stop, first + 1)))
-        self.first_target = first
-        self.kept = slice(start - first, stop - first)
+        first_target = min(start, self.num_targets - 1)
+        first_target -= first_target % multiple
+        self.pairs = self.pairs.block(slice(first_target, max(stop, first_target + 1)))
+        self.first_target = first_target
+        self.selection = slice(start - first_target, stop - first_target)
 
 
 @dataclass(eq=False)
-class Listed(Part):
-    """Listed candidates, sorted by target, with columns such as their scores."""
+class ListedTargets(Targets):
+    """Targets with listed candidates, with columns such as their scores."""
 
     pairs: PairScores
-    edge_index: Tensor
+    edge_index: Tensor  # Sorted by target.
     sizes: list[int]  # The numbers of edges of blocks of whole targets.
     columns: tuple[Tensor, ...]
 
@@ -91,9 +97,9 @@ class Listed(Part):
         blocks = (column.split(self.sizes, -1) for column in columns)
         for edge_index, *block in zip(*blocks, strict=True):
             # Number targets from the first of the block: tensors stay small.
-            first, last = edge_index[1, [0, -1]].tolist()
-            shift = edge_index.new_tensor([[0], [first]])
-            args = edge_index - shift, last - first + 1, generator
+            first_target, last_target = edge_index[1, [0, -1]].tolist()
+            shift = edge_index.new_tensor([[0], [first_target]])
+            args = edge_index - shift, last_target - first_target + 1, generator
             graph = self.edges(*args, *block)
             graphs.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
         return _join(graphs)
@@ -103,47 +109,49 @@ class Listed(Part):
 
 
 @dataclass(eq=False)
-class Parts(Part):
-    """Several parts of a call, or none; each target belongs to at most one.
+class TargetGroups(Targets):
+    """Several groups of targets, or none; each target belongs to at most one.
 
     Lists come first, then long lists that race, then graphs in order.
     """
 
     pairs: PairScores
-    parts: Sequence[Part]
+    groups: Sequence[Targets]
+
+    def split(self) -> Sequence[Targets]:
+        return self.groups
 
     def graph(self, generator: Generator) -> SampledGraph:
-        if not self.parts:
+        if not self.groups:
             return empty_graph(self.pairs.src)
-        with one_of_each() if len(self.parts) > 1 else nullcontext():
-            graph = _join([part.graph(generator) for part in self.parts])
-        if len(self.parts) == 1 or all(isinstance(p, GraphPart) for p in self.parts):
+        with one_of_each() if len(self.groups) > 1 else nullcontext():
+            graph = _join([group.graph(generator) for group in self.groups])
+        in_order = all(isinstance(group, GraphTargets) for group in self.groups)
+        if in_order or len(self.groups) == 1:
             return graph
         return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
 
     def sum(self, h: Tensor, generator: Generator) -> Tensor:
         # In the order of the graph, for the same result with the same seed.
-        graphs = [part for part in self.parts if isinstance(part, GraphPart)]
-        lists = [part for part in self.parts if not isinstance(part, GraphPart)]
+        graphs = [group for group in self.groups if isinstance(group, GraphTargets)]
+        lists = [group for group in self.groups if not isinstance(group, GraphTargets)]
         with one_of_each():
-            sums = [part.sum(h, generator) for part in lists]
+            sums = [group.sum(h, generator) for group in lists]
             if graphs or not sums:
                 sums.append(self._sum_of_graphs(graphs, h, generator))
         return sum(sums[1:], start=sums[0])
 
     def _sum_of_graphs(
-        self, parts: list[GraphPart], h: Tensor, generator: Generator
+        self, graphs: list[GraphTargets], h: Tensor, generator: Generator
     ) -> Tensor:
         """Sum over several graphs, with zeros for the targets between them."""
-        source, target = [], []
-        for part in parts:
-            source.append((part.first_source, part.pairs.src.size(0)))
-            target.append((part.first_target, part.num_targets))
-        messages = _split(h, source)[1::2]
-        sums = _split(h.new_zeros(self.pairs.dst.size(0), h.size(1)), target)
+        sources = [(group.first_source, group.pairs.src.size(0)) for group in graphs]
+        targets = [(group.first_target, group.num_targets) for group in graphs]
+        messages = _split(h, sources)[1::2]
+        sums = _split(h.new_zeros(self.pairs.dst.size(0), h.size(1)), targets)
         sums[1::2] = [
-            part.sum(rows, generator)
-            for part, rows in zip(parts, messages, strict=True)
+            group.sum(rows, generator)
+            for group, rows in zip(graphs, messages, strict=True)
         ]
         return torch.cat(sums)
 
