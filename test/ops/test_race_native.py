@@ -9,9 +9,9 @@ from race_cases import CASES, Case, compare, make, run
 from torch import Tensor
 
 from torch_geometric_gsl.ops import race, scores
-from torch_geometric_gsl.ops._native import compiled, race_native
+from torch_geometric_gsl.ops._native import compiled
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
-from torch_geometric_gsl.ops.race import find_kernel
+from torch_geometric_gsl.ops.race import find_kernel, race_native
 from torch_geometric_gsl.ops.race_block import RaceBlock
 from torch_geometric_gsl.ops.relax import Arrivals
 from torch_geometric_gsl.ops.runtime import find_compiler
@@ -30,13 +30,13 @@ DISTINCT = [
 @needs_compiler
 @pytest.mark.parametrize('case', CASES, ids=str)
 def test_equals_the_definition(case):
-    compare(case, run(case, race_native.race_native), run(case))
+    compare(case, run(case, race_native), run(case))
 
 
 @needs_compiler
 @pytest.mark.parametrize('case', CASES[::5], ids=str)
 def test_equals_the_definition_in_double_precision(case):
-    found = run(case, race_native.race_native, dtype=torch.float64)
+    found = run(case, race_native, dtype=torch.float64)
     assert found.noise.dtype == torch.float64
     compare(case, found, run(case, dtype=torch.float64), atol=1e-11)
 
@@ -45,7 +45,7 @@ def test_equals_the_definition_in_double_precision(case):
 @pytest.mark.parametrize('case', DISTINCT, ids=str)
 def test_neighbours_without_replacement(case, monkeypatch):
     monkeypatch.setattr('race_cases.CASES', [*CASES, *DISTINCT])
-    found = run(case, race_native.race_native)
+    found = run(case, race_native)
     compare(case, found, run(case))
     some = found.source[0, 0][found.noise[0, 0] > -torch.inf]
     assert some.unique().numel() == some.numel()
@@ -64,7 +64,7 @@ def test_tails_are_those_of_the_definition(sets, size, dtype):
     pairs, options, envelope = make(case, dtype)
     options = options._replace(num_tail=size)
     found = []
-    for kernel in (race_native.race_native, None):
+    for kernel in (race_native, None):
         with mock.patch.object(race, 'find_kernel', return_value=kernel):
             args = pairs, options, case.length, envelope
             found.append(race.race_arrivals(*args, generator=seeded())[1])
@@ -77,11 +77,9 @@ def test_tails_are_those_of_the_definition(sets, size, dtype):
 def test_threads_draw_the_same(monkeypatch):
     monkeypatch.setattr(compiled, '_MIN_THREADED', 1)
     case = CASES[40]
-    with_one = run(case, race_native.race_native)
+    with_one = run(case, race_native)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
-    for one, three in zip(
-        with_one[:3], run(case, race_native.race_native)[:3], strict=True
-    ):
+    for one, three in zip(with_one[:3], run(case, race_native)[:3], strict=True):
         assert torch.equal(one, three)
 
 
@@ -103,7 +101,7 @@ def test_outputs_are_written_in_place():
     drawn = state, Arrivals(source, source, source), state, state
     block = RaceBlock(pairs, options, rates, 0, *drawn, 1, 8, 1, None)
     with pytest.raises(ValueError, match="'outputs' must be contiguous"):
-        race_native.race_native(block)
+        race_native(block)
 
 
 def test_what_it_serves(monkeypatch):
@@ -117,7 +115,7 @@ def test_what_it_serves(monkeypatch):
     width = bell.response.map(Tensor.double)  # Numbers of another type.
     assert find_kernel(bell._replace(response=width)) is None
     if find_compiler() is not None:
-        assert find_kernel(pairs) is race_native.race_native
+        assert find_kernel(pairs) is race_native
     monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
     assert find_kernel(pairs) is None
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops._native.compiled import find_library, is_known
-from torch_geometric_gsl.ops._native.rates_native import rates_native
+from torch_geometric_gsl.ops._native.compiled import find_library, run_kernel
 from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
@@ -76,37 +75,6 @@ class Rates(NamedTuple):
     # up to each kind [n, D], from 0 at -2^31 to 1 at 2^31, rounded down; the bounds;
     # the sources by clusters, and where these begin; the candidates of the head [n, H].
     kinds: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None] | None = None
-
-
-def has_kernel(pairs: PairScores) -> bool:
-    """Return whether a kernel has the formula of these rows, and their type."""
-    return is_known(pairs) and pairs.src.size(0) < 2**31
-
-
-def race_inputs(pairs: PairScores, rates: Rates, first: int) -> list[Tensor | None]:
-    """Return the tensors that a kernel reads of a block of races, in its order.
-
-    They are targets, sources, the parameters of each response, which have a stride of 0
-    if all targets share them, the candidates and the rates.
-    """
-    rows = slice(first, first + rates.sizes.size(0))
-    share, _, member, offset, head = rates.kinds or (None,) * 5
-    params = (param[rows] for param in pairs.response.params)
-    excluded = pairs.excluded
-    start = listed = None
-    if pairs.candidates is not None:
-        start = pairs.candidates.start[rows].long()
-        listed = pairs.candidates.source
-    tensors = (
-        *(None if excluded is None else excluded[rows].long(), start),
-        *(None if listed is None else listed.long(), rates.sizes, rates.bound),
-        *(rates.total, share, head, member, offset),
-    )
-    return [
-        *(pairs.dst[rows].contiguous(), pairs.src.contiguous()),
-        *(None, None, None, *params)[-3:],
-        *(None if x is None else x.contiguous() for x in tensors),
-    ]
 
 
 def make_envelope(
@@ -199,7 +167,7 @@ def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
     head = None if envelope.head is None else envelope.head.source[rows]
     balls = envelope.balls
     if balls is not None and head is None and find_library('rates', pairs) is not None:
-        bound, total, share = rates_native(pairs, balls, log_size, rows)
+        bound, total, share = _rates_native(pairs, balls, log_size, rows)
     else:
         bound = bound_scores(pairs, envelope, rows)
         rate = bound + log_size
@@ -215,6 +183,46 @@ def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
         share *= 2.0**32 / share[:, -1:]
         share = share.sub_(2.0**31).floor_().clamp_(max=2.0**31 - 1).int()
     return Rates(bound, total, count, (share, bound, *clusters, head))
+
+
+@torch.no_grad()
+def _rates_native(
+    pairs: PairScores, balls: Balls, log_size: Tensor, rows: slice
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute bounds, totals and shares of the rates of clusters in C++.
+
+    They differ in their last bits from those in PyTorch, so that one proposal in about
+    ten thousand is of another cluster. Bounds and shares are :math:`[n, C]`, the
+    logarithms of totals :math:`[n]`.
+    """
+    dst = pairs.dst[rows].detach()
+    compared, norm = closeness(pairs.comparison, dst, balls)[1][:2]
+    if compared.dtype != dst.dtype:  # What C++ would read as another type.
+        raise TypeError(f"'compared' must be {dst.dtype} (got {compared.dtype})")
+    bound = torch.empty_like(compared)
+    total = compared.new_empty(compared.size(0))
+    share = torch.empty_like(compared, dtype=torch.int32)
+    min_norm, max_norm = balls.norm
+    run_kernel(
+        'rates',
+        'rates',
+        pairs,
+        rows,
+        compared.size(0),
+        compared=compared,
+        norm=norm,
+        radius=balls.radius,
+        min_norm=min_norm,
+        max_norm=max_norm,
+        log_size=log_size,
+        bound=bound,
+        total=total,
+        share=share,
+        upper=float(pairs.upper),
+        error=balls.error,
+        num_clusters=log_size.numel(),
+    )
+    return bound, total, share
 
 
 @torch.no_grad()

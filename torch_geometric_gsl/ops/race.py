@@ -3,12 +3,18 @@ r"""The Gumbel race by thinning: first arrivals without scoring all pairs."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from torch_geometric_gsl.ops._native.compiled import find_library
-from torch_geometric_gsl.ops._native.race_native import race_native, tail_native
-from torch_geometric_gsl.ops.envelope import Envelope, has_kernel, proposal_rates
+from torch_geometric_gsl.ops import scan
+from torch_geometric_gsl.ops._native.compiled import (
+    find_library,
+    has_formula,
+    run_kernel,
+)
+from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.noise import draw_seed, race_states
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.race_block import (
@@ -46,6 +52,11 @@ def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> 
         needed = 2 * m + 6 * math.sqrt(m) + 12
     # Beyond, the exponential function overflows; no race is that long.
     return math.ceil(needed * math.exp(spread)) if spread < 40 else math.inf
+
+
+def has_kernel(pairs: PairScores) -> bool:
+    """Return whether a kernel has the formula of these rows, and their type."""
+    return has_formula(pairs) and pairs.src.size(0) < 2**31
 
 
 def find_kernel(pairs: PairScores) -> Kernel | None:
@@ -144,3 +155,91 @@ def race_arrivals(
     if tail is None:
         return arrivals, draw_tail(pairs, options, generator=generator)
     return arrivals, Tail(tail[0].flatten(1), tail[1], group=1)
+
+
+@torch.no_grad()
+def race_native(block: RaceBlock) -> Tensor:
+    """Run all rounds of a block of races in C++; return the range of the scores.
+
+    The random words are those of :class:`RaceBlock`, so that both propose the same
+    sources; where a score differs in its last bits, a proposal may be accepted by one
+    and rejected by the other, once in about ten million.
+    """
+    num_arrivals, is_distinct = block.options.num_arrivals, not block.options.replace
+    outputs = *block.arrivals[:3], block.num_accepted, block.clock
+    sizes = block.length, block.min_arrivals, num_arrivals
+    return _run_native('race', block, outputs, sizes, is_distinct)
+
+
+def tail_native(block: RaceBlock, state: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw the sources of the tails of races in C++, and the logarithms of their shares
+    of the candidates.
+    """
+    size = block.options.num_tail
+    source = torch.empty(len(state), size, dtype=torch.long)
+    share = block.pairs.dst.new_empty(len(state), size)
+    # They are excluded where tails are scored.
+    pairs = block.pairs._replace(excluded=None)
+    block = block._replace(pairs=pairs, state=state)
+    _run_native('tail', block, (source, share, None, None, None), (0, 0, size))
+    return source, share
+
+
+def _run_native(
+    function: str,
+    block: RaceBlock,
+    outputs: tuple[Any, ...],  # Those that are absent are None.
+    sizes: tuple[int, int, int],
+    is_distinct: bool = False,
+) -> Tensor:
+    """Run a function of the library for a block of races."""
+    pairs = block.pairs
+    rates = block.rates
+    rows = slice(block.first, block.first + rates.sizes.size(0))
+    if not all(map(Tensor.is_contiguous, outputs[:2])):
+        raise ValueError("'outputs' must be contiguous: they are written in place")
+    source, noise, horizon, num_accepted, clock = outputs
+    length, min_arrivals, num_arrivals = sizes
+    share, _, member, offset, head = rates.kinds or (None,) * 5
+    start = listed = None
+    if pairs.candidates is not None:
+        start = pairs.candidates.start[rows].long()
+        listed = pairs.candidates.source
+    num_kinds = rates.bound.size(1)
+    inputs = {
+        'dst': pairs.dst[rows],
+        'src': pairs.src,
+        'excluded': None if pairs.excluded is None else pairs.excluded[rows].long(),
+        'start': start,
+        'listed': None if listed is None else listed.long(),
+        'count': rates.sizes,
+        'bound': rates.bound,
+        'total': rates.total,
+        'share': share,
+        'head': head,
+        'member': member,
+        'offset': offset,
+        'state': block.state,
+    }
+    return run_kernel(
+        'race',
+        function,
+        pairs,
+        rows,
+        block.state.numel(),
+        **{k: None if x is None else x.contiguous() for k, x in inputs.items()},
+        source=source,
+        noise=noise,
+        horizon=horizon,
+        num_accepted=num_accepted,
+        clock=clock,
+        channels=pairs.src.size(1),
+        races_per_target=block.state.numel() // max(1, rates.sizes.numel()),
+        length=length,
+        min_arrivals=min_arrivals,
+        num_arrivals=num_arrivals,
+        num_kinds=num_kinds,
+        num_clusters=num_kinds - (0 if head is None else head.size(1)),
+        scan_factor=scan.SCAN_FACTOR,
+        is_distinct=is_distinct,
+    ).to(pairs.dst.dtype)

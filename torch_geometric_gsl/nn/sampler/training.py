@@ -46,9 +46,10 @@ from torch_geometric_gsl.nn.sampler.targets import (
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import candidate_graph
 from torch_geometric_gsl.ops.edges import Candidates
-from torch_geometric_gsl.ops.envelope import Envelope, has_kernel
+from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool import count_pool
+from torch_geometric_gsl.ops.race import has_kernel
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.tail import group_size

@@ -39,10 +39,10 @@ RESPONSES = {
     'gaussian': 2,
     'mixture': 3,
 }
-NAMES = {torch.float32: 'float', torch.float64: 'double'}
-# Below this number of rows one thread is used; above, each has this number of parts.
+_TYPES = {torch.float32: 'float', torch.float64: 'double'}
+# Below this number of items one thread is used; above, each has this number of blocks.
 _MIN_THREADED = 256
-_PARTS_PER_THREAD = 4
+_BLOCKS_PER_THREAD = 4
 
 
 def find_library(name: str, pairs: PairScores) -> ctypes.CDLL | None:
@@ -51,10 +51,10 @@ def find_library(name: str, pairs: PairScores) -> ctypes.CDLL | None:
     The environment variable :obj:`TORCH_COMPILE_DISABLE=1` turns it off.
     """
     is_on_cpu = pairs.dst.device.type == 'cpu' and not is_compiling_off()
-    return load(name) if is_on_cpu and is_known(pairs) else None
+    return load(name) if is_on_cpu and has_formula(pairs) else None
 
 
-def is_known(pairs: PairScores) -> bool:
+def has_formula(pairs: PairScores) -> bool:
     """Return whether the libraries have the formula and the type of these rows."""
     response = pairs.response
     if pairs.is_sparse or response.kernel_formula is None:
@@ -63,7 +63,7 @@ def is_known(pairs: PairScores) -> bool:
         return False
     tensors = pairs.dst, pairs.src, *pairs.response.params
     dtypes = set(map(attrgetter('dtype'), tensors))
-    return len(dtypes) == 1 and pairs.dst.dtype in NAMES
+    return len(dtypes) == 1 and pairs.dst.dtype in _TYPES
 
 
 @cache
@@ -140,23 +140,55 @@ def _private_folder() -> Path | None:
     return folder if is_own and is_closed and os.access(folder, os.W_OK) else None
 
 
-def run_parts(function: Any, structure: ctypes.Structure, count: int) -> Tensor:
-    """Run a function on all threads; return the least and the largest of its scores."""
-    threads = torch.get_num_threads() if count >= _MIN_THREADED else 1
-    num_parts = threads * _PARTS_PER_THREAD if threads > 1 else 1
-    limits = [count * i // num_parts for i in range(num_parts + 1)]
-    extremes = [(ctypes.c_double * 2)() for _ in range(num_parts)]
+def run_kernel(
+    name: str, function: str, pairs: PairScores, rows: slice, size: int, **fields: Any
+) -> Tensor:
+    """Call a function of a library, on all threads, for races or rows of some targets.
+
+    It takes a structure with the formula of the scores and these fields, which are
+    tensors, :obj:`None`, floats and integers in the order of C++, and a range of the
+    :obj:`size` items. Returns the least and the largest score, if there are any.
+    """
+    params = [None, None, None, *(param[rows] for param in pairs.response.params)][-3:]
+    values = (
+        *params,
+        *(0 if param is None else param.stride(0) for param in params),
+        [*RESPONSES].index(str(pairs.response.kernel_formula)),
+        pairs.comparison == 'dot',
+        float(pairs.scale),
+        *fields.values(),
+    )
+    structure = _structure(tuple(map(_type_in_c, values)))(
+        *(x.data_ptr() if isinstance(x, Tensor) else x for x in values)
+    )
+    kernel = getattr(load(name), f'{function}_{_TYPES[pairs.dst.dtype]}')
+    threads = torch.get_num_threads() if size >= _MIN_THREADED else 1
+    num_blocks = threads * _BLOCKS_PER_THREAD if threads > 1 else 1
+    limits = [size * i // num_blocks for i in range(num_blocks + 1)]
+    extremes = [(ctypes.c_double * 2)() for _ in range(num_blocks)]
 
     def run(i: int) -> None:
-        args = ctypes.byref(structure), *map(ctypes.c_int64, limits[i : i + 2])
-        function(*args, extremes[i])
+        limits_in_c = map(ctypes.c_int64, limits[i : i + 2])
+        kernel(ctypes.byref(structure), *limits_in_c, extremes[i])
 
     if threads == 1:
         run(0)
     else:
         with ThreadPoolExecutor(threads) as pool:
-            [*pool.map(run, range(num_parts))]
+            [*pool.map(run, range(num_blocks))]
     scores = torch.tensor([[*pair] for pair in extremes], dtype=torch.float64)
     lowest, highest = scores[:, 0].amin(), scores[:, 1].amax()
     is_any = lowest <= highest  # Else there are none, or NaN alone.
     return torch.stack([lowest, highest]) if is_any else scores.new_empty(0)
+
+
+def _type_in_c(value: Any) -> type:
+    if value is None or isinstance(value, Tensor):
+        return ctypes.c_void_p
+    return ctypes.c_double if isinstance(value, float) else ctypes.c_int64
+
+
+@cache
+def _structure(types: tuple[type, ...]) -> type[ctypes.Structure]:
+    fields = [(f'field_{i}', each) for i, each in enumerate(types)]
+    return type('Fields', (ctypes.Structure,), {'_fields_': fields})

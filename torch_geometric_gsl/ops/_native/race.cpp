@@ -62,35 +62,38 @@ void count_up_to(const E *__restrict table, int32_t size, const V *__restrict va
 
 }  // namespace
 
-// The fields of `race_native._Race`, in its order; absent tensors are null.
+// The fields that `run_kernel` of `ops/_native/compiled.py` passes, and those of
+// `ops/race.py`, in their order; absent tensors are null.
 template <typename T> struct Race {
-  const T *dst, *src, *a, *b, *c;
+  const T *a, *b, *c;
+  int64_t a_stride, b_stride, c_stride, response, is_dot;
+  double scale;
+  const T *dst, *src;
   const int64_t *excluded, *start, *listed, *count;
   const T *bound, *total;
   const int32_t *share;
   const int64_t *head, *member, *offset, *state;
   int64_t *out_source;
   T *out_noise, *out_horizon;
-  int64_t *out_found;
+  int64_t *out_accepted;
   T *out_clock;
-  double scale;
-  int64_t channels, a_stride, b_stride, c_stride, per_target, length, least, num_arrivals;
-  int64_t num_kinds, num_clusters, look_share, response, is_dot, is_distinct;
+  int64_t channels, races_per_target, length, min_arrivals, num_arrivals;
+  int64_t num_kinds, num_clusters, scan_factor, is_distinct;
 };
 
 namespace {
 
-// Sum a function of the channels of two rows in four parts, which `score` adds up.
+// Sum a function of the channels of two rows in four sums, which `score` adds up.
 template <typename T, typename F>
 inline void sum_channels(const T *u, const T *v, int64_t channels, T *sum, F term) {
-  T part[LANES] = {};
+  T lane[LANES] = {};
   int64_t i = 0;
   for (; i + LANES <= channels; i += LANES)
-    for (int j = 0; j < LANES; ++j) part[j] += term(u[i + j], v[i + j]);
-  for (int j = 0; i < channels; ++i, ++j) part[j] += term(u[i], v[i]);
+    for (int j = 0; j < LANES; ++j) lane[j] += term(u[i + j], v[i + j]);
+  for (int j = 0; i < channels; ++i, ++j) lane[j] += term(u[i], v[i]);
   static_assert(LANES == 16, "the sums below");
-  for (int j = 0; j < 8; ++j) part[j] += part[j + 8];
-  for (int j = 0; j < 4; ++j) sum[j] = part[j] + part[j + 4];
+  for (int j = 0; j < 8; ++j) lane[j] += lane[j + 8];
+  for (int j = 0; j < 4; ++j) sum[j] = lane[j] + lane[j + 4];
 }
 
 // Turn compared values of half a batch into responses.
@@ -131,10 +134,10 @@ template <typename T> class Runner {
   explicit Runner(const Race<T> &race) : race_(race), scores_(race.num_arrivals) {}
 
   // Begin a race: its first proposals are drawn, and their rows fetched.
-  void begin(int64_t number) {
-    number_ = number, row_ = number / race_.per_target;
-    state_ = static_cast<uint64_t>(race_.state[number]);
-    found_ = 0, clock_ = 0, turn_ = 0, limit_ = race_.length;
+  void begin(int64_t index) {
+    race_index_ = index, row_ = index / race_.races_per_target;
+    state_ = static_cast<uint64_t>(race_.state[index]);
+    num_accepted_ = 0, clock_ = 0, turn_ = 0, limit_ = race_.length;
     // A short race mostly ends with the first half of a batch.
     step_ = limit_ > BATCH ? BATCH : HALF;
     next();
@@ -162,30 +165,32 @@ template <typename T> class Runner {
     }
     turn_ += count;
     if (turn_ == limit_) {  // A round ends.
-      const bool is_long = limit_ * race_.look_share >= race_.count[row_];
-      if (found_ >= race_.least || is_long) return finish(clock_);
+      const bool is_long = limit_ * race_.scan_factor >= race_.count[row_];
+      if (num_accepted_ >= race_.min_arrivals || is_long) return finish(clock_);
       limit_ = 2 * limit_ + race_.length, step_ = BATCH;
     }
     next();
     return true;
   }
 
-  // Draw the sources that stand for later arrivals, one of each equal part of the rates,
+  // Draw the sources that represent later arrivals, one of each equal part of the rates,
   // and the logarithms of their shares.
-  void draw_tail(int64_t number) {
-    number_ = number, row_ = number / race_.per_target;
-    state_ = static_cast<uint64_t>(race_.state[number]);
+  void draw_tail(int64_t index) {
+    race_index_ = index, row_ = index / race_.races_per_target;
+    state_ = static_cast<uint64_t>(race_.state[index]);
     const int64_t size = race_.num_arrivals;
     for (int64_t turn = 0; turn < size; turn += BATCH) {
       draw_words(turn);
       for (int i = 0; i < BATCH; ++i) {
-        const double part = (double(other_[i] >> 32) + 0.5) * 0x1p-32;
-        const double place = (double(turn + i) + part) * (0x1p32 / double(size)) - 0x1p31;
-        place_[i] = place < 0x1p31 ? static_cast<int32_t>(std::floor(place)) : INT32_MAX;
+        const double fraction = (double(second_word_[i] >> 32) + 0.5) * 0x1p-32;
+        const double stratum = 0x1p32 / double(size);
+        const double level = (double(turn + i) + fraction) * stratum - 0x1p31;
+        const bool is_inside = level < 0x1p31;
+        kind_level_[i] = is_inside ? static_cast<int32_t>(std::floor(level)) : INT32_MAX;
       }
       propose_kinds();
       for (int i = 0; i < BATCH && turn + i < size; ++i) {
-        const int64_t out = number * size + turn + i;
+        const int64_t out = index * size + turn + i;
         const T share = race_.total[row_] - bound_[i] - std::log(T(size));
         race_.out_source[out] = source_[i];
         race_.out_noise[out] = is_void_[i] ? T(-INFINITY) : share;
@@ -200,8 +205,8 @@ template <typename T> class Runner {
   void next() {
     draw_words(turn_);
     for (int i = 0; i < BATCH; ++i) {
-      level_[i] = uniform<T>(word_[i]), gap_[i] = -logarithm(uniform<T>(other_[i]));
-      place_[i] = static_cast<int32_t>(other_[i] >> 32);
+      level_[i] = uniform<T>(word_[i]), gap_[i] = -logarithm(uniform<T>(second_word_[i]));
+      kind_level_[i] = static_cast<int32_t>(second_word_[i] >> 32);
     }
     race_.share ? propose_kinds() : propose_flat();
     fetch(0);
@@ -209,8 +214,9 @@ template <typename T> class Runner {
 
   void draw_words(int64_t turn) {
     for (int i = 0; i < BATCH; ++i) {
-      const uint64_t place = state_ + GAMMA * static_cast<uint64_t>(2 * (turn + i) + 1);
-      word_[i] = random_word(place), other_[i] = random_word(place + GAMMA);
+      const uint64_t step = static_cast<uint64_t>(2 * (turn + i) + 1);
+      const uint64_t position = state_ + GAMMA * step;
+      word_[i] = random_word(position), second_word_[i] = random_word(position + GAMMA);
     }
   }
 
@@ -229,9 +235,9 @@ template <typename T> class Runner {
   void propose_flat() {
     const int64_t start = race_.start ? race_.start[row_] : 0;
     for (int i = 0; i < BATCH; ++i) {
-      int64_t place = below(word_[i], race_.count[row_]);
-      if (race_.excluded) place += place >= race_.excluded[row_] - start;
-      source_[i] = start + place, bound_[i] = race_.bound[row_], is_void_[i] = false;
+      int64_t position = below(word_[i], race_.count[row_]);
+      if (race_.excluded) position += position >= race_.excluded[row_] - start;
+      source_[i] = start + position, bound_[i] = race_.bound[row_], is_void_[i] = false;
     }
     for (int i = 0; i < BATCH && race_.listed; ++i) source_[i] = race_.listed[source_[i]];
   }
@@ -241,7 +247,7 @@ template <typename T> class Runner {
   void propose_kinds() {
     const int32_t kinds = int32_t(race_.num_kinds), clusters = int32_t(race_.num_clusters);
     int32_t kind[BATCH], near[BATCH];
-    count_up_to(race_.share + row_ * kinds, kinds, place_, kind);
+    count_up_to(race_.share + row_ * kinds, kinds, kind_level_, kind);
     const int64_t *from[BATCH], *head = race_.head + row_ * (kinds - clusters);
     for (int i = 0; i < BATCH; ++i) {
       kind[i] = kind[i] < kinds ? kind[i] : kinds - 1;  // Rounding may lead past the last.
@@ -265,10 +271,10 @@ template <typename T> class Runner {
   // Score half a batch, and decide which proposals are accepted.
   void score(int first, int last) {
     const T *u = race_.dst + row_ * race_.channels;
-    T score[HALF], rate[HALF], parts[HALF][4] = {};
+    T score[HALF], rate[HALF], sums[HALF][4] = {};
     for (int i = first; i < last && i < first + HALF; ++i) {
       const T *v = race_.src + source_[i] * race_.channels;
-      T *sum = parts[i - first];
+      T *sum = sums[i - first];
       if (race_.is_dot)
         sum_channels(u, v, race_.channels, sum, [](T x, T y) { return x * y; });
       else
@@ -277,10 +283,10 @@ template <typename T> class Runner {
     }
 #pragma omp simd
     for (int i = 0; i < HALF; ++i)
-      score[i] = (parts[i][0] + parts[i][2]) + (parts[i][1] + parts[i][3]);
-    const T most = race_.is_dot ? INFINITY : sizeof(T) == 8 ? T(1e300) : T(1e36);
+      score[i] = (sums[i][0] + sums[i][2]) + (sums[i][1] + sums[i][3]);
+    const T limit = race_.is_dot ? INFINITY : sizeof(T) == 8 ? T(1e300) : T(1e36);
     for (int i = 0; i < HALF; ++i)
-      score[i] = score[i] > most ? most : score[i];  // NaN stays what it is.
+      score[i] = score[i] > limit ? limit : score[i];  // NaN stays what it is.
     respond(race_, row_, score);
     const T scale = T(race_.scale);
     for (int i = 0; i < HALF; ++i) score[i] *= scale;
@@ -298,39 +304,39 @@ template <typename T> class Runner {
 
   // Keep an accepted proposal; return whether it is the last arrival.
   bool arrive(int i, double time) {
-    const int64_t most = race_.num_arrivals;
-    int64_t *source = race_.out_source + number_ * most;
-    for (int64_t j = 0; race_.is_distinct && j < found_; ++j)
+    const int64_t num_arrivals = race_.num_arrivals;
+    int64_t *source = race_.out_source + race_index_ * num_arrivals;
+    for (int64_t j = 0; race_.is_distinct && j < num_accepted_; ++j)
       if (source[j] == source_[i]) return false;
-    source[found_] = source_[i], scores_[found_] = score_[i];
-    race_.out_noise[number_ * most + found_] = T(time);
-    return ++found_ == most;
+    source[num_accepted_] = source_[i], scores_[num_accepted_] = score_[i];
+    race_.out_noise[race_index_ * num_arrivals + num_accepted_] = T(time);
+    return ++num_accepted_ == num_arrivals;
   }
 
   // Turn the times of arrivals into noise.
   bool finish(double time) const {
-    T *noise = race_.out_noise + number_ * race_.num_arrivals;
+    T *noise = race_.out_noise + race_index_ * race_.num_arrivals;
     const T log_rate = race_.total[row_];
-    for (int64_t i = 0; i < found_; ++i)
+    for (int64_t i = 0; i < num_accepted_; ++i)
       noise[i] = log_rate - logarithm(noise[i]) - scores_[i];
-    race_.out_horizon[number_] = std::log(T(time)) - log_rate;
-    race_.out_found[number_] = found_;
-    race_.out_clock[number_] = T(time);
+    race_.out_horizon[race_index_] = std::log(T(time)) - log_rate;
+    race_.out_accepted[race_index_] = num_accepted_;
+    race_.out_clock[race_index_] = T(time);
     return false;
   }
 
   Race<T> race_;
-  int64_t number_ = 0, row_ = 0, found_ = 0;
+  int64_t race_index_ = 0, row_ = 0, num_accepted_ = 0;
   int64_t turn_ = 0, limit_ = 0;  // The first proposal of the batch, the end of the round.
   int at_ = 0, step_ = 0;  // Where the rows that were fetched begin, and their number.
   uint64_t state_ = 0;
   double clock_ = 0;  // In units of the mean gap.
   std::vector<T> scores_;  // Of the arrivals.
   // A batch of proposals.
-  uint64_t word_[BATCH], other_[BATCH];
+  uint64_t word_[BATCH], second_word_[BATCH];
   int64_t source_[BATCH];
   T bound_[BATCH], level_[BATCH], gap_[BATCH], score_[BATCH];
-  int32_t place_[BATCH];  // Where they lie among the rates.
+  int32_t kind_level_[BATCH];  // Where they lie among the rates.
   bool is_void_[BATCH], is_accepted_[BATCH];
 };
 
@@ -345,15 +351,15 @@ void run_races(const Race<T> &race, int64_t first, int64_t last, double *range) 
   range[0] = INFINITY, range[1] = -INFINITY;
   while (!running.empty()) {
     for (size_t i = 0; i < running.size();) {
-      Runner<T> &one = running[i];
-      if (one.advance()) {
+      Runner<T> &runner = running[i];
+      if (runner.advance()) {
         ++i;
       } else if (first < last) {
-        one.begin(first++), ++i;
+        runner.begin(first++), ++i;
       } else {
-        range[0] = one.lowest < range[0] ? one.lowest : range[0];
-        range[1] = one.highest > range[1] ? one.highest : range[1];
-        std::swap(one, running.back());
+        range[0] = runner.lowest < range[0] ? runner.lowest : range[0];
+        range[1] = runner.highest > range[1] ? runner.highest : range[1];
+        std::swap(runner, running.back());
         running.pop_back();
       }
     }
@@ -362,7 +368,7 @@ void run_races(const Race<T> &race, int64_t first, int64_t last, double *range) 
 
 template <typename T> void draw_tails(const Race<T> &race, int64_t first, int64_t last) {
   Runner<T> runner(race);
-  for (int64_t number = first; number < last; ++number) runner.draw_tail(number);
+  for (int64_t index = first; index < last; ++index) runner.draw_tail(index);
 }
 
 }  // namespace

@@ -9,14 +9,18 @@
 
 #include "functions.h"
 
-// The fields of `rates_native._Rates`, in its order; absent tensors are null.
+// The fields that `run_kernel` of `ops/_native/compiled.py` passes, and those of
+// `ops/envelope.py`, in their order; absent tensors are null.
 template <typename T> struct Rates {
+  const T *a, *b, *c;
+  int64_t a_stride, b_stride, c_stride, response, is_dot;
+  double scale;
   // Compared with the centres [n, C]; of targets [n]; of clusters [C].
-  const T *compared, *norm, *a, *b, *c, *radius, *least, *most, *log_size;
+  const T *compared, *norm, *radius, *min_norm, *max_norm, *log_size;
   T *bound, *total;
   int32_t *share;
-  double scale, upper, error;
-  int64_t num_clusters, a_stride, b_stride, c_stride, response, is_dot;
+  double upper, error;
+  int64_t num_clusters;
 };
 
 namespace {
@@ -30,16 +34,17 @@ template <typename T> T larger(T a, T b) { return b > a ? b : a; }
 
 // Bound inner products with a cone: `cone_range` of `ops/clusters.py`.
 template <typename T>
-inline void cone(T cosine, T norm, T near, T least, T most, T error, T &low, T &high) {
+inline void cone(T cosine, T norm, T near, T min_norm, T max_norm, T error, T &low,
+                 T &high) {
   const T wide = std::sqrt(larger(1 - near * near, T(0)));
   const T inner = larger(std::abs(cosine) - error, T(0));
   const T sine = std::sqrt(1 - inner * inner);
   const T along = cosine * near, across = sine * wide + error;
   high = cosine + error >= near ? T(1) : lesser(along + across, T(1));
   low = cosine - error <= -near ? T(-1) : larger(along - across, T(-1));
-  const T longest = most * (1 + error), slack = error * most;
-  high = norm * (high * (high > 0 ? longest : least) + slack);
-  low = norm * (low * (low < 0 ? longest : least) - slack);
+  const T longest = max_norm * (1 + error), slack = error * max_norm;
+  high = norm * (high * (high > 0 ? longest : min_norm) + slack);
+  low = norm * (low * (low < 0 ? longest : min_norm) - slack);
 }
 
 // Bound squared distances to a ball: `ball_range`.
@@ -75,8 +80,8 @@ inline T best(T low, T high, T a, T b, T c, T peak) {
   const T top = lesser(larger(peak, low), high), offset = top - b, end = high - b;
   const T bell = exponential(-(offset * offset) / c);
   if (response == GAUSSIAN) return bell;
-  const T other = a * high + (1 - a) * exponential(-(end * end) / c);
-  return larger(a * top + (1 - a) * bell, other);
+  const T at_end = a * high + (1 - a) * exponential(-(end * end) / c);
+  return larger(a * top + (1 - a) * bell, at_end);
 }
 
 // Write the bounds of a target.
@@ -90,15 +95,15 @@ void write_bounds(const Rates<T> &rates, int64_t row) {
   const T scale = T(rates.scale), upper = T(rates.upper);
   const T rounding = 16 * std::numeric_limits<T>::epsilon();
   const T *__restrict compared = rates.compared + row * rates.num_clusters;
-  const T *__restrict radius = rates.radius, *__restrict least = rates.least;
-  const T *__restrict most = rates.most;
+  const T *__restrict radius = rates.radius, *__restrict min_norm = rates.min_norm;
+  const T *__restrict max_norm = rates.max_norm;
   T *__restrict bound = rates.bound + row * rates.num_clusters;
   const int64_t size = rates.num_clusters;
 #pragma omp simd
   for (int64_t j = 0; j < size; ++j) {
     T low, high;
     if (is_dot)
-      cone(compared[j], norm, radius[j], least[j], most[j], error, low, high);
+      cone(compared[j], norm, radius[j], min_norm[j], max_norm[j], error, low, high);
     else
       ball(compared[j], radius[j], error, low, high);
     const T score = scale * best<T, response>(low, high, a, b, c, peak);
@@ -121,37 +126,37 @@ template <typename T, bool is_dot> void choose(const Rates<T> &rates, int64_t ro
 
 // Write the total of the rates of a target, and the share up to each cluster.
 template <typename T>
-void write_shares(const Rates<T> &rates, int64_t row, std::vector<double> &kept) {
+void write_shares(const Rates<T> &rates, int64_t row, std::vector<double> &buffer) {
   const int64_t size = rates.num_clusters;
   const T *__restrict bound = rates.bound + row * size;
   const T *__restrict log_size = rates.log_size;
   int32_t *__restrict share = rates.share + row * size;
-  double *__restrict rate = kept.data();
-  T most = -std::numeric_limits<T>::infinity();
+  double *__restrict rate = buffer.data();
+  T largest = -std::numeric_limits<T>::infinity();
   double sum = 0;
-#pragma omp simd reduction(max : most)
-  for (int64_t j = 0; j < size; ++j) most = larger(most, bound[j] + log_size[j]);
+#pragma omp simd reduction(max : largest)
+  for (int64_t j = 0; j < size; ++j) largest = larger(largest, bound[j] + log_size[j]);
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < size; ++j) {
-    rate[j] = exponential(bound[j] + log_size[j] - most);
+    rate[j] = exponential(bound[j] + log_size[j] - largest);
     sum += rate[j];
   }
-  rates.total[row] = most + T(std::log(sum));
+  rates.total[row] = largest + T(std::log(sum));
   const double unit = ONE / sum;
   int64_t passed = 0;
   for (int64_t j = 0; j < size; ++j) {
-    const double part = rate[j] * unit;  // NaN if a row is.
-    passed += part > 0 ? static_cast<int64_t>(part) : 0;
-    const int64_t place = (passed >> SHIFT) + INT32_MIN;
-    share[j] = static_cast<int32_t>(place < INT32_MAX ? place : INT32_MAX);
+    const double fraction = rate[j] * unit;  // NaN if a row is.
+    passed += fraction > 0 ? static_cast<int64_t>(fraction) : 0;
+    const int64_t level = (passed >> SHIFT) + INT32_MIN;
+    share[j] = static_cast<int32_t>(level < INT32_MAX ? level : INT32_MAX);
   }
 }
 
 template <typename T> void write_rates(const Rates<T> &rates, int64_t first, int64_t last) {
-  std::vector<double> kept(rates.num_clusters);
+  std::vector<double> buffer(rates.num_clusters);
   for (int64_t row = first; row < last; ++row) {
     rates.is_dot ? choose<T, true>(rates, row) : choose<T, false>(rates, row);
-    write_shares(rates, row, kept);
+    write_shares(rates, row, buffer);
   }
 }
 
