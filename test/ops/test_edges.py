@@ -1,7 +1,9 @@
-"""Lists of candidates, and sums along edges."""
+"""Lists of candidates, sums along edges, and labels that they join."""
 
+import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,6 +13,7 @@ from oracles import seeded
 from torch_geometric_gsl.ops.edges import (
     Candidates,
     Edges,
+    chance_share,
     list_by_row,
     list_candidates,
     sort_candidates,
@@ -83,3 +86,12 @@ def test_list_candidates_of_given_rows(rows):
         blocks = list(list_candidates(sets, max_pairs))
         found = [edge for block in blocks for edge in block.t().tolist()]
         assert found == [[j, i] for i, row in enumerate(rows) for j in row]
+
+
+def test_chance_share_against_a_loop():
+    y_src, y_dst = torch.randint(-1, 3, (11,)), torch.randint(-1, 4, (7,))
+    pairs = [y_src[j] == y_dst[i] for i in range(7) for j in range(11)]
+    assert chance_share(y_src, y_dst) == pytest.approx(float(np.mean(pairs)))
+    pairs = [y_src[j] == y_src[i] for i in range(11) for j in range(11) if i != j]
+    assert chance_share(y_src) == pytest.approx(float(np.mean(pairs)))
+    assert math.isnan(chance_share(y_src[:1]))

@@ -11,6 +11,7 @@ from torch_geometric_gsl.ops.noise_free import (
     nearest_graph,
     noise_free_sum,
     sampled_noise_free_sum,
+    score_spread,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scores import unit_rows
@@ -165,3 +166,10 @@ def test_a_wide_range_of_scores_neither_overflows_nor_vanishes(tiles):
     out = noise_free_sum(h, pairs, 0.25)
     assert not tiles
     torch.testing.assert_close(out, definition(h, pairs, 0.25).float())
+
+
+def test_score_spread_stays_within_its_rows(heights):
+    # A row takes four temporaries of four numbers of four bytes.
+    score_spread(matrix_pairs(torch.zeros(10, 4))._replace(memory=3 * 64))
+    assert heights == [3, 3, 3, 1]
+    assert score_spread(matrix_pairs(torch.zeros(0, 4)))[0].entropy.shape == (0,)

@@ -40,7 +40,7 @@ from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     MixtureSimilarity,
     NeuralGaussianSimilarity,
 )
-from torch_geometric_gsl.ops.graph_stats import (
+from torch_geometric_gsl.ops.edges import (
     chance_share,
     same_label_share,
     weight_spread,

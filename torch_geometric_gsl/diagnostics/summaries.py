@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
-
-from torch_geometric_gsl.ops.graph_stats import distribution
 
 _HEADER = ('min', '25 %', 'median', '75 %', 'max', 'mean')
 
@@ -137,8 +136,18 @@ def _table(
     """Format a row per vector, with its quartiles and mean, and per number."""
     lines = [f'  {"":<21}' + ''.join(f'{title:>10}' for title in _HEADER)]
     columns: dict[str, Sequence[float]]
-    columns = {k: distribution(v) for k, v in rows.items() if v is not None}
+    columns = {k: _statistics(v) for k, v in rows.items() if v is not None}
     columns |= {k: [v] for k, v in scalars.items() if v is not None}
     for name, values in columns.items():
         lines.append(f'  {name:<21}' + ''.join(f'{value:>10.4g}' for value in values))
     return lines
+
+
+def _statistics(values: Tensor) -> list[float]:
+    """Compute the extremes, the quartiles and the mean of values of any shape."""
+    if values.numel() == 0:
+        return [float('nan')] * 6
+    # Not torch.quantile, which is limited to 2^24 values.
+    array = values.detach().cpu().double().numpy()
+    quartiles = np.quantile(array, [0, 0.25, 0.5, 0.75, 1])
+    return [*quartiles.tolist(), float(array.mean())]

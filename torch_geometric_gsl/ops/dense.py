@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum, lexsort, softmax
 
-from torch_geometric_gsl.ops.edges import expand_ranges
-from torch_geometric_gsl.ops.graph_stats import candidate_null_share
+from torch_geometric_gsl.ops.edges import candidate_null_share, expand_ranges
 from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions

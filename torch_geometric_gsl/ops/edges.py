@@ -1,4 +1,4 @@
-r"""Lists of pairs: candidates of targets, and graphs that layers sum over."""
+r"""Lists of pairs: candidates of targets, and weighted graphs, summed and described."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce, cumsum
+from torch_geometric.utils import coalesce, cumsum, softmax
 
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -134,3 +134,84 @@ def empty_graph(like: Tensor) -> SampledGraph:
     """Return a graph without edges."""
     edge_index = torch.empty(2, 0, dtype=torch.long, device=like.device)
     return SampledGraph(edge_index, like.new_empty(0))
+
+
+class Spread(NamedTuple):
+    """The spread of the weights of each target, in double precision: the entropies
+    :math:`H` in nats, and the effective numbers of neighbours :math:`e^H`.
+    """
+
+    entropy: Tensor
+    effective: Tensor
+
+
+def weight_spread(target: Tensor, weight: Tensor, num_targets: int) -> Spread:
+    r"""Compute the spread of listed non-negative weights.
+
+    .. math::
+        H_i = - \sum_j p_{ij} \log p_{ij}, \qquad
+        p_{ij} = \frac{w_{ij}}{\sum_l w_{il}}
+
+    where :math:`e^{H_i}` is :math:`k` for :math:`k` equal weights and tends to 1 if
+    one weight dominates. Targets without positive weights have the entropy 0 and 0
+    neighbours.
+
+    Example:
+        >>> target, weight = torch.tensor([0, 0, 1]), torch.tensor([0.5, 0.5, 2.0])
+        >>> weight_spread(target, weight, num_targets=3).effective.tolist()
+        [2.0, 1.0, 0.0]
+    """
+    weight = weight.double()
+    total = weight.new_zeros(num_targets).index_add(0, target, weight)
+    share = weight / total.masked_fill(total == 0, 1)[target]
+    surprise = torch.special.entr(share)
+    entropy = torch.zeros_like(total).index_add(0, target, surprise)
+    return Spread(entropy, entropy.exp().masked_fill(total == 0, 0))
+
+
+def candidate_null_share(
+    score: Tensor, target: Tensor, null: Tensor, num_targets: int
+) -> Tensor:
+    """Compute the probability of the null neighbour among listed candidates."""
+    targets = torch.arange(num_targets, device=target.device)
+    score = torch.cat([score.double(), null.double().expand(num_targets)])
+    share = softmax(score, torch.cat([target, targets]), num_nodes=num_targets)
+    return share[-num_targets:] if num_targets else share
+
+
+def same_label_share(
+    edge_index: Tensor, weight: Tensor, y_src: Tensor, y_dst: Tensor
+) -> float:
+    r"""Compute the share of the weight between nodes with equal labels.
+
+    .. math::
+        \frac{\sum_{(j, i) \in E} w_{ij} \, [y_j = y_i]}{\sum_{(j, i) \in E} w_{ij}}
+
+    It is :obj:`nan` without positive weights.
+
+    Example:
+        >>> y = torch.tensor([0, 0, 1])
+        >>> edge_index = torch.tensor([[1, 2], [0, 0]])
+        >>> same_label_share(edge_index, torch.tensor([3.0, 1.0]), y, y)
+        0.75
+    """
+    same = y_src[edge_index[0]] == y_dst[edge_index[1]]
+    weight = weight.double()
+    return float(weight[same].sum() / weight.sum())
+
+
+def chance_share(y_src: Tensor, y_dst: Tensor | None = None) -> float:
+    """Compute the share of pairs of sources and targets with equal labels.
+
+    Without :obj:`y_dst` the targets are the sources, without self-pairs. The share is
+    :obj:`nan` without pairs.
+    """
+    num_loops = y_src.numel() if y_dst is None else 0
+    y_dst = y_src if y_dst is None else y_dst
+    label = torch.cat([y_src, y_dst]).unique(return_inverse=True)[1]
+    src_label, dst_label = label.split([y_src.numel(), y_dst.numel()])
+    src_count = torch.bincount(src_label, minlength=label.numel()).double()
+    dst_count = torch.bincount(dst_label, minlength=label.numel()).double()
+    num_pairs = y_src.numel() * y_dst.numel() - num_loops
+    num_same = float(src_count @ dst_count) - num_loops
+    return num_same / num_pairs if num_pairs else float('nan')

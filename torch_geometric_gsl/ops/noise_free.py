@@ -1,4 +1,4 @@
-r"""Noise-free weights: the k nearest sources, and sums over all sources.
+r"""Noise-free weights: the k nearest sources, sums over all sources, and entropies.
 
 The softmax of the scores is not the expectation of the draws: the relaxation is not
 linear in the noise.
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
+from torch_geometric_gsl.ops.edges import Spread
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.runtime import (
@@ -160,3 +161,25 @@ def sampled_noise_free_sum(
         exact = noise_free_sum(h.to(pairs.dst.dtype), pairs.take(looked_at), tau)
     error = (exact - out.detach()[looked_at]).square().mean().sqrt()
     return out.to(h.dtype), error
+
+
+@torch.no_grad()
+def score_spread(pairs: PairScores) -> tuple[Spread, Tensor | None]:
+    r"""Compute the spread of :math:`\pi_i = \mathrm{softmax}_j(s_{ij})`.
+
+    Also returns the probability of each target's null neighbour, if there is one.
+    """
+    empty = torch.empty(0, dtype=torch.double, device=pairs.src.device)
+    entropies = [empty]
+    null_shares = [empty]
+    bytes_per_row = 4 * pairs.src.size(0) * pairs.src.element_size()
+    for rows in row_blocks(pairs.dst.size(0), bytes_per_row, pairs.memory):
+        score = pairs.rows(rows)
+        surprise = torch.special.entr(score.softmax(dim=-1))
+        entropies.append(surprise.sum(dim=-1).double())
+        if pairs.null is not None:
+            log_odds = pairs.null.double() - score.double().logsumexp(dim=-1)
+            null_shares.append(log_odds.sigmoid())
+    entropy = torch.cat(entropies)
+    null_share = None if pairs.null is None else torch.cat(null_shares)
+    return Spread(entropy, entropy.exp()), null_share

@@ -20,7 +20,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
     is_untrained,
 )
-from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
+from torch_geometric_gsl.ops.edges import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
     agreed_count,

@@ -16,7 +16,7 @@ from torch_geometric_gsl._checks import (
     check_node_labels,
 )
 from torch_geometric_gsl.ops.dense import rank_in_group
-from torch_geometric_gsl.ops.graph_stats import chance_share, same_label_share
+from torch_geometric_gsl.ops.edges import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._drawing import (
     GREY,

@@ -20,7 +20,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.ops.graph_stats import chance_share
+from torch_geometric_gsl.ops.edges import chance_share
 from torch_geometric_gsl.typing import Features
 
 # Training losses before the graph is compared with chance.

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import softmax
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.targets import (
@@ -14,12 +15,8 @@ from torch_geometric_gsl.nn.sampler.targets import (
     ListedTargets,
     Targets,
 )
-from torch_geometric_gsl.ops.graph_stats import (
-    candidate_null_share,
-    candidate_spread,
-    null_share,
-    score_spread,
-)
+from torch_geometric_gsl.ops.edges import candidate_null_share, weight_spread
+from torch_geometric_gsl.ops.noise_free import score_spread
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
 #: Sampling is nearly uniform if the effective candidates exceed this share.
@@ -86,16 +83,18 @@ def describe(pairs: PairScores, evaluated: Targets) -> NeighbourDistribution:
         if isinstance(targets, GraphTargets):
             start = targets.first_target
             rows = slice(start, start + targets.pairs.dst.size(0))
-            total[:, rows] += torch.stack(score_spread(targets.pairs))
+            spread, null_share = score_spread(targets.pairs)
+            total[:, rows] += torch.stack(spread)
             candidates[rows] += targets.pairs.available
-            if null is not None:
-                null[rows] = null_share(targets.pairs)
+            if null is not None and null_share is not None:
+                null[rows] = null_share
         elif isinstance(targets, ListedTargets):
             score = targets.columns[0]
             is_candidate = score > -torch.inf
             target = targets.edge_index[1][is_candidate]
             score = score[is_candidate]
-            total += torch.stack(candidate_spread(score, target, n))
+            share = softmax(score.double(), target, num_nodes=n)
+            total += torch.stack(weight_spread(target, share, n))
             candidates += torch.bincount(target, minlength=n)
             if null is not None and null_score is not None:
                 null *= candidate_null_share(score, target, null_score, n)
