@@ -11,7 +11,6 @@ import scipy.sparse
 import sklearn
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 from torch_geometric_gsl.nn.models import table_parts
@@ -349,18 +348,14 @@ def test_classes_that_no_split_trains(few):
     np.testing.assert_allclose(model.predict_proba(NEW).sum(axis=1), 1)
 
 
-def test_classes_of_the_latest_rows_are_told(few):
-    y = np.where(np.arange(240) < 200, np.arange(240) % 2, 2)
-    text = r'no member learns to predict the classes \[2\]: all'
+@pytest.mark.parametrize('name', ['order', 'validation_mask'])
+def test_classes_of_held_back_rows_alone_are_told(name, few):
+    row = np.arange(240)
+    y = np.array(['low', 'mid', 'high'])[np.where(row < 200, row % 2, 2)]
+    given = {name: row if name == 'order' else row >= 200}
+    text = r"no member learns to predict the classes \['high'\]: all"
     with pytest.warns(UserWarning, match=text):
-        GSLClassifier(**few | {'max_iter': 2}).fit(X, y, order=np.arange(240))
-
-
-@pytest.mark.parametrize('name', ['groups', 'order'])
-def test_the_name_of_a_column_is_refused(name, few):
-    text = rf"'{name}' must hold a value per row \(got 'site'\): pass the column, X\["
-    with pytest.raises(TypeError, match=text):
-        GSLRegressor(**few).fit(X, Y, **{name: 'site'})
+        GSLClassifier(**few | {'max_iter': 2}).fit(X, y, **given)
 
 
 def test_members_without_signal_hide_none(monkeypatch):
@@ -465,25 +460,6 @@ def test_held_back_rows_of_new_classes_stop_no_trees(chosen):
         warnings.simplefilter('ignore')
         model.fit(X, y, **{chosen: value})
     assert model.predict_proba(NEW).shape == (len(NEW), 4)
-
-
-@pytest.mark.parametrize('name', ['groups', 'order'])
-def test_masked_groups_are_refused(name):
-    values = np.ma.array(np.arange(240), mask=np.arange(240) > 200)
-    with pytest.raises(ValueError, match=f"'{name}' must have no masked values"):
-        GSLRegressor('none', max_iter=2).fit(X, X[:, 0], **{name: values})
-
-
-@pytest.mark.filterwarnings('ignore:networks still improved')
-def test_the_report_of_a_constant_gives_it_the_weight():
-    y = np.random.RandomState(1).normal(size=240)
-    model = GSLRegressor('learned', n_members=1, max_iter=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match='no signal was found'):
-        model.fit(X, y)
-    assert model.report_['weight'].dropna().to_dict() == {'constant': 1.0}
-    shown = str(model).splitlines()
-    used = next(line for line in shown if line.endswith('1.00'))
-    assert used.startswith('constant')
 
 
 @pytest.mark.filterwarnings('ignore:networks still improved')

@@ -76,11 +76,11 @@ def test_columns_go_by_name(kind, tmp_path):
 
 @pytest.mark.parametrize('name', [np.nan, ('a', np.nan), 3])
 def test_repeated_names(name):
-    frame = pandas.DataFrame(
-        X[:, :2], columns=pandas.Index([name] * 2, tupleize_cols=False)
-    )
-    with pytest.raises(ValueError, match=r"'X' must have distinct column names"):
-        GSLRegressor('none', **BRIEF).fit(frame, Y)
+    names = pandas.Index([name] * 2, tupleize_cols=False)
+    frame = pandas.DataFrame(X[:, :2], columns=names)
+    for model in (GSLRegressor('none', **BRIEF), make_table_transformer()):
+        with pytest.raises(ValueError, match=r"'X' must have distinct column names"):
+            model.fit(frame, Y)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,7 @@ ROWS = {
     'durations': pandas.timedelta_range('1h', periods=60),
     'intervals': pandas.interval_range(0, 60),
     'texts': [f'r{i}' for i in range(60)],
+    'numbers': np.arange(60)[::-1] * 10,
     'quarters': np.arange(60) / 4,
     'equal': [0] * 60,
 }

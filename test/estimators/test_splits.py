@@ -171,6 +171,20 @@ BAD = {
         {'order': np.array([1, 'a'] * 30, dtype=object)},
         "'order' must hold values of one kind",
     ),
+    **{
+        f'a name for {name}': (
+            {name: 'site'},
+            rf"'{name}' must hold a value per row \(got 'site'\): pass the column, X\[",
+        )
+        for name in ('groups', 'order')
+    },
+    **{
+        f'masked {name}': (
+            {name: np.ma.array(np.arange(60), mask=np.arange(60) > 50)},
+            f"'{name}' must have no masked values",
+        )
+        for name in ('groups', 'order')
+    },
     'one group': ({'groups': [4] * 60}, r"'groups' must have .* two groups \(got one"),
     'one time': ({'order': DAYS[:1].repeat(60)}, r"'order' must have two .* \(got one"),
     'both': (

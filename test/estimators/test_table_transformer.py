@@ -162,11 +162,6 @@ def test_columns_are_found_by_name():
         transformer.transform(frame[['a']])
     with pytest.raises(ValueError, match=r"'a' must hold numbers, .*'x'"):
         transformer.transform(frame.assign(a=['x', '1']))
-    twice = pandas.concat([frame, frame[['b']]], axis=1)
-    with pytest.raises(
-        ValueError, match=r"distinct column names \(got \['b'\] twice\)"
-    ):
-        transformer.fit(twice)
     names = make_table_transformer().fit(pandas.DataFrame({0: [1, 2], 1: ['u', 'v']}))
     assert names.get_feature_names_out().tolist() == ['x0', 'x1_u', 'x1_v']
 
@@ -186,7 +181,7 @@ def test_frames_of_every_kind(kind):
 
 @pytest.mark.parametrize('kind', ['pandas', 'polars'])
 @pytest.mark.parametrize('make', [GSLClassifier, GSLRegressor])
-def test_estimators_take_frames(tmp_path, kind, make, few):
+def test_estimators_take_frames(kind, make, few):
     random = np.random.default_rng(0)
     number = random.normal(size=80)
     columns = {
@@ -199,14 +194,10 @@ def test_estimators_take_frames(tmp_path, kind, make, few):
     assert model.score(frame[60:], y[60:]) > 0.8
     assert model.n_features_in_ == 3
     assert model.feature_names_in_.tolist() == ['n', 'kind', 'flag']
-    model.save(tmp_path / 'model.pt')
-    again = make.load(tmp_path / 'model.pt')
-    for one in (model, again):
-        # Columns are found by their names.
-        for names in (['n', 'kind', 'flag'], ['kind', 'flag', 'n']):
-            assert np.array_equal(one.predict(frame[names]), model.predict(frame))
-        with pytest.raises(ValueError, match=r'feature names should match|missing'):
-            one.predict(frame[['kind', 'n']])
+    names = ['kind', 'flag', 'n']
+    assert np.array_equal(model.predict(frame[names]), model.predict(frame))
+    with pytest.raises(ValueError, match=r'feature names should match|missing'):
+        model.predict(frame[['kind', 'n']])
 
 
 def test_frames_of_single_precision(few):

@@ -117,6 +117,9 @@ def test_without_a_signal_the_constant_is_predicted(graph, few, recwarn):
     found = model.report_['loss']
     np.testing.assert_allclose(found['constant'], loss / scale, rtol=1e-5)
     assert found['blend'] >= found['constant']
+    assert model.report_['weight'].dropna().to_dict() == {'constant': 1.0}
+    shown = [line.split() for line in str(model).splitlines()]
+    assert [words[0] for words in shown if words[-1] == '1.00'] == ['constant']
     table = model.contributions(x)
     assert (table[['trees', 'own columns', 'neighbours']] == 0).all(axis=None)
     np.testing.assert_allclose(table['constant'], expected, rtol=1e-6)
