@@ -45,3 +45,17 @@ def test_the_gradient_of_races_is_that_of_the_definition():
     race, dense = gradients.values()
     error = (race.var() / 200 + dense.var() / 200).sqrt()
     assert abs(float((race.mean() - dense.mean()) / error)) < 3.9  # One in 10,000.
+
+
+@pytest.mark.parametrize('train_scale', [True, False])
+def test_a_factor_neither_becomes_learned_nor_ceases_to_be(train_scale):
+    similarity = LinearSimilarity(4)
+    sampler = GumbelKNNSampler(similarity, scale=3.0, train_scale=train_scale)
+    with pytest.raises(AttributeError, match="'train_scale' cannot be changed"):
+        sampler.train_scale = not train_scale
+    if train_scale:
+        with pytest.raises(AttributeError, match="'scale' cannot be changed"):
+            sampler.scale = 4.0
+    else:
+        sampler.scale = 4.0
+        assert sampler.factor == 4.0
