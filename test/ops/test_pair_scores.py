@@ -66,5 +66,5 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
         expected[torch.arange(5), torch.arange(5)] = -INF
     check(pairs.rows(), expected)
     check(pairs.rows(rows), expected[rows])
-    assert pairs.most == 7
+    assert pairs.num_candidates == 7
     assert pairs.available == 7 - (not loop)

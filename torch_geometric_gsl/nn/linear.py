@@ -61,15 +61,12 @@ def entries_by_row(x: Tensor) -> Neighbours:
     """
     column, offsets = x.col_indices(), x.crow_indices()
     with _LOCK:
-        found: Neighbours | None = _ORDERED.get(x)
-        if found is None or not _lists(found, column, offsets):
+        entries: Neighbours | None = _ORDERED.get(x)
+        if entries is None or not (
+            torch.equal(entries.source, column.to(entries.source.dtype))
+            and torch.equal(entries.offsets, offsets.to(entries.offsets.dtype))
+        ):
             # Copies are safe from features that are refilled in place.
-            found = Neighbours(column.clone(), x.size(1), offsets.clone())
-            _ORDERED[x] = found
-    return found
-
-
-def _lists(found: Neighbours, column: Tensor, offsets: Tensor) -> bool:
-    if found.source.shape != column.shape or found.offsets.shape != offsets.shape:
-        return False
-    return bool((found.source == column).all() & (found.offsets == offsets).all())
+            entries = Neighbours(column.clone(), x.size(1), offsets.clone())
+            _ORDERED[x] = entries
+    return entries

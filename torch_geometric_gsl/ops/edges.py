@@ -27,7 +27,7 @@ class Candidates(NamedTuple):
     source: Tensor | None = None
 
     @property
-    def most(self) -> int:
+    def max_size(self) -> int:
         """Return the number of candidates of the target with the most."""
         return int(self.size.max()) if self.size.numel() else 0
 

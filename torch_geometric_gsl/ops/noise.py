@@ -49,13 +49,13 @@ def table_words(seed: Tensor, rows: slice, width: int) -> Tensor:
     return random_words((seed + row * width * STEP).unsqueeze(1) + column * STEP)
 
 
-def race_states(seed: Tensor, first: int, count: int) -> Tensor:
+def race_states(seed: Tensor, first_race: int, count: int) -> Tensor:
     r"""Return the states :math:`[\mathrm{count}]` of races, each with its own sequence.
 
-    Word :math:`p` of a race is :obj:`random_words(state + p * STEP)`; :obj:`first` is
-    the index of the first race.
+    Word :math:`p` of a race is :obj:`random_words(state + p * STEP)`, and
+    :obj:`first_race` is the index of the first one.
     """
-    race = torch.arange(first + 1, first + count + 1, device=seed.device)
+    race = torch.arange(first_race + 1, first_race + count + 1, device=seed.device)
     return random_words(seed + race * STEP)
 
 
@@ -75,8 +75,8 @@ def uniform(word: Tensor, dtype: torch.dtype) -> Tensor:
     Uses 23 bits in :obj:`torch.float32`, so that no number is rounded to one.
     """
     bits = 32 if dtype == torch.float64 else 23
-    whole = (word & ((1 << bits) - 1)).to(dtype)
-    return (whole + 0.5) * 2.0**-bits
+    level = (word & ((1 << bits) - 1)).to(dtype)
+    return (level + 0.5) * 2.0**-bits
 
 
 def upper_uniform(word: Tensor) -> Tensor:
@@ -165,17 +165,17 @@ def propose(
     of their scores, and a mask of void ones: proposed by a cluster, but in the head.
     """
     row = row.unsqueeze(1)
-    kind = _count_up_to(share, row, level).clamp(max=share.size(1) - 1)
-    limit = bound.reshape(-1)[row * bound.size(1) + kind]
+    column = _count_up_to(share, row, level).clamp(max=share.size(1) - 1)
+    limit = bound.reshape(-1)[row * bound.size(1) + column]
     num_clusters = offsets.size(0) - 1
-    cluster = kind.clamp(max=num_clusters - 1)
-    first = offsets[cluster]
-    member = source[first + below(word, offsets[cluster + 1] - first)]
+    cluster = column.clamp(max=num_clusters - 1)
+    start = offsets[cluster]
+    member = source[start + below(word, offsets[cluster + 1] - start)]
     if head is None:
         return member, limit, None
     start = row * head.size(1)
-    is_head = kind >= num_clusters
-    listed = head.reshape(-1)[start + (kind - num_clusters).clamp(min=0)]
+    is_head = column >= num_clusters
+    listed = head.reshape(-1)[start + (column - num_clusters).clamp(min=0)]
     position = (_count_up_to(head, row, member) - 1).clamp(min=0)
     is_void = (head.reshape(-1)[start + position] == member) & ~is_head
     return torch.where(is_head, listed, member), limit, is_void

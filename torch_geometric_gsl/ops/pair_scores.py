@@ -52,7 +52,7 @@ class PairScores(NamedTuple):
     excluded: Tensor | None = None  # The source excluded for each target [n].
     candidates: Candidates | None = None  # Those of each target; else all sources.
     null: Tensor | None = None  # The score of the null neighbour.
-    first: int = 0  # The index of the first target; noise depends on it.
+    first_target: int = 0  # Its index; noise depends on it.
     memory: int = MEMORY_BUDGET  # Bytes of a block of rows, which change no result.
 
     def rows(self, rows: slice = slice(None)) -> Tensor:
@@ -161,7 +161,9 @@ class PairScores(NamedTuple):
     def block(self, rows: slice) -> PairScores:
         """Return the scores of consecutive targets, which keep their noise."""
         sizes = [rows.start, rows.stop - rows.start, self.dst.size(0) - rows.stop]
-        return self.split(sizes)[1]._replace(first=self.first + rows.start)
+        return self.split(sizes)[1]._replace(
+            first_target=self.first_target + rows.start
+        )
 
     def select(self, source: Tensor) -> PairScores:
         """Restrict the scores to some distinct sources."""
@@ -191,14 +193,14 @@ class PairScores(NamedTuple):
         return self.response.has_interval and not self.is_sparse
 
     @property
-    def most(self) -> int:
+    def num_candidates(self) -> int:
         """Return the number of candidates of the target with the most."""
-        return self.src.size(0) if self.candidates is None else self.candidates.most
+        return self.src.size(0) if self.candidates is None else self.candidates.max_size
 
     @property
     def available(self) -> int:
         """Return the largest number of candidates of a target."""
-        return self.most - int(self.excluded is not None)
+        return self.num_candidates - int(self.excluded is not None)
 
 
 def compare_all(comparison: str, dst: Tensor, src: Tensor) -> Tensor:

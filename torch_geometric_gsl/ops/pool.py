@@ -97,7 +97,7 @@ def pool_draws(pairs: PairScores, options: DrawOptions, seed: Tensor) -> Weighte
     """
     neighbours, score = _scored(pairs, options.tau)
     num_targets, k = pairs.dst.size(0), options.k
-    state = race_states(seed, pairs.first * k, num_targets * k).view(-1, k)
+    state = race_states(seed, pairs.first_target * k, num_targets * k).view(-1, k)
     bytes_per_row = _PER_NOISE * k * score.numel() // max(1, num_targets)
     blocks = row_blocks(num_targets, bytes_per_row, pairs.memory)
     ends = neighbours.offsets[[0, *(rows.stop for rows in blocks)]]
@@ -243,7 +243,7 @@ def _winners(weight: Tensor, null_weight: Tensor, target: Tensor) -> Tensor:
     is_largest &= weight > null_weight[target]
     index = torch.arange(num_pairs, device=target.device).unsqueeze(1)
     index = index.where(is_largest, num_pairs)
-    first = scatter(index, target, 0, num_targets, 'min')[target]
+    winner = scatter(index, target, 0, num_targets, 'min')[target]
     return torch.where(
-        weight.isnan(), weight, (is_largest & (index == first)).to(weight)
+        weight.isnan(), weight, (is_largest & (index == winner)).to(weight)
     )

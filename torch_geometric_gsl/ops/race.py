@@ -127,7 +127,7 @@ def race_arrivals(
         num_stored = max(num_stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (num_stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
-        first = (pairs.first + rows.start) * num_races
+        first = (pairs.first_target + rows.start) * num_races
         count = (rows.stop - rows.start) * num_races
         block = RaceBlock(
             pairs,

@@ -87,9 +87,9 @@ def relax(
     weight, *_ = _Weights.apply(  # type: ignore[no-untyped-call]
         score, tail_score, null, arrivals, log_share, options
     )
-    first = int(null is not None)
-    last = first + score.size(-1)
-    return weight[..., first:last], weight[..., last:]
+    num_nulls, num_arrivals = int(null is not None), score.size(-1)
+    _, early, late = weight.tensor_split([num_nulls, num_nulls + num_arrivals], dim=-1)
+    return early, late
 
 
 class _Weights(HandWritten):
@@ -136,8 +136,9 @@ class _Weights(HandWritten):
             scores = filter(torch.is_tensor, (score, tail_score, null))
             ctx.mark_non_differentiable(weight)
         ctx.save_for_backward(weight, *scores)
-        lead = int(null is not None)
-        ctx.sizes = lead, score.size(-1), weight.size(-1) - lead
+        num_nulls, num_arrivals = int(null is not None), score.size(-1)
+        num_late = weight.size(-1) - num_nulls - num_arrivals
+        ctx.sizes = [num_nulls, num_arrivals, num_late]
         ctx.tau = options.tau
         ctx.null = None if null is None else null.shape
 
@@ -145,11 +146,10 @@ class _Weights(HandWritten):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Tensor | None, ...]:
         weight = ctx.saved_tensors[0]
-        lead, first, last = ctx.sizes
         grad = grad * weight
         total = (grad @ weight.new_ones(weight.size(-1))).mul_(weight.size(1))
         grad.addcmul_(weight, total.unsqueeze(-1), value=-1).div_(ctx.tau)
-        null, early, late = grad.split([lead, first, last - first], dim=-1)
+        null, early, late = grad.split(ctx.sizes, dim=-1)
         return (
             early,
             late if ctx.needs_input_grad[1] else None,
@@ -170,8 +170,8 @@ def _winners(logit: Tensor, options: DrawOptions, leaders: int) -> Tensor:
     """Divide the weight among the winners: one per race, or k of a single race."""
     if not options.replace:
         return (logit != -torch.inf).to(logit) / options.k
-    first = logit[..., :leaders].argmax(dim=-1, keepdim=True)
-    return torch.zeros_like(logit).scatter_(-1, first, 1)
+    winner = logit[..., :leaders].argmax(dim=-1, keepdim=True)
+    return torch.zeros_like(logit).scatter_(-1, winner, 1)
 
 
 def _tail_logit(

@@ -68,7 +68,9 @@ def stream_arrivals(
     """
     num_targets = pairs.dst.size(0)
     seed = draw_seed(pairs.dst.device, generator)
-    state = race_states(seed, pairs.first * k, num_targets * k).view(num_targets, k)
+    state = race_states(seed, pairs.first_target * k, num_targets * k).view(
+        num_targets, k
+    )
     arrivals = scan_arrivals(pairs, state, num_arrivals)
     return Arrivals(arrivals.source, arrivals.noise, arrivals.log_time[..., -1])
 
@@ -106,7 +108,7 @@ def scan_arrivals(
     )
     if horizon is None:
         horizon = arrivals.log_time.new_full(state.shape, -torch.inf)
-    num_candidates = pairs.most
+    num_candidates = pairs.num_candidates
     num_best = 2 * num_arrivals + (0 if arrived is None else arrived.size(-1))
     if 2 * num_best >= num_candidates:
         num_best = num_candidates
@@ -123,7 +125,7 @@ def scan_arrivals(
             horizon[rows].double(),
             None if arrived is None else arrived[rows],
         )
-        position, log_time = race.first(min(num_arrivals, num_candidates))
+        position, log_time = race.first_arrivals(min(num_arrivals, num_candidates))
         block = rows, slice(None), slice(position.size(-1))
         flat = position.flatten(1)
         score = score.gather(1, flat).view_as(position)
@@ -147,12 +149,12 @@ class _Race(NamedTuple):
     horizon: Tensor
     arrived: Tensor | None
 
-    def first(self, num_arrivals: int) -> tuple[Tensor, Tensor]:
+    def first_arrivals(self, num_arrivals: int) -> tuple[Tensor, Tensor]:
         """Return the positions and times of the first arrivals, in order."""
         position, time = self._best()
         count = _PER_ARRIVAL * num_arrivals + _EXTRA
         while self.rates.weight.numel() > 0:
-            proposed, late, end = self._others(count)
+            proposed, late, end = self._propose(count)
             # All arrivals up to the last proposal are known.
             value, index = torch.cat([time, late], -1).topk(num_arrivals, largest=False)
             if not bool((value[..., -1] > end).any()):
@@ -161,8 +163,8 @@ class _Race(NamedTuple):
         value, index = time.topk(num_arrivals, largest=False)
         return position.gather(-1, index), value
 
-    def _words(self, first: int, count: int) -> Tensor:
-        column = torch.arange(first + 1, first + count + 1, device=self.state.device)
+    def _words(self, start: int, count: int) -> Tensor:
+        column = torch.arange(start + 1, start + count + 1, device=self.state.device)
         return random_words(self.state.unsqueeze(-1) + column * STEP)
 
     def _best(self) -> tuple[Tensor, Tensor]:
@@ -173,10 +175,10 @@ class _Race(NamedTuple):
         position = self.rates.position.unsqueeze(1).expand_as(time)
         return position, self._without_arrived(position, time)
 
-    def _others(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _propose(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Propose others: return positions, arrival times, and the end of proposals."""
-        first = self.num_words + self.rates.position.size(1)
-        words = self._words(first, 2 * count)
+        num_words = self.num_words + self.rates.position.size(1)
+        words = self._words(num_words, 2 * count)
         level = precise_uniform(words[..., ::2])
         position, is_void = _look_up(self.rates, level.flatten(1))
         position, is_void = position.view_as(level), is_void.view_as(level)
@@ -245,7 +247,7 @@ def _candidates(pairs: PairScores, rows: slice) -> tuple[Tensor | None, Tensor]:
     """Return the candidates of some targets and their scores, -inf where excluded."""
     if pairs.candidates is None:
         return None, pairs.rows(rows)
-    position = torch.arange(pairs.most, device=pairs.dst.device).unsqueeze(0)
+    position = torch.arange(pairs.num_candidates, device=pairs.dst.device).unsqueeze(0)
     size = pairs.candidates.size[rows].unsqueeze(1)
     source = pairs.candidates.at(rows, torch.minimum(position, size - 1))
     score = pairs.pairs(rows, Neighbours(source, pairs.src.size(0)))

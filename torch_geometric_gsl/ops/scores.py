@@ -308,17 +308,20 @@ class Mixture(Response):
 
     def bounds_of_all(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         share, b, c = self.params
-        first, last, width = b.amin(), b.amax(), c.amax()
+        lowest, highest = b.aminmax()
+        width = c.amax()
         lower, _ = Gaussian(b, c).bounds_of_all(low, high)
         eps = 4 * torch.finfo(low.dtype).eps
 
         def largest(a: Tensor, t: Tensor) -> Tensor:
-            offset = (t - t.clamp(first, last)).abs() - eps * (t.abs() + last.abs())
+            offset = (t - t.clamp(lowest, highest)).abs() - eps * (
+                t.abs() + highest.abs()
+            )
             return a * t + (1 - a) * Gaussian.value(offset.clamp(min=0), 0, width)
 
         bounds = []
         for a in share.aminmax():
-            peak = torch.minimum(torch.maximum(self.peak(a, last, width), low), high)
+            peak = torch.minimum(torch.maximum(self.peak(a, highest, width), low), high)
             upper = torch.maximum(largest(a, peak), largest(a, high))
             bounds.append((a * low + (1 - a) * lower, upper))
         (lower, upper), (other_lower, other_upper) = bounds
@@ -346,10 +349,10 @@ class MinusOffset(Response):
 
 def _offsets(low: Tensor, high: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Compute intervals of the offsets of compared values from all centres."""
-    first, last = b.amin(), b.amax()
+    lowest, highest = b.aminmax()
     eps = 4 * torch.finfo(low.dtype).eps
-    low = low - last - eps * (low.abs() + last.abs())
-    return low, high - first + eps * (high.abs() + first.abs())
+    low = low - highest - eps * (low.abs() + highest.abs())
+    return low, high - lowest + eps * (high.abs() + lowest.abs())
 
 
 #: The functions that keep the centres of learned bells among the cosines.

@@ -100,9 +100,11 @@ def draw_tail(
     num_sources = pairs.src.size(0)
     group = group_size(options)
     num_groups = -(-pairs.dst.size(0) // group)
-    first = pairs.first // group
+    first_group = pairs.first_target // group
     seed = draw_seed(pairs.src.device, generator)
-    words = table_words(seed, slice(first, first + num_groups), options.k * size)
+    words = table_words(
+        seed, slice(first_group, first_group + num_groups), options.k * size
+    )
     source = spread_sources(precise_uniform(words).view(-1, size), num_sources)
     share = pairs.src.new_full((), math.log(num_sources / size))
     return Tail(source.view(num_groups, options.k * size), share, group)

@@ -64,7 +64,7 @@ class DrawnTargets(Targets):
     @property
     def num_candidates(self) -> int:
         """Return the number of candidates of the target with the most."""
-        return self.pairs.most
+        return self.pairs.num_candidates
 
 
 class Method(ABC):
@@ -180,7 +180,7 @@ class Race(ArrivalMethod):
         pairs, options, envelope = targets.pairs, targets.options, targets.envelope
         length = targets.plan.num_proposals or SCAN_FIRST
         length *= FIRST_ROUND if envelope is None else 1
-        num_proposals = math.ceil(min(length, pairs.most))
+        num_proposals = math.ceil(min(length, pairs.num_candidates))
         if num_proposals > 0:  # Else all candidates are scanned.
             num_proposals = max(8, num_proposals)
         # Sharp races lose more by it, and those without replacement need all.
@@ -332,6 +332,6 @@ def _scan_obstacles(draw: Draw, *, is_dense: bool) -> list[str]:
 def _null_noise(scores: PairScores, horizon: Tensor, generator: Generator) -> Tensor:
     """Draw the Gumbel noise of the null neighbour of each race."""
     seed = draw_seed(scores.dst.device, generator)
-    state = race_states(seed, scores.first * horizon.size(1), horizon.numel())
+    state = race_states(seed, scores.first_target * horizon.size(1), horizon.numel())
     time = uniform(state, torch.float64).log_().neg_()
     return time.log_().neg_().view(horizon.shape).to(horizon.dtype)

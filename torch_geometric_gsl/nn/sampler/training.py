@@ -77,7 +77,7 @@ class TrainingAssignment(Assignment):
         """Draw for all candidates of targets with few; race for the other targets."""
         listed_by = 'batch' if candidates.source is None else 'edge_index'
         listed_by = listed_by if prior is None else 'edge_weight'
-        longest_list = self._longest_list(candidates.most, listed_by)
+        longest_list = self._longest_list(candidates.max_size, listed_by)
         # A single node without a self-loop has no candidate.
         num_excluded = int(pairs.excluded is not None)
         has_race = candidates.size > max(longest_list, num_excluded)
@@ -86,7 +86,7 @@ class TrainingAssignment(Assignment):
         listed = self.list_pairs(pairs, short, prior)
         if listed is not None:
             edges, sizes, _, score = listed
-            draw = make_draw(self.settings, 1, short.most, listed_by)
+            draw = make_draw(self.settings, 1, short.max_size, listed_by)
             plan = draw.describe('dense', 'all candidates are listed')
             if draw.is_auto and choose(draw).method == 'dense':
                 plan = choose(draw)
@@ -95,7 +95,7 @@ class TrainingAssignment(Assignment):
             columns = (score,)
             groups.append(
                 PerturbedList(
-                    pairs, edges, sizes, columns, draw.options, plan, short.most
+                    pairs, edges, sizes, columns, draw.options, plan, short.max_size
                 )
             )
         if bool(has_race.any()):
@@ -104,7 +104,9 @@ class TrainingAssignment(Assignment):
             long_pairs = pairs.take(
                 target, Candidates(start[target], size[target], source)
             )
-            draw = make_draw(self.settings, target.numel(), long_pairs.most, listed_by)
+            draw = make_draw(
+                self.settings, target.numel(), long_pairs.num_candidates, listed_by
+            )
             num_targets = pairs.dst.size(0)
             groups.append(
                 RacingTargets(
