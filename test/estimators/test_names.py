@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from torch_geometric_gsl.sklearn import GSLRegressor, make_table_transformer
 from torch_geometric_gsl.sklearn._frames import distinct
-from torch_geometric_gsl.sklearn._plain import decode, encode
+from torch_geometric_gsl.sklearn._saving import decode, encode
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),

@@ -1,12 +1,18 @@
-"""Show the training rows that a prediction leans on."""
+"""Show the rows that a prediction leans on, as a table or as a page."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
+from torch_geometric.data import Data
 
+from torch_geometric_gsl._checks import check_type
+from torch_geometric_gsl._columns import UNLABELLED
 from torch_geometric_gsl.sklearn._frames import (
     columns_of,
     distinct,
@@ -15,10 +21,13 @@ from torch_geometric_gsl.sklearn._frames import (
     select_columns,
 )
 from torch_geometric_gsl.sklearn._predictions import Predictions
+from torch_geometric_gsl.sklearn._rows import read_column, to_tensor
+from torch_geometric_gsl.sklearn._transaction import default_modes
+from torch_geometric_gsl.visualization.explore import explore
 
 
 class ExplainMixin(Predictions):
-    """Write tables of a row and its neighbours."""
+    """Write tables of a row and its neighbours, and pages of all rows."""
 
     def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
         r"""Show the training rows that a prediction leans on, as a table.
@@ -92,7 +101,7 @@ class ExplainMixin(Predictions):
         if target.ndim == 1:
             columns = columns | {'target': target}
         else:
-            columns = columns | {f'target {i}': one for i, one in enumerate(target.T)}
+            columns = columns | {f'target {i}': y for i, y in enumerate(target.T)}
         training = columns_of(self._rows, sources)
         names = [*columns, *distinct([*training], {*columns})]
         pairs = zip(cells, training.values(), strict=True)
@@ -102,6 +111,114 @@ class ExplainMixin(Predictions):
         index = pandas.Index(['prediction', *labels], name='row', tupleize_cols=False)
         table = pandas.DataFrame(dict(enumerate(values)), index=index)
         return table.set_axis(pandas.Index(names, tupleize_cols=False), axis=1)
+
+    @default_modes()
+    def explore(
+        self,
+        path: str | os.PathLike[str] = 'graph.html',
+        X_new: Any = None,
+        **kwargs: Any,
+    ) -> Path:
+        r"""Write a page to explore the graph of the training rows.
+
+        It shows the target of each row by its name, its prediction from the other rows,
+        and its columns. Rows are named as by :meth:`explain`. New rows come last, with
+        a ring, their prediction and the part of it that neighbours change, as in
+        :meth:`contributions`. Edges lead to them from the training rows that the
+        prediction leans on, but from them to no row.
+
+        Args:
+            path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
+            X_new (array-like or DataFrame, optional): New rows, shown beside those of
+                training. (default: :obj:`None`)
+            **kwargs (optional): Arguments of
+                :func:`~torch_geometric_gsl.visualization.explore`.
+
+        Returns:
+            pathlib.Path: The file.
+
+        Raises:
+            ValueError: If the estimator has no graph, or :obj:`X_new` has no rows, or
+                lacks columns of training.
+        """
+        self._check_graph('explore')
+        expected = "a file: pass rows as 'X_new'"
+        check_type(path, str | os.PathLike, 'path', expected)
+        x = self._x
+        graph = self.graph_
+        names = [*self._labels]
+        options: dict[str, Any] = {}
+        if X_new is not None:
+            x_new = self._check_new(X_new)
+            stack = scipy.sparse.vstack if scipy.sparse.issparse(x) else np.concatenate
+            x = stack([x, x_new])
+            graph = scipy.sparse.vstack([graph, self._graph(x_new)], format='csr')
+            graph.resize(x.shape[0], x.shape[0])  # New rows send nothing.
+            names += [f'new {label}' for label in row_labels(X_new, x_new.shape[0])]
+            options['new_mask'] = torch.arange(x.shape[0]) >= len(self._targets)
+        if not scipy.sparse.issparse(x):
+            options['columns'] = self._shown_columns(x, X_new)
+            x = self._learned[0].scaling.apply(x)
+        data = Data(x=to_tensor(x, 'cpu', torch.float32))
+        if self._targets.ndim == 1:
+            data.y, options['prediction'] = self._shown_targets(X_new, x.shape[0])
+            options['target_name'] = self._target_name
+            if self._num_classes:
+                options['class_names'] = self.classes_
+        options |= {'data': data, 'path': path, 'names': names}
+        return explore(graph, **options | kwargs)
+
+    def _check_new(self, X_new: Any) -> Any:
+        """Return new rows as numbers, dense or sparse as those of training."""
+        try:
+            x = self._new_rows(X_new)
+        except (TypeError, ValueError) as error:
+            error_class = TypeError if isinstance(error, TypeError) else ValueError
+            reason = str(error).partition('\n')[0]
+            raise error_class(
+                f"'X_new' must hold rows as those of training: {reason}"
+            ) from error
+        if scipy.sparse.issparse(x) == scipy.sparse.issparse(self._x):
+            return x
+        return x.toarray() if scipy.sparse.issparse(x) else scipy.sparse.csr_matrix(x)
+
+    def _shown_columns(self, x: Any, X_new: Any) -> dict[Any, Any]:
+        """Return the columns of all rows, with the values of the tables."""
+        if self._table is None:
+            return columns_of(x)
+        tables = [[*self._rows.values()]]
+        if X_new is not None:
+            X_new = X_new.toarray() if scipy.sparse.issparse(X_new) else X_new
+            tables.append([values for _, values, _ in self._table.read(X_new)])
+        columns = {}
+        for (name, kind, _), *blocks in zip(self._table.columns_, *tables, strict=True):
+            reads = [read_column(block, repr(name), kind) for block in blocks]
+            values = np.concatenate([read.content for read in reads])
+            is_date = kind == 'dates'
+            columns[name] = (1e6 * values).astype('M8[us]') if is_date else values
+        return columns
+
+    def _shown_targets(self, X_new: Any, num_nodes: int) -> tuple[Any, dict[str, Any]]:
+        """Return targets, unknown of new rows, and predictions by name."""
+        num_rows = len(self._targets)
+        targets = self._targets
+        prediction = self.transduction_
+        predictions = {}
+        if X_new is not None:
+            prediction = np.concatenate([prediction, self.predict(X_new)])
+            change = np.full(num_nodes, np.nan)
+            change[num_rows:] = self._contributions(self._new_rows(X_new))['neighbours']
+            predictions['prediction from neighbours'] = change
+        if self._num_classes:
+            targets, prediction = map(self._class_indices, (targets, prediction))
+        shown = np.full(num_nodes, UNLABELLED if self._num_classes else np.nan)
+        shown[:num_rows] = targets
+        return shown, {'prediction': prediction, **predictions}
+
+    def _class_indices(self, y: Any) -> Any:
+        """Return the indices of classes, -1 of rows without one."""
+        is_known = np.isin(y, self.classes_)
+        return np.where(is_known, np.searchsorted(self.classes_, y), UNLABELLED)
 
 
 def _as_rows(row: Any) -> Any:

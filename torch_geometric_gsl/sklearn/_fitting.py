@@ -26,7 +26,7 @@ from torch_geometric_gsl.sklearn._blend import (
     row_losses,
     weights_above_constant,
 )
-from torch_geometric_gsl.sklearn._explore import ExploreMixin
+from torch_geometric_gsl.sklearn._explain import ExplainMixin
 from torch_geometric_gsl.sklearn._frames import columns_of
 from torch_geometric_gsl.sklearn._identifiers import find_identifier
 from torch_geometric_gsl.sklearn._members import (
@@ -79,7 +79,7 @@ _MAX_NARROW_THREADS = 4
 _FAR_QUANTILE = 0.99
 
 
-class BlendMixin(ExploreMixin):
+class BlendMixin(ExplainMixin):
     """Base class of estimators that fit a blend of members."""
 
     _network_class: Any = TableNet
