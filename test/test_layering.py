@@ -14,7 +14,7 @@ ROOT = Path(torch_geometric_gsl.__file__).parent
 FLOORS = {
     'typing': 0,
     '_checks': 0,
-    '_columns': 0,
+    '_labels': 0,
     '_files': 0,
     '_warnings': 0,
     'ops': 1,

@@ -21,7 +21,7 @@ from torch_geometric_gsl.sklearn import (
     _members,
 )
 from torch_geometric_gsl.sklearn._blend import is_certain
-from torch_geometric_gsl.sklearn._rows import Scaling
+from torch_geometric_gsl.sklearn._scaling import Scaling
 from torch_geometric_gsl.sklearn._splits import RowSplit
 from torch_geometric_gsl.sklearn._training import Table
 

@@ -13,14 +13,13 @@ from oracles import seeded
 from sklearn.exceptions import ConvergenceWarning
 
 from torch_geometric_gsl import TableNet
-from torch_geometric_gsl.sklearn import GSLRegressor, _fitting, _training
+from torch_geometric_gsl.sklearn import GSLRegressor, _fitting, _runtime, _training
 from torch_geometric_gsl.sklearn._blocks import near_blocks
-from torch_geometric_gsl.sklearn._members import threads_for
+from torch_geometric_gsl.sklearn._runtime import has_fast_bfloat16, threads_for
 from torch_geometric_gsl.sklearn._splits import RowSplit
 from torch_geometric_gsl.sklearn._training import (
     Table,
     Training,
-    has_fast_bfloat16,
     losses_of,
     options_of,
     outputs_of,
@@ -42,7 +41,7 @@ ROWS = RowSplit(torch.arange(200), torch.arange(220), torch.arange(220, N))
 
 @pytest.fixture(autouse=True)
 def in_single_precision(monkeypatch):
-    monkeypatch.setattr(_training, 'has_fast_bfloat16', lambda device: False)
+    monkeypatch.setattr(_runtime, 'has_fast_bfloat16', lambda device: False)
 
 
 def draw_table(num_rows=N, seed=0, kind='numbers', rows=ROWS):
@@ -341,7 +340,7 @@ def test_products_in_bfloat16(is_fast, monkeypatch):
                 dtypes.add(out.dtype)
             return out
 
-    monkeypatch.setattr(_training, 'has_fast_bfloat16', lambda device: is_fast)
+    monkeypatch.setattr(_runtime, 'has_fast_bfloat16', lambda device: is_fast)
     for graph in ('learned', 'none'):
         dtypes.clear()
         net = make(graph)

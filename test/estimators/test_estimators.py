@@ -15,7 +15,6 @@ from sklearn.datasets import load_diabetes, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from torch_geometric_gsl._columns import find_far
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
@@ -23,7 +22,7 @@ from torch_geometric_gsl.sklearn import (
     _fitting,
     make_table_transformer,
 )
-from torch_geometric_gsl.sklearn._rows import Scaling
+from torch_geometric_gsl.sklearn._scaling import Scaling, find_far
 
 #: Fits end before they have converged.
 pytestmark = [

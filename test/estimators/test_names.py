@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 
 from torch_geometric_gsl.sklearn import GSLRegressor, make_table_transformer
-from torch_geometric_gsl.sklearn._frames import distinct
+from torch_geometric_gsl.sklearn._columns import distinct
 from torch_geometric_gsl.sklearn._saving import decode, encode
 
 pytestmark = [

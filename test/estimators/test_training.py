@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
-from torch_geometric_gsl.sklearn._rows import Scaling
+from torch_geometric_gsl.sklearn._scaling import Scaling
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),

@@ -19,24 +19,22 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
-from torch_geometric_gsl._columns import check_same_kind, find_far
+from torch_geometric_gsl._labels import check_same_kind
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
-from torch_geometric_gsl.sklearn._fitting import GRAPHS, BlendMixin
-from torch_geometric_gsl.sklearn._frames import (
+from torch_geometric_gsl.sklearn._columns import (
+    NUMBERS,
     check_unmasked,
     columns_of,
     is_frame,
+    is_missing,
     row_labels,
     to_native,
 )
-from torch_geometric_gsl.sklearn._rows import (
-    NUMBERS,
-    SCALINGS,
-    Scaling,
-    is_missing,
-)
+from torch_geometric_gsl.sklearn._fitting import GRAPHS, BlendMixin
+from torch_geometric_gsl.sklearn._runtime import atomic
 from torch_geometric_gsl.sklearn._saving import SavedEstimator
+from torch_geometric_gsl.sklearn._scaling import SCALINGS, Scaling, find_far
 from torch_geometric_gsl.sklearn._splits import (
     RowSplit,
     codes_of,
@@ -48,7 +46,6 @@ from torch_geometric_gsl.sklearn._splits import (
 from torch_geometric_gsl.sklearn._training import (
     Table,
 )
-from torch_geometric_gsl.sklearn._transaction import atomic
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 
 AUTO = 'auto'
@@ -317,7 +314,7 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         x = self._x
         names = [*range(x.shape[1])]
         if self._table is not None:  # Their numbers come first.
-            names = [c.name for c in self._table.columns_ if c.kind in NUMBERS]
+            names = [c.name for c in self._table.columns_ if c.type in NUMBERS]
         for name, values in zip(names, x.T, strict=False):
             if (row := find_far(values)) is not None:
                 warn_caller(

@@ -12,17 +12,18 @@ import torch
 from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_type
-from torch_geometric_gsl._columns import UNLABELLED
-from torch_geometric_gsl.sklearn._frames import (
+from torch_geometric_gsl._labels import UNLABELLED
+from torch_geometric_gsl.sklearn._columns import (
     columns_of,
     distinct,
     is_frame,
+    parse_column,
     row_labels,
     select_columns,
 )
 from torch_geometric_gsl.sklearn._predictions import Predictions
-from torch_geometric_gsl.sklearn._rows import read_column, to_tensor
-from torch_geometric_gsl.sklearn._transaction import default_modes
+from torch_geometric_gsl.sklearn._runtime import default_modes
+from torch_geometric_gsl.sklearn._scaling import to_tensor
 from torch_geometric_gsl.visualization.explore import explore
 
 
@@ -191,10 +192,12 @@ class ExplainMixin(Predictions):
             X_new = X_new.toarray() if scipy.sparse.issparse(X_new) else X_new
             tables.append([values for _, values, _ in self._table.read(X_new)])
         columns = {}
-        for (name, kind, _), *blocks in zip(self._table.columns_, *tables, strict=True):
-            reads = [read_column(block, repr(name), kind) for block in blocks]
-            values = np.concatenate([read.content for read in reads])
-            is_date = kind == 'dates'
+        for (name, column_type, _), *blocks in zip(
+            self._table.columns_, *tables, strict=True
+        ):
+            reads = [parse_column(block, repr(name), column_type) for block in blocks]
+            values = np.concatenate([read.values for read in reads])
+            is_date = column_type == 'dates'
             columns[name] = (1e6 * values).astype('M8[us]') if is_date else values
         return columns
 

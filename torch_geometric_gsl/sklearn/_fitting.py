@@ -26,8 +26,8 @@ from torch_geometric_gsl.sklearn._blend import (
     row_losses,
     weights_above_constant,
 )
+from torch_geometric_gsl.sklearn._columns import columns_of
 from torch_geometric_gsl.sklearn._explain import ExplainMixin
-from torch_geometric_gsl.sklearn._frames import columns_of
 from torch_geometric_gsl.sklearn._identifiers import find_identifier
 from torch_geometric_gsl.sklearn._members import (
     BOOSTINGS,
@@ -38,10 +38,10 @@ from torch_geometric_gsl.sklearn._members import (
     fit_linear,
     fit_trees,
     sklearn_outputs,
-    threads_for,
 )
 from torch_geometric_gsl.sklearn._report import constant_of, control_losses
-from torch_geometric_gsl.sklearn._rows import Scaling, to_tensor
+from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
+from torch_geometric_gsl.sklearn._scaling import Scaling, to_tensor
 from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit
 from torch_geometric_gsl.sklearn._training import (
     Table,
@@ -49,7 +49,6 @@ from torch_geometric_gsl.sklearn._training import (
     options_of,
     outputs_of,
 )
-from torch_geometric_gsl.sklearn._transaction import default_modes
 
 AUTO = 'auto'
 #: The graphs of the rows of a table, and the names of their members.

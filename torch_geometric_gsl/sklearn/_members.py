@@ -15,18 +15,16 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
 )
 from sklearn.linear_model import LogisticRegression, Ridge
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from torch_geometric_gsl.sklearn._rows import Scaling, to_csr, to_tensor
+from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
+from torch_geometric_gsl.sklearn._scaling import Scaling, to_tensor
 from torch_geometric_gsl.sklearn._splits import RowSplit
 from torch_geometric_gsl.sklearn._training import Table
-from torch_geometric_gsl.sklearn._transaction import default_modes
+from torch_geometric_gsl.typing import SampledGraph
 
 # New rows predicted at once.
 _BLOCK = 2048
-# Fewer rows are computed in one thread.
-_MIN_ROWS_OF_THREADS = 5000
 # Trees of all classes together, at most, and of each, at least.
 _MAX_TREES = 2000
 _MIN_TREES = 100
@@ -143,7 +141,7 @@ class Nets:
             matrices = []
             for rows, options in calls:
                 _, graph = model(*rows, **options, return_graph=True)
-                matrices.append(to_csr(graph, (rows[0].size(0), num_rows)))
+                matrices.append(_to_csr(graph, (rows[0].size(0), num_rows)))
             graphs.append(scipy.sparse.vstack(matrices, format='csr'))
         return graphs
 
@@ -219,17 +217,6 @@ def sklearn_outputs(models: list[Any], x: Any, num_classes: int) -> NDArray[Any]
         return out
 
 
-def threads_for(num_rows: int, num_threads: int | None = None) -> Any:
-    """Limit the threads of a computation: those of few rows mostly wait.
-
-    Only OpenMP's, which each thread sets for itself.
-    """
-    limit = 1 if num_rows < _MIN_ROWS_OF_THREADS else num_threads
-    # A new thread's first computation would overwrite the limit by PyTorch's number.
-    torch.get_num_threads()
-    return threadpool_limits(limit, 'openmp')
-
-
 def fit_linear(x: Any, table: Table, rows: RowSplit, num_classes: int) -> list[Any]:
     """Fit a ridge regression for each target, or a logistic regression."""
     train = rows.train
@@ -281,3 +268,13 @@ def fit_trees(
         model.fit(x[train], column[train], sample_weight=weight[train], **val_data)
         models.append(model)
     return models
+
+
+def _to_csr(graph: SampledGraph, shape: tuple[int, int]) -> Any:
+    """Convert edges to a matrix of targets by sources, with explicit zeros."""
+    source, target = graph.edge_index.cpu().numpy()
+    weight = graph.edge_weight.detach().cpu().numpy()
+    order = np.lexsort((source, target))
+    offsets = np.searchsorted(target[order], np.arange(shape[0] + 1))
+    data = weight[order]
+    return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.sklearn._frames import is_frame
-from torch_geometric_gsl.sklearn._members import threads_for
+from torch_geometric_gsl.sklearn._columns import is_frame
+from torch_geometric_gsl.sklearn._runtime import threads_for
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 
 # Warn of more far rows than this number and this share.

@@ -9,7 +9,7 @@ import scipy.sparse
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from torch_geometric_gsl.sklearn._blend import mean_loss
-from torch_geometric_gsl.sklearn._rows import Scaling
+from torch_geometric_gsl.sklearn._scaling import Scaling
 from torch_geometric_gsl.sklearn._splits import RowSplit
 
 # The controls are fitted on at most this number of rows.

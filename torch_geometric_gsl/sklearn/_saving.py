@@ -24,8 +24,8 @@ from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import GeneratorMode
 from torch_geometric_gsl.sklearn._members import Nets, SklearnModels
-from torch_geometric_gsl.sklearn._rows import Scaling
-from torch_geometric_gsl.sklearn._transaction import default_modes
+from torch_geometric_gsl.sklearn._runtime import default_modes
+from torch_geometric_gsl.sklearn._scaling import Scaling
 from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 
 # Fitted attributes with plain values.
@@ -74,7 +74,7 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
         table = None
         if self._table is not None:
             columns = self._table.columns_
-            table = [[encode(name), kind] for name, kind, _ in columns]
+            table = [[encode(column.name), column.type] for column in columns]
             rows = [*rows.values()]
         return params, {
             'fit': {name: getattr(self, name) for name in _PLAIN},
@@ -115,8 +115,8 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
         self._table = None
         if state['table'] is not None:
             columns = [
-                (decode(name), values, kind)
-                for (name, kind), values in zip(state['table'], x, strict=True)
+                (decode(name), values, column_type)
+                for (name, column_type), values in zip(state['table'], x, strict=True)
             ]
             names = [name for name, *_ in columns]
             self._rows = dict(zip(names, x, strict=True))

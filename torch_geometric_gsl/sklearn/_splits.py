@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_gsl.sklearn._rows import is_missing
+from torch_geometric_gsl.sklearn._columns import is_missing
 
 # The number of held-back rows for a useful validation.
 MIN_VALIDATION = 12

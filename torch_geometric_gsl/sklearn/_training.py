@@ -17,7 +17,8 @@ from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn._blocks import near_blocks
-from torch_geometric_gsl.sklearn._rows import to_tensor
+from torch_geometric_gsl.sklearn._runtime import fast_products
+from torch_geometric_gsl.sklearn._scaling import to_tensor
 from torch_geometric_gsl.sklearn._splits import RowSplit
 
 # From these numbers of rows on: width, dropout, residual blocks of a network, rows of a
@@ -259,7 +260,7 @@ def _steps(
             'group': None if table.group is None else table.group[rows],
             'order': None if table.order is None else table.order[rows],
         }
-        with _products(rows.device):
+        with fast_products(rows.device):
             out = model(
                 table.take(rows), table.known_y[rows], **row_mask, generator=generator
             )
@@ -287,7 +288,7 @@ def _make_blocks(
         rows = split.train
         order = rows[torch.randperm(len(rows), generator=generator, device=device)]
         return list(order.tensor_split(max(1, round(len(rows) / options.block_size))))
-    with _products(device):
+    with fast_products(device):
         keys = [
             model.keys(table.take(block_rows)).float()
             for block_rows in rows.split(_BLOCK)
@@ -400,21 +401,6 @@ def subsample(split: RowSplit, seed: int) -> RowSplit:
     return split._replace(
         val=sample(val, _MAX_VAL_ROWS), candidates=sample(candidates, _MAX_CANDIDATES)
     )
-
-
-def has_fast_bfloat16(device: torch.device) -> bool:
-    """Return whether a device has instructions for products in bfloat16."""
-    if device.type != 'cpu':
-        return device.type == 'cuda' and torch.cuda.is_bf16_supported()
-    able: dict[str, Any] = getattr(torch.cpu, 'get_capabilities', dict)()
-    return any(able.get(name) for name in ('amx_bf16', 'avx512_bf16', 'arm_bf16'))
-
-
-def _products(device: torch.device) -> torch.autocast:
-    """Compute products in bfloat16 if this is fast."""
-    # Within a caller's autocast a cache would keep the parameters of the first step.
-    is_fast = has_fast_bfloat16(device)
-    return torch.autocast(device.type, torch.bfloat16, is_fast, cache_enabled=False)
 
 
 @torch.no_grad()

@@ -9,13 +9,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from torch_geometric_gsl._columns import (
-    UNLABELLED,
-    find_labelled,
-    measure_columns,
-    scale_columns,
-)
+from torch_geometric_gsl._labels import UNLABELLED, find_labelled
 from torch_geometric_gsl.sklearn._base import GSLEstimator
+from torch_geometric_gsl.sklearn._scaling import measure_columns, scale_columns
 
 #: The parameters in the docstrings of both estimators.
 PARAMETERS = r"""

@@ -20,17 +20,19 @@ from sklearn.utils.validation import (
 )
 
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.sklearn._frames import (
+from torch_geometric_gsl.sklearn._columns import (
+    NUMBERS,
+    ParsedColumn,
     check_unmasked,
     distinct,
     is_frame,
+    parse_column,
     read_columns,
     select_columns,
     store_names,
     to_native,
 )
-from torch_geometric_gsl.sklearn._rows import NUMBERS, ParsedColumn, read_column
-from torch_geometric_gsl.sklearn._transaction import atomic
+from torch_geometric_gsl.sklearn._runtime import atomic
 
 # A column with more distinct strings may identify rows.
 _MAX_VALUES = 100
@@ -47,11 +49,11 @@ _NUMBER = re.compile(r'[-+]?\d[\d.,]*')
 
 
 class Column(NamedTuple):
-    """The name of a column in training, its kind, and the types of its values."""
+    """The name and type of a column in training, and the types of its values."""
 
     name: Any
-    kind: str
-    types: Any
+    type: str
+    value_types: Any
 
 
 def _look_like_dates(texts: list[str]) -> bool:
@@ -87,9 +89,9 @@ def _encoded_name(name: str, value: Any) -> str:
 
 
 def _stack(columns: list[ParsedColumn]) -> Any:
-    """Return columns of one kind as a matrix, of numbers or of strings and None."""
-    dtype = float if columns[0].kind in NUMBERS else object
-    return np.array([column.content for column in columns], dtype=dtype).T
+    """Return columns of one type as a matrix, of numbers or of strings and None."""
+    dtype = float if columns[0].type in NUMBERS else object
+    return np.array([column.values for column in columns], dtype=dtype).T
 
 
 class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -104,7 +106,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @atomic
     def fit(self, X: Any, y: Any = None) -> TableTransformer:
-        r"""Determine the kind of each column and fit its encoding.
+        r"""Determine the type of each column and fit its encoding.
 
         Args:
             X (DataFrame or array-like): The table.
@@ -116,17 +118,17 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_columns(columns)
 
     def fit_columns(self, columns: list[Any]) -> TableTransformer:
-        """Fit names, values, and kinds of columns, or None to determine a kind."""
+        """Fit names, values, and types of columns, or None to infer a type."""
         reads = []
-        for name, values, kind in columns:
-            reads.append(read_column(values, f'column {name!r}', kind))
-            if reads[-1].kind == 'category':
-                _warn_of_texts(name, reads[-1].content, bool(kind))
+        for name, values, declared in columns:
+            reads.append(parse_column(values, f'column {name!r}', declared))
+            if reads[-1].type == 'category':
+                _warn_of_texts(name, reads[-1].values, declared is not None)
         self.columns_ = [
-            Column(name, read.kind, read.types)
+            Column(name, read.type, read.value_types)
             for (name, *_), read in zip(columns, reads, strict=True)
         ]
-        is_number = np.array([read.kind in NUMBERS for read in reads])
+        is_number = np.array([read.type in NUMBERS for read in reads])
         encoders = (
             SimpleImputer(strategy='median', add_indicator=True),
             OneHotEncoder(
@@ -147,7 +149,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def restore(self, columns: list[Any]) -> TableTransformer:
-        """Fit the columns of a DataFrame of which a file holds names and kinds."""
+        """Fit the columns of a DataFrame of which a file holds names and types."""
         self._is_frame = True
         self.n_features_in_ = len(columns)
         with warnings.catch_warnings():
@@ -179,7 +181,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def encode(self, columns: list[Any]) -> Any:
         """Encode columns that were read as numbers."""
         reads = [
-            read_column(values, f'column {name!r}', column.kind)
+            parse_column(values, f'column {name!r}', column.type)
             for column, (name, values, _) in zip(self.columns_, columns, strict=True)
         ]
         blocks = []
@@ -194,8 +196,8 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Warn about new gaps, and about categories that changed their types."""
         for i, position in enumerate(positions):
-            name, kind, types = self.columns_[position]
-            if kind in NUMBERS:
+            name, column_type, types = self.columns_[position]
+            if column_type in NUMBERS:
                 num_gaps = int(np.isnan(values[:, i]).sum())
                 if num_gaps > 0 and i not in encoder.indicator_.features_:
                     warn_caller(
@@ -204,7 +206,7 @@ class TableTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                         UserWarning,
                     )
                 continue
-            new_types = reads[position].types
+            new_types = reads[position].value_types
             if types and new_types != types:
                 present = [value for value in values[:, i] if value is not None]
                 num_new = sum(
@@ -318,9 +320,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
 def _first_non_numeric(X: Any) -> str:
     """Find the first column that is not numeric, if any."""
     try:
-        for name, values, kind in read_columns(X):
-            read = read_column(values, f'column {name!r}', kind)
-            if read.kind != 'numbers' or np.isnan(read.content).any():
+        for name, values, declared in read_columns(X):
+            read = parse_column(values, f'column {name!r}', declared)
+            if read.type != 'numbers' or np.isnan(read.values).any():
                 return f'column {name!r}'
     except (TypeError, ValueError) as error:  # Perhaps without columns.
         return str(error) if str(error).startswith('column') else ''

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._columns import find_labelled
+from torch_geometric_gsl._labels import find_labelled
 from torch_geometric_gsl.visualization._drawing import palette
 
 #: Classes as integers or strings (None if unlabelled), or numbers.

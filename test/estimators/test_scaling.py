@@ -1,11 +1,11 @@
-"""Columns of numbers against exact fractions and NumPy, and columns of classes."""
+"""Columns of numbers against exact fractions and NumPy."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from torch_geometric_gsl._columns import find_labelled, measure_columns, scale_columns
+from torch_geometric_gsl.sklearn._scaling import measure_columns, scale_columns
 
 
 @pytest.mark.parametrize('unit', [1.0, 1e25, 1e-25, 1e300, 1e-300])
@@ -14,11 +14,11 @@ def test_columns_of_any_unit(unit, dtype):
     x = np.random.default_rng(0).normal(3, 2, size=(50, 2))
     if dtype == np.float32 and not 1e-30 < unit < 1e30:
         pytest.skip('beyond single precision')
-    given = (unit * x).astype(dtype)
-    mean, deviation = measure_columns(given)
+    values = (unit * x).astype(dtype)
+    mean, deviation = measure_columns(values)
     np.testing.assert_allclose(mean / unit, x.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(deviation / unit, x.std(axis=0), rtol=1e-6)
-    out = scale_columns(given, mean, deviation)
+    out = scale_columns(values, mean, deviation)
     np.testing.assert_allclose(out, (x - x.mean(axis=0)) / x.std(axis=0), 1e-5, 1e-6)
 
 
@@ -51,31 +51,3 @@ def test_what_differs_by_more_than_rounding_is_no_constant():
     mean, deviation = measure_columns(np.array([[largest], [-largest]]))
     assert (mean[0], deviation[0]) == (0, largest)
     assert scale_columns(np.array([[-largest]]), mean, deviation)[0, 0] == -1
-
-
-@pytest.mark.parametrize(
-    ('y', 'known'),
-    [
-        ([-1, 1, -1], [1, 1, 1]),  # Two classes.
-        ([-1, 0, -2, 1], [1, 1, 1, 1]),  # Others are negative, too.
-        ([-1, -1, -1, -1, 0, 1, 2], [0, 0, 0, 0, 1, 1, 1]),
-        ([-1] * 20 + [0, 1], [0] * 20 + [1, 1]),
-        ([-1, -1], [0, 0]),
-        ([0, 1, 2], [1, 1, 1]),
-        (['-1', 'a', 'b'], [1, 1, 1]),
-        ([], []),
-    ],
-)
-def test_which_labels_are_classes(y, known):
-    assert find_labelled(np.array(y)).tolist() == [bool(one) for one in known]
-
-
-@pytest.mark.parametrize('dtype', [int, float])
-def test_a_minority_of_minus_one_may_be_a_class(dtype):
-    text = r"'y' has the label -1 in 2 of 4 rows, which count as unlabelled: pass str"
-    with pytest.warns(UserWarning, match=text):
-        found = find_labelled(np.array([-1, 0, 1, -1], dtype=dtype))
-    assert found.tolist() == [False, True, True, False]
-    # Of two others up to nine in ten, as three classes are often -1, 0 and 1.
-    with pytest.warns(UserWarning, match='the label -1 in 18 of 20 rows'):
-        find_labelled(np.array([-1] * 18 + [0, 1], dtype=dtype))

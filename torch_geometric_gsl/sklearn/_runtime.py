@@ -1,4 +1,4 @@
-"""Fit on a copy, in a thread with PyTorch's own defaults."""
+"""Compute with PyTorch's own defaults, in few threads, and fit on a copy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch.overrides import TorchFunctionMode
 
 # Functions with a `dtype` that is the default one of the process if it is not given.
@@ -15,6 +16,8 @@ _FACTORIES = frozenset(
     getattr(torch, name)
     for name in ('empty', 'eye', 'linspace', 'ones', 'rand', 'randn', 'zeros')
 )
+# Fewer rows are computed in one thread.
+_MIN_ROWS_OF_THREADS = 5000
 
 
 class SinglePrecision(TorchFunctionMode):
@@ -50,6 +53,32 @@ def default_modes() -> Iterator[None]:
         if torch.get_default_device().type != 'cpu':
             stack.enter_context(torch.device('cpu'))
         yield
+
+
+def threads_for(num_rows: int, num_threads: int | None = None) -> Any:
+    """Limit the threads of a computation: those of few rows mostly wait.
+
+    Only OpenMP's, which each thread sets for itself.
+    """
+    limit = 1 if num_rows < _MIN_ROWS_OF_THREADS else num_threads
+    # A new thread's first computation would overwrite the limit by PyTorch's number.
+    torch.get_num_threads()
+    return threadpool_limits(limit, 'openmp')
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Return whether a device has instructions for products in bfloat16."""
+    if device.type != 'cpu':
+        return device.type == 'cuda' and torch.cuda.is_bf16_supported()
+    able: dict[str, Any] = getattr(torch.cpu, 'get_capabilities', dict)()
+    return any(able.get(name) for name in ('amx_bf16', 'avx512_bf16', 'arm_bf16'))
+
+
+def fast_products(device: torch.device) -> torch.autocast:
+    """Compute products in bfloat16 if this is fast."""
+    # Within a caller's autocast a cache would keep the parameters of the first step.
+    is_fast = has_fast_bfloat16(device)
+    return torch.autocast(device.type, torch.bfloat16, is_fast, cache_enabled=False)
 
 
 def atomic(fit: Callable[..., Any]) -> Callable[..., Any]:
