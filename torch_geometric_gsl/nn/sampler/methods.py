@@ -12,22 +12,12 @@ from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.sampler.plan import (
-    ARRIVAL,
     BOUND,
-    BOUNDS_SEARCH,
-    EDGE,
     HEAD_SEARCH,
     LARGE,
-    LISTING,
-    PAIR,
-    PAIR_DRAW,
     RACE_FACTOR,
-    RATE,
     SCAN_FIRST,
-    SEARCH,
-    SLOW,
     SMALL,
-    TAIL,
     Draw,
     SamplingPlan,
     TruncatedRaceWarning,
@@ -51,6 +41,18 @@ from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
 
 Generator = torch.Generator | None
+
+# Costs, in proposals of a race.
+_SLOW = 5.0  # A proposal without a kernel (custom formula or half precision).
+_BOUNDS_SEARCH = 4e4  # The search for bounds of a race, once a call.
+_SEARCH = 0.18  # A comparison in a scan.
+_RATE = 0.07  # The rate of a candidate in a scan.
+_ARRIVAL = 2.2  # An arrival that is drawn from the rates of a scan.
+_TAIL = 4.0  # A source of a tail that is proposed by bounds.
+_EDGE = 3.0  # The edge of a source of a tail.
+_LISTING = 0.1  # A candidate of a pool.
+_PAIR = 2.0  # One that is not negligible, with its gradient.
+_PAIR_DRAW = 0.8  # Its noise in a draw.
 
 
 class DrawnTargets(Targets):
@@ -151,11 +153,11 @@ class Race(ArrivalMethod):
 
     def total_cost(self, draw: Draw) -> float:
         is_searched = draw.needs_tight_bounds and draw.num_expected is None
-        return super().total_cost(draw) + (BOUNDS_SEARCH if is_searched else 0)
+        return super().total_cost(draw) + (_BOUNDS_SEARCH if is_searched else 0)
 
     def target_cost(self, draw: Draw) -> float:
         options, expected = draw.options, draw.num_expected
-        edges = EDGE * options.num_tail
+        edges = _EDGE * options.num_tail
         if expected is None:
             expected = float(options.num_arrivals)
             if draw.needs_tight_bounds:
@@ -165,8 +167,8 @@ class Race(ArrivalMethod):
             # Between those of equal scores and the most that these bounds allow.
             expected = math.sqrt(expected * draw.num_proposals)
             return options.num_races * (expected + edges)
-        tail = 0.0 if draw.num_kinds == 1 else TAIL * options.num_tail
-        slow = 1.0 if draw.has_kernel else SLOW
+        tail = 0.0 if draw.num_kinds == 1 else _TAIL * options.num_tail
+        slow = 1.0 if draw.has_kernel else _SLOW
         race = options.num_races * (slow * expected + tail + edges)
         race += slow * BOUND * draw.num_kinds
         if draw.has_head:  # Rows that are learned need a new one in each step.
@@ -249,7 +251,7 @@ class Stream(ArrivalMethod):
 
     def target_cost(self, draw: Draw) -> float:
         options = draw.options
-        return _scan_cost(draw) + options.num_races * EDGE * options.num_tail
+        return _scan_cost(draw) + options.num_races * _EDGE * options.num_tail
 
     def find(
         self, targets: DrawnTargets, generator: Generator
@@ -276,8 +278,8 @@ class Pool(Method):
     def target_cost(self, draw: Draw) -> float:
         num_listed = draw.num_sources if draw.num_listed is None else draw.num_listed
         return (
-            LISTING * draw.num_sources
-            + (PAIR + PAIR_DRAW * draw.options.k) * num_listed
+            _LISTING * draw.num_sources
+            + (_PAIR + _PAIR_DRAW * draw.options.k) * num_listed
         )
 
     def graph(self, targets: DrawnTargets, generator: Generator) -> SampledGraph:
@@ -302,7 +304,7 @@ BY_NAME = {method.name: method for method in METHODS}
 def _scan_cost(draw: Draw) -> float:
     """Return the cost of finding a target's first arrivals among all candidates."""
     drawn = draw.options.num_races * draw.options.num_arrivals
-    return (SEARCH + RATE) * draw.num_sources + ARRIVAL * drawn
+    return (_SEARCH + _RATE) * draw.num_sources + _ARRIVAL * drawn
 
 
 def _too_long(draw: Draw) -> str:

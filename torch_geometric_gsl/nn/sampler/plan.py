@@ -26,18 +26,8 @@ RACE_FACTOR = 4
 # Better bounds than those of all scores pay for longer races.
 LONG = 64
 # Costs, in proposals of a race.
-SLOW = 5.0  # A proposal without a kernel (custom formula or half precision).
 BOUND = 0.06  # The bound of a cluster.
-BOUNDS_SEARCH = 4e4  # The search for bounds of a race, once a call.
 HEAD_SEARCH = 0.12  # A comparison in the search for a head.
-SEARCH = 0.18  # A comparison in a scan.
-RATE = 0.07  # The rate of a candidate in a scan.
-ARRIVAL = 2.2  # An arrival that is drawn from the rates of a scan.
-TAIL = 4.0  # A source of a tail that is proposed by bounds.
-EDGE = 3.0  # The edge of a source of a tail.
-LISTING = 0.1  # A candidate of a pool.
-PAIR = 2.0  # One that is not negligible, with its gradient.
-PAIR_DRAW = 0.8  # Its noise in a draw.
 # The number of proposals of a race that scans all candidates first.
 SCAN_FIRST = 0.0
 # Methods without truncated draws and tails, to which no limit of a budget applies.
