@@ -1,8 +1,9 @@
-"""Embeddings of labels and of sensors."""
+"""Embeddings of labels, of columns of tables, and of sensors."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -20,6 +21,7 @@ from torch_geometric_gsl._checks import (
     check_type,
     check_value,
 )
+from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.typing import Features
 
 
@@ -50,44 +52,96 @@ class LabelEmbedding(torch.nn.Module):
     def encode(self, y: Tensor, num_rows: int | None = None) -> Tensor:
         """Return rows (label, 1), with one-hot classes; zeros where unknown."""
         if not isinstance(y, Tensor) or y.dtype == torch.bool or y.is_complex():
-            kind = getattr(y, 'dtype', type(y).__name__)
-            raise TypeError(f"'y' must hold classes or numbers (got {kind})")
+            type_name = getattr(y, 'dtype', type(y).__name__)
+            raise TypeError(f"'y' must hold classes or numbers (got {type_name})")
         if num_rows is not None and y.shape[:1] != (num_rows,):
             raise ValueError(
                 f"'y' must have one label for each of the {num_rows} sources "
                 f'(got {list(y.shape)})'
             )
         width = self.label_channels
+        has_columns = y.is_floating_point() and (y.dim() == 2 or width > 1)
+        shape = [y.size(0), width] if has_columns else [y.numel()]
+        if list(y.shape) != shape:
+            raise ValueError(f"'y' must have shape {shape} (got {list(y.shape)})")
         if y.is_floating_point():
-            shape = (y.size(0), width) if y.dim() == 2 or width > 1 else (y.size(0),)
-            _check_shape(y, shape)
-            number = y.view(-1, width)
-            is_known = ~number.isnan().any(dim=1, keepdim=True)
-            number = number.nan_to_num()
+            values = y.view(-1, width)
+            is_known = ~values.isnan().any(dim=1, keepdim=True)
+            values = values.nan_to_num()
         else:
-            _check_shape(y, (y.numel(),))
             check_value(
                 ((y >= -1) & (y < width)).all(),
                 f"'y' must hold classes in 0..{width - 1}, or -1 where unknown",
                 got=lambda: '{}..{}'.format(*y.aminmax()),
             )
-            number = F.one_hot(y.clamp(min=0).long(), width)
+            values = F.one_hot(y.clamp(min=0).long(), width)
             is_known = (y >= 0).unsqueeze(1)
-        code = torch.cat([number, is_known], dim=1) * is_known
+        code = torch.cat([values, is_known], dim=1) * is_known
         return code.to(self.lin.weight.dtype)
 
     def project(self, code: Tensor) -> Tensor:
         """Map rows of `encode`, or weighted sums of rows, to messages."""
-        number, is_known = code[:, :-1], code[:, -1:]
-        return F.linear(number, self.lin.weight) + is_known * self.lin.bias
+        values, is_known = code[:, :-1], code[:, -1:]
+        return F.linear(values, self.lin.weight) + is_known * self.lin.bias
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}({self.label_channels}, {self.lin.out_channels})'
 
 
-def _check_shape(y: Tensor, shape: tuple[int, ...]) -> None:
-    if tuple(y.shape) != shape:
-        raise ValueError(f"'y' must have shape {list(shape)} (got {list(y.shape)})")
+class ColumnEncoder(torch.nn.Module):
+    r"""Map the columns of a table, and periodic embeddings of them, to hidden units.
+
+    .. math::
+        \mathbf{h}_i = \mathbf{W} \, [\mathbf{x}_i, \, \mathbf{U}_c
+        [\cos(2 \pi \mathbf{f}_c x_{ic}), \sin(2 \pi \mathbf{f}_c x_{ic})]
+        + \mathbf{b}_c \textrm{ of each column } c]
+
+    with learned frequencies :math:`\mathbf{f}_c`. The arguments are those of
+    :class:`~torch_geometric_gsl.nn.TableNet`; the outputs are its hidden units.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_frequencies: int = 8,
+        periodic_columns: Sequence[int] | None = None,
+        frequency_scale: float = 0.1,
+        embedding_channels: int = 3,
+    ) -> None:
+        super().__init__()
+        check_count(num_frequencies, 'num_frequencies', minimum=0)
+        check_count(embedding_channels, 'embedding_channels')
+        columns = range(in_channels) if periodic_columns is None else periodic_columns
+        self.periodic_columns = list(columns) if num_frequencies > 0 else []
+        num_columns = len(self.periodic_columns)
+        self.periodic: torch.nn.Module | None = None
+        if num_columns > 0:
+            try:
+                from rtdl_num_embeddings import PeriodicEmbeddings
+            except ImportError as error:
+                raise ImportError(
+                    "'num_frequencies' needs rtdl_num_embeddings: pip install "
+                    "'rtdl_num_embeddings', or set num_frequencies=0"
+                ) from error
+            self.periodic = PeriodicEmbeddings(
+                num_columns,
+                embedding_channels,
+                n_frequencies=num_frequencies,
+                frequency_init_scale=frequency_scale,
+                activation=False,
+                lite=False,
+            )
+        width = in_channels + num_columns * embedding_channels
+        self.lin = Linear(width, out_channels, weight_initializer='kaiming_uniform')
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the hidden units of rows, also sparse CSR without embeddings."""
+        if self.periodic is not None:
+            columns = self.periodic_columns
+            inputs = x if len(columns) == x.size(1) else x[:, columns]
+            x = torch.cat([x, self.periodic(inputs).flatten(1)], dim=1)
+        return apply_linear(self.lin, x)
 
 
 def check_windows(x: Any, name: str, num_sensors: int | None = None) -> None:
@@ -171,8 +225,8 @@ class SensorEmbedding(torch.nn.Module):
                 )
             name, rows = 'z', z
         else:
-            what = "a tensor of windows without 'num_sensors' or 'z_channels'"
-            check_type(x, Tensor, name, what)
+            expected = "a tensor of windows without 'num_sensors' or 'z_channels'"
+            check_type(x, Tensor, name, expected)
             check_windows(x, name)
             windows = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
             check_features(windows.flatten(0, 1), name, self.lin_window.in_channels)

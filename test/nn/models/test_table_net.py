@@ -10,8 +10,9 @@ from table_nets import HIDDEN, IN, draw_rows, make
 from torch.nn import functional as F
 
 from torch_geometric_gsl import DistanceSimilarity
+from torch_geometric_gsl.nn.embeddings import ColumnEncoder
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.nn.models.table_parts import ColumnEncoder, TableNeighbours
+from torch_geometric_gsl.nn.models.table_parts import TableNeighbours
 from torch_geometric_gsl.ops import cells, search
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.scores import Negative

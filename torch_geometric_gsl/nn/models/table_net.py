@@ -15,14 +15,13 @@ from torch_geometric_gsl._checks import (
     check_parameter_match,
     check_probability,
 )
-from torch_geometric_gsl.nn.embeddings import LabelEmbedding
+from torch_geometric_gsl.nn.embeddings import ColumnEncoder, LabelEmbedding
 from torch_geometric_gsl.nn.models.base import SavedModel
 from torch_geometric_gsl.nn.models.row_index import (
     RowIndexMixin,
     evaluation_at_full_precision,
 )
 from torch_geometric_gsl.nn.models.table_parts import (
-    ColumnEncoder,
     ResidualBlock,
     RowMask,
     TableNeighbours,

@@ -1,19 +1,16 @@
-"""Parts of the table network: the encoder of columns, the sum over neighbours."""
+"""Parts of the table network: residual blocks, and the sum over neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import Linear
 from torch_geometric.nn.resolver import activation_resolver
 
 from torch_geometric_gsl._checks import Ends, check_count, check_probability
-from torch_geometric_gsl.nn.linear import apply_linear
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -37,62 +34,6 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 _RANKING_BUDGET = 2**27
 # Logarithm of the smallest weight relative to the largest.
 _LEAST_LOG = 30.0
-
-
-class ColumnEncoder(torch.nn.Module):
-    r"""Map the columns of a table, and periodic embeddings of them, to hidden units.
-
-    .. math::
-        \mathbf{h}_i = \mathbf{W} \, [\mathbf{x}_i, \, \mathbf{U}_c
-        [\cos(2 \pi \mathbf{f}_c x_{ic}), \sin(2 \pi \mathbf{f}_c x_{ic})]
-        + \mathbf{b}_c \textrm{ of each column } c]
-
-    with learned frequencies :math:`\mathbf{f}_c`. The arguments are those of
-    :class:`~torch_geometric_gsl.nn.TableNet`; the outputs are its hidden units.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        num_frequencies: int = 8,
-        periodic_columns: Sequence[int] | None = None,
-        frequency_scale: float = 0.1,
-        embedding_channels: int = 3,
-    ) -> None:
-        super().__init__()
-        check_count(num_frequencies, 'num_frequencies', minimum=0)
-        check_count(embedding_channels, 'embedding_channels')
-        columns = range(in_channels) if periodic_columns is None else periodic_columns
-        self.periodic_columns = list(columns) if num_frequencies > 0 else []
-        num_columns = len(self.periodic_columns)
-        self.periodic: torch.nn.Module | None = None
-        if num_columns > 0:
-            try:
-                from rtdl_num_embeddings import PeriodicEmbeddings
-            except ImportError as error:
-                raise ImportError(
-                    "'num_frequencies' needs rtdl_num_embeddings: pip install "
-                    "'rtdl_num_embeddings', or set num_frequencies=0"
-                ) from error
-            self.periodic = PeriodicEmbeddings(
-                num_columns,
-                embedding_channels,
-                n_frequencies=num_frequencies,
-                frequency_init_scale=frequency_scale,
-                activation=False,
-                lite=False,
-            )
-        width = in_channels + num_columns * embedding_channels
-        self.lin = Linear(width, out_channels, weight_initializer='kaiming_uniform')
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the hidden units of rows, also sparse CSR without embeddings."""
-        if self.periodic is not None:
-            columns = self.periodic_columns
-            inputs = x if len(columns) == x.size(1) else x[:, columns]
-            x = torch.cat([x, self.periodic(inputs).flatten(1)], dim=1)
-        return apply_linear(self.lin, x)
 
 
 class ResidualBlock(torch.nn.Module):
@@ -252,16 +193,12 @@ class TableNeighbours(torch.nn.Module):
             pairs = self._pairs(z.to(torch.promote_types(z.dtype, torch.float32)))
             if is_distance(pairs) and self.sampler.null_score is None:
                 pairs = distances_as_dots(pairs)
-            blocks = row_mask.blocks(z.size(0))
-            sizes = [len(block) for block in blocks]
-            sources = pairs.src.split(sizes)
-            splits = zip(blocks, pairs.split(sizes), sources, strict=True)
-            pairs_of_blocks = [
-                (block, block_pairs._replace(src=src, excluded=None))
-                for block, block_pairs, src in splits
-            ]
-        for block, block_pairs in pairs_of_blocks:
-            messages = message[block.start : block.stop]
+        blocks = row_mask.blocks(z.size(0))
+        sizes = [len(block) for block in blocks]
+        sources = pairs.src.split(sizes)
+        splits = pairs.split(sizes), sources, message.split(sizes)
+        for block, block_pairs, src, messages in zip(blocks, *splits, strict=True):
+            block_pairs = block_pairs._replace(src=src, excluded=None)
             for rows in row_blocks(len(block), 16 * len(block), _RANKING_BUDGET):
                 with torch.autocast(z.device.type, enabled=False):
                     weight = self._weights(
