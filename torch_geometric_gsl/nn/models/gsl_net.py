@@ -191,7 +191,7 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         _, _, *parameters = signature(conv).parameters.values()
         names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
         supported = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
-        options |= _without_none(layer_options)
+        options |= {k: v for k, v in layer_options.items() if v is not None}
         for name in {*layer_options} - supported:
             check_absent(layer_options[name], name, WITH_TRANSITION)
         check_options(type(self), options, supported)
@@ -239,8 +239,11 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
             shard = shard.memoized()  # All layers may compare the same rows.
         (src, dst), src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_index = src is not None and src is self._index_tensor('x')
-        is_index &= not isinstance(x, tuple | list)
-        hidden = self._indexed_layers() if is_index else None
+        is_index = is_index and not isinstance(x, tuple | list)
+        hidden = None
+        # A part of the model may still be random.
+        if is_index and not any(module.training for module in self.modules()):
+            hidden = self._index_tensor('hidden')
         graphs: list[SampledGraph] = []
         last_layer = self.num_layers - 1
         call_options: Arguments = {'generator': generator, 'shard': shard}
@@ -302,15 +305,14 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         if z is None and self.z_channels is not None:
             check_matrix(dst, width=self.in_channels)
             check_serves_as_z(x, self.z_channels)
-            src_args['z'] = src
-            args['z'] = dst if src is None else (src, dst)
         if self.num_transition_nodes is not None:
             for layer_args in (src_args, args):
                 for name in ('edge_index', 'edge_weight'):
                     check_absent(layer_args[name], name, WITH_TRANSITION)
             self._check_batch(batch, dst)
             src_args['batch'] = args['batch'] = None
-        return (src, dst), _without_none(src_args), _without_none(args)
+        rows = dst if src is None else (src, dst)
+        return (src, dst), self._layer_args(src, src_args), self._layer_args(rows, args)
 
     def _check_batch(self, batch: Any, x: Any) -> None:
         """Check graph ids with transition nodes, which only a readout uses."""
@@ -342,7 +344,3 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
                 f'(got {graphs.size(-1)} from {self.readout})'
             )
         return graphs
-
-
-def _without_none(args: Arguments) -> Arguments:
-    return {name: value for name, value in args.items() if value is not None}

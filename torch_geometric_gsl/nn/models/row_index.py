@@ -211,15 +211,15 @@ class LayerIndexMixin(RowIndexMixin):
         itself.
         """
         self._check_index(x, edge_index, edge_weight, z)
-        rows: dict[str, Any]
-        rows = {'x': x, 'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
-        src_args = self._source_args(rows)
+        edges_and_z: dict[str, Any]
+        edges_and_z = {'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
+        src_args = self._layer_args(x, edges_and_z)
         hidden = [x]
         with evaluation_at_full_precision(self, x) as model:
             for conv in model.convs[:-1]:
                 hidden.append(model._hidden(conv, hidden[-1], src_args))
-        rows['hidden'] = torch.stack(hidden[1:]) if len(hidden) > 1 else None
-        self._store_index(**rows)
+        stacked = torch.stack(hidden[1:]) if len(hidden) > 1 else None
+        self._store_index(x=x, hidden=stacked, **edges_and_z)
         return self
 
     def _check_index(
@@ -252,12 +252,13 @@ class LayerIndexMixin(RowIndexMixin):
         if z is not None and self.z_channels is None:
             raise ValueError("'z' needs a model with 'z_channels' (got None)")
 
-    def _source_args(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of layers for the indexed rows."""
-        src_args = {name: rows[name] for name in ('edge_index', 'edge_weight', 'z')}
-        if src_args['z'] is None and self.z_channels is not None:
-            src_args['z'] = rows['x']
-        return {name: value for name, value in src_args.items() if value is not None}
+    def _layer_args(self, x: Any, args: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of layers, without those that are None, where the
+        features serve as compared rows.
+        """
+        if self.z_channels is not None and args['z'] is None:
+            args = args | {'z': x}
+        return {name: value for name, value in args.items() if value is not None}
 
     def _hidden(
         self,
@@ -271,8 +272,3 @@ class LayerIndexMixin(RowIndexMixin):
         out = self.act(conv(rows, **src_args, generator=generator))
         hidden: Tensor = self.dropout(out, generator)
         return hidden
-
-    def _indexed_layers(self) -> Tensor | None:
-        """Return the indexed hidden rows, unless a part of the model is random."""
-        is_random = any(module.training for module in self.modules())
-        return None if is_random else self._index_tensor('hidden')
