@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
-from torch_geometric_gsl.visualization._drawing import palette
+from torch_geometric_gsl.visualization._colours import palette
 
 NOTHING = SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
 

@@ -22,26 +22,24 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
 )
 from torch_geometric_gsl.ops.edges import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
-from torch_geometric_gsl.visualization._drawing import (
-    agreed_count,
-    check_one_set,
-    initial_positions,
-)
-from torch_geometric_gsl.visualization._features import (
-    check_x,
-    column_colours,
-    feature_colours,
-    read_columns,
-)
-from torch_geometric_gsl.visualization._page import (
+from torch_geometric_gsl.visualization._colours import (
     Json,
     Values,
     as_names,
+    check_x,
     class_colours,
-    image_sprite,
-    make_page,
+    column_colours,
+    feature_colours,
+    read_columns,
     read_values,
     rounded,
+)
+from torch_geometric_gsl.visualization._drawing import (
+    agreed_count,
+    check_one_set,
+    image_sprite,
+    initial_positions,
+    make_page,
 )
 
 #: A graph of this package, of PyTorch Geometric, or a sparse matrix of SciPy.

@@ -18,21 +18,20 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.ops.dense import rank_in_group
 from torch_geometric_gsl.ops.edges import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
+from torch_geometric_gsl.visualization._colours import palette, read_values
 from torch_geometric_gsl.visualization._drawing import (
-    GREY,
     agreed_count,
     check_one_set,
     make_axes,
-    palette,
     principal_components,
     spring_layout,
 )
-from torch_geometric_gsl.visualization._page import read_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKERS = 'os^Dv'
+_GREY = '#777777'
 # The number of edges drawn per node.
 _STRONGEST = 3
 
@@ -291,8 +290,8 @@ def _mark_classes(ax: Axes, label: Tensor, classes: list[str]) -> None:
     """Draw lines between the classes; label them on both axes."""
     ends = torch.bincount(label, minlength=len(classes)).cumsum(0).tolist()
     for end in ends[:-1]:
-        ax.axhline(end, color=GREY, linewidth=0.8)
-        ax.axvline(end, color=GREY, linewidth=0.8)
+        ax.axhline(end, color=_GREY, linewidth=0.8)
+        ax.axvline(end, color=_GREY, linewidth=0.8)
     middles = [(low + high) / 2 for low, high in pairwise([0, *ends])]
     size = 10 if len(classes) <= 12 else 6
     ax.set_xticks(middles, classes, fontsize=size)

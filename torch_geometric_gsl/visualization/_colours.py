@@ -1,15 +1,10 @@
-"""The HTML page of the explorer: classes, numbers and pictures of nodes."""
+"""Colours of nodes: classes, numbers, features and columns of tables."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
-import json
+import colorsys
 import math
-import re
 from collections.abc import Sequence
-from importlib import resources
 from numbers import Integral, Number
 from typing import Any
 
@@ -18,82 +13,35 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._labels import find_labelled
-from torch_geometric_gsl.visualization._drawing import palette
 
 #: Classes as integers or strings (None if unlabelled), or numbers.
 Values = Tensor | list[str | None]
 Json = dict[str, Any]
+#: Colours of classes. The first eight, by Okabe and Ito, are safe for colour-blind
+#: people; the others are from Kelly and Trubetskoy.
+COLORS = (
+    *('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000'),
+    *('#F0E442', '#882D17', '#875692', '#8DB600', '#BE0032', '#F032E6', '#808000'),
+    *('#AAFFC3', '#F99379', '#000075', '#DCBEFF', '#911EB4', '#9A6324'),
+)
 # Significant digits of weights and positions.
 _DIGITS = 4
 _COLUMN_DIGITS = 6
 _DATE_DIGITS = 17
-#: Placeholders of the page and the files that replace them.
-_ASSETS = {
-    'style': 'page.css',
-    'vendor': 'vendor.js',
-    'overlay': 'overlay.js',
-    'view': 'view.js',
-    'panel': 'panel.js',
-    'explorer': 'explorer.js',
-}
-# The largest width and height of the picture that holds all images.
-_MAX_PIXELS = 8192
 
 
-def image_sprite(images: Tensor) -> Json:
-    """Combine images side by side into one PNG image."""
-    is_coloured = images.dim() == 4 and images.size(3) == 3
-    if not (images.dim() == 3 or is_coloured) or 0 in images.shape:
-        raise ValueError(
-            "'images' must have shape [n, h, w] or [n, h, w, 3] "
-            f'(got {list(images.shape)})'
-        )
-    if images.is_complex() or not bool(images.isfinite().all()):
-        raise ValueError("'images' must be finite real numbers")
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("'images' need Pillow: pip install pillow") from error
-    num_images, height, width = images.shape[:3]
-    columns = math.ceil(math.sqrt(num_images * height / width))
-    rows = math.ceil(num_images / columns)
-    if max(columns * width, rows * height) > _MAX_PIXELS:
-        raise ValueError(
-            f"'images' must fit into {_MAX_PIXELS} x {_MAX_PIXELS} pixels side by side "
-            f'(got {num_images} of {height} x {width})'
-        )
-    if images.dtype != torch.uint8:
-        images = images.double() - images.double().min()
-        scaled = images / images.max().clamp_min(torch.finfo(torch.double).tiny)
-        images = (255 * scaled).round().to(torch.uint8)
-    depth = images.shape[3:]
-    padded = images.new_zeros(columns * rows, *images.shape[1:])
-    padded[:num_images] = images
-    grid = padded.view(rows, columns, height, width, *depth).transpose(1, 2)
-    picture = grid.reshape(rows * height, columns * width, *depth).contiguous()
-    buffer = io.BytesIO()
-    Image.fromarray(picture.numpy()).save(buffer, 'PNG', optimize=True)
-    text = base64.b64encode(buffer.getvalue()).decode('ascii')
-    size = {'columns': columns, 'width': width, 'height': height}
-    return {'uri': f'data:image/png;base64,{text}', **size}
-
-
-def make_page(title: str, notes: list[str], content: Json) -> str:
-    """Create the self-contained page."""
-    assets = resources.files(__package__) / 'assets'
-    replacements = {
-        placeholder: (assets / name).read_text(encoding='utf-8')
-        for placeholder, name in _ASSETS.items()
-    }
-    counts = [len(entry.get('classes', ())) for entry in content['colours']]
-    content = content | {'palette': palette(max(counts, default=0))}
-    text = json.dumps(content, allow_nan=False, separators=(',', ':'))
-    # In a script element `<` could end it.
-    replacements |= {'title': html.escape(title), 'data': text.replace('<', r'\u003c')}
-    paragraphs = [f'<p class="note">{html.escape(note)}</p>\n' for note in notes]
-    replacements['notes'] = ''.join(paragraphs)
-    page = (assets / 'page.html').read_text(encoding='utf-8')
-    return re.sub(r'\{\{(\w+)\}\}', lambda match: replacements[match[1]], page)
+def palette(num_classes: int) -> list[str]:
+    """Return a colour for each class, evenly spaced hues if there are many."""
+    if num_classes <= len(COLORS):
+        return list(COLORS)
+    colours = []
+    for i in range(num_classes):
+        # Adjacent classes get distant hues.
+        hue = (i * 0.618034) % 1
+        light = (0.42, 0.62)[i % 2]
+        rgb = colorsys.hls_to_rgb(hue, light, 0.65)
+        colours.append('#' + ''.join(f'{round(255 * value):02x}' for value in rgb))
+    return colours
 
 
 def read_values(values: Any, name: str) -> Values:
@@ -188,14 +136,9 @@ def class_colours(
         if value.is_floating_point():
             entries.append(number_colour(name, value))
         else:
-            values = [indices.get(label) for label in value.tolist()]
-            entry = {
-                'name': name,
-                'kind': 'class',
-                'classes': titles,
-                'values': values,
-            }
-            entries.append(entry)
+            classes_of_nodes = [indices.get(label) for label in value.tolist()]
+            entry = {'name': name, 'kind': 'class', 'classes': titles}
+            entries.append({**entry, 'values': classes_of_nodes})
     return entries
 
 
@@ -246,18 +189,120 @@ def number_colour(name: str, value: Tensor, is_date: bool = False) -> Json:
     extra_digits = math.ceil(math.log10(size / spread)) if 0 < spread < size else 0
     digits = _DATE_DIGITS if is_date else _COLUMN_DIGITS
     values = rounded(value, min(17, digits + extra_digits))
-    finite_values = [number for number in values if number is not None]
-    ends = {
+    finite_values = [entry for entry in values if entry is not None]
+    return {
+        'name': name,
+        'kind': 'number',
+        'isDate': is_date,
+        'values': values,
         'low': min(finite_values, default=0.0),
         'high': max(finite_values, default=0.0),
     }
-    header = {'name': name, 'kind': 'number', 'isDate': is_date}
-    return {**header, 'values': values, **ends}
 
 
 def rounded(value: Tensor, digits: int = _DIGITS) -> list[float | None]:
     """Round numbers to a few digits; replace those that are not finite by None."""
     return [
-        float(f'{number:.{digits}g}') if math.isfinite(number) else None
-        for number in value.double().tolist()
+        float(f'{entry:.{digits}g}') if math.isfinite(entry) else None
+        for entry in value.double().tolist()
     ]
+
+
+def check_x(x: Tensor | None) -> Tensor | None:
+    """Return features on the CPU; raise unless they are a matrix of real numbers."""
+    if x is None:
+        return None
+    if x.dim() != 2 or x.is_complex():
+        raise ValueError(
+            "'data.x' must have shape [n, d] and hold real numbers "
+            f'(got {list(x.shape)} of {x.dtype})'
+        )
+    return x.detach().cpu()
+
+
+def read_columns(columns: Any) -> dict[str, tuple[Values, bool]]:
+    """Read the columns of a table by name, each with a flag of dates, in seconds."""
+    if not hasattr(columns, 'items'):
+        raise TypeError(
+            "'columns' must be a mapping or a pandas.DataFrame "
+            f'(got {type(columns).__name__})'
+        )
+    table = {}
+    for name, column in columns.items():
+        dtype_kind = getattr(getattr(column, 'dtype', None), 'kind', '')
+        if dtype_kind in ('m', 'M'):  # NaT becomes NaN.
+            times = np.asarray(column, dtype=f'{dtype_kind}8[us]')
+            seconds = (times - np.array(0, times.dtype)) / np.timedelta64(1, 's')
+            column = torch.from_numpy(seconds)
+        elif dtype_kind == 'b':
+            texts = np.asarray(column).astype(str)
+            column = [text if text in ('True', 'False') else None for text in texts]
+        label = f'columns[{name!r}]'
+        if str(name) in table:
+            raise ValueError(f"'columns' must have distinct names (got {name!r} twice)")
+        values = as_column(read_values(column, label), label)
+        table[str(name)] = values, dtype_kind == 'M'
+    return table
+
+
+def feature_colours(
+    x: Tensor | None, feature_names: Sequence[str] | None, max_features: int
+) -> list[Json]:
+    """List the features of largest variance, in order."""
+    if x is None or not max_features:
+        return []
+    names = [f'feature {i}' for i in range(x.size(1))]
+    if feature_names is not None:
+        names = as_names(feature_names, x.size(1), 'feature_names')
+    indices = _largest(_spread(x), max_features)
+    rows = x if x.layout == torch.strided else x.to_sparse_coo()
+    columns = rows.index_select(1, indices).to_dense()
+    pairs = zip(indices.tolist(), columns.t(), strict=True)
+    return [number_colour(names[i], column) for i, column in pairs]
+
+
+def column_colours(
+    columns: dict[str, tuple[Values, bool]],
+    names: Sequence[str] | None,
+    max_columns: int,
+) -> list[Json]:
+    """List the columns of most values, in order."""
+    titles = as_names(
+        [*columns] if names is None else names, len(columns), 'feature_names'
+    )
+    counts = [
+        len(
+            value[value.isfinite()].unique()
+            if isinstance(value, Tensor)
+            else {*value} - {None}
+        )
+        for value, _ in columns.values()
+    ]
+    indices = {*_largest(torch.tensor(counts, dtype=torch.long), max_columns).tolist()}
+    return [
+        number_colour(name, value.double(), is_date)
+        if isinstance(value, Tensor)
+        else class_colours({name: value}, None)[0]
+        for i, (name, (value, is_date)) in enumerate(
+            zip(titles, columns.values(), strict=False)
+        )
+        if i in indices
+    ]
+
+
+def _largest(values: Tensor, size: int) -> Tensor:
+    """Return the positions of the largest values, in ascending order."""
+    return values.argsort(descending=True, stable=True)[:size].sort().values
+
+
+def _spread(x: Tensor) -> Tensor:
+    """Compute the variance of the finite numbers of each column."""
+    if x.layout == torch.strided:
+        return x.double().nan_to_num(0, 0, 0).var(dim=0, unbiased=False)
+    entries = x.to_sparse_coo().coalesce()
+    value = entries.values().double().nan_to_num(0, 0, 0)
+    sums = value.new_zeros(2, x.size(1))
+    sums.index_add_(1, entries.indices()[1], torch.stack([value, value.square()]))
+    sums /= x.size(0)
+    variance: Tensor = sums[1] - sums[0].square()
+    return variance
