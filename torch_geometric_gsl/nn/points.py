@@ -138,8 +138,8 @@ def radius_graph(
             "depends on the values of 'x'; use 'knn_graph'"
         )
     src, dst, has_loops = _points(x, loop, False)
-    most = max_num_neighbors
-    return _join(x, src, dst, batch, has_loops, most, r, memory_budget)
+    k = max_num_neighbors
+    return _join(x, src, dst, batch, has_loops, k, r, memory_budget)
 
 
 def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool]:
@@ -182,19 +182,19 @@ def _join(
         of_src, of_dst = ids.split([len(src), len(dst)])
     # A point is among its own nearest, with or without loops.
     num_near = None if k is None else k + (not has_loops)
-    found = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
+    edges_of_blocks = [torch.empty(2, 0, dtype=torch.long, device=src.device)]
     for block in cloud_blocks(src, dst, of_src, of_dst, num_near, radius, memory):
         distance = block.distances(src, dst, has_loops)
         is_near = distance <= min(radius * radius, max_square(src.dtype))
         if k is None or block.source.size(1) == 1:  # A list of pairs.
             edges = _sorted_edges(block, distance, is_near, k)
         else:
-            place = _first(distance, min(k, distance.size(-1)))
-            source = block.source.unsqueeze(1).expand_as(distance).gather(-1, place)
+            column = _first(distance, min(k, distance.size(-1)))
+            source = block.source.unsqueeze(1).expand_as(distance).gather(-1, column)
             target = block.target.unsqueeze(2).expand_as(source)
-            edges = torch.stack([source, target])[:, is_near.gather(-1, place)]
-        found.append(edges)
-    edges = torch.cat(found, dim=1)
+            edges = torch.stack([source, target])[:, is_near.gather(-1, column)]
+        edges_of_blocks.append(edges)
+    edges = torch.cat(edges_of_blocks, dim=1)
     if bool((edges[1].diff() < 0).any()):
         edges = edges[:, edges[1].argsort(stable=True)]
     return edges
@@ -224,20 +224,19 @@ def _first(distance: Tensor, k: int) -> Tensor:
     """
     if is_exporting():
         # ONNX has no stable sort: count the smaller values of each.
-        place = _least(distance, k)
-        value = distance.gather(-1, place)
-        one, other = value.unsqueeze(-1), value.unsqueeze(-2)
-        is_before = (other < one) | (other == one).tril(-1)
-        return torch.zeros_like(place).scatter(-1, is_before.sum(dim=-1), place)
+        index = _least(distance, k)
+        value = distance.gather(-1, index)
+        row, column = value.unsqueeze(-1), value.unsqueeze(-2)
+        is_before = (column < row) | (column == row).tril(-1)
+        return torch.zeros_like(index).scatter(-1, is_before.sum(dim=-1), index)
     if k == distance.size(-1):
         return distance.sort(dim=-1, stable=True).indices
-    value, place = distance.topk(min(k + 1, distance.size(-1)), largest=False)
-    place = place[..., :k].sort(dim=-1).values
-    if value.size(-1) > k:
-        is_tied = value[..., k] == value[..., k - 1]
-        place[is_tied] = _least(distance[is_tied], k)
-    order = distance.gather(-1, place).sort(dim=-1, stable=True).indices
-    return place.gather(-1, order)
+    value, index = distance.topk(k + 1, largest=False)
+    index = index[..., :k].sort(dim=-1).values
+    is_tied = value[..., k] == value[..., k - 1]
+    index[is_tied] = _least(distance[is_tied], k)
+    order = distance.gather(-1, index).sort(dim=-1, stable=True).indices
+    return index.gather(-1, order)
 
 
 def _least(distance: Tensor, k: int) -> Tensor:
@@ -282,10 +281,10 @@ def _search(
     source = source.gather(1, order)[:, :k]
     # More sources may tie with the last one kept if the last one found does.
     is_open = distance[:, -1] <= distance[:, k - 1] * (1 + _ROUNDING)
-    rest = is_open.nonzero().squeeze(1)
-    whole = torch.arange(len(src), device=src.device).unsqueeze(0)
+    open_rows = is_open.nonzero().squeeze(1)
+    every_source = torch.arange(len(src), device=src.device).unsqueeze(0)
     bytes_per_row = bytes_per_pair(src) * len(src)
-    for rows in row_blocks(len(rest), bytes_per_row, memory_budget):
-        block = PointBlock.of(whole, rest[rows].unsqueeze(0))
-        source[rest[rows]] = _first(block.distances(src, dst, has_loops), k)[0]
+    for rows in row_blocks(len(open_rows), bytes_per_row, memory_budget):
+        block = PointBlock.of(every_source, open_rows[rows].unsqueeze(0))
+        source[open_rows[rows]] = _first(block.distances(src, dst, has_loops), k)[0]
     return torch.stack([source, every.unsqueeze(1).expand_as(source)]).flatten(1)

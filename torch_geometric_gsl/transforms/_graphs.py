@@ -43,8 +43,8 @@ _EDGES = {'edge_index', 'adj_t', 'adj'}
 _GRAPH = _EDGES | {'edge_weight', 'edge_attr', 'edge_type', 'e_id', 'num_edges'}
 # What a batch stores to separate its examples: their ranges, and what it added.
 _SLICES = '_slice_dict', '_inc_dict'
-#: Attributes that determine the number of nodes.
-COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}
+# Attributes that determine the number of nodes.
+_COUNTS = {'x', 'pos', 'node_type', 'n_id', 'batch', 'num_nodes'}
 
 
 def check_data(data: object, reason: str = '') -> None:
@@ -77,13 +77,15 @@ def node_features(
         raise ValueError(f"'{name}' must hold node features (got None)")
     check_features(store[attr], name, width)
     x: Tensor = store[attr]
-    is_counted = bool(COUNTS & {*store.keys()})
+    is_counted = bool(_COUNTS & {*store.keys()})
     if 'batch' not in store and attr in (slices := slices_of(data, store)):
         # Batches lack the graph ids where PyG does not know the number of nodes.
         store.ptr = slices[attr].flatten().to(x.device)
         store.batch = ptr2index(store.ptr)
     if not is_counted:
-        set_num_nodes(data, store, x.size(0))
+        store.num_nodes = x.size(0)
+        if (ptr := node_ptr(data, store)) is not None:
+            store._num_nodes = ptr.diff().tolist()
     if store.num_nodes != x.size(0):
         raise ValueError(
             f"'{name}' must have one row per node "
@@ -92,20 +94,18 @@ def node_features(
     return x
 
 
-def set_num_nodes(data: Any, store: Any, num_nodes: int | None) -> None:
-    """Store the number of nodes, also of each example of a batch."""
-    store.num_nodes = num_nodes
-    ptr = node_ptr(data, store)
-    if ptr is not None:
-        store._num_nodes = ptr.diff().tolist()
-
-
 def set_graph(data: Any, graph: SampledGraph, edge_type: Any = None) -> None:
     """Store a graph, sorted by target; keep the replaced one under a prefix."""
     store = store_of(data, edge_type)
-    has_observed = any(OBSERVED + key in store for key in _EDGES)
     # A graph next to an observed one comes from a transform.
-    move_graph(data, store, None if has_observed else OBSERVED)
+    is_replaced = any(OBSERVED + key in store for key in _EDGES)
+    _copy_slices(data)
+    for key in graph_keys(data, store):
+        for entries in (store, *(slices_of(data, store, name) for name in _SLICES)):
+            if key in entries:
+                value = entries.pop(key)
+                if not is_replaced:
+                    entries[OBSERVED + key] = value
     store.edge_index, store.edge_weight = sorted_graph(graph)
     if _SLICES[0] in vars(data.stores[0]):
         _slice_graph(data, store)
@@ -137,7 +137,7 @@ def slices_of(data: Any, store: Any, name: str = '_slice_dict') -> dict[str, Any
     return entries if store._key is None else entries.get(store._key, {})
 
 
-def copy_slices(data: Any) -> None:
+def _copy_slices(data: Any) -> None:
     """Copy the slices of a batch, which it shares with the input of a transform."""
     batch = vars(data.stores[0])
     keys = [store._key for store in data.stores if store._key is not None]
@@ -167,25 +167,6 @@ def sorted_graph(graph: SampledGraph) -> SampledGraph:
     return SampledGraph(*sort_edge_index(*graph, sort_by_row=False))
 
 
-def move_graph(data: Any, store: Any, prefix: str | None) -> None:
-    """Rename the edges and their attributes; delete them without a prefix."""
-    copy_slices(data)
-    for key in graph_keys(data, store):
-        rename(data, store, key, None if prefix is None else prefix + key)
-
-
-def rename(data: Any, store: Any, key: str, name: str | None) -> None:
-    """Rename an attribute, also in the slices of a batch; delete it without a name."""
-    for entries in (
-        store,
-        *(slices_of(data, store, slice_name) for slice_name in _SLICES),
-    ):
-        if key in entries:
-            value = entries.pop(key)
-            if name is not None:
-                entries[name] = value
-
-
 def graph_keys(data: Any, store: Any) -> list[str]:
     r"""Return the names of the edges and of all attributes with one entry per edge.
 
@@ -199,7 +180,7 @@ def graph_keys(data: Any, store: Any) -> list[str]:
     counts = _edge_counts(data, store)
     is_clear = _are_clear(data, store, counts)
     keys = names & _GRAPH
-    for key in names - COUNTS - {'ptr', 'face'} - followed - keys:
+    for key in names - _COUNTS - {'ptr', 'face'} - followed - keys:
         lengths = _lengths(data, store, key)
         in_batch = len(lengths) == len(counts) > 1
         has_edge_length = lengths == counts if in_batch else sum(lengths) == sum(counts)

@@ -24,7 +24,6 @@ from torch_geometric_gsl.transforms._graphs import (
     check_data,
     node_features,
     set_graph,
-    store_of,
 )
 from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
@@ -155,16 +154,15 @@ def refine(
 
 def _observed_graph(data: Data, x: Tensor) -> SampledGraph:
     """Return the original graph of the data, with weights of one by default."""
-    store = store_of(data)
-    prefix = OBSERVED if f'{OBSERVED}edge_index' in store else ''
+    prefix = OBSERVED if f'{OBSERVED}edge_index' in data else ''
     name = f'{prefix}edge_index'
-    if store.get(name) is None:
-        hint = ", not 'adj_t'" if 'adj_t' in store else ''
+    if data.get(name) is None:
+        hint = ", not 'adj_t'" if 'adj_t' in data else ''
         raise ValueError(
             f"'data.{name}' must hold the edges to refine{hint} (got None)"
         )
-    weight = store.get(f'{prefix}edge_weight')
-    return check_weighted_edges(store[name], weight, x, x, f'data.{name}')
+    weight = data.get(f'{prefix}edge_weight')
+    return check_weighted_edges(data[name], weight, x, x, f'data.{name}')
 
 
 def _probabilities(data: Data, name: str, x: Tensor) -> Tensor:

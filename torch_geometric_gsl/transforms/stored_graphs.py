@@ -1,4 +1,4 @@
-"""Store the graph of a model, drop the graph of the data, or sparsify features."""
+"""Store the learned graph of a model in data."""
 
 from __future__ import annotations
 
