@@ -37,7 +37,7 @@ from torch_geometric_gsl import GSLNet, GumbelKNNSampler, Similarity
 from torch_geometric_gsl.ops import noise_free
 
 # 1,999 is a prime: no block size divides it, so the last block is smaller.
-WHOLE, EVALUATION_NODES, ATTENTION_NODES = 4_000, 1_999, 300
+SMALL, EVALUATION_NODES, ATTENTION_NODES = 4_000, 1_999, 300
 RTOL, SEEDS, STANDARD_ERRORS = 1e-4, 20, 4.0
 ATTENTION_RTOL = 1e-9
 # Bytes of a block: some hundred targets of sums by tiles.
@@ -77,16 +77,16 @@ def check_graph_model(
     method: str, variant: str, workload: Workload, seed: int, training_nodes: int
 ) -> Agreement:
     """Compare a GSLNet with the plain model on a subset of the nodes."""
-    whole = workload.x.size(0) <= WHOLE
-    part = workload if whole else workload.subset(EVALUATION_NODES, seed)
+    is_small = workload.x.size(0) <= SMALL
+    subset = workload if is_small else workload.subset(EVALUATION_NODES, seed)
     torch.manual_seed(seed)
-    difference = evaluation_difference(*model_pair(method, variant, part), part)
-    part = workload.subset(training_nodes, seed)
-    models = model_pair(method, variant, part)
-    part = unit_projections(models[1], part)
+    difference = evaluation_difference(*model_pair(method, variant, subset), subset)
+    subset = workload.subset(training_nodes, seed)
+    models = model_pair(method, variant, subset)
+    subset = unit_projections(models[1], subset)
     # The two models have different seeds.
-    ours = loss_and_slope(models[0], part, seed)
-    plain = loss_and_slope(models[1], part, seed + SEEDS)
+    ours = loss_and_slope(models[0], subset, seed)
+    plain = loss_and_slope(models[1], subset, seed + SEEDS)
     error = ((ours.var(dim=0) + plain.var(dim=0)) / SEEDS).sqrt()
     z = (ours.mean(dim=0) - plain.mean(dim=0)) / error
     detail = f'eval {difference:.0e}, z {z[0]:+.1f}, slope z {z[1]:+.1f}'
@@ -94,31 +94,33 @@ def check_graph_model(
     return Agreement(difference <= RTOL and is_same_law, detail)
 
 
-def model_pair(method: str, variant: str, part: Workload) -> tuple[GSLNet, PlainNet]:
+def model_pair(method: str, variant: str, subset: Workload) -> tuple[GSLNet, PlainNet]:
     """Return a GSLNet and the plain model with its parameters, without dropout."""
-    model = gsl_net(method, variant, part, dropout=0.0)
+    model = gsl_net(method, variant, subset, dropout=0.0)
     for module in model.modules():
         if isinstance(module, GumbelKNNSampler):
             module.budget = module.budget._replace(memory=BLOCK_BYTES)
-    return model, PlainNet(model, part.x.size(0))
+    return model, PlainNet(model, subset.x.size(0))
 
 
 @torch.no_grad()
-def unit_projections(model: PlainNet, part: Workload) -> Workload:
+def unit_projections(model: PlainNet, subset: Workload) -> Workload:
     """Scale features to unit projections: bags of words give outputs near zero."""
-    first = next(module for module in model.modules() if isinstance(module, PlainConv))
-    return part._replace(x=part.x * (1 / float(first.lin(part.x).std())))
+    first_conv = next(
+        module for module in model.modules() if isinstance(module, PlainConv)
+    )
+    return subset._replace(x=subset.x * (1 / float(first_conv.lin(subset.x).std())))
 
 
 @torch.no_grad()
-def evaluation_difference(ours: Model, plain: Model, part: Workload) -> float:
+def evaluation_difference(ours: Model, plain: Model, subset: Workload) -> float:
     """Return the largest difference, relative to max(|output|, mean |output|)."""
-    expected = plain.eval()(part.x)
+    expected = plain.eval()(subset.x)
     size = expected.abs().clamp_min(expected.abs().mean())
-    return float(((ours.eval()(part.x) - expected).abs() / size).max())
+    return float(((ours.eval()(subset.x) - expected).abs() / size).max())
 
 
-def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
+def loss_and_slope(model: Model, subset: Workload, seed: int) -> Tensor:
     """Compute the loss and its slope along one direction for each seed [R, 2]."""
     model.train()
     names = {plain_name(name): param for name, param in model.named_parameters()}
@@ -128,9 +130,9 @@ def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
         for name in sorted(names)
     }
     rows = []
-    for number in range(SEEDS):
-        torch.manual_seed(1_000 * seed + number)
-        loss = F.cross_entropy(model(part.x), part.y)
+    for draw in range(SEEDS):
+        torch.manual_seed(1_000 * seed + draw)
+        loss = F.cross_entropy(model(subset.x), subset.y)
         gradients = torch.autograd.grad(loss, list(names.values()))
         slope = sum(
             float((direction[name] * gradient).sum())
@@ -142,26 +144,26 @@ def loss_and_slope(model: Model, part: Workload, seed: int) -> Tensor:
 
 def check_nodeformer(implementation: str, workload: Workload, seed: int) -> Agreement:
     """Compare a NodeFormer with the plain model on a subset of the nodes."""
-    part = workload.subset(ATTENTION_NODES, seed)
-    part = part._replace(x=part.x.double())
+    subset = workload.subset(ATTENTION_NODES, seed)
+    subset = subset._replace(x=subset.x.double())
     torch.manual_seed(seed)
-    model = node_former(implementation, part, dropout=0.0).double()
+    model = node_former(implementation, subset, dropout=0.0).double()
     models: tuple[Model, Model] = model, PlainNodeFormer(model)
-    ours, plain = (results(each, part, seed) for each in models)
+    ours, plain = (results(each, subset, seed) for each in models)
     differences = [
-        (own - other).abs().max() / other.abs().max()
-        for own, other in zip(ours, plain, strict=True)
+        (output - expected).abs().max() / expected.abs().max()
+        for output, expected in zip(ours, plain, strict=True)
     ]
     difference = float(torch.stack(differences).max())
     return Agreement(difference <= ATTENTION_RTOL, f'quadratic sums {difference:.0e}')
 
 
-def results(model: Model, part: Workload, seed: int) -> list[Tensor]:
+def results(model: Model, subset: Workload, seed: int) -> list[Tensor]:
     """Return the outputs in both modes, and the gradients of the loss."""
     with torch.no_grad():
-        evaluated = model.eval()(part.x)
-    out = model.train()(part.x, generator=torch.Generator().manual_seed(seed))
-    loss = F.cross_entropy(out, part.y)
+        evaluated = model.eval()(subset.x)
+    out = model.train()(subset.x, generator=torch.Generator().manual_seed(seed))
+    loss = F.cross_entropy(out, subset.y)
     parameters = list(model.parameters())
     gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
     return [evaluated, out.detach(), *gradients]
@@ -180,16 +182,16 @@ def check_race(
     nodes = torch.randperm(x.size(0), generator=generator)[:SOURCES]
     pair = x[nodes], x[nodes[:TARGETS]]
     h = similarity(pair).t().contiguous()
-    found = []
+    means = []
     for method in ('dense', 'race'):
         sampler = GumbelKNNSampler.paper(similarity, K, TAU, scale, method=method)
         sums = [sampler.propagate(pair, h, generator=generator) for _ in range(DRAWS)]
         # For each target, only the sum of similarities to this target.
-        own = torch.stack(sums).double().diagonal(dim1=1, dim2=2)
-        found.append(own.mean(dim=1, keepdim=True))
-    first, second = found
+        of_targets = torch.stack(sums).double().diagonal(dim1=1, dim2=2)
+        means.append(of_targets.mean(dim=1, keepdim=True))
+    dense, race = means
     # If every node draws only itself, nothing varies but the rounding.
-    is_equal = float((first.mean() - second.mean()).abs()) < ROUNDING
-    z = 0.0 if is_equal else compare(first, second).largest
+    is_equal = float((dense.mean() - race.mean()).abs()) < ROUNDING
+    z = 0.0 if is_equal else compare(dense, race).largest
     # NaN never agrees.
     return {'z': z, 'agrees': z <= STANDARD_ERRORS}

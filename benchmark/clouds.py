@@ -65,7 +65,7 @@ def definition(
     x: Tensor,
     batch: Tensor | None,
     loop: bool,
-    most: int | None,
+    max_neighbours: int | None,
     square: float = np.inf,
 ) -> Tensor:
     """Compute the edges by sorting all candidates by distance, then by index."""
@@ -76,37 +76,39 @@ def definition(
         distance = np.square(points - row).sum(axis=1)
         is_near = (ids == ids[i]) & (loop or np.arange(len(x)) != i)
         near = np.flatnonzero(is_near & (distance <= square))
-        order = np.lexsort([near, distance[near]])[:most]
+        order = np.lexsort([near, distance[near]])[:max_neighbours]
         edges += [(int(j), i) for j in near[order]]
     return torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
 
 
-def count_errors(number: int) -> dict[str, int]:
+def count_errors(num_clouds: int) -> dict[str, int]:
     """Count the random clouds whose graph differs from the definition."""
     random, wrong = np.random.default_rng(0), {'knn_graph': 0, 'radius_graph': 0}
-    for i in tqdm(range(number), desc='clouds', disable=None):
+    for i in tqdm(range(num_clouds), desc='clouds', disable=None):
         drawn, k = draw_cloud(random), int(random.integers(1, 12))
         # Some distances of points on a grid equal these radii.
         radius = float(random.choice([0.5, 1.0, 2.0]))
-        most = k if random.random() < 0.5 else None
+        max_neighbours = k if random.random() < 0.5 else None
         # A tree searches clouds that exceed a block.
         budget = 1 if i % 2 else MEMORY_BUDGET
-        found = knn_graph(k=k, **drawn, memory_budget=budget)
+        graph = knn_graph(k=k, **drawn, memory_budget=budget)
         inside = radius_graph(
-            r=radius, max_num_neighbors=most, **drawn, memory_budget=budget
+            r=radius, max_num_neighbors=max_neighbours, **drawn, memory_budget=budget
         )
-        wanted = definition(**drawn, most=most, square=radius**2)
-        wrong['knn_graph'] += not torch.equal(found, definition(**drawn, most=k))
-        wrong['radius_graph'] += not torch.equal(inside, wanted)
+        expected = definition(**drawn, max_neighbours=max_neighbours, square=radius**2)
+        wrong['knn_graph'] += not torch.equal(
+            graph, definition(**drawn, max_neighbours=k)
+        )
+        wrong['radius_graph'] += not torch.equal(inside, expected)
     return wrong
 
 
-def compare_with_pyg(number: int) -> dict[str, int] | None:
+def compare_with_pyg(num_clouds: int) -> dict[str, int] | None:
     """Count the clouds without ties on which PyG's operators differ, if they work."""
     random, wrong = np.random.default_rng(1), dict.fromkeys(OPERATORS, 0)
     if not has_pyg_operators():
         return None
-    for _ in tqdm(range(number), desc="PyG's operators", disable=None):
+    for _ in tqdm(range(num_clouds), desc="PyG's operators", disable=None):
         drawn, k = draw_cloud(random, can_tie=False), int(random.integers(1, 12))
         for name, operator in OPERATORS.items():
             wrong[name] += not operator(k, **drawn)
@@ -163,8 +165,8 @@ OPERATORS: dict[str, Callable[..., bool]] = {
 def _scipy(x: Tensor, threads: int) -> Tensor:
     from scipy.spatial import KDTree
 
-    found = KDTree(x.numpy()).query(x.numpy(), K + 1, workers=threads)[1]
-    return torch.from_numpy(found[:, 1:])
+    neighbours = KDTree(x.numpy()).query(x.numpy(), K + 1, workers=threads)[1]
+    return torch.from_numpy(neighbours[:, 1:])
 
 
 def _sklearn(x: Tensor, threads: int) -> Tensor:
@@ -186,8 +188,8 @@ def _faiss(x: Tensor, threads: int) -> Tensor:
 def _torch_cluster(x: Tensor, threads: int) -> Tensor:
     import torch_cluster
 
-    found: Tensor = torch_cluster.knn_graph(x, K, num_workers=threads)[0]
-    return found.view(-1, K)
+    edges: Tensor = torch_cluster.knn_graph(x, K, num_workers=threads)[0]
+    return edges.view(-1, K)
 
 
 def _ours(x: Tensor, threads: int) -> Tensor:
@@ -224,21 +226,21 @@ def measure(
         if name.startswith('knn_graph') or importlib.util.find_spec(name) is not None
     }
     seconds: dict[str, list[float]] = {name: [] for name in methods}
-    found = {}
+    neighbours = {}
     for _ in range(repeats):
         for name, method in methods.items():
             begin = time.perf_counter()
-            found[name] = method(x, threads)
+            neighbours[name] = method(x, threads)
             seconds[name].append(time.perf_counter() - begin)
-    wanted = found['knn_graph']
-    first = statistics.median(seconds['knn_graph'])
+    expected = neighbours['knn_graph']
+    reference = statistics.median(seconds['knn_graph'])
     return [
         {
             'points': size,
             'method': name,
             'seconds': statistics.median(seconds[name]),
-            'ratio': first / statistics.median(seconds[name]),
-            'differ': int((found[name] != wanted).sum()),
+            'ratio': reference / statistics.median(seconds[name]),
+            'differ': int((neighbours[name] != expected).sum()),
         }
         for name in methods
     ]
@@ -263,10 +265,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     wrong = count_errors(args.clouds)
     for name, count in wrong.items():
         print(f'{name}: {count} of {args.clouds} clouds differ from the definition')
-    others = compare_with_pyg(args.clouds)
-    if others is None:
+    pyg_errors = compare_with_pyg(args.clouds)
+    if pyg_errors is None:
         print("PyG's own operators do not work here")
-    for name, count in (others or {}).items():
+    for name, count in (pyg_errors or {}).items():
         print(f"PyG's {name}: {count} of {args.clouds} clouds without ties differ")
     options = args.repeats, args.threads, args.tails
     rows = [row for size in args.sizes for row in measure(size, *options)]
@@ -276,9 +278,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(line([str(row['points']), row['method'], *numbers]))
     if args.out is not None:
         about = {'environment': environment(), 'clouds': args.clouds, 'wrong': wrong}
-        about['pyg'] = others
+        about['pyg'] = pyg_errors
         write_json(args.out, about | {'rows': rows})
-    return int(any(wrong.values()) or any((others or {}).values()))
+    return int(any(wrong.values()) or any((pyg_errors or {}).values()))
 
 
 if __name__ == '__main__':

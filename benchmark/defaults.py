@@ -123,8 +123,8 @@ def load_rows(name: str, seed: int) -> Source:
     data: Any = load_dataset(name)
     x = data.x if data.x.layout == torch.strided else data.x.to_dense()
     generator = torch.Generator().manual_seed(seed)
-    some = torch.randperm(len(x), generator=generator)[:ROWS]
-    return frequent(x[some]), data.y[some], None
+    row_indices = torch.randperm(len(x), generator=generator)[:ROWS]
+    return frequent(x[row_indices]), data.y[row_indices], None
 
 
 def frequent(x: Tensor) -> Tensor:
@@ -137,8 +137,8 @@ def load_raw(seed: int) -> Source:
     digits = load_digits()
     x = torch.from_numpy(digits.data).float() / 16
     generator = torch.Generator().manual_seed(seed)
-    some = torch.randperm(len(x), generator=generator)[:ROWS]
-    return x[some], torch.from_numpy(digits.target)[some], None
+    row_indices = torch.randperm(len(x), generator=generator)[:ROWS]
+    return x[row_indices], torch.from_numpy(digits.target)[row_indices], None
 
 
 def load_graph(rate: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -274,8 +274,10 @@ def fit_relation(name: str, delta: int, seed: int) -> float | None:
         model = MLP([3, 32, 1], norm=None)
     else:
         options = sampler_options(name)
-        given = options.pop('similarity'), 2
-        similarity = resolve_similarity(*given, **options.pop('similarity_kwargs'))
+        similarity_args = options.pop('similarity'), 2
+        similarity = resolve_similarity(
+            *similarity_args, **options.pop('similarity_kwargs')
+        )
         model = gsl.GumbelKNNSampler(similarity, **options)
 
     def wrong(data: Any) -> Tensor:
@@ -283,16 +285,16 @@ def fit_relation(name: str, delta: int, seed: int) -> float | None:
             return mse_loss(model(torch.cat([data.pos, data.x], dim=1)), data.y)
         return mse_loss(model.propagate(data.pos, data.x, batch=data.batch), data.y)
 
-    def draw(number: int, seed: int) -> list[Any]:
-        graphs: Any = HiddenRelation(number, delta=delta, seed=seed)
+    def draw(num_graphs: int, seed: int) -> list[Any]:
+        graphs: Any = HiddenRelation(num_graphs, delta=delta, seed=seed)
         return list(graphs)
 
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     graphs = draw(RELATION_STEPS * RELATION_GRAPHS, 10 * seed + 1)
     for step in range(RELATION_STEPS):
         optimizer.zero_grad()
-        some = graphs[step * RELATION_GRAPHS :][:RELATION_GRAPHS]
-        wrong(Batch.from_data_list(some)).backward()
+        batch = graphs[step * RELATION_GRAPHS :][:RELATION_GRAPHS]
+        wrong(Batch.from_data_list(batch)).backward()
         optimizer.step()
     data: Any = Batch.from_data_list(draw(20, 2))
     with torch.no_grad():
@@ -315,9 +317,9 @@ def fit_sensors(name: str, seed: int) -> float | None:
     )
     num_sensors = y.size(1)
 
-    def forecast(some: Tensor) -> Tensor:
-        rows = x[some].reshape(-1, LAGS)
-        batch = torch.arange(len(some)).repeat_interleave(num_sensors)
+    def forecast(steps: Tensor) -> Tensor:
+        rows = x[steps].reshape(-1, LAGS)
+        batch = torch.arange(len(steps)).repeat_interleave(num_sensors)
         args = {} if name in CONTROLS else {'batch': batch}
         out: Tensor = model(rows, **args)
         return out.view(-1, num_sensors)
@@ -325,15 +327,15 @@ def fit_sensors(name: str, seed: int) -> float | None:
     num_train = len(y) * 3 // 4
     optimizer = torch.optim.AdamW(model.parameters(), LR, weight_decay=WEIGHT_DECAY)
     for _ in range(SENSOR_STEPS):
-        some = torch.randint(num_train, (32,))
+        steps = torch.randint(num_train, (32,))
         optimizer.zero_grad()
-        mse_loss(forecast(some), y[some]).backward()
+        mse_loss(forecast(steps), y[steps]).backward()
         optimizer.step()
-    held = torch.arange(num_train, len(y))
+    held_out = torch.arange(num_train, len(y))
     with torch.no_grad():
         model.eval()
-        error = mse_loss(forecast(held), y[held])
-    return max(0.0, 1 - float(error / y[held].var(correction=0)))
+        error = mse_loss(forecast(held_out), y[held_out])
+    return max(0.0, 1 - float(error / y[held_out].var(correction=0)))
 
 
 def task_names() -> list[str]:
@@ -346,33 +348,33 @@ def fit(task: str, name: str, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     warnings.simplefilter('ignore')
     begin = time.perf_counter()
-    kind, _, labels = task.partition(', ')
+    source, _, labels = task.partition(', ')
     if task == 'sensors':
         score = fit_sensors(name, seed)
     elif task.startswith('relation'):
         score = fit_relation(name, int(task.split()[1]), seed)
     else:
-        rows = split(kind, None if labels == 'half' else int(labels), seed)
+        rows = split(source, None if labels == 'half' else int(labels), seed)
         score = fit_rows(name, rows, seed)
     seconds = round(time.perf_counter() - begin, 1)
     return {'score': None if score is None else 100 * score, 'seconds': seconds}
 
 
 def run(path: Path, args: argparse.Namespace) -> None:
-    found = json.loads(path.read_text()) if path.exists() else {'runs': {}}
-    found['environment'] = environment()
+    results = json.loads(path.read_text()) if path.exists() else {'runs': {}}
+    results['environment'] = environment()
     units = [
         (task, name, seed)
         for seed in range(args.seeds)
         for task in args.only
         for name in args.models
-        if '|'.join([task, name, str(seed)]) not in found['runs']
+        if '|'.join([task, name, str(seed)]) not in results['runs']
     ]
     with ProcessPoolExecutor(args.jobs) as pool:
         waiting = {pool.submit(fit, *unit): unit for unit in units}
         for done in tqdm(as_completed(waiting), total=len(units)):
-            found['runs']['|'.join(map(str, waiting[done]))] = done.result()
-            write_json(path, found)
+            results['runs']['|'.join(map(str, waiting[done]))] = done.result()
+            write_json(path, results)
 
 
 def regrets(path: Path) -> Iterator[tuple[str, dict[str, float]]]:
@@ -409,14 +411,14 @@ def table(path: Path, *, is_whole: bool = False) -> None:
             [max(scores.values()) - scores[name] for scores in group if name in scores]
             for group in groups.values()
         ]
-        known = [lack for group in lacks for lack in group]
-        if known:
+        all_regrets = [lack for group in lacks for lack in group]
+        if all_regrets:
             of_rows = [
                 max(scores.values()) - scores[name]
                 for _, scores in tasks
                 if name in scores and 'nearest rows' in scores
             ]
-            cells = mean(known, 2), mean(of_rows, 2), f'{max(known):.1f}'
+            cells = mean(all_regrets, 2), mean(of_rows, 2), f'{max(all_regrets):.1f}'
             print(f'"{name}"', *cells, *(mean(group, 1) for group in lacks), sep=',')
 
 

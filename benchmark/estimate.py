@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 from measure import ask, interleave, peak_memory, seconds_of
-from record import at_least, environment, line, number, positive, write_json
+from record import at_least, environment, format_number, line, positive, write_json
 from torch import Tensor
 from tqdm import tqdm
 from workloads import load
@@ -97,20 +97,20 @@ def describe(
     size: int, count: int, sums: dict[int, Sum], seconds: dict[int, list[float]]
 ) -> dict[str, Any]:
     """Return one row, compared with the exact sum where it was computed."""
-    own = sums[count]
+    summed = sums[count]
     row: dict[str, Any] = {
         'num_nodes': size,
         'num_sources': count,
         'seconds': seconds[count],
-        'announced_error': own.error,
-        'size': root_mean_square(own.out),
+        'announced_error': summed.error,
+        'size': root_mean_square(summed.out),
     }
     if size in sums and count != size:
         pairs = zip(seconds[size], seconds[count], strict=True)
         row['time_ratio'] = statistics.median(a / b for a, b in pairs)
-        row['actual_error'] = root_mean_square(own.out - sums[size].out)
+        row['actual_error'] = root_mean_square(summed.out - sums[size].out)
     # Last: it changes the allocation of memory for the rest of the process.
-    row['memory_mb'] = peak_memory(own, warm_up=next(iter(sums.values())))
+    row['memory_mb'] = peak_memory(summed, warm_up=next(iter(sums.values())))
     return row
 
 
@@ -131,10 +131,10 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         cells = [
             f'{row["num_nodes"]:,}',
             'all' if count == row['num_nodes'] else f'{count:,}',
-            number(statistics.median(row['seconds'])),
-            number(row.get('time_ratio')),
+            format_number(statistics.median(row['seconds'])),
+            format_number(row.get('time_ratio')),
             '-' if memory is None else f'{memory:,.0f}',
-            *(number(row.get(name)) for name in ERRORS),
+            *(format_number(row.get(name)) for name in ERRORS),
         ]
         lines.append(line(cells))
     return '\n'.join(lines)
@@ -169,10 +169,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows: list[dict[str, Any]] = []
     for size in tqdm(args.sizes):
         request = vars(args) | {'size': size}
-        found, status = ask(measure, request)
-        if found is None:
+        measured_rows, status = ask(measure, request)
+        if measured_rows is None:
             sys.exit(f'{size:,} nodes ended with status {status}')
-        rows += found
+        rows += measured_rows
         about['load_average'].append(os.getloadavg()[0])
         write_json(args.out, about | {'rows': rows})
     print(f'{markdown(rows)}\n\nWritten: {args.out}')

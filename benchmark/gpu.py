@@ -5,8 +5,8 @@
 
 Needs PyTorch, PyG and a copy of the repository, which need not be installed. Each
 method draws its noise on the CPU, so that graph, sums and gradients must be those of
-the CPU. A failed part is recorded with its traceback, and the next one starts; the file
-is written after each part. The exit status is 1 if a part failed.
+the CPU. A failed check is recorded with its traceback, and the next one starts; the
+file is written after each check. The exit status is 1 if one failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORMS = 'all', 'pair', 'batch', 'listed'
 DIFFERENT, ERROR, GRADIENT_ERROR = 0.005, 1e-4, 1e-3
 ROUNDS = 5
 
-Part = tuple[str, Callable[[], dict[str, Any]]]
+Check = tuple[str, Callable[[], dict[str, Any]]]
 
 
 class NoiseOfCPU(TorchFunctionMode):
@@ -95,29 +95,29 @@ def run_sampler(
         rows(n, m, seed).to(device).requires_grad_() for m, seed in ((9, 0), (4, 1))
     )
     targets = rows(n // 2, 9, 2).to(device) if form == 'pair' else x
-    given = {key: value.to(device) for key, value in inputs(form, n).items()}
+    graph_inputs = {key: value.to(device) for key, value in inputs(form, n).items()}
     z = (x, targets) if form == 'pair' else x
     with NoiseOfCPU(1):
-        (source, target), weight = sampler(z, **given)
+        (source, target), weight = sampler(z, **graph_inputs)
     graph = weight.new_zeros(len(targets), n).index_put((target, source), weight)
     with NoiseOfCPU(1):
-        out = sampler.propagate(z, h, **given)
+        out = sampler.propagate(z, h, **graph_inputs)
     loss = (out * rows(len(targets), 4, 5).to(device)).sum()
     leaves = [x, h, *sampler.parameters()]
     grads = torch.autograd.grad(loss, leaves, materialize_grads=True)
     return [value.detach().cpu() for value in (graph, out, *grads)]
 
 
-def compare(found: list[Tensor], expected: list[Tensor]) -> dict[str, Any]:
+def compare(values: list[Tensor], expected: list[Tensor]) -> dict[str, Any]:
     """Compare the graph, sums and gradients of a device with those of the CPU."""
-    graph, expected_graph = found[0], expected[0]
+    graph, expected_graph = values[0], expected[0]
     is_different = (graph - expected_graph).abs().amax(dim=1) > ERROR
     share = float(is_different.double().mean())
     if share > DIFFERENT:
         raise AssertionError(f'{share:.1%} of the targets have other neighbours')
     result: dict[str, Any] = {'different_targets': int(is_different.sum())}
     if share == 0:  # Else sums and gradients are those of another graph.
-        pairs = zip(found[1:], expected[1:], strict=True)
+        pairs = zip(values[1:], expected[1:], strict=True)
         errors = [
             float((a - b).norm() / b.norm().clamp(min=1e-12)) if b.any() else 0.0
             for a, b in pairs
@@ -135,8 +135,8 @@ def check_method(
     similarity = gsl.resolve_similarity(name, 9)
     twin = gsl.GumbelKNNSampler(similarity, k=3, scale=5.0, method=method)
     sampler = copy.deepcopy(twin).to(device)
-    found = run_sampler(sampler, form, n, device)
-    return compare(found, run_sampler(twin, form, n, torch.device('cpu')))
+    values = run_sampler(sampler, form, n, device)
+    return compare(values, run_sampler(twin, form, n, torch.device('cpu')))
 
 
 def check_model(device: torch.device, make: Callable[[], Any]) -> dict[str, Any]:
@@ -144,16 +144,19 @@ def check_model(device: torch.device, make: Callable[[], Any]) -> dict[str, Any]
     torch.manual_seed(0)
     twin = make()
     net, x = copy.deepcopy(twin).to(device), rows(300, 9, 0)
-    found: list[Tensor] = []
+    computed: list[Tensor] = []
     expected: list[Tensor] = []
-    for module, own, results in ((net, x.to(device), found), (twin, x, expected)):
+    for module, features, results in (
+        (net, x.to(device), computed),
+        (twin, x, expected),
+    ):
         with NoiseOfCPU(1):
-            out = module.train()(own)
+            out = module.train()(features)
         out.square().mean().backward()
         grads = [p.grad for p in module.parameters() if p.grad is not None]
-        values = module.eval()(own), out, *grads
+        values = module.eval()(features), out, *grads
         results.extend(value.detach().cpu() for value in values)
-    return compare(found, expected)
+    return compare(computed, expected)
 
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -175,8 +178,12 @@ def time_step(
         if device.type == 'cuda':
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - begin)
-    first, *rest = seconds
-    return {'median': statistics.median(rest), 'least': min(rest), 'first': first}
+    first_run, *repeats = seconds
+    return {
+        'median': statistics.median(repeats),
+        'least': min(repeats),
+        'first': first_run,
+    }
 
 
 def time_net(device: torch.device, n: int, **options: Any) -> dict[str, Any]:
@@ -191,7 +198,7 @@ def time_net(device: torch.device, n: int, **options: Any) -> dict[str, Any]:
     return result
 
 
-def parts(device: torch.device, *, is_small: bool) -> Iterator[Part]:
+def checks(device: torch.device, *, is_small: bool) -> Iterator[Check]:
     """Yield the checks, and then the times."""
     for method, name, form in product(METHODS, SIMILARITIES, FORMS):
         if method in ('stream', 'pool') and form == 'listed':
@@ -219,15 +226,15 @@ def main() -> int:
     if args.device.type == 'cuda':
         report['card'] = torch.cuda.get_device_name(args.device)
     failed = 0
-    for name, run in parts(args.device, is_small=args.small):
+    for name, run in checks(args.device, is_small=args.small):
         try:
             results[name] = run()
         except Exception:  # Of any kind: a card may fail in many ways.
             failed += 1
             results[name] = {'failed': traceback.format_exc().splitlines()[-6:]}
         print(name, results[name], flush=True)
-        write_json(args.out, report | {'parts': results})
-    print(f'{failed} of {len(results)} parts failed')
+        write_json(args.out, report | {'checks': results})
+    print(f'{failed} of {len(results)} checks failed')
     return int(failed > 0)
 
 

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from measure import interleave, seconds_of
-from record import at_least, environment, line, number, positive, write_json
+from record import at_least, environment, format_number, line, positive, write_json
 from torch import Tensor
 from workloads import load_embeddings, make_table
 
@@ -70,7 +70,7 @@ def load(name: str, num_rows: int, steps: int, seed: int) -> Tensor:
     if name == 'clustered':
         return load_embeddings(f'clustered-{num_rows}', seed)[0]
     torch.manual_seed(seed)
-    x, y = (torch.from_numpy(part).float() for part in make_table(num_rows, seed))
+    x, y = (torch.from_numpy(column).float() for column in make_table(num_rows, seed))
     # The place is uniform in a square; the other columns have unit variance.
     x[:, :2] = (x[:, :2] - 0.5) * 12**0.5
     net = TableNet(x.size(1), HIDDEN, 1, draws=4)
@@ -99,7 +99,7 @@ def methods(z: Tensor, k: int, threads: int) -> dict[str, Method]:
         dst = double if rows.numel() == size else double[rows]
         return best_sources(scores(dst, double), k)
 
-    found = {
+    searches = {
         'best_sources': Method(ours),
         'blocks': Method(lambda rows: top_k(dots.take(rows), k), True),
     }
@@ -110,12 +110,12 @@ def methods(z: Tensor, k: int, threads: int) -> dict[str, Method]:
         # Once: what is extrapolated is the search alone.
         index = faiss.IndexFlatL2(z.size(1))
         index.add(z.numpy())
-        found['faiss flat'] = Method(partial(_flat, z, k, index), True)
-        found['faiss lists'] = Method(partial(_lists, z, k, PROBES[0]))
+        searches['faiss flat'] = Method(partial(_flat, z, k, index), True)
+        searches['faiss lists'] = Method(partial(_lists, z, k, PROBES[0]))
     if importlib.util.find_spec('pynndescent') is not None:
         _pynndescent(z[:1000], k, threads, torch.arange(1))  # Compiles.
-        found['pynndescent'] = Method(partial(_pynndescent, z, k, threads))
-    return found
+        searches['pynndescent'] = Method(partial(_pynndescent, z, k, threads))
+    return searches
 
 
 def _flat(z: Tensor, k: int, index: Any, rows: Tensor) -> Tensor:
@@ -152,37 +152,37 @@ class Truth:
     def __init__(self, z: Tensor, rows: Tensor, k: int) -> None:
         self.z, self.rows, self.k = z, rows, k
         direct = 'donot_use_mm_for_euclid_dist'
-        self.most = torch.cat(
+        self.radius = torch.cat(
             [
-                torch.cdist(part, z.double(), compute_mode=direct).kthvalue(k).values
-                for part in z[rows].double().split(16)
+                torch.cdist(block, z.double(), compute_mode=direct).kthvalue(k).values
+                for block in z[rows].double().split(16)
             ]
         )
 
-    def recall(self, found: Tensor) -> float:
+    def recall(self, searches: Tensor) -> float:
         """Return the share of the sources that are as near."""
         hits = 0
-        for row, most, listed in zip(self.rows, self.most, found, strict=True):
+        for row, radius, listed in zip(self.rows, self.radius, searches, strict=True):
             sources = self.z[listed[listed >= 0].unique()].double()
             distance = (sources - self.z[row].double()).norm(dim=1)
-            hits += int((distance <= most * (1 + 1e-9)).sum())
-        return hits / found.numel()
+            hits += int((distance <= radius * (1 + 1e-9)).sum())
+        return hits / searches.numel()
 
 
 def check(
-    z: Tensor, k: int, found: dict[str, Method]
+    z: Tensor, k: int, searches: dict[str, Method]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return recalls, and seconds of searches of all rows; set the probes of faiss."""
     rows = torch.arange(0, z.size(0), max(1, z.size(0) // CHECKED))[:CHECKED]
     every, truth = torch.arange(z.size(0)), Truth(z, rows, k)
     recalls: dict[str, float] = {}
     seconds: dict[str, float] = {}
-    for name, method in found.items():
+    for name, method in searches.items():
         if name == 'faiss lists':
             index = _fill_lists(z)
             for probes in PROBES:
                 search = partial(_lists, z, k, probes)
-                found[name] = Method(search, detail=f', {probes} probes')
+                searches[name] = Method(search, detail=f', {probes} probes')
                 index.nprobe = probes
                 recalls[name] = truth.recall(_flat(z, k, index, rows))
                 if recalls[name] >= LEAST_RECALL:
@@ -190,9 +190,9 @@ def check(
             continue
         listed: list[Tensor] = []
         # Bounds and graphs are those of a search of all rows.
-        some = rows if method.is_quadratic else every
-        taken = seconds_of(lambda: listed.append(method.search(some)))  # noqa: B023
-        if some is every:
+        sample = rows if method.is_quadratic else every
+        taken = seconds_of(lambda: listed.append(method.search(sample)))  # noqa: B023
+        if sample is every:
             seconds[name], listed[0] = taken, listed[0][rows]
         recalls[name] = truth.recall(listed[0])
     return recalls, seconds
@@ -200,23 +200,23 @@ def check(
 
 def measure(z: Tensor, k: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Check the searches of some rows, then time them."""
-    found = methods(z, k, args.threads)
-    found = {name: found[name] for name in found if name not in args.without}
-    recalls, once = check(z, k, found)
+    searches = methods(z, k, args.threads)
+    searches = {name: searches[name] for name in searches if name not in args.without}
+    recalls, once = check(z, k, searches)
     size = z.size(0)
-    some = torch.randperm(size, generator=torch.Generator().manual_seed(1))
-    some, every = some[: args.targets], torch.arange(size)
+    sample = torch.randperm(size, generator=torch.Generator().manual_seed(1))
+    sample, every = sample[: args.targets], torch.arange(size)
     steps: dict[str, Callable[[], None]] = {
-        name: partial(_run, method.search, some if method.is_quadratic else every)
-        for name, method in found.items()
+        name: partial(_run, method.search, sample if method.is_quadratic else every)
+        for name, method in searches.items()
     }
     if args.repeats == 1:  # Searches that were checked count.
         steps = {name: step for name, step in steps.items() if name not in once}
     taken = interleave(steps, args.repeats, args.limit, is_warm=True)
-    taken |= {name: [once[name]] for name in found if name not in steps}
+    taken |= {name: [once[name]] for name in searches if name not in steps}
     rows: list[dict[str, Any]] = []
-    for name, method in found.items():
-        share = len(some) / size if method.is_quadratic else 1.0
+    for name, method in searches.items():
+        share = len(sample) / size if method.is_quadratic else 1.0
         rows.append(
             {
                 'rows': size,
@@ -229,10 +229,10 @@ def measure(z: Tensor, k: int, args: argparse.Namespace) -> list[dict[str, Any]]
                 'agrees': recalls[name] >= EXACT.get(name, 0.0),
             }
         )
-    first = rows[0]['seconds']
+    reference = rows[0]['seconds']
     for row in rows:
-        pairs = zip(row['seconds'], first, strict=True)
-        row['ratio'] = statistics.median(own / ours for own, ours in pairs)
+        pairs = zip(row['seconds'], reference, strict=True)
+        row['ratio'] = statistics.median(seconds / ours for seconds, ours in pairs)
     return rows
 
 
@@ -245,8 +245,8 @@ def cells(row: dict[str, Any]) -> list[str]:
     tilde = '~' if row['extrapolated'] else ''
     return [
         *(row['workload'], f'{row["rows"]:,}', str(row['k']), row['method']),
-        tilde + number(statistics.median(row['seconds'])),
-        tilde + number(row['ratio']),
+        tilde + format_number(statistics.median(row['seconds'])),
+        tilde + format_number(row['ratio']),
         f'{row["recall"]:.4f}',
     ]
 
@@ -276,8 +276,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument('--csv', type=Path, metavar='FILE', nargs='+')
     args = parser.parse_args(argv)
     if args.csv is not None:
-        found = (json.loads(path.read_text())['rows'] for path in args.csv)
-        print(table([*chain.from_iterable(found)]), end='')
+        searches = (json.loads(path.read_text())['rows'] for path in args.csv)
+        print(table([*chain.from_iterable(searches)]), end='')
         return 0
     if max(args.k) > min(args.rows):
         parser.error(f"'--k' must be at most '--rows' (got {max(args.k)})")

@@ -27,7 +27,7 @@ from unittest import mock
 import torch
 from measure import seconds_of
 from models import K
-from record import environment, line, number, positive, write_json
+from record import environment, format_number, line, positive, write_json
 from sharp import SIMILARITIES, Problem
 from workloads import load_embeddings, name_for, parse_embeddings
 
@@ -72,11 +72,11 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
     seconds: dict[str, list[float]] = {'PyTorch': [], 'C++': []}
     differ = difference(problem)
     for turn in range(repeats + 1):
-        for kind, taken in seconds.items():
-            with nullcontext() if kind == 'C++' else definition():
-                found = seconds_of(step)
+        for language, taken in seconds.items():
+            with nullcontext() if language == 'C++' else definition():
+                taken_seconds = seconds_of(step)
             if turn > 0:  # The first compiles, and finds bounds.
-                taken.append(found)
+                taken.append(taken_seconds)
     plain, quick = (statistics.median(taken) for taken in seconds.values())
     proposals = problem.plan('race').num_proposals or 0.0
     return {
@@ -93,20 +93,20 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
 def difference(problem: Problem) -> float:
     """Return the share of 1,000 targets whose edges differ for one seed."""
     problem.sampler.method = 'race'
-    some, found = problem.some(1000), []
+    sample, edge_sets = problem.with_targets(1000), []
     for context in (nullcontext, definition):
         generator = torch.Generator().manual_seed(0)
         with context():
-            edges = problem.sampler(some, generator=generator).edge_index
-        found.append({*map(tuple, edges.t().tolist())})
-    return len({target for _, target in found[0] ^ found[1]}) / 1000
+            edges = problem.sampler(sample, generator=generator).edge_index
+        edge_sets.append({*map(tuple, edges.t().tolist())})
+    return len({target for _, target in edge_sets[0] ^ edge_sets[1]}) / 1000
 
 
 def cells(row: dict[str, Any]) -> list[str]:
     """Return a row of the table: medians of the rounds."""
-    plain, quick = (statistics.median(own) for own in row['seconds'].values())
+    plain, quick = (statistics.median(seconds) for seconds in row['seconds'].values())
     numbers = row['proposals'], plain, quick, row['ratio'], row['differ']
-    return [row['row'], *map(number, (*numbers, row['nanoseconds']))]
+    return [row['row'], *map(format_number, (*numbers, row['nanoseconds']))]
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -120,8 +120,8 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     with path.open('w', newline='') as file:
         table = csv.writer(file, lineterminator='\n')
         for row in HEADER, *map(cells, rows):
-            own = [row[i] for i in SHOWN]
-            table.writerow([title(own[0]), *own[1:]])
+            shown = [row[i] for i in SHOWN]
+            table.writerow([title(shown[0]), *shown[1:]])
 
 
 def title(name: str) -> str:
@@ -130,8 +130,10 @@ def title(name: str) -> str:
         return 'nodes'
     workload, similarity, scale = parse_row(name)
     family, size, noise = parse_embeddings(workload)
-    kind = 'without structure' if family == 'noise' else f'in clusters (noise {noise})'
-    return f'{size:,} {kind}, {similarity}, scale {scale:g}'
+    structure = (
+        'without structure' if family == 'noise' else f'in clusters (noise {noise})'
+    )
+    return f'{size:,} {structure}, {similarity}, scale {scale:g}'
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -102,8 +102,10 @@ def compare(dense: Tensor, race: Tensor) -> Comparison:
     error = (race.var(0) / race.size(0) + dense.var(0) / dense.size(0)).sqrt()
     sizes = error, dense.mean(0).abs()
     # Equal means have no difference, also where nothing varies or both are zero.
-    parts = (torch.where(difference == 0, 0, difference / size) for size in sizes)
-    return Comparison(*(part.tolist() for part in parts))
+    z_and_relative = (
+        torch.where(difference == 0, 0, difference / size) for size in sizes
+    )
+    return Comparison(*(column.tolist() for column in z_and_relative))
 
 
 def make_sampler(setting: Setting, method: str, **kwargs: Any) -> GumbelKNNSampler:
@@ -138,9 +140,9 @@ def losses(
     for _ in range(repeats):
         out = sampler.propagate(pair, problem.h, generator=generator)
         value = out.square().mean() + (out[:, 0] * problem.linear).mean()
-        parts = torch.autograd.grad(value, list(sampler.parameters()))
+        gradients = torch.autograd.grad(value, list(sampler.parameters()))
         loss.append(value.detach())
-        gradient.append(torch.cat([part.flatten() for part in parts]))
+        gradient.append(torch.cat([slope.flatten() for slope in gradients]))
     return torch.stack(loss).double().unsqueeze(1), torch.stack(gradient).double()
 
 
@@ -151,17 +153,17 @@ def shapes(
     """Compute the mean similarity, largest weight and entropy of each graph."""
     generator = torch.Generator().manual_seed(seed)
     pair, num_targets = (problem.x_src, problem.x_dst), problem.x_dst.size(0)
-    similarity, found = sampler.similarity(pair), []
+    similarity, means = sampler.similarity(pair), []
     for _ in range(repeats):
         (source, target), weight = sampler(pair, generator=generator)
         zero = weight.new_zeros(num_targets)
-        parts = (
+        quantities = (
             weight * similarity[target, source],
             zero.scatter_reduce(0, target, weight, 'amax'),
             torch.special.entr(weight),
         )
-        found.append(torch.stack([part.sum() / num_targets for part in parts]))
-    similarities, largest, entropies = torch.stack(found).double().split(1, dim=1)
+        means.append(torch.stack([values.sum() / num_targets for values in quantities]))
+    similarities, largest, entropies = torch.stack(means).double().split(1, dim=1)
     return similarities, largest, entropies
 
 
@@ -199,20 +201,24 @@ def compare_shapes(
     dense, race, listed, stream = (
         shapes(each, problem, repeats, seed + i) for i, each in enumerate(samplers)
     )
-    found = {
+    rows_compared = {
         'similarity_mean': compare(dense[0], race[0]),
         'largest': compare(dense[1], race[1]),
         'entropy': compare(dense[2], listed[2]),
     }
     plan = samplers[1].plan((problem.x_src, problem.x_dst))
     if 'under' not in plan.reason:  # One bound serves all scores.
-        found['entropy_stream'] = compare(stream[2], listed[2])
-    return found
+        rows_compared['entropy_stream'] = compare(stream[2], listed[2])
+    return rows_compared
 
 
 def comparisons(row: dict[str, Any]) -> dict[str, Comparison]:
     """Return the quantities that a row compares, by name."""
-    return {name: part for name, part in row.items() if isinstance(part, Comparison)}
+    return {
+        name: comparison
+        for name, comparison in row.items()
+        if isinstance(comparison, Comparison)
+    }
 
 
 def bonferroni_bound(count: int, degrees: int) -> float:
@@ -229,7 +235,7 @@ def verdict(rows: list[dict[str, Any]], repeats: int) -> tuple[float, set[str], 
     bound = bonferroni_bound(count, 2 * (repeats // 2 - 1))
     lines, above = [], set()
     for name in dict.fromkeys(name for name, _ in every):
-        z = [abs(z) for own, each in every if own == name for z in each.z]
+        z = [abs(z) for compared, each in every if compared == name for z in each.z]
         over = sum(not value <= bound for value in z)  # NaN exceeds it, too.
         says = f'{over} ABOVE THE BOUND' if over else 'all below the bound'
         says += ', as documented' if over and name == DIFFERS else ''
@@ -296,7 +302,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.out is not None:
         # All z-scores, those of each parameter included.
         plain = [
-            row | {name: part.plain() for name, part in comparisons(row).items()}
+            row
+            | {
+                name: comparison.plain()
+                for name, comparison in comparisons(row).items()
+            }
             for row in rows
         ]
         result = {'error_rate': ERROR_RATE, 'bound': bound, 'rows': plain}

@@ -55,16 +55,16 @@ def interleave(
     """
     seconds: dict[Key, list[float]] = {key: [] for key in steps}
     keys, begin = list(steps), time.perf_counter()
-    for number in range(int(is_warm), repeats + 1):
-        if number > LEAST_ROUNDS and time.perf_counter() - begin > limit:
+    for turn in range(int(is_warm), repeats + 1):
+        if turn > LEAST_ROUNDS and time.perf_counter() - begin > limit:
             break
-        first = number % max(1, len(keys))
-        for key in keys[first:] + keys[:first]:
+        start = turn % max(1, len(keys))
+        for key in keys[start:] + keys[:start]:
             gc.collect()
             taken = seconds_of(steps[key])
             if taken < 1:
                 taken = seconds_of(steps[key])
-            if number > 0:
+            if turn > 0:
                 seconds[key].append(taken)
     return seconds
 
@@ -105,9 +105,9 @@ def peak_memory(step: Step, warm_up: Step | None = None) -> float | None:
 
 def _resident(field: str) -> int:
     status = Path('/proc/self/status').read_text()
-    if (found := re.search(rf'^{field}:\s*(\d+)', status, re.M)) is None:
+    if (match := re.search(rf'^{field}:\s*(\d+)', status, re.M)) is None:
         raise OSError(f"'/proc/self/status' must hold a field {field} (got none)")
-    return 1024 * int(found[1])
+    return 1024 * int(match[1])
 
 
 def answer(
@@ -134,8 +134,8 @@ def ask(
     process.start()
     sender.close()
     try:
-        found = receiver.recv()
+        result = receiver.recv()
     except EOFError:  # The process ended without a result.
-        found = None
+        result = None
     process.join()
-    return found, process.exitcode or 0
+    return result, process.exitcode or 0

@@ -229,8 +229,8 @@ class PlainNodeFormer(torch.nn.Module):
 
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         model = self.model
-        first, *norms = model.norms
-        h = F.elu(first(model.lin_in(x)))
+        first_norm, *norms = model.norms
+        h = F.elu(first_norm(model.lin_in(x)))
         layers = (m for m in model.modules() if isinstance(m, NodeFormerLayer))
         for layer, norm in zip(layers, norms, strict=True):
             h = norm(self.attend(layer, h, generator) + h)
@@ -244,16 +244,18 @@ class PlainNodeFormer(torch.nn.Module):
         directions = layer.directions
         gumbel = torch.zeros(h.size(0), layer.heads, 1)
         if self.training:
-            kind: dict[str, Any] = {
+            tensor_options: dict[str, Any] = {
                 'dtype': h.dtype,
                 'device': h.device,
                 'generator': generator,
             }
-            directions = orthogonal_directions(*directions.shape, **kind)
+            directions = orthogonal_directions(*directions.shape, **tensor_options)
             size = (h.size(0), layer.heads, layer.k)
-            gumbel = -arrival_times(size, **kind).log()
-        parts = (layer.query(h), layer.key(h), layer.value(h))
-        query, key, value = (part.view(h.size(0), layer.heads, -1) for part in parts)
+            gumbel = -arrival_times(size, **tensor_options).log()
+        projected = (layer.query(h), layer.key(h), layer.value(h))
+        query, key, value = (
+            rows.view(h.size(0), layer.heads, -1) for rows in projected
+        )
         # For both sides: their product is divided by tau and the root of the width.
         factor = (layer.tau * query.size(-1) ** 0.5) ** -0.5
         heads = []

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 from models import TAU
-from record import environment, line, number, positive, write_json
+from record import environment, format_number, line, positive, write_json
 from sharp import METHODS, SIMILARITIES, Problem
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -42,15 +42,15 @@ def rows_of(nodes: int, channels: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     count = round(nodes**0.5)
     centres = normalize(torch.randn(count, channels, generator=generator))
-    number = torch.randint(count, (nodes,), generator=generator)
+    centre = torch.randint(count, (nodes,), generator=generator)
     noise = 0.5 / channels**0.5 * torch.randn(nodes, channels, generator=generator)
-    return normalize(centres[number] + noise)
+    return normalize(centres[centre] + noise)
 
 
 class NormalRows(Problem):
     """Targets that are not among the sources."""
 
-    def some(self, count: int) -> tuple[Tensor, Tensor]:
+    def with_targets(self, count: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(1)
         return self.x, torch.randn(count, self.x.size(1), generator=generator)
 
@@ -63,7 +63,7 @@ def measure(
     plan = problem.plan(method, args.targets)
     if plan.cost > args.limit:
         return None
-    found: dict[str, Any] = {'method': plan.method, 'cost': plan.cost}
+    measured_row: dict[str, Any] = {'method': plan.method, 'cost': plan.cost}
     for name, task in (('seconds', 'forward'), ('step', 'step')):
         run, taken = problem.step(method, task, args.targets), []
         for turn in range(args.repeats + 1):
@@ -72,8 +72,8 @@ def measure(
                 run()
             if turn > 0:  # The first run compiles.
                 taken.append(time.process_time() - begin)
-        found[name] = statistics.median(taken)
-    return found
+        measured_row[name] = statistics.median(taken)
+    return measured_row
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -86,14 +86,19 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             make = NormalRows if args.rows == 'normal' else Problem
             problem = make(x, False, similarity, scale)
             problem.sampler.tau = args.tau
-            chosen = problem.plan('auto', args.targets).method
+            auto_method = problem.plan('auto', args.targets).method
             key = {'nodes': nodes, 'channels': channels, 'similarity': similarity}
             rows = []
             for method in ASKED:
-                found = measure(problem, method, args)
-                if found is not None:
-                    asked = {'scale': scale, 'asked': method}
-                    rows.append(key | asked | {'is_auto': method == chosen} | found)
+                measured_row = measure(problem, method, args)
+                if measured_row is not None:
+                    request = {'scale': scale, 'asked': method}
+                    rows.append(
+                        key
+                        | request
+                        | {'is_auto': method == auto_method}
+                        | measured_row
+                    )
             fastest = min(row['step'] for row in rows)
             yield from (row | {'ratio': row['step'] / fastest} for row in rows)
 
@@ -136,7 +141,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows.append(row)
         print(
             line(
-                [str(row[k]) for k in HEADER[:5]] + [number(row[k]) for k in HEADER[5:]]
+                [str(row[k]) for k in HEADER[:5]]
+                + [format_number(row[k]) for k in HEADER[5:]]
             )
         )
         write_json(args.out, about | {'summary': summarize(rows), 'rows': rows})

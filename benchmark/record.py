@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'paper'))
 from reproduction.files import write_text
 from reproduction.record import environment, positive
 
-__all__ = ['at_least', 'environment', 'line', 'number', 'positive', 'write_json']
+__all__ = ['at_least', 'environment', 'format_number', 'line', 'positive', 'write_json']
 
 # Lists of numbers: each is written on one line, not one line per entry.
 LISTS = re.compile(r'\[([^][{}"]*)\]')
@@ -44,7 +44,7 @@ def at_least(least: int) -> Callable[[str], int]:
     return read
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Return a number in three digits, or a dash."""
     if value is None:
         return '-'

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from record import line, number
+from record import format_number, line
 from workloads import REAL, parse
 
 HEADER = (
@@ -58,18 +58,20 @@ def make_rows(
 ) -> list[Row]:
     """Join the measurements of the workers of a workload into rows, sorted by task."""
     rows = []
-    for part in sorted(timed['rows'], key=lambda part: part['variant'] == 'T'):
-        key = (part['variant'], part['task'], part['implementation'])
+    for timed_row in sorted(
+        timed['rows'], key=lambda timed_row: timed_row['variant'] == 'T'
+    ):
+        key = (timed_row['variant'], timed_row['task'], timed_row['implementation'])
         row = Row(
             workload,
             timed['num_nodes'],
-            part['task'] + ('' if part['variant'] == 'full' else ' -T'),
-            part['implementation'],
+            timed_row['task'] + ('' if timed_row['variant'] == 'full' else ' -T'),
+            timed_row['implementation'],
             reference,
-            part.get('skipped'),
-            part.get('agrees'),
-            part.get('agreement', ''),
-            part['seconds'],
+            timed_row.get('skipped'),
+            timed_row.get('agrees'),
+            timed_row.get('agreement', ''),
+            timed_row['seconds'],
             memory.get(key),
         )
         if row.seconds:
@@ -90,7 +92,9 @@ def _ratios(row: Row, base: Row) -> tuple[float | None, float | None]:
     time_ratio = memory_ratio = None
     if row.seconds and base.seconds:
         pairs = zip(row.seconds, base.seconds, strict=True)
-        time_ratio = statistics.median(own / other for own, other in pairs)
+        time_ratio = statistics.median(
+            seconds / reference for seconds, reference in pairs
+        )
     if row.memory_mb is not None and base.memory_mb:
         memory_ratio = row.memory_mb / base.memory_mb
     return time_ratio, memory_ratio
@@ -110,7 +114,7 @@ def growth(rows: list[Row]) -> list[dict[str, Any]]:
         if row.task == GROWTH_TASK and row.median and row.workload not in REAL:
             key = (parse(row.workload)[0], row.implementation)
             sizes.setdefault(key, {})[row.num_nodes] = row.median
-    found = []
+    entries = []
     for (family, implementation), seconds in sizes.items():
         if len(seconds) < 2:
             continue
@@ -124,8 +128,8 @@ def growth(rows: list[Row]) -> list[dict[str, Any]]:
         small, large = GROWTH_SIZES
         if small in seconds and large in seconds:
             entry['ratio'] = seconds[large] / seconds[small]
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def markdown(rows: list[Row], growths: list[Any]) -> str:
@@ -167,13 +171,13 @@ def _cells(row: Row, definition: Row | None) -> list[str]:
     of_dense = (None, None) if definition is None else _ratios(row, definition)
     return [
         *cells,
-        number(row.median),
-        f'{number(low)} to {number(high)}',
-        number(row.time_ratio),
-        number(of_dense[0]),
+        format_number(row.median),
+        f'{format_number(low)} to {format_number(high)}',
+        format_number(row.time_ratio),
+        format_number(of_dense[0]),
         '-' if row.memory_mb is None else f'{row.memory_mb:,.0f}',
-        number(row.memory_ratio),
-        number(of_dense[1]),
+        format_number(row.memory_ratio),
+        format_number(of_dense[1]),
         row.agreement,
     ]
 

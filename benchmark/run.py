@@ -93,8 +93,8 @@ def share_parameters(
     """Share the tensors of the first graph model: those of -T are large."""
     names = {plain_name(name): name for name in model.state_dict()}
     if state is not None:
-        own = {name: state[plain] for plain, name in names.items()}
-        model.load_state_dict(own, assign=True)
+        shared = {name: state[plain] for plain, name in names.items()}
+        model.load_state_dict(shared, assign=True)
     tensors = model.state_dict()
     return {plain: tensors[name] for plain, name in names.items()}
 
@@ -141,14 +141,14 @@ def parse_args() -> argparse.Namespace:
 
 
 def measure(
-    kind: str, request: dict[str, Any], failures: list[dict[str, str]]
+    task: str, request: dict[str, Any], failures: list[dict[str, str]]
 ) -> Any | None:
     """Run one worker; a failure is recorded and does not stop the others."""
-    found, status = ask(KINDS[kind], request)
-    if found is None:
-        what = ' '.join([kind, request['workload'], request.get('implementation', '')])
-        failures.append({'worker': what.strip(), 'status': str(status)})
-    return found
+    measured_rows, status = ask(KINDS[task], request)
+    if measured_rows is None:
+        label = ' '.join([task, request['workload'], request.get('implementation', '')])
+        failures.append({'worker': label.strip(), 'status': str(status)})
+    return measured_rows
 
 
 def measure_workload(
@@ -162,14 +162,14 @@ def measure_workload(
         return []
     memory: dict[tuple[str, str, str], float | None] = {}
     for implementation in IMPLEMENTATIONS['full']:
-        own = [r for r in timed['rows'] if r['implementation'] == implementation]
-        if any(row['seconds'] for row in own):
+        measured = [r for r in timed['rows'] if r['implementation'] == implementation]
+        if any(row['seconds'] for row in measured):
             bar.set_description(f'{name}, memory of {implementation}')
             of_one = request | {'implementation': implementation}
-            for part in measure('memory', of_one, failures) or []:
-                key = (part['variant'], part['task'], implementation)
-                memory[key] = part['megabytes']
-        bar.update(len(own))
+            for usage in measure('memory', of_one, failures) or []:
+                key = (usage['variant'], usage['task'], implementation)
+                memory[key] = usage['megabytes']
+        bar.update(len(measured))
     return make_rows(name, OURS, timed, memory)
 
 

@@ -81,7 +81,7 @@ class Problem:
         options: dict[str, Any] = {'scale': self.scale, 'train_scale': True}
         return GumbelKNNSampler.paper(self.similarity, K, TAU, **options)
 
-    def some(self, count: int) -> tuple[Tensor, Tensor]:
+    def with_targets(self, count: int) -> tuple[Tensor, Tensor]:
         """Return all sources with some of the targets."""
         every = torch.arange(count) * self.x.size(0) // count
         return self.x, self.x[every].detach()
@@ -92,7 +92,7 @@ class Problem:
 
         def step() -> None:
             self.sampler.method = method
-            x = self.x if count is None else self.some(count)
+            x = self.x if count is None else self.with_targets(count)
             out = self.sampler.propagate(x, self.h)
             if task == 'step':
                 out.square().mean().backward()
@@ -104,13 +104,13 @@ class Problem:
     @torch.no_grad()
     def plan(self, method: str, count: int | None = None) -> SamplingPlan:
         self.sampler.method = method
-        return self.sampler.plan(self.x if count is None else self.some(count))
+        return self.sampler.plan(self.x if count is None else self.with_targets(count))
 
 
 def make_similarity(name: str, channels: int) -> Similarity:
     torch.manual_seed(0)
-    kind, options = SIMILARITIES.get(name, (name, {}))
-    return resolve_similarity(kind, channels, **options)
+    similarity_name, options = SIMILARITIES.get(name, (name, {}))
+    return resolve_similarity(similarity_name, channels, **options)
 
 
 def predict(problem: Problem, method: str) -> tuple[float, float]:
@@ -138,7 +138,7 @@ def predict(problem: Problem, method: str) -> tuple[float, float]:
 @torch.no_grad()
 def predict_search(problem: Problem) -> float:
     """Predict the seconds of finding nearest-neighbour lists of all targets."""
-    pairs = problem.similarity.pair_scores(problem.some(4 * LEAST_TARGETS))
+    pairs = problem.similarity.pair_scores(problem.with_targets(4 * LEAST_TARGETS))
     size = problem.x.size(0)
     seconds = min(seconds_of(lambda: find_nearest(pairs, HEAD)) for _ in range(2))
     return seconds * size / pairs.dst.size(0)
@@ -147,29 +147,29 @@ def predict_search(problem: Problem) -> float:
 def measure_row(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
     """Predict the time of each method, plan, and time methods within the limit."""
     size, limit = problem.x.size(0), request['limit']
-    parts: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for method in METHODS:
-        part = parts.setdefault(method, {})
+        result = results.setdefault(method, {})
         reason = skip_reason(method, 'full', 'step', size, Limits())
         if method == 'dense' and reason is not None:
-            part['skipped'] = reason
+            result['skipped'] = reason
         elif method != 'dense':  # 'dense' is limited by its memory alone.
-            part['predicted'], search = predict(problem, method)
+            result['predicted'], search = predict(problem, method)
             if search > limit:
-                part['skipped'] = f'its lists take about {search:.0f} s'
-    row: dict[str, Any] = {'methods': parts, 'plan': None}
-    lacks_lists = 'its lists' in parts['race'].get('skipped', '')
+                result['skipped'] = f'its lists take about {search:.0f} s'
+    row: dict[str, Any] = {'methods': results, 'plan': None}
+    lacks_lists = 'its lists' in results['race'].get('skipped', '')
     if not lacks_lists:  # 'auto' would search for lists as well.
         row |= plan_row(problem)
-    chosen = None if row['plan'] is None else row['plan']['method']
-    if chosen is not None and chosen != 'race':
+    auto_method = None if row['plan'] is None else row['plan']['method']
+    if auto_method is not None and auto_method != 'race':
         # 'auto' adds planning to the method that it selects.
-        parts['auto'] = {'predicted': parts[chosen].get('predicted', 0.0)}
-    for method, part in parts.items():
-        most = limit if method in ('auto', chosen) else SHARE * limit
-        if 'skipped' not in part and part.get('predicted', 0.0) > most:
-            part['skipped'] = f'a step takes about {part["predicted"]:.0f} s'
-    time_row(problem, parts, request['repeats'], SHARE * limit)
+        results['auto'] = {'predicted': results[auto_method].get('predicted', 0.0)}
+    for method, result in results.items():
+        longest = limit if method in ('auto', auto_method) else SHARE * limit
+        if 'skipped' not in result and result.get('predicted', 0.0) > longest:
+            result['skipped'] = f'a step takes about {result["predicted"]:.0f} s'
+    time_row(problem, results, request['repeats'], SHARE * limit)
     return row
 
 
@@ -196,15 +196,15 @@ def warm_up(step: Step, predicted: float) -> float:
 
 
 def time_row(
-    problem: Problem, parts: dict[str, dict[str, Any]], repeats: int, limit: float
+    problem: Problem, results: dict[str, dict[str, Any]], repeats: int, limit: float
 ) -> None:
     """Time methods that are not skipped, interleaved; fewer rounds if they are long."""
     steps: dict[tuple[str, str], Step] = {}
     total = 0.0
-    for method, part in parts.items():
-        if 'skipped' in part:
+    for method, result in results.items():
+        if 'skipped' in result:
             continue
-        taken = warm_up(problem.step(method, 'step'), part.get('predicted', 0.0))
+        taken = warm_up(problem.step(method, 'step'), result.get('predicted', 0.0))
         for task in TASKS[1:] if taken > limit else TASKS:
             steps[method, task] = problem.step(method, task)
             total += taken
@@ -214,7 +214,7 @@ def time_row(
     gc.freeze()
     seconds = interleave(steps, rounds, limit, is_warm=True)
     for (method, task), taken_by_round in seconds.items():
-        parts[method][task] = taken_by_round
+        results[method][task] = taken_by_round
 
 
 def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -236,10 +236,10 @@ def measure(request: dict[str, Any]) -> list[dict[str, Any]]:
         problems.append(problem)
     # Last: it changes the allocation of memory for the rest of the process.
     for row, problem in zip(rows, problems, strict=True):
-        for method, part in row.get('methods', {}).items():
-            if 'step' in part:
+        for method, result in row.get('methods', {}).items():
+            if 'step' in result:
                 step = problem.step(method, 'step')
-                part['memory_mb'] = peak_memory(step, warm_up=lambda: None)
+                result['memory_mb'] = peak_memory(step, warm_up=lambda: None)
     return [summarize(row) for row in rows]
 
 
@@ -294,10 +294,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             absent[workload] = reason
             continue
         request = options | {'workload': workload, 'scales': scales_of(workload, args)}
-        found, status = ask(measure, request)
-        if found is None:
+        measured_rows, status = ask(measure, request)
+        if measured_rows is None:
             failures.append({'worker': workload, 'status': str(status)})
-        rows += found or []
+        rows += measured_rows or []
         content = about | {'rows': rows, 'growth': growth(rows)}
         write_json(args.out, content | {'absent': absent, 'failures': failures})
     print(f'{markdown(rows)}\n\nWritten: {args.out}')

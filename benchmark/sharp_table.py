@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from record import line, number
+from record import format_number, line
 from report import GROWTH_SIZES
 
 RESULTS = Path(__file__).resolve().parent / 'results' / 'sharp.json'
@@ -35,10 +35,10 @@ SHOWN = (
 
 def seconds(row: dict[str, Any], method: str) -> tuple[float | None, bool]:
     """Return the median or predicted seconds of a step, and whether it was measured."""
-    part = row.get('methods', {}).get(name_of(row, method), {})
-    if part.get('step'):
-        return statistics.median(part['step']), True
-    return part.get('predicted'), False
+    timed = row.get('methods', {}).get(name_of(row, method), {})
+    if timed.get('step'):
+        return statistics.median(timed['step']), True
+    return timed.get('predicted'), False
 
 
 def name_of(row: dict[str, Any], method: str) -> str:
@@ -54,15 +54,18 @@ def summarize(row: dict[str, Any]) -> dict[str, Any]:
     """
     methods = row.get('methods', {})
     times = {name: seconds(row, name)[0] for name in methods if name != 'auto'}
-    known = {name: value for name, value in times.items() if value is not None}
+    measured = {name: value for name, value in times.items() if value is not None}
     auto, is_measured = seconds(row, 'auto')
     if auto is None or not is_measured:
         return row
-    fastest = min(known, key=lambda name: known[name])
-    own = known.get(row['plan']['method'], auto)
-    row |= {'fastest': fastest, 'is_fastest': own <= AS_FAST * known[fastest]}
-    if known.get('stream') is not None:
-        row['stream_ratio'] = known['stream'] / auto
+    fastest = min(measured, key=lambda name: measured[name])
+    chosen_seconds = measured.get(row['plan']['method'], auto)
+    row |= {
+        'fastest': fastest,
+        'is_fastest': chosen_seconds <= AS_FAST * measured[fastest],
+    }
+    if measured.get('stream') is not None:
+        row['stream_ratio'] = measured['stream'] / auto
     return row
 
 
@@ -72,18 +75,22 @@ def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         family, _, size = row['workload'].partition('-')
         noise = ''.join(size.partition('@')[1:])
-        found, is_measured = seconds(row, 'auto')
-        if family in ('clustered', 'noise') and found is not None and is_measured:
+        auto_seconds, is_measured = seconds(row, 'auto')
+        if (
+            family in ('clustered', 'noise')
+            and auto_seconds is not None
+            and is_measured
+        ):
             key = f'{family}{noise}', row['similarity'], row['scale']
-            times.setdefault(key, {})[row['num_nodes']] = found
+            times.setdefault(key, {})[row['num_nodes']] = auto_seconds
     small, large = GROWTH_SIZES
     return [
         dict(
             zip(('family', 'similarity', 'scale'), key, strict=True),
-            ratio=own[large] / own[small],
+            ratio=by_size[large] / by_size[small],
         )
-        for key, own in times.items()
-        if small in own and large in own
+        for key, by_size in times.items()
+        if small in by_size and large in by_size
     ]
 
 
@@ -91,7 +98,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     """Return a row of the table; a tilde marks predicted times."""
     plan = row.get('plan') or {}
     race = row.get('methods', {}).get('race', {})
-    own = row.get('methods', {}).get(name_of(row, 'auto'), {})
+    timed = row.get('methods', {}).get(name_of(row, 'auto'), {})
     is_fastest = row.get('is_fastest')
     judged = 'yes' if is_fastest else f'no: {row.get("fastest")}'
     return [
@@ -100,19 +107,19 @@ def cells(row: dict[str, Any]) -> list[str]:
         row['similarity'],
         f'{row["scale"]:g}',
         plan.get('method') or race.get('skipped', 'DISAGREES'),
-        number(row.get('race_proposals')),
-        number(row.get('bounds_seconds')),
+        format_number(row.get('race_proposals')),
+        format_number(row.get('bounds_seconds')),
         *(_time(row, name) for name in ('auto', 'race', 'stream', 'dense')),
-        number(row.get('stream_ratio')),
+        format_number(row.get('stream_ratio')),
         '-' if is_fastest is None else judged,
-        number(own.get('memory_mb')),
+        format_number(timed.get('memory_mb')),
         f'{row["z"]:.1f}',
     ]
 
 
 def _time(row: dict[str, Any], method: str) -> str:
-    found, is_measured = seconds(row, method)
-    return ('' if found is None or is_measured else '~') + number(found)
+    value, is_measured = seconds(row, method)
+    return ('' if value is None or is_measured else '~') + format_number(value)
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:

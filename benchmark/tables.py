@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 from measure import ask, interleave, seconds_of
-from record import environment, line, number, positive, write_json
+from record import environment, format_number, line, positive, write_json
 from tqdm import tqdm
 from workloads import make_table
 
@@ -111,19 +111,19 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     """Return the table: one line per table and method, medians of repeated times."""
     lines = [line(HEADER), line(['---'] * len(HEADER))]
     for row in rows:
-        many, one = (
+        many_rows, one_row = (
             statistics.median(row[key])
             for key in ('predict_seconds', 'one_row_seconds')
         )
-        numbers = (row['epoch_seconds'], row['fit_seconds'], many, 1000 * one)
+        numbers = (row['epoch_seconds'], row['fit_seconds'], many_rows, 1000 * one_row)
         lines.append(
             line(
                 [
                     f'{row["num_rows"]:,}',
                     row['method'],
                     '-' if row['epochs'] is None else str(row['epochs']),
-                    *map(number, numbers),
-                    number(row['megabytes']),
+                    *map(format_number, numbers),
+                    format_number(row['megabytes']),
                     f'{row["rmse"]:.3f}',
                 ]
             )
@@ -155,11 +155,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for method in args.methods
     ]
     for request in tqdm(requests):
-        found, status = ask(measure, request)
-        if found is None:
+        measured_row, status = ask(measure, request)
+        if measured_row is None:
             name = f'{request["method"]} of {request["num_rows"]} rows'
             sys.exit(f'{name} ended with status {status}')
-        rows.append(found)
+        rows.append(measured_row)
         write_json(args.out, about | {'rows': rows})
     print(f'{markdown(rows)}\n\nWritten: {args.out}')
 

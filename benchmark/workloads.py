@@ -174,8 +174,8 @@ def load_embeddings(name: str, seed: int) -> tuple[Tensor, bool]:
     if family == 'clustered':
         count = round(size**0.5)
         centre = F.normalize(torch.randn(count, WIDTH, generator=generator))
-        number = torch.randint(count, (size,), generator=generator)
-        x = centre[number] + noise / WIDTH**0.5 * x
+        cluster = torch.randint(count, (size,), generator=generator)
+        x = centre[cluster] + noise / WIDTH**0.5 * x
     return F.normalize(x), True
 
 
@@ -183,17 +183,17 @@ def train(workload: Workload, seed: int) -> Tensor:
     """Train a two-layer net for a hundred steps of Adam and return its `X W`."""
     torch.manual_seed(seed)
     x, y = workload.x, workload.y
-    first = Linear(x.size(1), WIDTH, bias=False, weight_initializer='glorot')
-    last = Linear(WIDTH, workload.num_classes)
+    projection = Linear(x.size(1), WIDTH, bias=False, weight_initializer='glorot')
+    classifier = Linear(WIDTH, workload.num_classes)
     labelled = torch.randperm(y.numel())[: y.numel() // 2]
-    parameters = [*first.parameters(), *last.parameters()]
+    parameters = [*projection.parameters(), *classifier.parameters()]
     optimizer = torch.optim.Adam(parameters, RATE, weight_decay=DECAY)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        hidden = F.dropout(apply_linear(first, x).relu(), DROPOUT)
-        F.cross_entropy(last(hidden)[labelled], y[labelled]).backward()
+        hidden = F.dropout(apply_linear(projection, x).relu(), DROPOUT)
+        F.cross_entropy(classifier(hidden)[labelled], y[labelled]).backward()
         optimizer.step()
-    return apply_linear(first, x).detach()
+    return apply_linear(projection, x).detach()
 
 
 def make_table(num_rows: int, seed: int) -> tuple[Array, Array]:
@@ -201,10 +201,10 @@ def make_table(num_rows: int, seed: int) -> tuple[Array, Array]:
     law, random = np.random.default_rng(0), np.random.default_rng([seed, num_rows])
     frequency = law.normal(0, 1 / LENGTH, (2, NUM_WAVES))
     phase = law.uniform(0, 2 * math.pi, NUM_WAVES)
-    place, x = random.random((num_rows, 2)), random.normal(size=(num_rows, 6))
+    position, x = random.random((num_rows, 2)), random.normal(size=(num_rows, 6))
     field = np.zeros(num_rows)
     # Wave by wave, so that a million rows take little memory.
     for wave, shift in zip(frequency.T, phase, strict=True):
-        field += math.sqrt(2 / NUM_WAVES) * np.cos(place @ wave + shift)
+        field += math.sqrt(2 / NUM_WAVES) * np.cos(position @ wave + shift)
     y = field + np.tanh(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.5 * (x[:, 3] > 0)
-    return np.hstack([place, x]), y + TABLE_NOISE * random.normal(size=num_rows)
+    return np.hstack([position, x]), y + TABLE_NOISE * random.normal(size=num_rows)

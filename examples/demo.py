@@ -90,9 +90,9 @@ def compare(x: Any, y: Any, is_test: Any, seed: int = 0) -> GSLRegressor:
 
 def conclude(errors: dict[str, float]) -> None:
     """Print whether the blend wins, and by how much."""
-    own = errors.pop(BLEND)
+    error = errors.pop(BLEND)
     best = min(errors, key=errors.__getitem__)
-    share = own / errors[best] - 1
+    share = error / errors[best] - 1
     verdict = 'wins' if share < 0 else 'does not win'
     print(
         f'The blend {verdict}: its error is {abs(share):.1%} '
@@ -103,20 +103,20 @@ def conclude(errors: dict[str, float]) -> None:
 
 def draw(model: GSLRegressor, photo: Any, x: Any, is_test: Any, path: Path) -> None:
     """Draw the predictions, and the training rows with most weight in three of them."""
-    rows, known = x[is_test], x[~is_test]
-    nearest = [abs(rows[:, :2] - place).sum(axis=1).argmin() for place in PLACES]
+    rows, training_rows = x[is_test], x[~is_test]
+    nearest = [abs(rows[:, :2] - position).sum(axis=1).argmin() for position in PLACES]
     weights, neighbours = model.kneighbors(rows[nearest], n_neighbors=40)
     figure = Figure(figsize=(11, 4), layout='constrained')
     left, right = figure.subplots(1, 2)
     left.imshow(photo / 255)
     for i, color in enumerate(('yellow', 'magenta', 'cyan')):
-        across, down = known[neighbours[i], :2].T
+        across, down = training_rows[neighbours[i], :2].T
         left.scatter(across, down, s=150 * weights[i], color=color, ec='k', lw=0.5)
         left.plot(*rows[nearest[i], :2], 'X', color=color, mec='k', ms=11)
     left.set_title('Crosses: three rows. Circles: the rows that they lean on')
     shown = model.predict(x).reshape(HEIGHT, WIDTH)
     image = right.imshow(shown, cmap='coolwarm', vmin=-100, vmax=100)
-    right.set_title(f'Predicted from {len(known):,} pixels')
+    right.set_title(f'Predicted from {len(training_rows):,} pixels')
     figure.colorbar(image, label='red minus blue', shrink=0.8)
     for ax in (left, right):
         ax.set_axis_off()

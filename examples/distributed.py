@@ -66,8 +66,8 @@ def all_results(model: GSLNet, rows: list[Tensor], shard: RowShard | None) -> An
     out: Any = model.eval()(rows[0], shard=shard)
     if shard is not None:
         graphs, out = list(map(shard.gather_graph, graphs)), shard.gather(out)
-    named = model.named_parameters()
-    gradients = {name: p.grad.clone() for name, p in named if p.grad is not None}
+    parameters = model.named_parameters()
+    gradients = {name: p.grad.clone() for name, p in parameters if p.grad is not None}
     return loss, gradients, graphs, out.detach()
 
 
@@ -78,28 +78,28 @@ def difference(a: Tensor, b: Tensor) -> float:
 
 
 def check(
-    model: GSLNet, rows: list[Tensor], whole: list[Tensor], shard: RowShard
+    model: GSLNet, rows: list[Tensor], table: list[Tensor], shard: RowShard
 ) -> bool:
     """Compare with one process; print the largest differences on the first rank."""
     loss, gradients, graphs, out = all_results(model, rows, shard)
     is_equal = True
     if shard.rank == 0:
-        plain = all_results(model, whole, None)
-        found = {
+        plain = all_results(model, table, None)
+        differences = {
             'loss': difference(loss, plain[0]),
             'outputs': difference(out, plain[3]),
         }
         for name, gradient in gradients.items():
-            found[f'gradient of {name}'] = difference(gradient, plain[1][name])
-        for number, (graph, other) in enumerate(zip(graphs, plain[2], strict=True)):
-            is_equal &= torch.equal(graph.edge_index, other.edge_index)
-            print(f'edges of layer {number}: {graph}, equal: {is_equal}')
+            differences[f'gradient of {name}'] = difference(gradient, plain[1][name])
+        for layer, (graph, expected) in enumerate(zip(graphs, plain[2], strict=True)):
+            is_equal &= torch.equal(graph.edge_index, expected.edge_index)
+            print(f'edges of layer {layer}: {graph}, equal: {is_equal}')
             if is_equal:
-                gap = difference(graph.edge_weight, other.edge_weight)
-                found[f'weights of layer {number}'] = gap
-        for name, value in found.items():
+                gap = difference(graph.edge_weight, expected.edge_weight)
+                differences[f'weights of layer {layer}'] = gap
+        for name, value in differences.items():
             print(f'{name}: {value:.1e}')
-        is_equal &= max(found.values()) <= TOLERANCE
+        is_equal &= max(differences.values()) <= TOLERANCE
         print(f'tolerance {TOLERANCE:.0e}: {"passed" if is_equal else "FAILED"}')
     agreed = shard.sum(torch.tensor(float(is_equal), device=out.device))
     return float(agreed) == shard.world_size
@@ -137,11 +137,11 @@ device = start(args.backend)
 shard = RowShard.even(args.nodes)
 rank, world = shard.rank, shard.world_size
 # With a large table each process would read its own rows only.
-whole = [part.to(device) for part in make_table(args.nodes, args.features)]
-rows = [shard.split(part) for part in whole]
+table = [column.to(device) for column in make_table(args.nodes, args.features)]
+rows = [shard.split(column) for column in table]
 torch.manual_seed(0)  # The same parameters and the same noise on all ranks.
 model = GSLNet(args.features, HIDDEN, 2, CLASSES, scale=5.0).to(device)
-is_equal = check(model, rows, whole, shard) if args.check else True
+is_equal = check(model, rows, table, shard) if args.check else True
 
 optimizer, done, path = torch.optim.Adam(model.parameters(), lr=0.01), 0, None
 if args.checkpoint is not None:
@@ -163,14 +163,14 @@ for step in tqdm(steps, 'training', args.epochs, initial=done, disable=hidden):
         save_checkpoint(path, model, optimizer, step + 1)
 accuracy = model.score(rows[0], rows[1], ~rows[2], shard=shard)['accuracy']
 if rank == 0:
-    found = (
+    summary = (
         f'steps {done}..{args.epochs}, loss {loss:.4f}' if steps else 'nothing to do'
     )
-    print(f'{world} processes, {args.nodes} nodes, {found}, accuracy {accuracy:.1%}')
+    print(f'{world} processes, {args.nodes} nodes, {summary}, accuracy {accuracy:.1%}')
     if len(seconds) > 1:  # The first step compiles and computes score bounds.
         mean = sum(seconds[1:]) / len(seconds[1:])
         print(f'first step {seconds[0]:.3f} s, then {mean:.3f} s a step')
-    print_controls(args.epochs, *whole)
+    print_controls(args.epochs, *table)
 if dist.is_initialized():
     dist.destroy_process_group()
 sys.exit(0 if is_equal else 1)

@@ -80,24 +80,24 @@ class DocumentNet(torch.nn.Module):
         super().__init__()
         near = COSINE | {'z_channels': widths['document']}
         # Only documents have labels: the last layer needs no relation to words.
-        last = {IN: PROJECTED, NEAR: near}
-        first = {IN: PROJECTED, HAS: PROJECTED, NEAR: near}
-        self.conv1 = HeteroLatentGraphConv(widths, HIDDEN, first)
-        self.conv2 = HeteroLatentGraphConv(HIDDEN, num_classes, last)
+        last_relations = {IN: PROJECTED, NEAR: near}
+        relations = {IN: PROJECTED, HAS: PROJECTED, NEAR: near}
+        self.conv1 = HeteroLatentGraphConv(widths, HIDDEN, relations)
+        self.conv2 = HeteroLatentGraphConv(HIDDEN, num_classes, last_relations)
 
     def forward(self, x_dict: dict[str, Tensor]) -> Tensor:
         # Both layers compare documents by their features.
         z_dict = {'document': x_dict['document']}
         hidden = self.conv1(x_dict, z_dict=z_dict)
-        for kind, h in hidden.items():
-            hidden[kind] = F.dropout(F.elu(h), 0.5, self.training)
+        for node_type, h in hidden.items():
+            hidden[node_type] = F.dropout(F.elu(h), 0.5, self.training)
         out: Tensor = self.conv2(hidden, z_dict=z_dict)['document']
         return out
 
 
 def make(name: str, data: HeteroData, num_classes: int) -> list[Any]:
     """Return a model of documents, or of documents and words, and its inputs."""
-    widths = {kind: data[kind].num_features for kind in data.node_types}
+    widths = {node_type: data[node_type].num_features for node_type in data.node_types}
     sizes = HIDDEN, 2, num_classes
     x, width = data['document'].x, widths['document']
     if name == 'MLP':
@@ -146,12 +146,14 @@ def draw(model: Any, data: HeteroData, table: Data, words: list[str]) -> Any:
     for axis in axes.flat:
         axis.axis('off')
     for axis, document in zip(axes.flat, shown, strict=False):
-        own = edge_index[1] == document
-        value, order = weight[own].sort(descending=True)
+        is_candidate = edge_index[1] == document
+        value, order = weight[is_candidate].sort(descending=True)
         axis.set_title(table.class_names[int(labels[document])], fontsize=9)
         axis.set(xlim=(-0.1, 1.8), ylim=(-count, count))
         axis.plot(0, 0, 's', color='tab:blue', markersize=14)
-        for rank, word in enumerate(edge_index[0][own][order[:count]].tolist()):
+        for rank, word in enumerate(
+            edge_index[0][is_candidate][order[:count]].tolist()
+        ):
             height, width = count - 2 * rank - 1, 0.5 + 8 * float(value[rank])
             color = 'tab:blue' if x[document, word] > 0 else 'tab:orange'
             axis.plot([0, 1], [0, height], color=color, linewidth=width, zorder=0)
@@ -173,25 +175,27 @@ def main() -> None:
     args = parser.parse_args()
     if args.quick:
         args.documents, args.epochs, args.seeds = 120, 4, 2
-    whole = read(args.dataset)
-    table = whole.subgraph(torch.arange(args.documents)[: whole.num_nodes])
+    all_documents = read(args.dataset)
+    table = all_documents.subgraph(
+        torch.arange(args.documents)[: all_documents.num_nodes]
+    )
     seed_everything(0)
     data, num_classes = add_words(table), len(table.class_names)
     print(
         f'{"":14}test accuracy in %, {args.seeds} splits of {table.num_nodes} documents'
     )
     for name in MODELS:
-        found = []
+        accuracies = []
         for seed in range(args.seeds):
             seed_everything(seed)
             split = RandomNodeSplit(num_val=0.25, num_test=0.25)(table.clone())
             model, *inputs = make(name, data, num_classes)
-            found.append(train(model, inputs, split, args.epochs, name))
-        spread, mean = torch.std_mean(torch.tensor(found), correction=0)
+            accuracies.append(train(model, inputs, split, args.epochs, name))
+        spread, mean = torch.std_mean(torch.tensor(accuracies), correction=0)
         print(f'{name:14}{mean:.1f} ± {spread:.1f}')
     if args.picture is not None:
-        unknown = [f'word {number}' for number in range(data['word'].num_nodes)]
-        words = whole.get('feature_names', unknown)
+        unknown = [f'word {index}' for index in range(data['word'].num_nodes)]
+        words = all_documents.get('feature_names', unknown)
         draw(model, data, table, words).savefig(args.picture, dpi=120)
 
 

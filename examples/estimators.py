@@ -62,13 +62,13 @@ def measure(table: str, model: str, folds: int) -> tuple[float, float, float]:
     """Return the mean and standard deviation of scores, and the seconds per fold."""
     x, y = TABLES[table](return_X_y=True)
     is_regression = table == 'diabetes'
-    kind = KFold if is_regression else StratifiedKFold
+    splitter_type = KFold if is_regression else StratifiedKFold
     estimator = (REGRESSORS if is_regression else CLASSIFIERS)[model]
     pipeline = make_pipeline(StandardScaler(), estimator)
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
-        cv = kind(folds, shuffle=True, random_state=0)
+        cv = splitter_type(folds, shuffle=True, random_state=0)
         scores = cross_val_score(pipeline, x, y, cv=cv)
     seconds = (time.perf_counter() - started) / folds
     return float(scores.mean()), float(scores.std(ddof=1)), seconds

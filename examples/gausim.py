@@ -129,12 +129,12 @@ def conclude(results: dict[str, list[dict[str, float]]], num_splits: int) -> Non
         name: 100 * statistics.mean(run['test'] for run in runs)
         for name, runs in results.items()
     }
-    others = [name for name in test if name in ('mlp', 'knn')]
-    if 'full' not in test or not others:
+    controls = [name for name in test if name in ('mlp', 'knn')]
+    if 'full' not in test or not controls:
         return
-    best = max(others, key=test.__getitem__)
+    best = max(controls, key=test.__getitem__)
     pairs = zip(results['full'], results[best], strict=True)
-    better = sum(own['test'] > other['test'] for own, other in pairs)
+    better = sum(learned['test'] > control['test'] for learned, control in pairs)
     verdict = 'does not pay'
     if test['full'] > test[best]:
         verdict = 'pays' if better == num_splits else 'does not clearly pay'

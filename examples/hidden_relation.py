@@ -78,8 +78,10 @@ class GraphLayer(torch.nn.Module):
 
     def samplers(self) -> list[gsl.GumbelKNNSampler]:
         """Return the sampler of each relation."""
-        parts = self.conv.modules()
-        return [part for part in parts if isinstance(part, gsl.GumbelKNNSampler)]
+        modules = self.conv.modules()
+        return [
+            module for module in modules if isinstance(module, gsl.GumbelKNNSampler)
+        ]
 
     def forward(self, data: Any) -> Tensor:
         out: Tensor = self.conv(data.x, batch=data.batch, z=data.pos)
@@ -125,8 +127,8 @@ def fit(name: str, make: Make, args: argparse.Namespace) -> torch.nn.Module:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     model.train()
     for step in tqdm(range(args.steps), desc=f'{name:<18}', leave=False, disable=None):
-        number = args.seed * args.steps + step
-        data = draw_batch(args, GRAPHS_PER_STEP, number * 1_000 + 2)
+        step_seed = args.seed * args.steps + step
+        data = draw_batch(args, GRAPHS_PER_STEP, step_seed * 1_000 + 2)
         optimizer.zero_grad()
         (model(data) - data.y).square().mean().backward()
         optimizer.step()
@@ -139,10 +141,10 @@ def relative_error(model: Callable[[Any], Tensor], data: Any) -> float:
     return float((model(data) - data.y).square().mean() / data.y.var(correction=0))
 
 
-def true_matrix(data: Any, kind: int = 0) -> Tensor:
+def true_matrix(data: Any, relation: int = 0) -> Tensor:
     """Return the true relation as a 0/1 matrix, one row per target."""
     true = torch.zeros(data.num_nodes, data.num_nodes)
-    source, target = data.true_edge_index[:, data.true_edge_type == kind]
+    source, target = data.true_edge_index[:, data.true_edge_type == relation]
     true[target, source] = 1
     return true
 
@@ -153,20 +155,20 @@ def draw_relations(data: Any, weight: Tensor, path: Path) -> None:
         'What three of the nodes need': true_matrix(data),
         'What the learned graph joins them to': weight,
     }
-    place = data.pos / data.pos.norm(dim=1, keepdim=True)
-    angle = torch.atan2(place[:, 1], place[:, 0]).rad2deg()
+    position = data.pos / data.pos.norm(dim=1, keepdim=True)
+    angle = torch.atan2(position[:, 1], position[:, 0]).rad2deg()
     figure = Figure(figsize=(10, 4.2), layout='constrained')
     axes = figure.subplots(1, 2)
     for ax, (title, matrix) in zip(axes, pictures.items(), strict=True):
-        ax.plot(*place.t(), '.', color='#bbbbbb', label='the other nodes')
-        for wanted, color in zip(SHOWN, COLORS, strict=True):
-            node = int((angle - wanted).abs().argmin())
-            sources = place[matrix[node] > 0]
-            ends = torch.stack([place[node].expand_as(sources), sources], dim=1)
+        ax.plot(*position.t(), '.', color='#bbbbbb', label='the other nodes')
+        for shown_angle, color in zip(SHOWN, COLORS, strict=True):
+            node = int((angle - shown_angle).abs().argmin())
+            sources = position[matrix[node] > 0]
+            ends = torch.stack([position[node].expand_as(sources), sources], dim=1)
             ax.add_collection(LineCollection(ends.tolist(), colors=color, lw=0.7))
             ax.plot(*sources.t(), '.', color=color)
-            label = f'a node at {wanted} degrees'
-            ax.plot(*place[node], 'o', color=color, markersize=10, label=label)
+            label = f'a node at {shown_angle} degrees'
+            ax.plot(*position[node], 'o', color=color, markersize=10, label=label)
         ax.set(title=title, aspect=1)
         ax.set_axis_off()
     axes[1].legend(loc='center left', bbox_to_anchor=(1, 0.5), frameon=False)
@@ -177,18 +179,18 @@ def draw_relations(data: Any, weight: Tensor, path: Path) -> None:
 
 def conclude(errors: dict[str, float], data: Any, weight: Tensor) -> None:
     """Print the explained variances, and the precision of the learned graph."""
-    own = errors.pop('learned graph')
-    other = min(errors, key=errors.__getitem__)
-    if own > errors[other]:
-        print(f'\nThe learned graph did not pay here: {other} is better.')
+    error = errors.pop('learned graph')
+    control = min(errors, key=errors.__getitem__)
+    if error > errors[control]:
+        print(f'\nThe learned graph did not pay here: {control} is better.')
         return
     near = weight.topk(5, dim=1).indices
     share = float(true_matrix(data).gather(1, near).mean())
-    rest = max(0.0, 1 - errors[other])
+    explained = max(0.0, 1 - errors[control])
     print(
-        f'\nThe learned graph explains {1 - own:.0%} of the variance of the targets, '
-        f'the best of the others {rest:.0%};\n{share:.0%} of the nearest neighbours '
-        'that it found are true ones.'
+        f'\nThe learned graph explains {1 - error:.0%} of the variance of the targets, '
+        f'the best of the others {explained:.0%};\n{share:.0%} of the nearest '
+        'neighbours that it found are true ones.'
     )
 
 

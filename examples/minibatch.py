@@ -37,10 +37,10 @@ NET |= {'similarity': 'linear', 'scale': 10.0}
 
 
 def write_table(path: Path, num_blocks: int, seed: int) -> None:
-    random, part = np.random.default_rng(seed), path.with_suffix('.part')
+    random, temporary = np.random.default_rng(seed), path.with_suffix('.part')
     points, spread = random.normal(size=(100, 6)), random.normal(size=(6, WIDTH))
     header = {'fortran_order': False, 'shape': (num_blocks * BATCH,)}
-    with part.open('wb') as file:
+    with temporary.open('wb') as file:
         np.lib.format.write_array_header_1_0(file, header | {'descr': ROW.descr})
         for _ in trange(num_blocks, desc='table', disable=None):
             rows, hidden = np.empty(BATCH, ROW), random.normal(size=(BATCH, 6))
@@ -48,12 +48,14 @@ def write_table(path: Path, num_blocks: int, seed: int) -> None:
             rows['y'] = near.argmax(axis=1) % CLASSES
             rows['x'] = hidden @ spread + random.normal(size=(BATCH, WIDTH))
             rows.tofile(file)
-    part.replace(path)
+    temporary.replace(path)
 
 
-def read_blocks(path: Path, first: int, count: int = 1) -> list[torch.Tensor]:
+def read_blocks(path: Path, first_block: int, count: int = 1) -> list[torch.Tensor]:
     """Read rows of a table; map it anew, so that no page stays in memory."""
-    rows = np.load(path, mmap_mode='r')[first * BATCH : (first + count) * BATCH]
+    rows = np.load(path, mmap_mode='r')[
+        first_block * BATCH : (first_block + count) * BATCH
+    ]
     return [torch.from_numpy(rows[name].copy()) for name in ('x', 'y')]
 
 
@@ -67,10 +69,10 @@ def train(model: Any, order: Any, table: Path, checkpoint: Path) -> None:
     """Train on blocks in this order, from the last checkpoint if there is one."""
     optimizer, done = torch.optim.Adam(model.parameters(), lr=0.005), 0
     if checkpoint.exists():
-        kept = torch.load(checkpoint, weights_only=True)
-        model.load_state_dict(kept['model'])
-        optimizer.load_state_dict(kept['optimizer'])
-        done = kept['done']
+        saved = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(saved['model'])
+        optimizer.load_state_dict(saved['optimizer'])
+        done = saved['done']
     loader = DataLoader(order[done:], None, collate_fn=partial(read_blocks, table))
     for x, y in tqdm(loader, checkpoint.stem, len(order), initial=done, disable=None):
         torch.manual_seed(done)  # The same noise in a resumed run.
@@ -80,8 +82,10 @@ def train(model: Any, order: Any, table: Path, checkpoint: Path) -> None:
         done += 1
         if done % 100 == 0 or done == len(order):
             state = {'model': model.state_dict(), 'optimizer': optimizer.state_dict()}
-            torch.save(state | {'done': done}, part := checkpoint.with_suffix('.part'))
-            part.replace(checkpoint)
+            torch.save(
+                state | {'done': done}, temporary := checkpoint.with_suffix('.part')
+            )
+            temporary.replace(checkpoint)
 
 
 parser = argparse.ArgumentParser()

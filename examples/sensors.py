@@ -55,7 +55,7 @@ for seed in range(args.seeds):
     data: Any = dataset[0]
     cut = int(0.8 * dataset.num_steps)  # Later steps are the test set.
     std, mean = torch.std_mean(data.x[:, :cut], dim=1, keepdim=True)
-    x, y = ((part - mean) / std for part in dataset.windows(3))
+    x, y = ((window - mean) / std for window in dataset.windows(3))
     graph = SampledGraph(data.true_edge_index, data.true_edge_weight)
     true = to_dense_adj(graph.edge_index)[0].t()  # Targets by sources, as all scores.
     now, past = y[:cut].flatten(1), x[:cut, ..., 0]
@@ -65,8 +65,8 @@ for seed in range(args.seeds):
     error = (x[cut:].flatten(1) @ fit - y[cut:].flatten(1)).square().mean()
     rows['error, least squares'].append([float(error)])
     graphs = {'no graph': graph.prune(1), 'true graph': graph, 'learned graph': None}
-    for name, given in graphs.items():
-        model = Forecaster(dataset.num_sensors, given)
+    for name, fixed_graph in graphs.items():
+        model = Forecaster(dataset.num_sensors, fixed_graph)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for _ in trange(20 if args.quick else 3000, desc=name, disable=None):
             batch = torch.randint(cut, (64,))

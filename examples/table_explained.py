@@ -44,20 +44,20 @@ def draw(
     model: GSLRegressor,
     rows: pd.DataFrame,
     y: pd.Series,
-    asked: pd.DataFrame,
-    place: list[str],
+    explained: pd.DataFrame,
+    coordinates: list[str],
 ) -> Figure:
     """Draw training rows, and lines to those with most weight in predictions."""
     figure = Figure(figsize=(7, 6), layout='constrained')
     ax = figure.subplots()
-    dots = ax.scatter(rows[place[0]], rows[place[1]], c=y, s=12)
-    weights, neighbours = model.kneighbors(asked, n_neighbors=20)
-    for row, house in enumerate(asked[place].to_numpy()):
-        others = rows[place].to_numpy()[neighbours[row]]
-        for weight, other in zip(weights[row], others, strict=True):
-            ax.plot(*zip(house, other, strict=True), 'C3', linewidth=12 * weight)
+    dots = ax.scatter(rows[coordinates[0]], rows[coordinates[1]], c=y, s=12)
+    weights, neighbours = model.kneighbors(explained, n_neighbors=20)
+    for row, house in enumerate(explained[coordinates].to_numpy()):
+        sources = rows[coordinates].to_numpy()[neighbours[row]]
+        for weight, source in zip(weights[row], sources, strict=True):
+            ax.plot(*zip(house, source, strict=True), 'C3', linewidth=12 * weight)
         ax.plot(*house, 'o', color='C3')
-    ax.set(xlabel=place[0], ylabel=place[1])
+    ax.set(xlabel=coordinates[0], ylabel=coordinates[1])
     figure.colorbar(dots, label=str(y.name))
     return figure
 
@@ -86,12 +86,12 @@ def main() -> None:
     print(f'blend: R2 {model.score(new, y_new):.3f}')
     print(f'gradient boosting: R2 {trees.score(kinds.loc[new.index], y_new):.3f}')
     print(model.report_.round(3))
-    asked = new[:3]
-    for i in range(len(asked)):
+    explained = new[:3]
+    for i in range(len(explained)):
         print(f'\nThe target is {y_new.iloc[i]:.4g}:')
-        print(model.contributions(asked[i : i + 1]).round(1).to_string(index=False))
-        print(model.explain(asked[i : i + 1]).round(2))
-    draw(model, rows, y, asked, args.map).savefig(args.out, dpi=150)
+        print(model.contributions(explained[i : i + 1]).round(1).to_string(index=False))
+        print(model.explain(explained[i : i + 1]).round(2))
+    draw(model, rows, y, explained, args.map).savefig(args.out, dpi=150)
     print(f'\nWritten: {args.out}')
 
 

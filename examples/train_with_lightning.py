@@ -90,8 +90,8 @@ def main() -> None:
             enable_model_summary=False,
         )
         trainer.fit(model, nodes)
-        (found,) = trainer.test(model, nodes, verbose=False)
-        print(f'{name}: test accuracy {100 * found["test"]:.1f} %')
+        (metrics,) = trainer.test(model, nodes, verbose=False)
+        print(f'{name}: test accuracy {100 * metrics["test"]:.1f} %')
 
 
 if __name__ == '__main__':

@@ -76,8 +76,8 @@ class RelationsConv(torch.nn.Module):
             self.lin_root = torch.nn.Linear(in_channels, out_channels, bias=False)
         self.bias = torch.nn.Parameter(torch.zeros(out_channels))
 
-    def forward(self, x: Tensor, **given: Any) -> Tensor:
-        messages = torch.stack([conv(x, **given) for conv in self.convs])
+    def forward(self, x: Tensor, **inputs: Any) -> Tensor:
+        messages = torch.stack([conv(x, **inputs) for conv in self.convs])
         shares = self.logit.softmax(dim=0).view(-1, 1, 1)
         out: Tensor = (shares * messages).sum(dim=0) + self.bias
         return out if self.lin_root is None else out + self.lin_root(x)
@@ -155,8 +155,8 @@ def fit(name: str, make: Make, args: argparse.Namespace) -> torch.nn.Module:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     model.train()
     for step in tqdm(range(args.steps), desc=f'{name:<18}', leave=False, disable=None):
-        number = args.seed * args.steps + step
-        data = draw_batch(args, GRAPHS_PER_STEP, number * 1_000 + 2)
+        step_seed = args.seed * args.steps + step
+        data = draw_batch(args, GRAPHS_PER_STEP, step_seed * 1_000 + 2)
         optimizer.zero_grad()
         (model(data) - data.y).square().mean().backward()
         optimizer.step()
@@ -196,14 +196,14 @@ def true_error(test: Any, args: argparse.Namespace) -> float:
 @torch.no_grad()
 def print_precision(name: str, model: Relations, data: Any) -> None:
     """Print the share of true edges of each kind among the k nearest sources."""
-    for number, sampler in enumerate(model.samplers(), start=1):
+    for index, sampler in enumerate(model.samplers(), start=1):
         (source, target), edge_weight = sampler.eval()(data.pos)
         weight = torch.zeros(data.num_nodes, data.num_nodes)
         weight[target, source] = edge_weight
         nearest = weight.topk(sampler.k, dim=1).indices
         shares = [true.gather(1, nearest).mean() for true in true_matrices(data)]
-        first, second = map(float, shares)
-        print(f'{name}, bell {number}: {first:.0%} and {second:.0%} are true edges')
+        share, other_share = map(float, shares)
+        print(f'{name}, bell {index}: {share:.0%} and {other_share:.0%} are true edges')
 
 
 @torch.no_grad()
@@ -222,12 +222,12 @@ def draw_responses(models: dict[str, Any], delta: Any, path: Path) -> None:
     """Draw the learned responses over the angle, and the true relations."""
     figure = Figure(figsize=(8, 3.4), layout='constrained')
     ax, angle = figure.subplots(), torch.arange(181.0)
-    for number, center in enumerate(delta):
+    for index, center in enumerate(delta):
         span, label = (center - 10, center + 10), f'true relation at {center:g}°'
-        ax.axvspan(*span, color=COLORS[number], alpha=0.2, label=label)
-    for number, sampler in enumerate(models['two bells'].samplers()):
-        curve, label = response(sampler, angle), f'two bells, number {number + 1}'
-        ax.plot(angle, curve, color=COLORS[number], label=label)
+        ax.axvspan(*span, color=COLORS[index], alpha=0.2, label=label)
+    for index, sampler in enumerate(models['two bells'].samplers()):
+        curve, label = response(sampler, angle), f'two bells, number {index + 1}'
+        ax.plot(angle, curve, color=COLORS[index], label=label)
     (single,) = models['one bell'].samplers()
     ax.plot(angle, response(single, angle), '--', color='#777777', label='one bell')
     ax.set(xlabel='angle between target and source', ylabel='share of draws')
@@ -261,9 +261,9 @@ def main(arguments: list[str] | None = None) -> None:
         for name in ('one bell', 'two bells'):
             print_precision(f'seed {seed}, {name}', models[name], test[0])
     print(f'\n{"squared error / variance":<26}{"mean":>8}{"least":>8}{"most":>8}')
-    for name, found in errors.items():
-        mean = sum(found) / len(found)
-        print(f'{name:<26}{mean:>8.3f}{min(found):>8.3f}{max(found):>8.3f}')
+    for name, variances in errors.items():
+        mean = sum(variances) / len(variances)
+        print(f'{name:<26}{mean:>8.3f}{min(variances):>8.3f}{max(variances):>8.3f}')
     if args.picture:
         draw_responses(models, args.delta, args.picture)
 

@@ -41,15 +41,15 @@ def test_another_gradient_is_seen():
         gpu.compare([graph, out, grad], [graph, out, 1.01 * grad])
 
 
-def test_a_failed_part_is_recorded(monkeypatch, tmp_path):
+def test_a_failed_check_is_recorded(monkeypatch, tmp_path):
     def fail():
         raise RuntimeError('no kernel image')
 
-    parts = [('good', lambda: {'errors': [0.0]}), ('bad', fail)]
-    monkeypatch.setattr(gpu, 'parts', lambda device, is_small: parts)
+    checks = [('good', lambda: {'errors': [0.0]}), ('bad', fail)]
+    monkeypatch.setattr(gpu, 'checks', lambda device, is_small: checks)
     out = tmp_path / 'gpu.json'
     monkeypatch.setattr('sys.argv', ['gpu.py', '--device', 'cpu', '--out', str(out)])
     assert gpu.main() == 1
-    results = json.loads(out.read_text())['parts']
+    results = json.loads(out.read_text())['checks']
     assert results['good'] == {'errors': [0.0]}
     assert 'no kernel image' in results['bad']['failed'][-1]
