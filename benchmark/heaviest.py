@@ -47,7 +47,7 @@ from workloads import load_embeddings, make_table
 from torch_geometric_gsl import TableNet
 from torch_geometric_gsl.ops.pair_scores import PairScores, distances_as_dots
 from torch_geometric_gsl.ops.scores import Negative
-from torch_geometric_gsl.ops.search import best_sources, top_k
+from torch_geometric_gsl.ops.search import best_sources
 
 HERE = Path(__file__).resolve().parent
 WORKLOADS = 'table', 'clustered'
@@ -101,7 +101,7 @@ def methods(z: Tensor, k: int, threads: int) -> dict[str, Method]:
 
     searches = {
         'best_sources': Method(ours),
-        'blocks': Method(lambda rows: top_k(dots.take(rows), k), True),
+        'blocks': Method(lambda rows: dots.take(rows).best(k)[1], True),
     }
     if importlib.util.find_spec('faiss') is not None:
         import faiss

@@ -130,7 +130,7 @@ def test_heaviest(agrees, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(heaviest, 'best_sources', lambda pairs, k: wrong(pairs, k))
 
     def wrong(pairs, k):
-        return heaviest.top_k(pairs._replace(dst=pairs.dst + 0.1), k)
+        return pairs._replace(dst=pairs.dst + 0.1).best(k)[1]
 
     path = tmp_path / 'heaviest.json'
     few = '--rows 1000 --k 5 --steps 1 --targets 100 --repeats 1'

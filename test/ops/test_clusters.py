@@ -56,7 +56,7 @@ def test_no_pair_lies_outside_of_its_interval(
     found = group(torch.randint(clusters, (num_sources,), generator=seeded(seed)))
     low, high = compare_range(comparison, dst, enclose(comparison, src, found))
     number = torch.empty_like(found.source)
-    number[found.source] = found.number
+    number[found.source] = found.cluster
     # What float32 computes, and what it rounds.
     for u, v in ((dst, src), (dst.double(), src.double())):
         value = compare_all(comparison, u, v)

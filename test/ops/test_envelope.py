@@ -38,7 +38,7 @@ def make_pairs(name, n=40, num_sources=30, m=4, scale=5.0, seed=0):
 
 def cluster_of(clusters: Clusters):
     number = torch.empty_like(clusters.source)
-    number[clusters.source] = clusters.number
+    number[clusters.source] = clusters.cluster
     return number
 
 

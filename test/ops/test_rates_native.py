@@ -73,7 +73,7 @@ def test_no_score_exceeds_its_bound(name, m, scale, seed, spread):
     pairs, envelope = make(name, 9, m, scale, seed, spread=spread)
     found = proposal_rates(pairs, envelope, EVERY)
     cluster = torch.empty(30, dtype=torch.long)
-    cluster[envelope.clusters.source] = envelope.clusters.number
+    cluster[envelope.clusters.source] = envelope.clusters.cluster
     assert (pairs.rows() <= found.bound[:, cluster]).all()
     share = found.kinds[0].long()
     assert (share.diff(dim=1) >= 0).all()

@@ -21,7 +21,6 @@ from torch_geometric_gsl.ops.search import (
     best_sources,
     clusters_pay,
     nearest_by_bounds,
-    top_k,
 )
 from torch_geometric_gsl.ops.sparse_rows import SparseRows
 from torch_geometric_gsl.transforms import SimilarityKNNGraph
@@ -184,7 +183,7 @@ def test_intervals_hold_the_scores_between_their_ends(name, is_ranking):
 def test_against_sorting(num_rows, num_columns, seed, budget):
     score = torch.randn(num_rows, num_columns, generator=seeded(seed))
     for k in (1, num_columns):
-        found = top_k(matrix_pairs(score)._replace(memory=budget), k)
+        found = matrix_pairs(score)._replace(memory=budget).best(k)[1]
         assert found.tolist() == [
             sorted(range(num_columns), key=lambda j: -row[j])[:k]
             for row in score.tolist()

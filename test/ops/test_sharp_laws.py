@@ -266,7 +266,7 @@ def proposed(pairs, envelope):
         return torch.zeros_like(score := pairs.rows()) - math.log(score.size(1))
     rates = proposal_rates(pairs, envelope, slice(None))
     clusters, head = envelope.clusters, envelope.head
-    number = clusters.number[clusters.source.argsort()]
+    number = clusters.cluster[clusters.source.argsort()]
     bound = rates.bound[:, number]
     if head is not None:
         own = rates.bound[:, clusters.size.numel() :]

@@ -29,7 +29,7 @@ from torch_geometric_gsl.ops.scores import (
     squared_distance,
     unit_rows,
 )
-from torch_geometric_gsl.ops.search import best_sources
+from torch_geometric_gsl.ops.search import best_sources, ranked
 from torch_geometric_gsl.typing import Batch, Features
 
 # From this number of pairs on, search with bounds, with a few spare neighbours.
@@ -268,19 +268,10 @@ def _search(
     every = torch.arange(len(dst), device=dst.device)
     if not has_loops:
         pairs = pairs._replace(excluded=every)
-    source = best_sources(pairs, k + _SPARE)
-    source = source.sort(dim=1).values
-    bytes_per_row = bytes_per_pair(src) * source.size(1)
-    distance = torch.cat(
-        [
-            squared_distance(dst[rows].unsqueeze(1), src[source[rows]])
-            for rows in row_blocks(len(dst), bytes_per_row, memory_budget)
-        ]
-    )
-    distance, order = distance.sort(dim=1, stable=True)
-    source = source.gather(1, order)[:, :k]
-    # More sources may tie with the last one kept if the last one found does.
-    is_open = distance[:, -1] <= distance[:, k - 1] * (1 + _ROUNDING)
+    source, score = ranked(pairs, best_sources(pairs, k + _SPARE))
+    source = source[:, :k]
+    # More sources may tie with the last one of the k nearest if the last one does.
+    is_open = score[:, -1] >= score[:, k - 1] * (1 + _ROUNDING)
     open_rows = is_open.nonzero().squeeze(1)
     every_source = torch.arange(len(src), device=src.device).unsqueeze(0)
     bytes_per_row = bytes_per_pair(src) * len(src)

@@ -26,7 +26,7 @@ from torch_geometric_gsl.ops.scores import Identity, Negative, max_square
 _MIN_ROWS = 16
 _MEAN_ROWS = 128
 _MAX_ROWS = 512
-# Sources scored first, per source kept.
+# Sources scored first, for each of the k best.
 _FIRST = 4
 # Tolerated rounding error of distances, relative to the k-th nearest one.
 _PRECISION = 1e-9
@@ -37,28 +37,28 @@ class Members(NamedTuple):
 
     source: Tensor  # [N].
     src: Tensor  # Their embeddings [N, m].
-    number: Tensor  # Their clusters [N].
+    cluster: Tensor  # Their clusters [N].
     centre: Tensor  # The centres of the clusters [C, m].
     distance: Tensor  # The distances to them [N].
 
-    def take(self, some: Tensor, clusters: Tensor) -> Members:
-        """Select sources, or all sources of some clusters."""
-        source, src, number, distance = (
-            x.index_select(0, some)
-            for x in (self.source, self.src, self.number, self.distance)
+    def take(self, position: Tensor, clusters: Tensor) -> Members:
+        """Select the sources at positions in some clusters."""
+        source, src, cluster, distance = (
+            x.index_select(0, position)
+            for x in (self.source, self.src, self.cluster, self.distance)
         )
-        number = torch.searchsorted(clusters, number)
-        return Members(source, src, number, self.centre[clusters], distance)
+        cluster = torch.searchsorted(clusters, cluster)
+        return Members(source, src, cluster, self.centre[clusters], distance)
 
 
 @torch.no_grad()
 def find_members(src: Tensor, clusters: Clusters) -> Members:
     """Locate sources in clusters, which may be those of other embeddings."""
-    source, number = clusters.source, clusters.number
-    src = src[source]
+    src = src[clusters.source]
+    cluster = clusters.cluster
     centre = cluster_means(src, clusters)
-    distance = torch.linalg.vector_norm(src - centre[number], dim=1)
-    return Members(source, src, number, centre, distance)
+    distance = torch.linalg.vector_norm(src - centre[cluster], dim=1)
+    return Members(clusters.source, src, cluster, centre, distance)
 
 
 @torch.no_grad()
@@ -108,51 +108,52 @@ class CellSearch(NamedTuple):
             excluded=excluded,
         )
         radius = members.distance.new_zeros(clusters.size.numel())
-        radius.scatter_reduce_(0, members.number, members.distance, 'amax')
+        radius.scatter_reduce_(0, members.cluster, members.distance, 'amax')
         return cls(pairs, members, radius, clusters.offsets, k)
 
     @property
     def is_nearest(self) -> bool:
         """Return whether the best sources are the nearest."""
-        kind = Identity if self.pairs.comparison == 'dot' else Negative
-        return type(self.pairs.response) is kind
+        ranking = Identity if self.pairs.comparison == 'dot' else Negative
+        return type(self.pairs.response) is ranking
 
-    def within_reach(self, part: PairScores) -> Tensor | None:
+    def within_reach(self, cell: PairScores) -> Tensor | None:
         """Return the positions of all candidates for the best sources of a cell.
 
         Near sources are scored first; the :math:`k`-th best score so far of each target
         determines which others are kept. Returns :obj:`None` if there are no bounds.
         """
-        needed = min(_FIRST * self.k + 1, part.src.size(0))
+        members = self.members
+        num_scored = min(_FIRST * self.k + 1, cell.src.size(0))
         if not self.is_nearest:
-            if (bounds := score_range(part, self.members)) is None:
+            if (bounds := score_range(cell, members)) is None:
                 return None
-            first = bounds[1].topk(needed).indices.sort().values
-            least = self.best(part, first)[0][:, -1].amin()
-            return (~(bounds[1] < least)).nonzero().squeeze(1)
-        middle = compare_all(part.comparison, _middle(part.dst), self.members.centre)
-        order = part.response(middle)[0].argsort(descending=True)
+            position = bounds[1].topk(num_scored).indices.sort().values
+            worst = self.best(cell, position)[0][:, -1]
+            return (~(bounds[1] < worst.amin())).nonzero().squeeze(1)
+        middle = compare_all(cell.comparison, _middle(cell.dst), members.centre)
+        order = cell.response(middle)[0].argsort(descending=True)
         total = self.offsets.diff()[order].cumsum(0)
-        first = order[: int(torch.searchsorted(total, needed)) + 1].sort().values
-        worst = self.best(part, self._places(first))[0][:, -1]
+        clusters = order[: int(torch.searchsorted(total, num_scored)) + 1]
+        worst = self.best(cell, self._positions(clusters.sort().values))[0][:, -1]
         # Exclude whole clusters first, then single sources.
-        away = self._least_distance(part, worst)
-        near = (~(self.radius < away)).nonzero().squeeze(1)
-        place = self._places(near)
-        number, distance = self.members.number[place], self.members.distance[place]
-        place = place[~(distance < away[number])]
-        if (bounds := score_range(part, self.members.take(place, near))) is None:
+        least_distance = self._least_distance(cell, worst)
+        clusters = (~(self.radius < least_distance)).nonzero().squeeze(1)
+        position = self._positions(clusters)
+        limit = least_distance[members.cluster[position]]
+        position = position[~(members.distance[position] < limit)]
+        if (bounds := score_range(cell, members.take(position, clusters))) is None:
             return None
-        return place[~(bounds[1] < worst.amin())]
+        return position[~(bounds[1] < worst.amin())]
 
-    def _least_distance(self, part: PairScores, worst: Tensor) -> Tensor:
+    def _least_distance(self, cell: PairScores, worst: Tensor) -> Tensor:
         """Bound the distance to the cluster's centre from which a source can improve
         some target's list, by the triangle inequality.
         """
-        dst, centre = part.dst, self.members.centre
-        worst = worst.unsqueeze(1) / part.scale
+        dst, centre = cell.dst, self.members.centre
+        worst = worst.unsqueeze(1) / cell.scale
         eps = 16 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
-        if part.comparison == 'dot':
+        if cell.comparison == 'dot':
             norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
             norm = norm.clamp(min=torch.finfo(dst.dtype).tiny)
             away: Tensor = (worst - dst @ centre.t()) / norm
@@ -167,31 +168,31 @@ class CellSearch(NamedTuple):
         away -= (-worst).clamp(min=0).sqrt() * (1 + eps)
         return away.amin(dim=0)
 
-    def _places(self, clusters: Tensor) -> Tensor:
+    def _positions(self, clusters: Tensor) -> Tensor:
         start = self.offsets[clusters]
         return expand_ranges(start, self.offsets[clusters + 1] - start)[1]
 
-    def best(self, part: PairScores, place: Tensor) -> tuple[Tensor, Tensor]:
+    def best(self, cell: PairScores, position: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best scores among the sources at ascending positions, less their
-        rounding errors, and these sources.
+        rounding errors, and the positions of these sources.
         """
-        if (excluded := part.excluded) is not None:
-            at = torch.searchsorted(place, excluded).clamp_(max=place.numel() - 1)
-            excluded = at.masked_fill_(place[at] != excluded, -1)
-        part = part._replace(src=part.src.index_select(0, place), excluded=excluded)
-        if self.is_nearest and part.comparison != 'dot':
+        if (excluded := cell.excluded) is not None:
+            index = torch.searchsorted(position, excluded)
+            index.clamp_(max=position.numel() - 1)
+            excluded = index.masked_fill_(position[index] != excluded, -1)
+        cell = cell._replace(src=cell.src.index_select(0, position), excluded=excluded)
+        if self.is_nearest and cell.comparison != 'dot':
             # Products around a near centre keep small distances distinct.
-            sources = Sources.of(part.src)
-            square = (part.dst - sources.centre).square().sum(dim=1, keepdim=True)
-            dots = distances_as_dots(part, sources)
-            score, found = dots.best(self.k)
-            score -= part.scale * square
-            eps = 16 * (part.src.size(1) + 8) * torch.finfo(score.dtype).eps
-            error = part.scale * eps * (square.amax() - sources.rows[:, -1].amin())
+            sources = Sources.of(cell.src)
+            square = (cell.dst - sources.centre).square().sum(dim=1, keepdim=True)
+            score, index = distances_as_dots(cell, sources).best(self.k)
+            score -= cell.scale * square
+            eps = 16 * (cell.src.size(1) + 8) * torch.finfo(score.dtype).eps
+            error = cell.scale * eps * (square.amax() - sources.rows[:, -1].amin())
             if bool(error < -_PRECISION * score[:, -1].amax()):
-                return score - error, place[found]
-        score, found = part.best(self.k)
-        return score, place[found]
+                return score - error, position[index]
+        score, index = cell.best(self.k)
+        return score, position[index]
 
 
 @torch.no_grad()
@@ -212,11 +213,11 @@ def score_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor] | 
     response with parameters per target, or if compared values overflow.
     """
     low, high = _compare_range(pairs, members)
-    found = pairs.response.bounds_of_all(low, high)
-    if found is None:
+    bounds = pairs.response.bounds_of_all(low, high)
+    if bounds is None:
         return None
-    first, last = pairs.scale * found[0], pairs.scale * found[1]
-    low, high = torch.minimum(first, last), torch.maximum(first, last)
+    ends = [pairs.scale * bound for bound in bounds]  # The scale may be negative.
+    low, high = torch.minimum(*ends), torch.maximum(*ends)
     eps = 16 * torch.finfo(low.dtype).eps
     scale = torch.as_tensor(pairs.scale).abs()
     low = low - eps * (low.abs() + scale)
@@ -230,27 +231,26 @@ def _middle(dst: Tensor) -> Tensor:
 
 def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]:
     """Compute intervals of the compared values of the targets with each source."""
-    comparison, dst, number = pairs.comparison, pairs.dst, members.number
+    comparison, dst, cluster = pairs.comparison, pairs.dst, members.cluster
     middle = _middle(dst)
     radius = torch.linalg.vector_norm(dst - middle, dim=1).amax()
     error = 4 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
     near = compare_all(comparison, middle, members.src)[0]
     base = compare_all(comparison, middle, members.centre)[0]
-    each = compare_all(comparison, dst, members.centre)
-    least, most = each.amin(dim=0), each.amax(dim=0)
+    lowest, highest = compare_all(comparison, dst, members.centre).aminmax(dim=0)
     is_dot = comparison == 'dot'
     if is_dot:
         # The error of products scales with the norms, that of distances with them.
         length = torch.linalg.vector_norm(dst, dim=1).amax()
         norm = torch.linalg.vector_norm(members.centre, dim=1)
-        size = (length * (2 * norm[number] + members.distance)).mul_(2)
+        size = (length * (2 * norm[cluster] + members.distance)).mul_(2)
         slack = members.distance * radius
     else:
-        size = near + (most + base)[number]
+        size = near + (highest + base)[cluster]
         slack = members.distance * (2 * radius)
     slack = slack + error * (size + slack)
-    low = near + (least - base)[number] - slack
-    high = near + (most - base)[number] + slack
+    low = near + (lowest - base)[cluster] - slack
+    high = near + (highest - base)[cluster] + slack
     if is_dot:
         return low, high
     # Distances beyond the largest square are clamped and tie.

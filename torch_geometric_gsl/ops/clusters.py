@@ -36,8 +36,8 @@ class Clusters(NamedTuple):
         return self.offsets.diff()
 
     @property
-    def number(self) -> Tensor:
-        """Return the cluster of each place of :obj:`source`."""
+    def cluster(self) -> Tensor:
+        """Return the cluster of each entry of :obj:`source`."""
         clusters = torch.arange(self.offsets.numel() - 1, device=self.source.device)
         return clusters.repeat_interleave(self.size, output_size=self.source.numel())
 
@@ -82,7 +82,7 @@ def k_means(
 
 
 def group(cluster: Tensor) -> Clusters:
-    """Return the clusters of numbered sources, without empty ones.
+    """Return the clusters of sources, without empty ones.
 
     Example:
         >>> group(torch.tensor([2, 0, 2]))
@@ -116,7 +116,7 @@ class Balls(NamedTuple):
 @torch.no_grad()
 def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     """Enclose the embeddings of clusters, which may be those of other embeddings."""
-    cluster = clusters.number
+    cluster = clusters.cluster
     count = clusters.offsets.numel() - 1
     is_dot = comparison == 'dot'
     error = (src.size(1) + 8) * torch.finfo(src.dtype).eps
@@ -138,7 +138,7 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
 
 def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
     """Return the means of clusters :math:`[C, m]`, given rows cluster by cluster."""
-    cluster = clusters.number
+    cluster = clusters.cluster
     share = rows / clusters.size[cluster].unsqueeze(1)  # Prevents overflow of sums.
     mean = rows.new_zeros(clusters.size.numel(), rows.size(1))
     return mean.index_add_(0, cluster, share)

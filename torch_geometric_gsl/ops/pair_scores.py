@@ -120,7 +120,9 @@ class PairScores(NamedTuple):
         score = self.response.value(value, *params)
         return (score * (self.scale / tau)).sub_(self.upper / tau).exp_()
 
-    def take(self, target: Tensor, candidates: Candidates | None = None) -> PairScores:
+    def take(
+        self, target: Tensor | slice, candidates: Candidates | None = None
+    ) -> PairScores:
         """Return the scores of some targets, which keep their candidates by default."""
         if candidates is None and self.candidates is not None:
             start, size, source = self.candidates

@@ -41,9 +41,9 @@ class PointBlock(NamedTuple):
         source, target = self.source.unsqueeze(1), self.target.unsqueeze(2)
         if src.size(1) <= _FEW_COLUMNS:  # Sums of short rows are slow.
             columns = zip(dst[target].unbind(-1), src[source].unbind(-1), strict=True)
-            first, *rest = ((a - b).square_() for a, b in columns)
-            # Infinity excludes.
-            distance = sum(rest, start=first).clamp_(max=max_square(src.dtype))
+            squares = [(a - b).square_() for a, b in columns]
+            distance = sum(squares[1:], start=squares[0])
+            distance.clamp_(max=max_square(src.dtype))  # Infinity excludes.
         else:
             distance = squared_distance(dst[target], src[source])
         is_excluded = ~(self.is_source.unsqueeze(1) & self.is_target.unsqueeze(2))
@@ -78,38 +78,38 @@ def cloud_blocks(
     pair = bytes_per_pair(src)
     for clouds in _alike(counts[0], counts[1], memory // pair):
         (source, is_source), (target, is_target) = (
-            _dense_numbers(start[clouds], count[clouds])
+            _padded_indices(start[clouds], count[clouds])
             for start, count in zip(starts, counts, strict=True)
         )
-        parts = source, target, is_source, is_target
+        block = PointBlock(source, target, is_source, is_target)
         step = memory // (pair * source.size(1) * target.size(1))
         if step > 0:
             for rows in row_blocks(len(clouds), 1, step):
-                yield PointBlock(*(part[rows] for part in parts))
+                yield PointBlock(*(indices[rows] for indices in block))
             continue
-        for one in range(len(clouds)):
-            numbers = source[one, is_source[one]], target[one, is_target[one]]
-            yield from _one_cloud(src, dst, *numbers, k, radius, memory)
+        for i in range(len(clouds)):
+            points = source[i, is_source[i]], target[i, is_target[i]]
+            yield from _large_cloud(src, dst, *points, k, radius, memory)
 
 
-def _alike(sources: Tensor, targets: Tensor, most: int) -> Iterator[Tensor]:
+def _alike(sources: Tensor, targets: Tensor, max_pairs: int) -> Iterator[Tensor]:
     """Yield clouds of similar sizes together, or all if they have few pairs."""
     clouds = ((sources > 0) & (targets > 0)).nonzero().flatten()
     if clouds.numel() == 0:
         return
-    if int(sources.amax() * targets.amax()) * clouds.numel() <= most:
+    if int(sources.amax() * targets.amax()) * clouds.numel() <= max_pairs:
         yield clouds
         return
     width = torch.maximum(sources, targets)[clouds].double().log2().ceil()
-    for one in width.unique():
-        yield clouds[width == one]
+    for size in width.unique():
+        yield clouds[width == size]
 
 
-def _dense_numbers(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the index of each point of each cloud, and the mask of used places."""
-    place = torch.arange(int(count.amax()), device=count.device)
-    is_there = place < count.unsqueeze(1)
-    return (start.unsqueeze(1) + place) * is_there, is_there
+def _padded_indices(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the indices of the points of each cloud, and which are no padding."""
+    position = torch.arange(int(count.amax()), device=count.device)
+    is_point = position < count.unsqueeze(1)
+    return (start.unsqueeze(1) + position) * is_point, is_point
 
 
 def has_tree(src: Tensor, dst: Tensor) -> bool:
@@ -120,7 +120,7 @@ def has_tree(src: Tensor, dst: Tensor) -> bool:
     return is_safe and importlib.util.find_spec('scipy') is not None
 
 
-def _one_cloud(
+def _large_cloud(
     src: Tensor,
     dst: Tensor,
     source: Tensor,
@@ -131,16 +131,16 @@ def _one_cloud(
 ) -> Iterator[PointBlock]:
     """Yield a large cloud in blocks."""
     num_pairs = max(1, memory // bytes_per_pair(src))
-    own_src, own_dst = src[source], dst[target]
-    if not has_tree(own_src, own_dst):
+    src, dst = src[source], dst[target]
+    if not has_tree(src, dst):
         for rows in row_blocks(len(target), len(source), num_pairs):
             yield PointBlock.of(source.unsqueeze(0), target[rows].unsqueeze(0))
         return
-    search = _TreeSearch(own_src.numpy(), own_dst.numpy(), num_pairs)
+    search = _TreeSearch(src.numpy(), dst.numpy(), num_pairs)
     near = search.inside(radius) if k is None else search.nearest(k, radius)
     for sources, targets in near:
-        own = source[sources].where(sources >= 0, -1)
-        yield PointBlock.of(own, target[targets])
+        sources = source[sources].where(sources >= 0, -1)
+        yield PointBlock.of(sources, target[targets])
 
 
 class _TreeSearch:
@@ -172,9 +172,9 @@ class _TreeSearch:
             near = torch.from_numpy(source[~is_tied]).sort(dim=1).values
             yield near, torch.from_numpy(rows[~is_tied, None])
             octave = np.frexp(last)[1]
-            for each in np.unique(octave[is_tied]):
-                some = is_tied & (octave == each)
-                yield from self.inside(last[some].max(), rows[some])
+            for exponent in np.unique(octave[is_tied]):
+                is_alike = is_tied & (octave == exponent)
+                yield from self.inside(last[is_alike].max(), rows[is_alike])
 
     def inside(
         self, radius: float, rows: np.ndarray | None = None
@@ -188,16 +188,15 @@ class _TreeSearch:
             for block in row_blocks(len(rows), self.tree.n, self.num_pairs):
                 yield every, torch.from_numpy(rows[None, block])
         elif count > self.num_pairs and len(rows) > 1:
-            num_parts = min(2 * count // self.num_pairs, len(rows))
+            num_blocks = min(2 * count // self.num_pairs, len(rows))
             # Points of a leaf have the same neighbours.
-            for part in np.array_split(rows[targets.indices], num_parts):
-                yield from self.inside(radius, part)
+            for some_rows in np.array_split(rows[targets.indices], num_blocks):
+                yield from self.inside(radius, some_rows)
         else:
             pairs = targets.sparse_distance_matrix(
                 self.tree, reach, output_type='ndarray'
             )
             # Integers are sorted faster than pairs of them.
-            number = torch.from_numpy(pairs['i'] * self.tree.n + pairs['j'])
-            number = number.sort().values.unsqueeze(1)
-            target = torch.from_numpy(rows)[number // self.tree.n]
-            yield number % self.tree.n, target
+            pair = torch.from_numpy(pairs['i'] * self.tree.n + pairs['j'])
+            pair = pair.sort().values.unsqueeze(1)
+            yield pair % self.tree.n, torch.from_numpy(rows)[pair // self.tree.n]

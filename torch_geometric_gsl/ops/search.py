@@ -75,16 +75,14 @@ def best_sources(pairs: PairScores, k: int, sources: Sources | None = None) -> T
     if is_bounded:
         single = in_single_precision(ranks).src if is_double else ranks.src
         clusters = k_means(single, num_clusters(ranks.src.size(0)))
-        found = nearest_by_bounds(ranks, k, clusters)
+        source = nearest_by_bounds(ranks, k, clusters)
     else:
-        found = _without_bounds(ranks, k)
+        source = _without_bounds(ranks, k)
     if not is_distance(exact) or not (is_double or is_bounded):
-        return found
+        return source
     # Neither shifted rows nor products preserve the order of near ties.
     exact = exact._replace(dst=exact.dst.double(), src=exact.src.double())
-    listed = Neighbours(found, exact.src.size(0), memory_budget=pairs.memory)
-    score = exact.pairs(slice(None), listed)
-    return found.gather(1, score.argsort(dim=1, descending=True, stable=True))
+    return ranked(exact, source)[0]
 
 
 def clusters_pay(ranks: PairScores) -> bool:
@@ -104,56 +102,50 @@ def _without_bounds(
     is_double = ranks.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     is_small = num_targets * num_sources <= _FEW or k + _SPARE > ranks.available
     if is_small or not (is_double or is_distance(ranks)):
-        return top_k(ranks, k)
+        return ranks.best(k)[1]
     if is_distance(ranks):
         # Differences are several times slower than products.
         sources = Sources.of(ranks.src).single() if sources is None else sources
         single, longest = distances_as_dots(ranks, sources), None
     else:
         single, longest = in_single_precision(ranks), row_norms(ranks.src).amax()
-    every = torch.arange(num_targets, device=ranks.dst.device)
-    found = torch.empty(num_targets, k, dtype=torch.long, device=every.device)
+    source = torch.empty(num_targets, k, dtype=torch.long, device=ranks.dst.device)
     bytes_per_row = 3 * num_sources * single.dst.element_size()
     for rows in row_blocks(num_targets, bytes_per_row, ranks.memory):
-        block = every[rows]
-        found[rows] = _certified(ranks.take(block), single.take(block), k, longest)
-    return found
-
-
-@torch.no_grad()
-def top_k(scores: PairScores, k: int) -> Tensor:
-    r"""Return the sources :math:`[n, k]` of the largest scores, in blocks of rows."""
-    return scores.best(k)[1]
+        source[rows] = _certified(ranks.take(rows), single.take(rows), k, longest)
+    return source
 
 
 @torch.no_grad()
 def nearest_by_bounds(pairs: PairScores, k: int, clusters: Clusters) -> Tensor:
-    """Find the nearest of :func:`top_k`, up to ties, without scoring all pairs.
+    """Find the best of all sources, up to ties, without scoring all pairs.
 
     The response needs an interval; clusters may be those of other embeddings. A
     :class:`CellSearch` handles each cell of near targets. Gives up if bounds leave more
     than 30 % of the pairs of the first cells.
     """
     search = CellSearch.of(pairs, k, clusters)
-    found = clusters.source.new_empty(pairs.dst.size(0), k)
-    cells, few = cells_of(pairs, clusters)
-    rest, num_scored, num_pairs = [few], 0, 0
-    for number, rows in enumerate(cells):
-        if number == _FIRST_CELLS and num_scored > _MAX_SHARE * num_pairs:
-            rest += cells[number:]
+    num_sources = pairs.src.size(0)
+    source = clusters.source.new_empty(pairs.dst.size(0), k)
+    cells, small_cells = cells_of(pairs, clusters)
+    without_bounds = [small_cells]
+    num_scored = 0
+    for i, rows in enumerate(cells):
+        if i == _FIRST_CELLS and num_scored > _MAX_SHARE * i * num_sources:
+            without_bounds += cells[i:]
             break
-        part = search.pairs.take(rows)
-        place = search.within_reach(part)
-        num_pairs += pairs.src.size(0)
-        num_scored += pairs.src.size(0) if place is None else place.numel()
-        if place is None:
-            rest.append(rows)
+        cell = search.pairs.take(rows)
+        position = search.within_reach(cell)
+        if position is None:
+            without_bounds.append(rows)
+            num_scored += num_sources
         else:
-            found[rows] = clusters.source[search.best(part, place)[1]]
-    left = torch.cat(rest)
-    if left.numel() > 0:
-        found[left] = _without_bounds(pairs.take(left), k)
-    return found
+            source[rows] = clusters.source[search.best(cell, position)[1]]
+            num_scored += position.numel()
+    rows = torch.cat(without_bounds)
+    if rows.numel() > 0:
+        source[rows] = _without_bounds(pairs.take(rows), k)
+    return source
 
 
 def normalise_ranks(ranks: PairScores) -> PairScores:
@@ -163,16 +155,16 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
     c) + c \cdot (z_j - c)`, whose last term is an extra column.
     """
     dst, src = ranks.dst, ranks.src
-    is_own, is_dot = dst is src, ranks.comparison == 'dot'
+    is_same, is_dot = dst is src, ranks.comparison == 'dot'
     can_shift = ranks.response.monotonic != 0
     if can_shift:
         centre = _safe_centre(src, dst)
         src = src - centre
-        dst = src if is_own else dst - centre
+        dst = src if is_same else dst - centre
     size = torch.maximum(_typical_size(src, is_dot), _typical_size(dst, is_dot))
     size = torch.where(size > 0, size, 1)
     src = src / size
-    dst = src if is_own else dst / size
+    dst = src if is_same else dst / size
     if is_dot and can_shift:
         along = _along(ranks.src, src, centre / size).unsqueeze(1)
         # A constant per target does not matter, and would cost precision.
@@ -202,16 +194,17 @@ def _along(rows: Tensor, shifted: Tensor, centre: Tensor) -> Tensor:
     is_unit = (rows.square().sum(dim=1) - 1).abs() < 1e-12
     if not bool(is_unit.any()):
         return along
-    whole = (along + shifted.square().sum(dim=1) / 2)[is_unit].mean()
-    return torch.where(is_unit, whole - shifted.square().sum(dim=1) / 2, along)
+    half_square = shifted.square().sum(dim=1) / 2
+    constant = (along + half_square)[is_unit].mean()
+    return torch.where(is_unit, constant - half_square, along)
 
 
 def _typical_size(rows: Tensor, is_dot: bool) -> Tensor:
     """Return the largest finite entry, for distances in 90 % of the rows."""
     if rows.numel() == 0:
         return rows.new_zeros(())
-    most = rows.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=1).sort().values
-    largest, typical = most[-1], most[9 * (rows.size(0) - 1) // 10]
+    size = rows.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=1).sort().values
+    largest, typical = size[-1], size[9 * (rows.size(0) - 1) // 10]
     is_typical = (typical > 0) & (not is_dot)
     # Double precision can square values 1e140 times as large.
     return torch.where(is_typical, typical.maximum(largest / 1e140), largest)
@@ -234,18 +227,18 @@ def _certified(
     """Return the best sources of a block of targets by scores in single precision."""
     rank = single.rows(slice(None))
     listed = rank.topk(k + _SPARE, dim=1)
-    found, score = _ranked(ranks, listed.indices)
-    last = (found == listed.indices[:, -1:]).long().argmax(dim=1, keepdim=True)
+    source, score = ranked(ranks, listed.indices)
+    last = (source == listed.indices[:, -1:]).long().argmax(dim=1, keepdim=True)
     last_score = score.gather(1, last).squeeze(1)
     # The most by which a source that is not listed can exceed the k-th best.
     error = _rounding(ranks, single, last_score, longest)
     excess = last_score + error - score[:, k - 1]
-    rest = (~(excess < 0)).nonzero().squeeze(1)
-    if rest.numel() > 0:
-        rank = rank if rest.numel() == rank.size(0) else rank[rest]
-        floor = (listed.values[:, -1] - excess)[rest].to(rank.dtype)
-        found[rest, :k] = _best_above(ranks.take(rest), rank, k, floor)
-    return found[:, :k]
+    uncertain = (~(excess < 0)).nonzero().squeeze(1)
+    if uncertain.numel() > 0:
+        rank = rank if uncertain.numel() == rank.size(0) else rank[uncertain]
+        floor = (listed.values[:, -1] - excess)[uncertain].to(rank.dtype)
+        source[uncertain, :k] = _best_above(ranks.take(uncertain), rank, k, floor)
+    return source[:, :k]
 
 
 def _best_above(ranks: PairScores, rank: Tensor, k: int, floor: Tensor) -> Tensor:
@@ -253,23 +246,22 @@ def _best_above(ranks: PairScores, rank: Tensor, k: int, floor: Tensor) -> Tenso
     # Not `>=`: NaN tells nothing about the order.
     count = (~(rank < floor.unsqueeze(1))).sum(dim=1, dtype=torch.int32)
     is_few = count <= _MAX_GATHERED * rank.size(1)
-    found = torch.empty(rank.size(0), k, dtype=torch.long, device=rank.device)
+    source = torch.empty(rank.size(0), k, dtype=torch.long, device=rank.device)
     few, many = is_few.nonzero().squeeze(1), (~is_few).nonzero().squeeze(1)
     if few.numel() > 0:
         rank = rank if many.numel() == 0 else rank[few]
-        most = max(k, int(count[few].amax()))
-        source = rank.topk(most, dim=1).indices
-        found[few] = _ranked(ranks.take(few), source)[0][:, :k]
+        listed = rank.topk(max(k, int(count[few].amax())), dim=1).indices
+        source[few] = ranked(ranks.take(few), listed)[0][:, :k]
     if many.numel() > 0:
-        found[many] = top_k(ranks.take(many), k)
-    return found
+        source[many] = ranks.take(many).best(k)[1]
+    return source
 
 
-def _ranked(ranks: PairScores, source: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort the listed sources by their scores, ties by index."""
+def ranked(pairs: PairScores, source: Tensor) -> tuple[Tensor, Tensor]:
+    """Sort the listed sources of each target by their scores, ties by index."""
     source = source.sort(dim=1).values
-    listed = Neighbours(source, ranks.src.size(0), memory_budget=ranks.memory)
-    score = ranks.pairs(slice(None), listed)
+    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
+    score = pairs.pairs(slice(None), neighbours)
     score, order = score.sort(dim=1, descending=True, stable=True)
     return source.gather(1, order), score
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.models.table_parts import TableNeighbours
 from torch_geometric_gsl.ops import cells, search
+from torch_geometric_gsl.ops.pair_scores import PairScores
 
 IN = 16
 # The relative error of a squared distance of rows in a precision.
@@ -160,14 +161,14 @@ def test_autocast_compares_keys_in_their_own_precision(dtype, monkeypatch):
 
 def test_only_uncertain_targets_are_compared_exactly(monkeypatch):
     """Differences of all pairs take several times as long as products."""
-    shapes, plain = [], search.top_k
+    shapes, plain = [], PairScores.best
 
-    def top_k(pairs, k):
+    def best(pairs, k):
         shapes.append((pairs.dst.size(0), k))
         return plain(pairs, k)
 
     monkeypatch.setattr(search, '_FEW', 0)
-    monkeypatch.setattr(search, 'top_k', top_k)
+    monkeypatch.setattr(PairScores, 'best', best)
     for spread in (1.0, 1e-4, 0.0):
         check_nearest(*draw_groups(spread), 25)
     assert shapes == []

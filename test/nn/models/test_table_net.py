@@ -48,7 +48,7 @@ def test_clusters_find_the_same_neighbours(own, monkeypatch):
     rows = x if own else (x, x[:200] + 0.1)
     expected = net(rows, y)
     monkeypatch.setattr(search, '_BOUNDED', 0)
-    monkeypatch.setattr(search, 'top_k', None)  # It compares all pairs.
+    monkeypatch.setattr(search, '_without_bounds', None)  # It compares all pairs.
     monkeypatch.setattr(cells, '_MIN_ROWS', 1)
     torch.testing.assert_close(net(rows, y), expected)
 
