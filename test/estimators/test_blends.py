@@ -22,8 +22,7 @@ from torch_geometric_gsl.sklearn import (
 )
 from torch_geometric_gsl.sklearn._blend import is_certain
 from torch_geometric_gsl.sklearn._scaling import Scaling
-from torch_geometric_gsl.sklearn._splits import RowSplit
-from torch_geometric_gsl.sklearn._training import Table
+from torch_geometric_gsl.sklearn._splits import RowSplit, Table
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),

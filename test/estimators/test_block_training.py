@@ -13,17 +13,21 @@ from oracles import seeded
 from sklearn.exceptions import ConvergenceWarning
 
 from torch_geometric_gsl import TableNet
-from torch_geometric_gsl.sklearn import GSLRegressor, _fitting, _runtime, _training
-from torch_geometric_gsl.sklearn._blocks import near_blocks
+from torch_geometric_gsl.sklearn import (
+    GSLRegressor,
+    _fitting,
+    _runtime,
+    _splits,
+    _training,
+)
 from torch_geometric_gsl.sklearn._runtime import has_fast_bfloat16, threads_for
-from torch_geometric_gsl.sklearn._splits import RowSplit
+from torch_geometric_gsl.sklearn._splits import RowSplit, Table, near_blocks, subsample
 from torch_geometric_gsl.sklearn._training import (
-    Table,
     Training,
     losses_of,
-    options_of,
+    make_optimizers,
     outputs_of,
-    subsample,
+    set_rates,
 )
 
 N = 240
@@ -241,7 +245,7 @@ def test_the_null_neighbour_starts_beside_a_block():
         net = make(null_score=0.0, similarity=similarity, graph_dropout=0.0)
         net.neighbours.sampler.log_scale.data += 1
         rows = ROWS._replace(train=torch.arange(220))
-        _training._start_null(net, draw_table(), rows, seeded())
+        Training(net, draw_table(), rows, SimpleNamespace(**OPTIONS), 0)
         _, graph = net(draw_table().x[:220], return_graph=True)
         share = torch.zeros(220).index_add(0, graph.edge_index[1], graph.edge_weight)
         assert share.median().item() == pytest.approx(1 / (1 + np.exp(-2)), abs=0.01)
@@ -253,7 +257,7 @@ def test_the_null_neighbour_starts_beside_a_block():
 def test_muon_gets_the_matrices_and_no_scalar_decays():
     net = TableNet(5, 40, 2, null_score=0.0)
     options = SimpleNamespace(**OPTIONS | {'weight_decay': 0.5})
-    adam, muon = _training._make_optimizers(net, options)
+    adam, muon = make_optimizers(net, options)
     names = {param: name for name, param in net.named_parameters()}
     groups = [
         (type(optimizer).__name__, group, {names[param] for param in group['params']})
@@ -277,21 +281,21 @@ def test_muon_gets_the_matrices_and_no_scalar_decays():
         assert group['peak'] == pytest.approx(factor * 0.01)
     # Frequencies are no matrix, whatever their number.
     wide = TableNet(32, 40, 2, num_frequencies=32)
-    _, muon = _training._make_optimizers(wide, options)
+    _, muon = make_optimizers(wide, options)
     found = {id(param) for param in muon.param_groups[0]['params']}
     assert wide.encoder.periodic.periodic.weight.shape == (32, 32)
     assert id(wide.encoder.periodic.periodic.weight) not in found
     assert id(wide.encoder.lin.weight) in found
     # Networks without large matrices need no Muon.
     small = TableNet(5, 8, 2)
-    assert len(_training._make_optimizers(small, options)) == 1
+    assert len(make_optimizers(small, options)) == 1
 
 
 def test_rates_of_a_cycle():
-    optimizers = _training._make_optimizers(make(), SimpleNamespace(**OPTIONS))
+    optimizers = make_optimizers(make(), SimpleNamespace(**OPTIONS))
     shares = []
     for progress in np.linspace(0, 1, 201):
-        _training._set_rates(optimizers, progress)
+        set_rates(optimizers, progress)
         found = {
             round(group['lr'] / group['peak'], 12)
             for optimizer in optimizers
@@ -370,23 +374,23 @@ def run_cycles(monkeypatch, values, block_size=1000, train_loss=1e-3, **options)
     parameters = []
     losses = []
 
-    def steps(model, table, split, given, optimizers, generator):
-        group = optimizers[0].param_groups[0]
+    def steps(training):
+        group = training.optimizers[0].param_groups[0]
         # Each cycle begins at a small rate, which is small again at its end.
         is_first = len(losses) in (0, *epochs)
         assert (group['lr'] < 0.1 * group['peak']) >= is_first
         losses.append(1.0)
         with torch.no_grad():
-            model.head.bias += 1
+            training.model.head.bias += 1
         yield train_loss
 
-    def loss_of(model, table, split):
+    def val_loss(training):
         epochs.append(len(losses))
-        parameters.append(model.head.bias.item())
+        parameters.append(training.average.module.head.bias.item())
         return next(values)
 
-    monkeypatch.setattr(_training, '_steps', steps)
-    monkeypatch.setattr(_training, 'loss_of', loss_of)
+    monkeypatch.setattr(Training, '_steps', steps)
+    monkeypatch.setattr(Training, '_val_loss', val_loss)
     options = {'max_iter': 1000, **options}
     found = fit(graph='none', block_size=block_size, step_blocks=1, **options)
     return found, epochs, parameters
@@ -495,8 +499,8 @@ def test_a_loss_that_is_not_finite_is_told(graph):
 def test_validation_looks_at_a_random_sample(monkeypatch):
     every = RowSplit(torch.arange(9), torch.arange(30), torch.arange(100, 200))
     assert all(map(torch.equal, subsample(every, 0), every))
-    monkeypatch.setattr(_training, '_MAX_VAL_ROWS', 20)
-    monkeypatch.setattr(_training, '_MAX_CANDIDATES', 10)
+    monkeypatch.setattr(_splits, '_MAX_VAL_ROWS', 20)
+    monkeypatch.setattr(_splits, '_MAX_CANDIDATES', 10)
     found, again, other = (subsample(every, seed) for seed in (0, 0, 1))
     assert torch.equal(found.train, every.train)
     assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
@@ -523,10 +527,10 @@ def test_sizes_by_the_number_of_rows(num_rows, expected):
             return self.params
 
     names = ('hidden_channels', 'dropout', 'num_blocks', 'block_size', 'step_blocks')
-    found = options_of(Estimator(), num_rows)
+    found = _fitting.options_of(Estimator(), num_rows)
     assert tuple(getattr(found, name) for name in names) == expected
     Estimator.params = {'hidden_channels': 5, 'dropout': 0.0, 'block_size': 9}
-    found = options_of(Estimator(), num_rows)
+    found = _fitting.options_of(Estimator(), num_rows)
     assert (found.hidden_channels, found.dropout, found.block_size) == (5, 0.0, 9)
 
 

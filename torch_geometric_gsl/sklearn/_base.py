@@ -37,14 +37,12 @@ from torch_geometric_gsl.sklearn._saving import SavedEstimator
 from torch_geometric_gsl.sklearn._scaling import SCALINGS, Scaling, find_far
 from torch_geometric_gsl.sklearn._splits import (
     RowSplit,
+    Table,
     codes_of,
     group_splits,
     latest_split,
     masked_split,
     random_splits,
-)
-from torch_geometric_gsl.sklearn._training import (
-    Table,
 )
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from operator import methodcaller
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,15 +43,18 @@ from torch_geometric_gsl.sklearn._members import (
 from torch_geometric_gsl.sklearn._report import constant_of, control_losses
 from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
 from torch_geometric_gsl.sklearn._scaling import Scaling, to_tensor
-from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit
-from torch_geometric_gsl.sklearn._training import (
-    Table,
-    Training,
-    options_of,
-    outputs_of,
-)
+from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit, Table
+from torch_geometric_gsl.sklearn._training import Training, outputs_of
 
 AUTO = 'auto'
+# From these numbers of rows on: width, dropout, residual blocks of a network, rows of a
+# block, and blocks of a step.
+_SIZES = (
+    (0, (64, 0.3, 1, 128, 1)),
+    (1000, (128, 0.2, 2, 128, 2)),
+    (4000, (192, 0.1, 2, 128, 2)),
+    (10_000, (192, 0.1, 2, 256, 4)),
+)
 #: The graphs of the rows of a table, and the names of their members.
 _NAMES = {'learned': 'learned graph', 'none': 'no graph'}
 GRAPHS = tuple(_NAMES)
@@ -426,6 +430,21 @@ def _still_active(
         if not training.has_ended:
             remaining.append(training)
     return remaining
+
+
+def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
+    """Return the parameters of an estimator, with sizes for its table."""
+    options = SimpleNamespace(**estimator.get_params(deep=False))
+    sizes = [sizes for min_rows, sizes in _SIZES if min_rows <= num_rows][-1]
+    width, dropout, options.num_blocks, block_size, options.step_blocks = sizes
+    for name, size in (
+        ('hidden_channels', width),
+        ('dropout', dropout),
+        ('block_size', block_size),
+    ):
+        if getattr(options, name) == 'auto':
+            setattr(options, name, size)
+    return options
 
 
 def _seed(random: Any) -> int:

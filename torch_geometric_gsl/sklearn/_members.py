@@ -19,8 +19,7 @@ from torch import Tensor
 
 from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
 from torch_geometric_gsl.sklearn._scaling import Scaling, to_tensor
-from torch_geometric_gsl.sklearn._splits import RowSplit
-from torch_geometric_gsl.sklearn._training import Table
+from torch_geometric_gsl.sklearn._splits import RowSplit, Table
 from torch_geometric_gsl.typing import SampledGraph
 
 # New rows predicted at once.

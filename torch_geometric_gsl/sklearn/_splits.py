@@ -1,18 +1,44 @@
-"""Choose the rows to hold back: at random, by groups, by order, or by a mask."""
+"""Divide the rows of a table: into those to hold back, and blocks of near rows."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from torch_geometric_gsl.sklearn._columns import is_missing
+from torch_geometric_gsl.sklearn._scaling import to_tensor
 
 # The number of held-back rows for a useful validation.
 MIN_VALIDATION = 12
 # With fewer groups, each is held back once.
 _FEW_GROUPS = 10
+# The largest numbers of held-back rows and of candidates in validation.
+_MAX_VAL_ROWS = 5_000
+_MAX_CANDIDATES = 50_000
+
+
+class Table(NamedTuple):
+    """Rows, dense or SciPy sparse, with targets.
+
+    Labels sent as messages are -1 or NaN if unknown.
+    """
+
+    x: Any
+    y: Tensor
+    known_y: Tensor
+    weight: Tensor
+    group: Tensor | None = None  # Rows of one group do not see each other.
+    order: Tensor | None = None  # Rows see those of a lower number.
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Return some rows as one tensor."""
+        if isinstance(self.x, Tensor):
+            return self.x[rows]
+        return to_tensor(self.x[rows.cpu().numpy()], rows.device, torch.float32)
 
 
 class RowSplit(NamedTuple):
@@ -149,3 +175,51 @@ def codes_of(values: Any, name: str, num_rows: int) -> NDArray[np.int64]:
     except TypeError as error:
         raise TypeError(f'{name!r} must hold values of one kind ({error})') from error
     return codes
+
+
+def subsample(split: RowSplit, seed: int) -> RowSplit:
+    """Subsample many rows for validation."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def sample(rows: Tensor, max_rows: int) -> Tensor:
+        if len(rows) <= max_rows:
+            return rows
+        indices = torch.randperm(len(rows), generator=generator)[:max_rows]
+        return rows[indices.sort().values.to(rows.device)]
+
+    val = split.val
+    candidates = split.candidates
+    return split._replace(
+        val=sample(val, _MAX_VAL_ROWS), candidates=sample(candidates, _MAX_CANDIDATES)
+    )
+
+
+@torch.no_grad()
+def near_blocks(z: Tensor, size: int, generator: torch.Generator) -> list[Tensor]:
+    """Divide rows into blocks of about one size, by a tree of random projections.
+
+    Each node of the tree splits its rows along the difference of two of them, drawn at
+    random, so that near rows mostly end in the same block. Returns indices.
+
+    Example:
+        >>> z, generator = torch.randn(100, 4), torch.Generator().manual_seed(0)
+        >>> [len(block) for block in near_blocks(z, 25, generator)]
+        [25, 25, 25, 25]
+    """
+    blocks = []
+    all_rows = torch.arange(z.size(0), device=z.device)
+    nodes = [(all_rows, max(1, round(z.size(0) / size)))]
+    while nodes:
+        rows, num_blocks = nodes.pop()
+        if num_blocks == 1:
+            blocks.append(rows)
+            continue
+        keys = z[rows]
+        pair = torch.randint(
+            len(rows), (2,), generator=generator, device=generator.device
+        )
+        order = rows[(keys @ (keys[pair[0]] - keys[pair[1]])).argsort(stable=True)]
+        num_left = num_blocks // 2
+        cut = len(rows) * num_left // num_blocks
+        nodes += [(order[cut:], num_blocks - num_left), (order[:cut], num_left)]
+    return blocks

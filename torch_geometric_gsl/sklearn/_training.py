@@ -6,8 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from copy import deepcopy
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,19 +15,14 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.sklearn._blocks import near_blocks
 from torch_geometric_gsl.sklearn._runtime import fast_products
-from torch_geometric_gsl.sklearn._scaling import to_tensor
-from torch_geometric_gsl.sklearn._splits import RowSplit
-
-# From these numbers of rows on: width, dropout, residual blocks of a network, rows of a
-# block, and blocks of a step.
-_SIZES = (
-    (0, (64, 0.3, 1, 128, 1)),
-    (1000, (128, 0.2, 2, 128, 2)),
-    (4000, (192, 0.1, 2, 128, 2)),
-    (10_000, (192, 0.1, 2, 256, 4)),
+from torch_geometric_gsl.sklearn._splits import (
+    RowSplit,
+    Table,
+    near_blocks,
+    subsample,
 )
+
 # The first cycle has at least this number of steps.
 _FIRST_STEPS = 30
 # After this number of visits of rows or of steps, a cycle must improve the loss by the
@@ -52,9 +46,6 @@ _MATRIX_RATE = 2
 _NULL_RATE = 30
 # Matrices of at least this size are optimized by Muon.
 _MIN_MUON_SIDE = 32
-# The largest numbers of rows and of candidates in validation.
-_MAX_VAL_ROWS = 5_000
-_MAX_CANDIDATES = 50_000
 # Distances of this many held-back rows tell which rows are far.
 _MAX_DISTANCES = 2_000
 # Rows predicted at once.
@@ -63,41 +54,6 @@ _BLOCK = 2048
 _DECAY = 0.99
 # The number of epochs without validation rows.
 _EPOCHS_WITHOUT_VALIDATION = 30
-
-
-def options_of(estimator: Any, num_rows: int) -> SimpleNamespace:
-    """Return the parameters of an estimator, with sizes for its table."""
-    options = SimpleNamespace(**estimator.get_params(deep=False))
-    sizes = [sizes for min_rows, sizes in _SIZES if min_rows <= num_rows][-1]
-    width, dropout, options.num_blocks, block_size, options.step_blocks = sizes
-    for name, size in (
-        ('hidden_channels', width),
-        ('dropout', dropout),
-        ('block_size', block_size),
-    ):
-        if getattr(options, name) == 'auto':
-            setattr(options, name, size)
-    return options
-
-
-class Table(NamedTuple):
-    """Rows, dense or SciPy sparse, with targets.
-
-    Labels sent as messages are -1 or NaN if unknown.
-    """
-
-    x: Any
-    y: Tensor
-    known_y: Tensor
-    weight: Tensor
-    group: Tensor | None = None  # Rows of one group do not see each other.
-    order: Tensor | None = None  # Rows see those of a lower number.
-
-    def take(self, rows: Tensor) -> Tensor:
-        """Return some rows as one tensor."""
-        if isinstance(self.x, Tensor):
-            return self.x[rows]
-        return to_tensor(self.x[rows.cpu().numpy()], rows.device, torch.float32)
 
 
 def losses_of(out: Tensor, y: Tensor) -> Tensor:
@@ -128,9 +84,13 @@ class Training:
         self.split = split
         self.options = options
         self.generator = torch.Generator(table.y.device).manual_seed(seed)
-        _start_null(model, table, split, self.generator)
+        # Weights in the loss, of mean 1 among the training rows.
+        train_weight = table.weight[split.train]
+        self.weight = torch.zeros_like(table.weight)
+        self.weight[split.train] = train_weight / train_weight.mean()
+        self._start_null()
         self.average: Any = AveragedModel(model, multi_avg_fn=_average).eval()
-        self.optimizers = _make_optimizers(model, options)
+        self.optimizers = make_optimizers(model, options)
         self.best = math.inf
         self.state = model.state_dict()
         self.losses: list[float] = []  # Of training after each epoch.
@@ -141,9 +101,8 @@ class Training:
         self.length = -(-_FIRST_STEPS // self.steps)
         self.max_epochs = options.max_iter
         if len(split.val) == 0:
-            self.length = self.max_epochs = min(
-                self.max_epochs, _EPOCHS_WITHOUT_VALIDATION
-            )
+            self.max_epochs = min(self.max_epochs, _EPOCHS_WITHOUT_VALIDATION)
+            self.length = self.max_epochs
         self.has_converged = False
         self.num_failed = 0
         bar_options = {'desc': name, 'unit': 'step', 'disable': not options.verbose}
@@ -172,9 +131,7 @@ class Training:
         self.bar.total = self.steps * (len(self.losses) + length)
         for epoch in range(length):
             self.losses.append(self._run_epoch(epoch, length, stop))
-        value = self.losses[-1]
-        if len(self.split.val) > 0:
-            value = loss_of(self.average.module, self.table, self.val)
+        value = self.losses[-1] if len(self.split.val) == 0 else self._val_loss()
         self.bar.set_postfix(loss=f'{value:.4f}', refresh=False)
         is_number = self.table.y.is_floating_point()
         unit = 0.0 if is_number else _MIN_CLASS_LOSS
@@ -201,16 +158,12 @@ class Training:
     ) -> float:
         """Run an epoch of a cycle of some length; return the loss."""
         total = 0.0
-        _set_rates(self.optimizers, epoch / length)
-        steps = _steps(
-            *(self.model, self.table, self.split, self.options),
-            *(self.optimizers, self.generator),
-        )
+        set_rates(self.optimizers, epoch / length)
         try:
-            for step, loss in enumerate(steps, 1):
+            for step, loss in enumerate(self._steps(), 1):
                 self.average.update_parameters(self.model)
                 total += loss
-                _set_rates(self.optimizers, (epoch + step / self.steps) / length)
+                set_rates(self.optimizers, (epoch + step / self.steps) / length)
                 self.bar.update()
                 if stop is not None and stop.is_set():
                     raise InterruptedError
@@ -225,6 +178,77 @@ class Training:
             )
         return total
 
+    def _steps(self) -> Iterator[float]:
+        """Run the steps of an epoch; yield the share of each in its loss."""
+        table = self.table
+        device = self.generator.device
+        blocks = self._make_blocks()
+        self.model.train()
+        for start in range(0, len(blocks), self.options.step_blocks):
+            step_blocks = blocks[start : start + self.options.step_blocks]
+            rows = torch.cat(step_blocks)
+            sizes = torch.tensor([len(block) for block in step_blocks], device=device)
+            batch = torch.arange(len(sizes), device=device).repeat_interleave(sizes)
+            with fast_products(device):
+                out = self.model(
+                    table.take(rows),
+                    table.known_y[rows],
+                    batch=batch,
+                    group=None if table.group is None else table.group[rows],
+                    order=None if table.order is None else table.order[rows],
+                    generator=self.generator,
+                )
+            losses = losses_of(out.float(), table.y[rows])
+            loss = losses @ self.weight[rows] / len(rows)
+            for optimizer in self.optimizers:
+                optimizer.zero_grad()
+            loss.backward()
+            for optimizer in self.optimizers:
+                optimizer.step()
+            yield float(loss.detach()) * len(rows) / len(self.split.train)
+
+    @torch.no_grad()
+    def _make_blocks(self) -> list[Tensor]:
+        """Divide possible neighbours into blocks of near rows, in random order."""
+        random: dict[str, Any] = {
+            'generator': self.generator,
+            'device': self.generator.device,
+        }
+        size = self.options.block_size
+        if self.model.graph == 'none':
+            rows = self.split.train
+            rows = rows[torch.randperm(len(rows), **random)]
+            return list(rows.tensor_split(max(1, round(len(rows) / size))))
+        rows = self.split.candidates
+        with fast_products(self.generator.device):
+            keys = [
+                self.model.keys(self.table.take(block_rows)).float()
+                for block_rows in rows.split(_BLOCK)
+            ]
+        blocks = near_blocks(torch.cat(keys), size, self.generator)
+        order = torch.randperm(len(blocks), **random)
+        return [rows[blocks[i]] for i in order.tolist()]
+
+    @torch.no_grad()
+    def _start_null(self) -> None:
+        """Start the null neighbour with about an eighth of the weight of a block."""
+        if self.model.graph == 'none':
+            return
+        sampler = self.model.neighbours.sampler
+        if (null := sampler.null_score) is None:
+            return
+        keys = self.model.keys(self.table.take(self.split.candidates[:_BLOCK]))
+        block = keys[near_blocks(keys, 256, self.generator)[0]]
+        score = sampler.similarity.pair_scores(block, sampler.factor).rows()
+        null.copy_(score.fill_diagonal_(-torch.inf).logsumexp(1).median() - 2)
+
+    def _val_loss(self) -> float:
+        """Compute the weighted mean loss of held-back rows."""
+        rows = self.val.val
+        weight = self.table.weight[rows]
+        out, _ = outputs_of(self.average.module, self.table, self.val)
+        return float(losses_of(out, self.table.y[rows]) @ weight / weight.sum())
+
     def finish(self) -> TableNet:
         """Return the network with the averaged parameters of its best cycle."""
         self.model.load_state_dict(self.state)
@@ -234,130 +258,6 @@ class Training:
         self.optimizers = []
         self.state = {}
         return self.model.eval()
-
-
-def _steps(
-    model: TableNet,
-    table: Table,
-    split: RowSplit,
-    options: Any,
-    optimizers: list[Any],
-    generator: torch.Generator,
-) -> Iterator[float]:
-    """Run the steps of an epoch; yield the share of each in the loss of the epoch."""
-    blocks = _make_blocks(model, table, split, options, generator)
-    model.train()
-    weight = torch.zeros_like(table.weight)
-    weight[split.train] = table.weight[split.train] / table.weight[split.train].mean()
-    for start in range(0, len(blocks), options.step_blocks):
-        step_blocks = blocks[start : start + options.step_blocks]
-        rows = torch.cat(step_blocks)
-        sizes = torch.tensor([len(block) for block in step_blocks], device=rows.device)
-        row_mask = {
-            'batch': torch.arange(
-                len(step_blocks), device=rows.device
-            ).repeat_interleave(sizes),
-            'group': None if table.group is None else table.group[rows],
-            'order': None if table.order is None else table.order[rows],
-        }
-        with fast_products(rows.device):
-            out = model(
-                table.take(rows), table.known_y[rows], **row_mask, generator=generator
-            )
-        loss = losses_of(out.float(), table.y[rows]) @ weight[rows] / len(rows)
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-        yield float(loss.detach()) * len(rows) / len(split.train)
-
-
-@torch.no_grad()
-def _make_blocks(
-    model: TableNet,
-    table: Table,
-    split: RowSplit,
-    options: Any,
-    generator: torch.Generator,
-) -> list[Tensor]:
-    """Divide possible neighbours into blocks of near rows, in random order."""
-    rows = split.candidates
-    device = generator.device
-    if model.graph == 'none':
-        rows = split.train
-        order = rows[torch.randperm(len(rows), generator=generator, device=device)]
-        return list(order.tensor_split(max(1, round(len(rows) / options.block_size))))
-    with fast_products(device):
-        keys = [
-            model.keys(table.take(block_rows)).float()
-            for block_rows in rows.split(_BLOCK)
-        ]
-    blocks = near_blocks(torch.cat(keys), options.block_size, generator)
-    order = torch.randperm(len(blocks), generator=generator, device=device)
-    return [rows[blocks[i]] for i in order.tolist()]
-
-
-@torch.no_grad()
-def _start_null(
-    model: TableNet, table: Table, split: RowSplit, generator: torch.Generator
-) -> None:
-    """Start the null neighbour with about an eighth of the weight of a block."""
-    if model.graph == 'none':
-        return
-    sampler = model.neighbours.sampler
-    if (null := sampler.null_score) is None:
-        return
-    keys = model.keys(table.take(split.candidates[:_BLOCK]))
-    block = keys[near_blocks(keys, 256, generator)[0]]
-    score = sampler.similarity.pair_scores(block, sampler.factor).rows()
-    null.copy_(score.fill_diagonal_(-torch.inf).logsumexp(1).median() - 2)
-
-
-def _make_optimizers(model: TableNet, options: Any) -> list[Any]:
-    """Optimize matrices by Muon, and vectors, scalars and embeddings by AdamW."""
-    matrices = []
-    vectors = []
-    scalars = []
-    for name, param in model.named_parameters():
-        if param.dim() == 0:
-            scalars.append((name, param))
-        elif (
-            min(param.shape) < _MIN_MUON_SIDE or param.dim() != 2 or 'periodic' in name
-        ):
-            vectors.append(param)
-        else:
-            matrices.append(param)
-    rate = options.learning_rate
-    decay = options.weight_decay
-    groups: list[dict[str, Any]] = [{'params': vectors, 'weight_decay': decay}]
-    for name, param in scalars:
-        share = _NULL_RATE if 'null_score' in name else 1
-        groups.append({'params': [param], 'weight_decay': 0.0, 'lr': share * rate})
-    optimizers: list[Any] = [torch.optim.AdamW(groups, lr=rate)]
-    if matrices:
-        muon = torch.optim.Muon(
-            matrices,
-            lr=_MATRIX_RATE * rate,
-            weight_decay=decay,
-            adjust_lr_fn='match_rms_adamw',
-        )
-        optimizers.append(muon)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group['peak'] = group['lr']
-    return optimizers
-
-
-def _set_rates(optimizers: list[Any], progress: float) -> None:
-    """Set the learning rates in a cycle: a linear rise, then a cosine to zero."""
-    if progress < _WARMUP:
-        share = _START_RATE + (1 - _START_RATE) * progress / _WARMUP
-    else:
-        share = 0.5 + 0.5 * math.cos(math.pi * (progress - _WARMUP) / (1 - _WARMUP))
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group['lr'] = share * group['peak']
 
 
 @torch.no_grad()
@@ -379,28 +279,46 @@ def outputs_of(model: TableNet, table: Table, split: RowSplit) -> tuple[Tensor, 
     return out, distance
 
 
-def loss_of(model: TableNet, table: Table, split: RowSplit) -> float:
-    """Compute the weighted mean loss of held-back rows."""
-    weight = table.weight[split.val]
-    out, _ = outputs_of(model, table, split)
-    return float(losses_of(out, table.y[split.val]) @ weight / weight.sum())
+def make_optimizers(model: TableNet, options: Any) -> list[Any]:
+    """Optimize matrices by Muon, and vectors, scalars and embeddings by AdamW."""
+    rate = options.learning_rate
+    decay = options.weight_decay
+    matrices = []
+    vectors: list[Tensor] = []
+    groups: list[dict[str, Any]] = [{'params': vectors, 'weight_decay': decay}]
+    for name, param in model.named_parameters():
+        is_large = min(param.shape, default=0) >= _MIN_MUON_SIDE
+        if param.dim() == 0:
+            share = _NULL_RATE if 'null_score' in name else 1
+            groups.append({'params': [param], 'weight_decay': 0.0, 'lr': share * rate})
+        elif param.dim() == 2 and is_large and 'periodic' not in name:
+            matrices.append(param)
+        else:
+            vectors.append(param)
+    optimizers: list[Any] = [torch.optim.AdamW(groups, lr=rate)]
+    if matrices:
+        muon = torch.optim.Muon(
+            matrices,
+            lr=_MATRIX_RATE * rate,
+            weight_decay=decay,
+            adjust_lr_fn='match_rms_adamw',
+        )
+        optimizers.append(muon)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group['peak'] = group['lr']
+    return optimizers
 
 
-def subsample(split: RowSplit, seed: int) -> RowSplit:
-    """Subsample many rows for validation."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def sample(rows: Tensor, max_rows: int) -> Tensor:
-        if len(rows) <= max_rows:
-            return rows
-        indices = torch.randperm(len(rows), generator=generator)[:max_rows]
-        return rows[indices.sort().values.to(rows.device)]
-
-    val = split.val
-    candidates = split.candidates
-    return split._replace(
-        val=sample(val, _MAX_VAL_ROWS), candidates=sample(candidates, _MAX_CANDIDATES)
-    )
+def set_rates(optimizers: list[Any], progress: float) -> None:
+    """Set the learning rates in a cycle: a linear rise, then a cosine to zero."""
+    if progress < _WARMUP:
+        share = _START_RATE + (1 - _START_RATE) * progress / _WARMUP
+    else:
+        share = 0.5 + 0.5 * math.cos(math.pi * (progress - _WARMUP) / (1 - _WARMUP))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group['lr'] = share * group['peak']
 
 
 @torch.no_grad()
