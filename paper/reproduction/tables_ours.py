@@ -55,9 +55,10 @@ def without_members(kind: Any, removed: str) -> Any:
     """Return an estimator that blends all members but those of a kind."""
 
     class Without(kind):  # type: ignore[misc]
-        def _fit_weights(self, members: Any, held: Any, *args: Any) -> None:
-            kept = [i for i, member in enumerate(members) if member.kind != removed]
-            super()._fit_weights([members[i] for i in kept], held[kept], *args)
+        def _fit_members(self, *args: Any) -> Any:
+            pairs = zip(*super()._fit_members(*args), strict=True)
+            remaining = [(m, out) for m, out in pairs if m.family != removed]
+            return zip(*remaining, strict=True)
 
     return Without
 

@@ -17,10 +17,11 @@ from torch_geometric_gsl.nn.models import table_parts
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
     GSLRegressor,
+    _blend,
     _fitting,
     _members,
 )
-from torch_geometric_gsl.sklearn._blend import is_certain
+from torch_geometric_gsl.sklearn._blend import fit_blend, is_certain
 from torch_geometric_gsl.sklearn._scaling import Scaling
 from torch_geometric_gsl.sklearn._splits import RowSplit, Table
 
@@ -61,9 +62,9 @@ def fitted(kind):
     options = {'n_members': 2, 'hidden_channels': 16, 'max_iter': 30}
     weights = np.array([0.3, 0.2, 0.1, 0.15, 0.25])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_fitting, 'weights_above_constant', lambda *_, **__: weights)
+        patch.setattr(_blend, 'weights_above_constant', lambda *_, **__: weights)
         # Those of far rows are of the last four members, alike.
-        patch.setattr(_fitting, 'blend_weights', lambda *_, **__: np.full(4, 0.25))
+        patch.setattr(_blend, 'blend_weights', lambda *_, **__: np.full(4, 0.25))
         patch.setattr(_members, '_MAX_TREES', 30)
         return cls(random_state=0, learning_rate=0.01, **options).fit(X, y)
 
@@ -79,7 +80,7 @@ def test_auto_blends_all_kinds_of_members(few):
     # Targets have a variance of one.
     assert report['loss']['constant'] == pytest.approx(1, abs=0.3)
     assert report['loss']['blend'] < 0.3
-    assert len(model._members) == (report['weight'] > 0).sum()
+    assert len(model._blend.members) == (report['weight'] > 0).sum()
     for graph, name in (('learned', MEMBERS[0]), ('none', MEMBERS[1])):
         other = GSLRegressor(graph, **few).fit(X, Y).report_
         assert other['weight'].dropna().to_dict() == {name: 1.0}
@@ -115,11 +116,11 @@ def test_losses_are_those_of_the_held_back_rows(kind, few):
         scaled = (y - model._center) / model._width
         mean = np.average(scaled[~held], weights=weight[~held])
         losses = (scaled - mean) ** 2
-        out = (model._members[0].outputs(X)[:, 0] - scaled) ** 2
+        out = (model._blend.members[0].outputs(X)[:, 0] - scaled) ** 2
     else:
         share = np.bincount(y[~held], weight[~held])
         losses = -np.log(share / share.sum())[y]
-        out = -np.log(model._members[0].outputs(X)[np.arange(240), y])
+        out = -np.log(model._blend.members[0].outputs(X)[np.arange(240), y])
     expected = np.average(losses[held], weights=weight[held])
     assert report['constant'] == pytest.approx(expected, rel=1e-5)
     expected = np.average(out[held], weights=weight[held])
@@ -164,7 +165,7 @@ def test_contributions_sum_to_the_prediction(kind):
         assert (parts[['trees', 'own columns', 'neighbours']].std() > 1e-3).all()
     if kind == 'numbers':
         assert table['constant'].nunique() == 1
-        constant = model._constant[0] * model._width[0] + model._center[0]
+        constant = model._blend.constant[0] * model._width[0] + model._center[0]
         assert table['constant'][0] == pytest.approx(constant)
 
 
@@ -173,10 +174,10 @@ def test_each_part_is_what_its_members_change():
     near = ~model.is_far(NEW)
     rows = NEW[near]
     table = model.contributions(rows)
-    outputs = {m.name: m.outputs(rows)[:, 0] for m in model._members}
-    learned = model._members[0]
+    outputs = {m.name: m.outputs(rows)[:, 0] for m in model._blend.members}
+    learned = model._blend.members[0]
     alone = learned.without_neighbours(rows)[:, 0]
-    constant = model._constant[0]
+    constant = model._blend.constant[0]
     weight = dict(zip(MEMBERS, [0.3, 0.2, 0.1, 0.15, 0.25], strict=True))
     trees = sum(weight[n] * (outputs[n] - constant) for n in MEMBERS[3:])
     own = sum(weight[n] * (outputs[n] - constant) for n in MEMBERS[1:3])
@@ -203,15 +204,15 @@ def test_far_rows_lean_on_members_that_need_no_near_ones():
     far = np.array([[40.0, -40.0, 40.0], [-40.0, 40.0, 40.0]])
     assert model.is_far(far).all()
     # Of all members but that with a learned graph, alike.
-    others = [m.outputs(far) for m in model._members if m.name in MEMBERS[1:]]
+    others = [m.outputs(far) for m in model._blend.members if m.name in MEMBERS[1:]]
     assert len(others) == 4
     of_others = np.mean(others, axis=0)
     every = np.average(
-        [m.outputs(far) for m in model._members],
+        [m.outputs(far) for m in model._blend.members],
         axis=0,
-        weights=[model._weights[m.name] for m in model._members],
+        weights=[model._blend.weights[m.name] for m in model._blend.members],
     )
-    share = (model._limit / model._members[0].distances(far)) ** 2
+    share = (model._blend.limit / model._blend.members[0].distances(far)) ** 2
     assert (share < 1).all()
     assert share.min() < 0.3
     expected = share * every[:, 0] + (1 - share) * of_others[:, 0]
@@ -267,7 +268,7 @@ def test_rows_see_neither_their_group_nor_later_ones(name, few, tmp_path):
 def test_labels_of_the_own_group_are_not_used(few):
     model = GSLRegressor('learned', **few | {'max_iter': 4})
     model.fit(X, Y, groups=GROUP)
-    (nets,) = model._members
+    (nets,) = model._blend.members
     expected = nets.own_outputs(model._x)
     known = nets._targets.known_y
     known[GROUP == 3] += 5
@@ -312,7 +313,7 @@ def test_weighted_rows_of_a_blend(few):
     y = np.where(wrong, 50.0, Y)
     model = GSLRegressor(**few).fit(X, y, sample_weight=1.0 - wrong)
     assert np.abs(model.predict(NEW)).max() < 4
-    assert np.abs(model._members[-1].outputs(NEW)).max() < 4
+    assert np.abs(model._blend.members[-1].outputs(NEW)).max() < 4
 
 
 @pytest.mark.parametrize('has_val', [True, False])
@@ -326,9 +327,8 @@ def test_weights_count_for_members_of_scikit_learn(num_classes, has_val):
     val = rows[150:] if has_val else rows[:0]
     split = RowSplit(rows[:150], rows[:150], val)
     given = np.zeros((200, 1)), table, split, num_classes
-    fits = [_members.fit_linear(*given)]
-    fits += [_members.fit_trees(name, *given, 0) for name in _members.BOOSTINGS]
-    for models in fits:
+    for name in (_members.LINEAR, *_members.BOOSTINGS):
+        models = _members.fit_sklearn(name, *given, 0)
         out = _members.sklearn_outputs(models, np.zeros((1, 1)), num_classes)
         assert out[0, -1] == pytest.approx(0.75, abs=1e-3)
 
@@ -363,20 +363,18 @@ def test_members_without_signal_hide_none(monkeypatch):
     split = RowSplit(np.arange(200), np.arange(200), np.arange(200, 240))
     table = Table(None, *map(torch.from_numpy, (y, y, np.ones(240))))
     held = np.stack([y[200:] + 0.9, *(y[200:] * -9 for _ in range(4))])
-    other = GSLRegressor()
-    other._x, other._num_outputs, other._num_classes = X, 1, 0
-    other._fit_weights([*model._members], held, table, [split])
+    blend = fit_blend(model._blend.members, held, X, table, [split], 0)
     # Even weights, as of few rows, would give a larger loss than the mean target.
     assert np.square(held.mean(axis=0) - y[200:]).mean() > 1
-    assert not other._is_constant
-    assert other._weights == {
-        member.name: float(i == 0) for i, member in enumerate(model._members)
+    assert not blend.is_constant
+    assert blend.weights == {
+        member.name: float(i == 0) for i, member in enumerate(model._blend.members)
     }
 
 
 def test_new_rows_are_searched_once_for_sums_and_distances(monkeypatch):
     model = fitted('numbers')
-    learned = model._learned[0]
+    learned = model._blend.learned[0]
     counted = []
     search = table_parts.best_sources
 
@@ -397,9 +395,9 @@ def test_new_rows_are_searched_once_for_sums_and_distances(monkeypatch):
 @pytest.mark.parametrize('eval_k', [5, 240])
 def test_few_and_all_neighbours_have_distances(eval_k, few):
     model = GSLRegressor('learned', **few | {'eval_k': eval_k}).fit(X, Y)
-    out, distance = model._learned[0].outputs_and_distances(NEW)
-    np.testing.assert_allclose(out, model._learned[0].outputs(NEW))
-    np.testing.assert_allclose(distance, model._learned[0].distances(NEW))
+    out, distance = model._blend.learned[0].outputs_and_distances(NEW)
+    np.testing.assert_allclose(out, model._blend.learned[0].outputs(NEW))
+    np.testing.assert_allclose(distance, model._blend.learned[0].distances(NEW))
 
 
 def test_contributions_have_the_index_of_a_frame():
@@ -431,10 +429,12 @@ def test_explain_shows_the_spread_of_weights_between_networks():
     rows = table.index.tolist()
     networks = [
         model(
-            torch.from_numpy(several._learned[0].scaling.apply(x[:1] + 0.1)).double(),
+            torch.from_numpy(
+                several._blend.learned[0].scaling.apply(x[:1] + 0.1)
+            ).double(),
             return_graph=True,
         )[1]
-        for model in several._learned[0].models
+        for model in several._blend.learned[0].models
     ]
     weight = torch.zeros(3, 80, dtype=torch.double)
     for i, graph in enumerate(networks):

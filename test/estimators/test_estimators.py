@@ -230,7 +230,7 @@ def test_small_tables_have_more_members(num_rows, expected, max_iter, few, place
     options = few | {'n_members': 'auto', 'max_iter': max_iter}
     model = GSLRegressor('none', **options).fit(*places(num_rows))
     x = places(2)[0]
-    (nets,) = model._members
+    (nets,) = model._blend.members
     assert len(nets.models) == expected
     rows = torch.from_numpy(nets.scaling.apply(x, np.float64))
     out = torch.stack([net(rows) for net in nets.models]).detach().numpy()

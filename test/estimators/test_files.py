@@ -31,7 +31,7 @@ def test_neighbours_of_new_rows(regressor, places, classifier, wine):
     assert (np.diff(weights, axis=1) <= 0).all()
     new = torch.from_numpy(regressor._new_rows(x[200:]))
     expected = np.zeros((40, 200))
-    (nets,) = regressor._members
+    (nets,) = regressor._blend.members
     new = torch.from_numpy(nets.scaling.apply(new.numpy(), np.float64))
     for net in nets.models:
         (source, target), weight = net(new, return_graph=True)[1]
@@ -77,7 +77,7 @@ def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     np.testing.assert_allclose(edges.sum(axis=1), float(number > 0))
     assert not edges.diagonal().any()
     # A row's own label makes no difference to what the others tell it.
-    (nets,) = model._members
+    (nets,) = model._blend.members
     known = nets._targets.known_y
     for row in (0, 3):
         known[row] = (known[row] + 1) % 3
@@ -164,7 +164,7 @@ def test_rows_of_no_weight_explain_nothing(few):
     options = few | {'scaling': 'none', 'max_iter': 1, 'learning_rate': 1e-9}
     model = GSLRegressor('learned', **options)
     model.fit(x, np.arange(30.0) % 2, validation_mask=np.arange(30) % 3 == 0)
-    (net,) = model._members[0].models
+    (net,) = model._blend.members[0].models
     with torch.no_grad():
         net.neighbours.sampler.log_scale.fill_(30)
     with warnings.catch_warnings():
@@ -425,15 +425,15 @@ def test_every_kind_of_member_goes_through_a_file(blend, through, wine, few):
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', UserWarning)
         model.fit(x, np.arange(11) % 3)
-    assert {type(member).__name__ for member in model._members} == {
+    assert {type(member).__name__ for member in model._blend.members} == {
         'Nets',
         'SklearnModels',
     }
-    assert {member.kind for member in model._members} == {
+    assert {member.family for member in model._blend.members} == {
         *('learned', 'none', 'linear', 'trees')
     }
     twin = through(model, x)
-    for one, other in zip(model._members, twin._members, strict=True):
+    for one, other in zip(model._blend.members, twin._blend.members, strict=True):
         assert np.array_equal(one.outputs(x), other.outputs(x))
         assert np.array_equal(one.own_outputs(x), other.own_outputs(x))
     twin = through(blend, wine[0])

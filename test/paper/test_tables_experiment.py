@@ -168,7 +168,7 @@ def test_snapshots_average_the_last_two_cycles():
     options = method.options | {'max_iter': 300}
     model = make_estimator(known, method._replace(options=options), OPTIONS)
     model.fit(known.x[0], known.y[0])
-    (member,) = model._members
+    (member,) = model._blend.members
     assert len(member.models) == 2
     first, last = (net.head.weight for net in member.models)
     assert not torch.equal(first, last)

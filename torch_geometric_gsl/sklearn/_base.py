@@ -22,6 +22,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl._labels import check_same_kind
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
+from torch_geometric_gsl.sklearn._blend import fit_blend
 from torch_geometric_gsl.sklearn._columns import (
     NUMBERS,
     check_unmasked,
@@ -181,7 +182,10 @@ class GSLEstimator(BlendMixin, SavedEstimator):
             tensor.to(self._device) for tensor in (target, self._known_y, weight)
         ]
         table = Table(None, *tensors, *self._seen_on(self._device))
-        self._fit_members(table, splits, random)
+        members, val_outputs = self._fit_members(table, splits, random)
+        self._blend = fit_blend(
+            members, np.stack(val_outputs), x, table, splits, self._num_classes
+        )
         self._prepare()
         if validation_mask is None and self._seen == [None, None]:
             self._warn_of_groups(table.y.cpu().numpy())

@@ -1,12 +1,18 @@
-"""Blend the predictions of several members by their loss on held-back rows."""
+"""Blend the predictions of members by weights of the least loss on held-back rows."""
 
 from __future__ import annotations
 
-from typing import Any
+from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.sklearn._members import constant_of, control_outputs
+from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit, Table
 
 # Probabilities are at least this large in a loss.
 _MIN_PROBABILITY = 1e-7
@@ -17,6 +23,214 @@ _PENALTY_OF_ROWS = 100.0
 _NEGLIGIBLE = 0.01
 # With a larger ratio of losses a member has no weight, and would hinder the search.
 _MAX_LOSS_RATIO = 1000.0
+# A larger share of the loss of a constant is hardly a signal.
+_WEAK_SIGNAL = 0.98
+
+
+class Blend(NamedTuple):
+    """Members and the weights of their mean; the losses are those of held-back rows."""
+
+    members: list[Any]  # Those with a weight.
+    weights: dict[str, float]
+    far_weights: dict[str, float]  # For rows that are far from all training rows.
+    losses: dict[str, float]
+    constant: NDArray[Any]  # The mean target.
+    is_constant: bool  # If True, nothing predicts better.
+
+    @property
+    def shown_weights(self) -> dict[str, float]:
+        """Return the weights of members, or that of the constant if none is better."""
+        return {'constant': 1.0} if self.is_constant else self.weights
+
+    @property
+    def learned(self) -> list[Any]:
+        """Return the members with neighbours."""
+        return [member for member in self.members if member.family == 'learned']
+
+    @property
+    def limit(self) -> float | None:
+        """Return the learned distance to training rows beyond which rows are far."""
+        # Duplicates tell no distance.
+        return (self.learned[0].far or None) if self.learned else None
+
+    def nearness(self, distances: Any) -> Any:
+        """Return 1 up to the limit of distances, less beyond it."""
+        limit: Any = self.limit
+        return np.square(limit / np.maximum(distances, limit))
+
+    def is_far(self, x: Any) -> Any:
+        """Return which new rows are beyond the limit."""
+        if self.limit is None:
+            return np.zeros(x.shape[0], dtype=bool)
+        return self.nearness(self.learned[0].distances(x)) < 1
+
+    def outputs(self, x: Any) -> tuple[Any, list[Any]]:
+        """Compute the nearness of new rows, and the outputs of all members."""
+        if self.limit is None:
+            nearness = np.ones(x.shape[0])
+            return nearness, [member.outputs(x) for member in self.members]
+        learned = self.learned[0]
+        learned_outputs, distances = learned.outputs_and_distances(x)
+        outputs = [
+            learned_outputs if member is learned else member.outputs(x)
+            for member in self.members
+        ]
+        return self.nearness(distances), outputs
+
+    def mean(self, nearness: Any, outputs: list[Any]) -> Any:
+        """Return the weighted mean over members, or the constant."""
+        mean = np.einsum('mn,mnc->nc', self._row_weights(nearness), np.stack(outputs))
+        return self.constant + 0 * mean if self.is_constant else mean
+
+    def _row_weights(self, nearness: Any) -> Any:
+        """Return the weights of members for each row.
+
+        Those of far rows move to members that need no near rows.
+        """
+        weight = np.array([self.weights[member.name] for member in self.members])
+        weight = np.tile(weight[:, None] / weight.sum(), len(nearness))
+        if self.limit is None or not self.far_weights:
+            return weight
+        far_weight = [
+            [self.far_weights.get(member.name, 0.0)] for member in self.members
+        ]
+        return nearness * weight + (1 - nearness) * np.array(far_weight)
+
+    def contributions(self, x: Any) -> dict[str, Any]:
+        """Divide the outputs of new rows into what they come from."""
+        nearness, outputs = self.outputs(x)
+        outputs_alone = [
+            member.without_neighbours(x) if member.family == 'learned' else out
+            for member, out in zip(self.members, outputs, strict=True)
+        ]
+        is_tree = np.array([member.family == 'trees' for member in self.members])
+        weight = self._row_weights(nearness) * (not self.is_constant)
+        change = np.stack(outputs_alone) - self.constant
+        trees, networks = (
+            np.einsum('mn,mnc->nc', weight[mask], change[mask])
+            for mask in (is_tree, ~is_tree)
+        )
+        total = self.mean(nearness, outputs)
+        return {
+            'constant': np.broadcast_to(self.constant, total.shape),
+            'trees': trees,
+            'own columns': networks,
+            'neighbours': total - self.constant - trees - networks,
+            'prediction': total,
+        }
+
+    def graphs(self, x: Any = None) -> tuple[list[float], list[Any]]:
+        """Return the graphs of networks with neighbours, and their shares."""
+        shares = []
+        graphs = []
+        total = sum(self.weights[member.name] for member in self.learned)
+        for member in self.learned:
+            share = self.weights[member.name] / total / len(member.models)
+            shares += [share] * len(member.models)
+            graphs += member.graphs(x)
+        return shares, graphs
+
+    def graph(self, x: Any = None) -> Any:
+        """Return the mean graph of networks, of new rows or of the training rows."""
+        return sum(map(mul, *self.graphs(x)))
+
+
+def fit_blend(
+    members: list[Any],
+    val_outputs: NDArray[Any],
+    x: Any,
+    table: Table,
+    splits: list[RowSplit],
+    num_classes: int,
+) -> Blend:
+    """Find the weights of members, and drop those without weight.
+
+    Args:
+        members (list[Any]): The fitted members.
+        val_outputs (numpy.ndarray): Their outputs of the held-back rows of all splits.
+        x (numpy.ndarray or scipy.sparse.csr_matrix): All rows, as numbers.
+        table (Table): The targets, and the weights of rows.
+        splits (list[RowSplit]): The rows held back.
+        num_classes (int): The number of classes, or 0.
+    """
+    is_class = num_classes > 0
+    if all(split is splits[0] for split in splits):  # The same rows, several times.
+        shape = len(val_outputs), len(splits), -1, val_outputs.shape[-1]
+        val_outputs = val_outputs.reshape(shape).mean(axis=1)
+        splits = splits[:1]
+    val = np.concatenate([split.val for split in splits])
+    y = table.y.cpu().numpy()
+    weight = table.weight.cpu().double().numpy()
+    labelled = np.flatnonzero(weight > 0)
+    constant = constant_of(y[labelled], weight[labelled], num_classes)
+    far = [i for i, member in enumerate(members) if member.serves_far]
+    w = np.full(len(members), 1 / len(members))
+    far_w = np.full(len(far), 1 / max(1, len(far)))
+    losses: dict[str, float] = {}
+    if len(val) >= MIN_VALIDATION:
+        controls, rows = control_outputs(x, y, weight, splits, num_classes)
+        control_losses = {
+            name: mean_loss(out, y[rows], weight[rows], is_class=is_class)
+            for name, out in controls.items()
+        }
+        w = weights_above_constant(
+            *(val_outputs, y[val], weight[val], control_losses['constant']),
+            is_class=is_class,
+        )
+        if far:
+            far_w = blend_weights(
+                val_outputs[far], y[val], weight[val], is_class=is_class
+            )
+        of_rows = [
+            row_losses(outputs, y[val], is_class=is_class)
+            for outputs in (np.tensordot(w, val_outputs, axes=1), *val_outputs)
+        ]
+        names = ['blend', *(member.name for member in members)]
+        means = np.average(of_rows, axis=1, weights=weight[val]).tolist()
+        losses = dict(zip(names, means, strict=True)) | control_losses
+        constants = np.tile(constant, (len(val), 1))
+        gain = row_losses(constants, y[val], is_class=is_class) - of_rows[0]
+        _warn_of_signal(losses, is_sure=is_certain(gain, weight[val]))
+    elif len(members) > 1:
+        warn_caller(
+            f"graph='auto' weighs its {len(members)} members alike: too few of "
+            f'{len(y)} rows, or of those of a class, are held back for validation',
+            UserWarning,
+        )
+    weights = {m.name: float(v) for m, v in zip(members, w, strict=True)}
+    far_weights = {members[i].name: float(v) for i, v in zip(far, far_w, strict=True)}
+    return Blend(
+        # Those for far rows stay, even without weight.
+        [m for m in members if weights[m.name] + far_weights.get(m.name, 0) > 0],
+        weights,
+        far_weights,
+        losses,
+        constant,
+        is_constant=bool(losses) and losses['blend'] >= losses['constant'],
+    )
+
+
+def _warn_of_signal(losses: dict[str, float], *, is_sure: bool) -> None:
+    """Warn if hardly any signal was found, or none that is surely one."""
+    loss = losses['blend']
+    constant_loss = losses['constant']
+    losses_text = f'(loss {loss:.3g}, of the constant {constant_loss:.3g})'
+    is_weak = loss > _WEAK_SIGNAL * constant_loss
+    if constant_loss == 0:
+        return
+    if loss >= constant_loss:
+        warn_caller(
+            'no signal was found: on held-back rows the estimator is no better '
+            f'than a constant {losses_text}, which it predicts instead',
+            ConvergenceWarning,
+        )
+    elif is_weak or not is_sure:
+        warn_caller(
+            'little signal was found: on held-back rows the estimator is '
+            f'{"hardly" if is_weak else "not surely"} better than a constant '
+            f'{losses_text}',
+            ConvergenceWarning,
+        )
 
 
 def row_losses(

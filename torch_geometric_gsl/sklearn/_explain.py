@@ -62,7 +62,7 @@ class ExplainMixin(Predictions):
         row = _as_rows(row)
         weights, neighbours = self.kneighbors(row, n_neighbors)
         x = self._new_rows(row)
-        shares, graphs = self._graphs(x)
+        shares, graphs = self._blend.graphs(x)
         prediction = self.predict(row)
         labels = row_labels(row, x.shape[0]).tolist()
         if self._table is not None and is_frame(row):
@@ -153,13 +153,13 @@ class ExplainMixin(Predictions):
             x_new = self._check_new(X_new)
             stack = scipy.sparse.vstack if scipy.sparse.issparse(x) else np.concatenate
             x = stack([x, x_new])
-            graph = scipy.sparse.vstack([graph, self._graph(x_new)], format='csr')
+            graph = scipy.sparse.vstack([graph, self._blend.graph(x_new)], format='csr')
             graph.resize(x.shape[0], x.shape[0])  # New rows send nothing.
             names += [f'new {label}' for label in row_labels(X_new, x_new.shape[0])]
             options['new_mask'] = torch.arange(x.shape[0]) >= len(self._targets)
         if not scipy.sparse.issparse(x):
             options['columns'] = self._shown_columns(x, X_new)
-            x = self._learned[0].scaling.apply(x)
+            x = self._blend.learned[0].scaling.apply(x)
         data = Data(x=to_tensor(x, 'cpu', torch.float32))
         if self._targets.ndim == 1:
             data.y, options['prediction'] = self._shown_targets(X_new, x.shape[0])
@@ -210,7 +210,8 @@ class ExplainMixin(Predictions):
         if X_new is not None:
             prediction = np.concatenate([prediction, self.predict(X_new)])
             change = np.full(num_nodes, np.nan)
-            change[num_rows:] = self._contributions(self._new_rows(X_new))['neighbours']
+            components = self._blend.contributions(self._new_rows(X_new))
+            change[num_rows:] = self._named_components(components)['neighbours']
             predictions['prediction from neighbours'] = change
         if self._num_classes:
             targets, prediction = map(self._class_indices, (targets, prediction))

@@ -21,12 +21,6 @@ from torch import Tensor
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import GeneratorMode
-from torch_geometric_gsl.sklearn._blend import (
-    blend_weights,
-    is_certain,
-    row_losses,
-    weights_above_constant,
-)
 from torch_geometric_gsl.sklearn._columns import columns_of
 from torch_geometric_gsl.sklearn._explain import ExplainMixin
 from torch_geometric_gsl.sklearn._identifiers import find_identifier
@@ -36,14 +30,12 @@ from torch_geometric_gsl.sklearn._members import (
     Nets,
     SklearnModels,
     Targets,
-    fit_linear,
-    fit_trees,
+    fit_sklearn,
     sklearn_outputs,
 )
-from torch_geometric_gsl.sklearn._report import constant_of, control_losses
 from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
 from torch_geometric_gsl.sklearn._scaling import Scaling, to_tensor
-from torch_geometric_gsl.sklearn._splits import MIN_VALIDATION, RowSplit, Table
+from torch_geometric_gsl.sklearn._splits import RowSplit, Table
 from torch_geometric_gsl.sklearn._training import Training, outputs_of
 
 AUTO = 'auto'
@@ -64,8 +56,6 @@ _MIN_IDENTIFIER_ROWS = 200
 # Both scalings are tried between these numbers of rows.
 _MIN_ROWS_OF_BOTH = 1000
 _MAX_ROWS_OF_BOTH = 200_000
-# A larger share of the loss of a constant is hardly a signal.
-_WEAK_SIGNAL = 0.98
 # With more columns, there are no periodic embeddings.
 _MAX_EMBEDDED = 32
 # Tables of at most this many rows are predicted in double precision.
@@ -112,8 +102,10 @@ class BlendMixin(ExplainMixin):
             scalings = ['none' if self.scaling == 'none' else 'unit norm']
         return graphs, scalings
 
-    def _fit_members(self, table: Table, splits: list[RowSplit], random: Any) -> None:
-        """Fit all members on all splits, and find their weights."""
+    def _fit_members(
+        self, table: Table, splits: list[RowSplit], random: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """Fit all members on all splits; return them, and outputs of held-back rows."""
         members, val_outputs = self._fit_nets(table, splits, random)
         if self.graph == AUTO:
             # Trees take no sparse rows.
@@ -122,7 +114,7 @@ class BlendMixin(ExplainMixin):
                 member, outputs = self._fit_sklearn(name, table, splits, random)
                 members.append(member)
                 val_outputs.append(outputs)
-        self._fit_weights(members, np.stack(val_outputs), table, splits)
+        return members, val_outputs
 
     def _fit_nets(
         self, table: Table, splits: list[RowSplit], random: Any
@@ -234,13 +226,10 @@ class BlendMixin(ExplainMixin):
         models = []
         outputs = []
         for split in splits:
-            args = x, table, split, self._num_classes
+            seed = None if name == LINEAR else _seed(random)
+            args = name, x, table, split, self._num_classes, seed
             with threads_for(x.shape[0]):
-                split_models = (
-                    fit_linear(*args)
-                    if name == LINEAR
-                    else fit_trees(name, *args, _seed(random))
-                )
+                split_models = fit_sklearn(*args)
             models.append(split_models)
             out = np.empty((0, self._num_outputs))
             if len(split.val) > 0:
@@ -249,109 +238,19 @@ class BlendMixin(ExplainMixin):
         member = SklearnModels(name, scaling, self._num_classes, models)
         return member, np.concatenate(outputs)
 
-    def _fit_weights(
-        self, members: list[Any], val_outputs: Any, table: Table, splits: list[RowSplit]
-    ) -> None:
-        """Find the weights of members, and drop those without weight."""
-        if all(split is splits[0] for split in splits):  # The same rows, several times.
-            shape = len(val_outputs), len(splits), -1, self._num_outputs
-            val_outputs = val_outputs.reshape(shape).mean(axis=1)
-            splits = splits[:1]
-        val = np.concatenate([split.val for split in splits])
-        y = table.y.cpu().numpy()
-        weight = table.weight.cpu().double().numpy()
-        is_class = bool(self._num_classes)
-        labelled = np.flatnonzero(weight > 0)
-        self._constant = constant_of(y[labelled], weight[labelled], self._num_classes)
-        w = np.full(len(members), 1 / len(members))
-        losses: dict[str, float] = {}
-        is_sure = True
-        self._is_constant = False
-        if len(val) >= MIN_VALIDATION:
-            losses = control_losses(self._x, y, weight, splits, self._num_classes)
-            args = val_outputs, y[val], weight[val], losses['constant']
-            w = weights_above_constant(*args, is_class=is_class)
-            blend = np.tensordot(w, val_outputs, axes=1)
-            names = ['blend', *(member.name for member in members)]
-            of_rows = [
-                row_losses(outputs, y[val], is_class=is_class)
-                for outputs in (blend, *val_outputs)
-            ]
-            means = np.average(of_rows, axis=1, weights=weight[val]).tolist()
-            losses = {**dict(zip(names, means, strict=True)), **losses}
-            self._is_constant = losses['blend'] >= losses['constant']
-            constant = np.tile(self._constant, (len(val), 1))
-            gain = row_losses(constant, y[val], is_class=is_class) - of_rows[0]
-            is_sure = is_certain(gain, weight[val])
-        elif self.graph == AUTO:
-            warn_caller(
-                f"graph='auto' weighs its {len(members)} members alike: too few of "
-                f'{len(y)} rows, or of those of a class, are held back for validation',
-                UserWarning,
-            )
-        self._losses = losses
-        self._far_weights = self._weights_of_far_rows(
-            members, val_outputs, y[val], weight[val]
-        )
-        self._weights = {m.name: float(v) for m, v in zip(members, w, strict=True)}
-        self._members = [
-            member
-            for member in members
-            # Those for far rows stay, even without weight.
-            if self._weights[member.name] + self._far_weights.get(member.name, 0) > 0
-        ]
-        self._limit = self._learned[0].far if self._learned else None
-        self._limit = self._limit or None  # Duplicates tell no distance.
-        self._warn_of_signal(is_sure=is_sure)
-
-    def _weights_of_far_rows(
-        self, members: list[Any], val_outputs: Any, y: Any, weight: Any
-    ) -> dict[str, float]:
-        """Return the weights of the members that predict rows far from all others."""
-        indices = [i for i, member in enumerate(members) if member.serves_far]
-        if not indices:
-            return {}
-        w = np.full(len(indices), 1 / len(indices))
-        if self._losses:
-            is_class = bool(self._num_classes)
-            w = blend_weights(val_outputs[indices], y, weight, is_class=is_class)
-        names = [members[i].name for i in indices]
-        return dict(zip(names, w.tolist(), strict=True))
-
-    def _warn_of_signal(self, *, is_sure: bool) -> None:
-        """Warn if hardly any signal was found, or none that is surely one."""
-        if not self._losses:
-            return
-        loss = self._losses['blend']
-        constant_loss = self._losses['constant']
-        losses_text = f'(loss {loss:.3g}, of the constant {constant_loss:.3g})'
-        if self._is_constant and constant_loss > 0:
-            warn_caller(
-                'no signal was found: on held-back rows the estimator is no better '
-                f'than a constant {losses_text}, which it predicts instead',
-                ConvergenceWarning,
-            )
-        elif constant_loss > 0 and (loss > _WEAK_SIGNAL * constant_loss or not is_sure):
-            degree = 'not surely' if loss <= _WEAK_SIGNAL * constant_loss else 'hardly'
-            warn_caller(
-                f'little signal was found: on held-back rows the estimator is {degree} '
-                f'better than a constant {losses_text}',
-                ConvergenceWarning,
-            )
-
     def _warn_of_groups(self, y: Any) -> None:
         """Warn about a column that identifies groups of rows."""
         num_rows = len(y)
         if scipy.sparse.issparse(self._x) or num_rows < _MIN_IDENTIFIER_ROWS:
             return
-        if not self._learned or self._is_constant:
+        if not self._blend.learned or self._blend.is_constant:
             return
         rows = np.random.RandomState(0).permutation(num_rows)[:_IDENTIFIER_ROWS]
         columns = columns_of(self._rows)
         is_class = bool(self._num_classes)
         labelled = np.flatnonzero(self._is_labelled())
         with threads_for(num_rows):
-            graph = self._graph(self._x[rows])
+            graph = self._blend.graph(self._x[rows])
             identifier = find_identifier(
                 columns, rows, graph, self._x, y, labelled, is_class=is_class
             )
@@ -375,12 +274,12 @@ class BlendMixin(ExplainMixin):
         # Embeddings of many columns are slow and rarely help.
         columns = member.scaling.varied.tolist()
         columns = columns if len(columns) <= _MAX_EMBEDDED else []
-        has_null = self._seen != [None, None] and member.kind == 'learned'
+        has_null = self._seen != [None, None] and member.family == 'learned'
         network: TableNet = self._network_class(
             self._x.shape[1],
             options.hidden_channels,
             self._num_outputs,
-            graph=member.kind,
+            graph=member.family,
             num_blocks=options.num_blocks,
             num_frequencies=8 if columns else 0,
             periodic_columns=columns,
@@ -403,7 +302,7 @@ class BlendMixin(ExplainMixin):
             precision=torch.float64 if is_double else torch.float32,
             num_classes=self._num_classes,
         )
-        for member in self._members:
+        for member in self._blend.members:
             member.prepare(targets)
 
     def _seen_on(self, device: torch.device) -> list[Tensor | None]:

@@ -1,4 +1,4 @@
-"""The members of a blend: networks on scaled columns, and boosted trees."""
+"""The members of a blend, fitted on splits of a table, and models to compare with."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
 )
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from torch import Tensor
 
 from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
@@ -44,6 +45,9 @@ BOOSTINGS: dict[str, dict[str, Any]] = {
 _FEW_ROWS = 4000
 _FEW_LEAVES = 8
 _LEAVES = 16
+# The number of nearest rows to compare with, and of rows among which they are found.
+_NUM_NEAREST = 10
+_MAX_ROWS = 20_000
 
 
 class Targets(NamedTuple):
@@ -58,15 +62,15 @@ class Targets(NamedTuple):
 
 
 class Nets:
-    """Networks of one kind of graph and scaling, trained on different splits."""
+    """Networks of one graph and one scaling, trained on different splits."""
 
     _targets: Targets
 
     def __init__(
-        self, name: str, kind: str, scaling: Scaling, x: Any, models: list[Any]
+        self, name: str, family: str, scaling: Scaling, x: Any, models: list[Any]
     ) -> None:
         self.name = name
-        self.kind = kind
+        self.family = family  # 'learned' or 'none', the graph of the networks.
         self.scaling = scaling
         self.x = x
         self.models = models
@@ -76,7 +80,7 @@ class Nets:
     @property
     def serves_far(self) -> bool:
         """Return whether far rows are predicted by these networks."""
-        return self.kind == 'none' and self.scaling.scaling == 'robust'
+        return self.family == 'none' and self.scaling.scaling == 'robust'
 
     def prepare(self, targets: Targets) -> None:
         """Index all rows in the networks, in the precision of predictions."""
@@ -88,7 +92,21 @@ class Nets:
 
     def outputs(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of new rows, which are not scaled."""
-        return self._blockwise(x, lambda model, rows: model(rows))
+        return self._mean_of_blocks(x, lambda model, rows: model(rows))
+
+    def without_neighbours(self, x: Any) -> NDArray[Any]:
+        """Compute the mean outputs of new rows without their neighbours."""
+        return self._mean_of_blocks(
+            x, lambda model, rows: model.without_neighbours(rows)
+        )
+
+    @default_modes()
+    @torch.no_grad()
+    def _mean_of_blocks(self, x: Any, run: Any) -> NDArray[Any]:
+        blocks = self._blocks(x)
+        return self._mean(
+            [torch.cat([run(model, rows) for rows in blocks]) for model in self.models]
+        )
 
     @default_modes()
     @torch.no_grad()
@@ -101,12 +119,7 @@ class Nets:
             *(torch.cat([model(b) for b in blocks]) for model in self.models[1:]),
         ]
         distance = torch.cat([distance for _, distance in pairs])
-        mean = np.mean([self._finish(out) for out in outputs], axis=0)
-        return np.asarray(mean), distance.cpu().double().numpy()
-
-    def without_neighbours(self, x: Any) -> NDArray[Any]:
-        """Compute the mean outputs of new rows without their neighbours."""
-        return self._blockwise(x, lambda model, rows: model.without_neighbours(rows))
+        return self._mean(outputs), distance.cpu().double().numpy()
 
     @default_modes()
     @torch.no_grad()
@@ -120,38 +133,32 @@ class Nets:
     @torch.no_grad()
     def own_outputs(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of the training rows from each other."""
-        outputs = [
-            self._finish(model(*self._own(), **self._seen())) for model in self.models
-        ]
-        return np.asarray(np.mean(outputs, axis=0))
+        args, row_mask = self._training_call()
+        return self._mean([model(*args, **row_mask) for model in self.models])
 
     @default_modes()
     @torch.no_grad()
     def graphs(self, x: Any = None) -> list[Any]:
         """Return the graph of each network, of new rows or of the training rows."""
-        num_rows = self.x.shape[0]
+        calls: list[Any] = [self._training_call()]
+        if x is not None:
+            calls = [((rows,), {}) for rows in self._blocks(x)]
         graphs = []
         for model in self.models:
-            calls: list[tuple[Any, dict[str, Any]]]
-            if x is None:
-                calls = [(self._own(), self._seen())]
-            else:
-                calls = [((rows,), {}) for rows in self._blocks(x)]
             matrices = []
-            for rows, options in calls:
-                _, graph = model(*rows, **options, return_graph=True)
-                matrices.append(_to_csr(graph, (rows[0].size(0), num_rows)))
+            for args, row_mask in calls:
+                _, graph = model(*args, **row_mask, return_graph=True)
+                shape = args[0].size(0), self.x.shape[0]
+                matrices.append(_to_csr(graph, shape))
             graphs.append(scipy.sparse.vstack(matrices, format='csr'))
         return graphs
 
-    def _own(self) -> tuple[Tensor, Tensor]:
+    def _training_call(self) -> tuple[tuple[Tensor, Tensor], dict[str, Any]]:
+        """Return the arguments of a network to predict rows from each other."""
         targets = self._targets
         rows = to_tensor(self.x, targets.device, targets.precision)
-        return rows, targets.known_y
-
-    def _seen(self) -> dict[str, Any]:
-        targets = self._targets
-        return {'group': targets.group, 'order': targets.order}
+        row_mask = {'group': targets.group, 'order': targets.order}
+        return (rows, targets.known_y), row_mask
 
     def _blocks(self, x: Any) -> list[Tensor]:
         scaled = self.scaling.apply(x)
@@ -161,36 +168,40 @@ class Nets:
             for i in range(0, x.shape[0], _BLOCK)
         ]
 
-    @default_modes()
-    @torch.no_grad()
-    def _blockwise(self, x: Any, run: Any) -> NDArray[Any]:
-        blocks = self._blocks(x)
-        outputs = [
-            self._finish(torch.cat([run(model, rows) for rows in blocks]))
-            for model in self.models
-        ]
-        return np.asarray(np.mean(outputs, axis=0))
+    def _mean(self, outputs: list[Tensor]) -> NDArray[Any]:
+        """Return the mean over networks, of probabilities if there are classes."""
+        if self._targets.num_classes:
+            outputs = [out.softmax(dim=1) for out in outputs]
+        mean = np.mean([out.double().cpu().numpy() for out in outputs], axis=0)
+        return np.asarray(mean)
 
-    def _finish(self, out: Tensor) -> NDArray[Any]:
-        out = out.softmax(dim=1) if self._targets.num_classes else out
-        return out.double().cpu().numpy()
+
+def _to_csr(graph: SampledGraph, shape: tuple[int, int]) -> Any:
+    """Convert edges to a matrix of targets by sources, with explicit zeros."""
+    source, target = graph.edge_index.cpu().numpy()
+    weight = graph.edge_weight.detach().cpu().numpy()
+    order = np.lexsort((source, target))
+    offsets = np.searchsorted(target[order], np.arange(shape[0] + 1))
+    data = weight[order]
+    return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
 
 
 class SklearnModels:
-    """Models of scikit-learn of one kind, fitted on different splits.
+    """Models of scikit-learn of one setting, fitted on different splits.
 
     Each fit has one model for all classes, or one for each target.
     """
+
+    serves_far = True
 
     def __init__(
         self, name: str, scaling: Scaling, num_classes: int, models: list[list[Any]]
     ) -> None:
         self.name = name
-        self.kind = 'linear' if name == LINEAR else 'trees'
+        self.family = 'linear' if name == LINEAR else 'trees'
         self.scaling = scaling
         self.num_classes = num_classes
         self.models = models
-        self.serves_far = True
 
     def prepare(self, targets: Targets) -> None:
         """Do nothing: these models need no other rows."""
@@ -216,64 +227,92 @@ def sklearn_outputs(models: list[Any], x: Any, num_classes: int) -> NDArray[Any]
         return out
 
 
-def fit_linear(x: Any, table: Table, rows: RowSplit, num_classes: int) -> list[Any]:
-    """Fit a ridge regression for each target, or a logistic regression."""
-    train = rows.train
-    y = table.y.cpu().numpy()
-    weight = table.weight.cpu().double().numpy()
-    make_model: Any = (
-        partial(LogisticRegression, max_iter=1000) if num_classes else Ridge
-    )
-    if num_classes and (y[train] == y[train][0]).all():
-        make_model = DummyClassifier
-    models = []
-    for column in y.reshape(len(y), -1).T:
-        model = make_model().fit(x[train], column[train], sample_weight=weight[train])
-        models.append(model)
-    return models
-
-
-def fit_trees(
-    name: str, x: Any, table: Table, rows: RowSplit, num_classes: int, seed: int
+def fit_sklearn(
+    name: str,
+    x: Any,
+    table: Table,
+    split: RowSplit,
+    num_classes: int,
+    seed: int | None = None,
 ) -> list[Any]:
-    """Fit boosted trees, stopped by the held-back rows; one for each target."""
-    train = rows.train
-    val = rows.val
-    options: dict[str, Any] = dict(BOOSTINGS[name], random_state=seed)
-    if name == 'slow boosting':
-        is_few = len(train) < _FEW_ROWS
-        options['max_leaf_nodes'] = _FEW_LEAVES if is_few else _LEAVES
+    """Fit one model for all classes, or one for each target.
+
+    The model is linear, or of boosted trees, which the held-back rows stop.
+    """
+    train = split.train
     y = table.y.cpu().numpy()
     weight = table.weight.cpu().double().numpy()
+    val = split.val[:0] if name == LINEAR else split.val
     if num_classes:  # A class that no row trains has no trees to be stopped.
         val = val[np.isin(y[val], y[train])]
-    options['early_stopping'] = len(val) > 0
-    if len(val) > 0:
-        options['max_iter'] = max(_MIN_TREES, _MAX_TREES // max(1, num_classes))
-    class_: Any = HistGradientBoostingRegressor
-    if num_classes:
-        class_ = HistGradientBoostingClassifier
-        if (y[train] == y[train][0]).all():
-            class_ = DummyClassifier
-            options = {}
-            val = val[:0]
+    is_one_class = num_classes > 0 and (y[train] == y[train][0]).all()
+    if is_one_class:
+        make_model: Any = DummyClassifier
+        val = val[:0]
+    elif name == LINEAR:
+        logistic = partial(LogisticRegression, max_iter=1000)
+        make_model = logistic if num_classes else Ridge
+    else:
+        options: dict[str, Any] = dict(BOOSTINGS[name], random_state=seed)
+        if name == 'slow boosting':
+            is_few = len(train) < _FEW_ROWS
+            options['max_leaf_nodes'] = _FEW_LEAVES if is_few else _LEAVES
+        options['early_stopping'] = len(val) > 0
+        if len(val) > 0:
+            options['max_iter'] = max(_MIN_TREES, _MAX_TREES // max(1, num_classes))
+        boosting: Any = (
+            HistGradientBoostingClassifier
+            if num_classes
+            else HistGradientBoostingRegressor
+        )
+        make_model = partial(boosting, **options)
     models = []
     for column in y.reshape(len(y), -1).T:
         val_data: dict[str, Any] = {}
         if len(val) > 0:
             val_data = {'X_val': x[val], 'y_val': column[val]}
             val_data['sample_weight_val'] = weight[val]
-        model = class_(**options)
+        model = make_model()
         model.fit(x[train], column[train], sample_weight=weight[train], **val_data)
         models.append(model)
     return models
 
 
-def _to_csr(graph: SampledGraph, shape: tuple[int, int]) -> Any:
-    """Convert edges to a matrix of targets by sources, with explicit zeros."""
-    source, target = graph.edge_index.cpu().numpy()
-    weight = graph.edge_weight.detach().cpu().numpy()
-    order = np.lexsort((source, target))
-    offsets = np.searchsorted(target[order], np.arange(shape[0] + 1))
-    data = weight[order]
-    return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
+def constant_of(y: Any, weight: Any, num_classes: int) -> Any:
+    """Return the weighted mean target, or the shares of the classes."""
+    return np.average(np.eye(num_classes)[y] if num_classes else y, 0, weight)
+
+
+def control_outputs(
+    x: Any, y: Any, weight: Any, splits: list[RowSplit], num_classes: int
+) -> tuple[dict[str, Any], NDArray[Any]]:
+    """Compute outputs of a constant, and of nearest rows by standardized columns.
+
+    Returns those of held-back rows of all splits, and the indices of these rows.
+    Nearest rows are found among at most 20,000 rows; sparse ones have unit norm.
+    """
+    # Our own scaling takes values of any unit.
+    scaling = Scaling('unit norm' if scipy.sparse.issparse(x) else 'standard')
+    scaled = scaling.fit(x).apply(x, np.float64)
+    random = np.random.RandomState(0)
+    k = min(_NUM_NEAREST, *(len(split.train) for split in splits))
+    constants = []
+    nearest = []
+    rows = []
+    for split in splits:
+        train = random.permutation(split.train)[:_MAX_ROWS]
+        val = random.permutation(split.val)[:_MAX_ROWS]
+        rows.append(val)
+        constant = constant_of(y[train], weight[train], num_classes)
+        constants.append(np.tile(constant, (len(val), 1)))
+        knn = KNeighborsClassifier(k) if num_classes else KNeighborsRegressor(k)
+        knn.fit(scaled[train], y[train])
+        out = np.zeros((len(val), num_classes))
+        if num_classes:
+            out[:, knn.classes_] = knn.predict_proba(scaled[val])
+        else:
+            out = knn.predict(scaled[val]).reshape(len(val), -1)
+        nearest.append(out)
+    outputs = {'constant': constants, f'{k} nearest rows': nearest}
+    concatenated = {name: np.concatenate(blocks) for name, blocks in outputs.items()}
+    return concatenated, np.concatenate(rows)

@@ -1,9 +1,8 @@
-"""Predict with the networks of a fitted estimator, and retrieve neighbours."""
+"""Predict with the blend of a fitted estimator, and retrieve neighbours."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from torch_geometric_gsl._checks import check_count
 from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.sklearn._blend import Blend
 from torch_geometric_gsl.sklearn._columns import is_frame
 from torch_geometric_gsl.sklearn._runtime import threads_for
 from torch_geometric_gsl.sklearn.table_transformer import check_rows
@@ -26,38 +26,29 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     """Predict new rows, and training rows from each other."""
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, '_members')
+        return hasattr(self, '_blend')
 
     def __str__(self) -> str:
         """Return the parameters, and of a fitted estimator the members."""
         lines = [repr(self)]
         if self.__sklearn_is_fitted__():
-            weights = self._used_weights
-            width = max(len(name) for name in {**self._losses, **weights})
+            losses = self._blend.losses
+            weights = self._blend.shown_weights
+            width = max(len(name) for name in {**losses, **weights})
             lines.append(f'{"":{width}}  loss     weight')
-            names = self._losses or weights
-            for name in sorted(names, key=lambda name: self._losses.get(name, 0.0)):
-                loss = self._losses.get(name)
+            names = losses or weights
+            for name in sorted(names, key=lambda name: losses.get(name, 0.0)):
+                loss = losses.get(name)
                 weight = weights.get(name)
                 cells = '' if loss is None else f'{loss:.4g}'
                 cells = f'{cells:<9} ' + ('' if weight is None else f'{weight:.2f}')
                 lines.append(f'{name:{width}}  {cells}'.rstrip())
         return '\n'.join(lines)
 
-    # The members with a weight, their weights, and the losses of held-back rows.
-    _members: list[Any]
-    _weights: dict[str, float]
-    _losses: dict[str, float]
-    # The weights of members for far rows.
-    _far_weights: dict[str, float]
-    # The learned distance to training rows beyond which a row is far, if any.
-    _limit: float | None
-    # The mean target, and whether nothing predicts better.
-    _constant: Any
-    _is_constant: bool
-    # The training rows as numbers.
+    # What `fit` sets: the blend, the training rows as numbers,
+    _blend: Blend
     _x: Any
-    # The same rows as passed to `fit`: columns, targets and names.
+    # and the same rows as passed to it: columns, targets and names.
     _rows: Any
     _targets: Any
     _labels: Any
@@ -72,7 +63,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """Compute probabilities, or scaled targets, of new rows."""
         x = self._new_rows(X)
         with threads_for(max(x.shape[0], self._x.shape[0])):
-            nearness, outputs = self._near_outputs(x)
+            nearness, outputs = self._blend.outputs(x)
         num_far = int((nearness < 1).sum())
         if num_far > _MAX_FAR_ROWS + _MAX_FAR_SHARE * len(nearness):
             warn_caller(
@@ -80,46 +71,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
                 "where 1 % of those held back in training are: see 'is_far'",
                 UserWarning,
             )
-        return self._mean(nearness, outputs)
-
-    def _near_outputs(self, x: Any) -> tuple[Any, list[Any]]:
-        """Return 1 for rows near training rows, less the farther they are, and the
-        outputs of all members.
-        """
-        if self._limit is None:
-            nearness = np.ones(x.shape[0])
-            return nearness, [member.outputs(x) for member in self._members]
-        learned = self._learned[0]
-        learned_outputs, distances = learned.outputs_and_distances(x)
-        outputs = [
-            learned_outputs if member is learned else member.outputs(x)
-            for member in self._members
-        ]
-        return self._nearness(distances), outputs
-
-    def _nearness(self, distances: Any) -> Any:
-        """Return 1 up to the limit of distances, less beyond it."""
-        limit: Any = self._limit
-        return np.square(limit / np.maximum(distances, limit))
-
-    def _mean(self, nearness: Any, outputs: list[Any]) -> Any:
-        """Return the weighted mean over members, or the constant."""
-        mean = np.einsum('mn,mnc->nc', self._row_weights(nearness), np.stack(outputs))
-        return self._constant + 0 * mean if self._is_constant else mean
-
-    def _row_weights(self, nearness: Any) -> Any:
-        """Return the weights of members for each row.
-
-        Those of far rows move to members that need no near rows.
-        """
-        weight = np.array([self._weights[member.name] for member in self._members])
-        weight = np.tile(weight[:, None] / weight.sum(), len(nearness))
-        if self._limit is None or not self._far_weights:
-            return weight
-        far_weight = [
-            [self._far_weights.get(member.name, 0.0)] for member in self._members
-        ]
-        return nearness * weight + (1 - nearness) * np.array(far_weight)
+        return self._blend.mean(nearness, outputs)
 
     def is_far(self, X: Any) -> Any:
         r"""Return which rows are far from all training rows.
@@ -136,10 +88,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A flag for each row. None is set if no learned graph has a
             weight, or if nearly all rows held back equal a training row.
         """
-        x = self._new_rows(X)
-        if self._limit is None:
-            return np.zeros(x.shape[0], dtype=bool)
-        return self._nearness(self._learned[0].distances(x)) < 1
+        return self._blend.is_far(self._new_rows(X))
 
     def predict(self, X: Any) -> Any:
         r"""Predict the most probable class, or the target, of each row.
@@ -161,28 +110,9 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A class or a target per row.
         """
         check_is_fitted(self)
-        outputs = [member.own_outputs(self._x) for member in self._members]
-        return self._decode(self._mean(np.ones(len(self._targets)), outputs))
-
-    @property
-    def _learned(self) -> list[Any]:
-        """Return the members with neighbours."""
-        return [member for member in self._members if member.kind == 'learned']
-
-    def _graphs(self, x: Any = None) -> tuple[list[float], list[Any]]:
-        """Return the graphs of networks with neighbours, and their shares."""
-        shares = []
-        graphs = []
-        total = sum(self._weights[member.name] for member in self._learned)
-        for member in self._learned:
-            share = self._weights[member.name] / total / len(member.models)
-            shares += [share] * len(member.models)
-            graphs += member.graphs(x)
-        return shares, graphs
-
-    def _graph(self, x: Any = None) -> Any:
-        """Return the mean graph of networks with neighbours."""
-        return sum(map(mul, *self._graphs(x)))
+        blend = self._blend
+        outputs = [member.own_outputs(self._x) for member in blend.members]
+        return self._decode(blend.mean(np.ones(len(self._targets)), outputs))
 
     @property
     def graph_(self) -> Any:
@@ -192,9 +122,9 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             scipy.sparse.csr_matrix: In row :math:`i` the weights of its neighbours.
         """
         check_is_fitted(self)
-        if not self._learned:
+        if not self._blend.learned:
             return scipy.sparse.csr_matrix((self._x.shape[0],) * 2)
-        return self._graph()
+        return self._blend.graph()
 
     @property
     def report_(self) -> Any:
@@ -209,29 +139,25 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         import pandas
 
         check_is_fitted(self)
-        weights = self._used_weights
-        names = [*self._losses] or [*weights]
+        losses = self._blend.losses
+        weights = self._blend.shown_weights
+        names = [*losses] or [*weights]
         columns = {
-            'loss': [self._losses.get(name, np.nan) for name in names],
+            'loss': [losses.get(name, np.nan) for name in names],
             'weight': [weights.get(name, np.nan) for name in names],
         }
         index = pandas.Index(names, name='model')
         return pandas.DataFrame(columns, index=index).sort_values('loss')
 
-    @property
-    def _used_weights(self) -> dict[str, float]:
-        """Return the weights of members, or that of the constant if none is better."""
-        return {'constant': 1.0} if self._is_constant else self._weights
-
     def _check_graph(self, name: str) -> None:
         """Raise if there is no graph."""
         check_is_fitted(self)
-        if not self._learned:
+        if not self._blend.learned:
             raise ValueError(
                 f'{name!r} needs a graph, and no member with neighbours has a weight '
-                f"(got {self._weights}): fit with graph='learned'"
+                f"(got {self._blend.weights}): fit with graph='learned'"
             )
-        if self._is_constant:
+        if self._blend.is_constant:
             warn_caller(
                 'no signal was found in training: predictions are a constant, and the '
                 'neighbours of a row do not change its own',
@@ -272,7 +198,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
                 f'prediction (got {n_neighbors})'
             )
         k = min(n_neighbors, num_rows)
-        graph = self._graph(x)
+        graph = self._blend.graph(x)
         weights = np.zeros((x.shape[0], k))
         rows = np.zeros((x.shape[0], k), int)
         for i, (start, stop) in enumerate(pairwise(graph.indptr)):
@@ -313,26 +239,5 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         import pandas
 
         index = getattr(X, 'index', None) if is_frame(X) else None
-        return pandas.DataFrame(self._contributions(self._new_rows(X)), index=index)
-
-    def _contributions(self, x: Any) -> dict[str, Any]:
-        """Return the columns of :meth:`contributions`."""
-        nearness, outputs = self._near_outputs(x)
-        outputs_alone = [
-            member.without_neighbours(x) if member.kind == 'learned' else out
-            for member, out in zip(self._members, outputs, strict=True)
-        ]
-        is_tree = np.array([member.kind == 'trees' for member in self._members])
-        weight = self._row_weights(nearness) * (not self._is_constant)
-        change = np.stack(outputs_alone) - self._constant
-        trees, networks = (
-            np.einsum('mn,mnc->nc', weight[mask], change[mask])
-            for mask in (is_tree, ~is_tree)
-        )
-        total = self._mean(nearness, outputs)
-        neighbours = total - self._constant - trees - networks
-        components = {'trees': trees, 'own columns': networks, 'neighbours': neighbours}
-        constant = np.broadcast_to(self._constant, total.shape)
-        components = {'constant': constant} | components | {'prediction': total}
-        named: dict[str, Any] = self._named_components(components)
-        return named
+        components = self._blend.contributions(self._new_rows(X))
+        return pandas.DataFrame(self._named_components(components), index=index)

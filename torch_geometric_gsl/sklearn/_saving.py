@@ -23,6 +23,7 @@ from torch_geometric_gsl._checks import check_device
 from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.local_random import GeneratorMode
+from torch_geometric_gsl.sklearn._blend import Blend
 from torch_geometric_gsl.sklearn._members import Nets, SklearnModels
 from torch_geometric_gsl.sklearn._runtime import default_modes
 from torch_geometric_gsl.sklearn._scaling import Scaling
@@ -30,8 +31,7 @@ from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 
 # Fitted attributes with plain values.
 _PLAIN = (
-    *('n_iter_', 'loss_curve_', '_losses', '_weights', '_far_weights'),
-    *('_limit', '_is_constant', '_target_name'),
+    *('n_iter_', 'loss_curve_', '_target_name'),
     *('_num_outputs', '_num_classes', '_net_options'),
 )
 # The only type of a fitted scikit-learn model that skops does not know.
@@ -76,16 +76,24 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
             columns = self._table.columns_
             table = [[encode(column.name), column.type] for column in columns]
             rows = [*rows.values()]
+        blend = self._blend
         return params, {
-            'fit': {name: getattr(self, name) for name in _PLAIN},
+            'fit': {
+                '_losses': blend.losses,
+                '_weights': blend.weights,
+                '_far_weights': blend.far_weights,
+                '_limit': blend.limit,
+                '_is_constant': blend.is_constant,
+                **{name: getattr(self, name) for name in _PLAIN},
+            },
             'device': str(self._device),
             'table': table,
             'rows': _packed(rows, as_text=True),
             'labels': _packed(self._labels, as_text=True),
             'known_y': self._known_y,
             'seen': self._seen,
-            'constant': torch.from_numpy(self._constant),
-            'members': [_packed_member(member) for member in self._members],
+            'constant': torch.from_numpy(blend.constant),
+            'members': [_packed_member(member) for member in blend.members],
             'dtype': str(self._dtype),
             'targets': {name: _packed(getattr(self, name)) for name in self._TARGETS},
         }
@@ -129,9 +137,16 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = x.shape[1]
         self._x = x
         self._seen = state['seen']
-        self._constant = state['constant'].numpy()
-        self._members = [self._unpacked_member(member) for member in state['members']]
-        if not self._members:
+        fitted = state['fit']
+        self._blend = Blend(
+            [self._unpacked_member(member) for member in state['members']],
+            fitted['_weights'],
+            fitted['_far_weights'],
+            fitted['_losses'],
+            state['constant'].numpy(),
+            fitted['_is_constant'],
+        )
+        if not self._blend.members:
             raise ValueError('it has no member')
         self._prepare()
 
@@ -177,7 +192,7 @@ def _packed_member(member: Any) -> dict[str, Any]:
         ]
         for model in member.models
     ]
-    return packed | {'kind': member.kind, 'far': member.far, 'networks': networks}
+    return packed | {'kind': member.family, 'far': member.far, 'networks': networks}
 
 
 def _weights(model: TableNet) -> dict[str, Tensor]:
