@@ -1,6 +1,9 @@
 """The baselines in small: the options of each, of which the first serve all tests."""
 
+import math
+
 import torch
+from torch.nn import functional as F
 
 from reproduction import baselines
 
@@ -43,3 +46,18 @@ def make_baseline(name, number=0, **options):
     """Build a baseline with the options of a row, or with others."""
     sizes = dict(zip(NAMES, SIZES, strict=True))
     return getattr(baselines, name)(**(sizes | BASELINES[name][number] | options))
+
+
+def contrast(first, second, temperature):
+    """Compute the contrast of two views, a pair of nodes at a time."""
+    n = len(first)
+    score = [
+        [float(F.cosine_similarity(a, b, dim=0)) / temperature for b in second]
+        for a in first
+    ]
+    total = 0.0
+    for i in range(n):
+        row = math.fsum(math.exp(score[i][j]) for j in range(n))
+        column = math.fsum(math.exp(score[j][i]) for j in range(n))
+        total += math.log(row) + math.log(column) - 2 * score[i][i]
+    return total / (2 * n)

@@ -153,7 +153,7 @@ def test_gradient_of_the_refined_network_is_that_of_differences(graph):
 
 
 def test_an_attack_keeps_its_budget_and_harms(loaded):
-    setting = ADAPTIVE | {'lr': 0.1, 'epochs': 30, 'attack_epochs': 10}
+    setting = ADAPTIVE | {'lr': 0.1, 'epochs': 20, 'attack_epochs': 5}
     name, result = adaptive.execute(adaptive.Run('CiteSeer', 25, 0), setting)
     assert name == f'CiteSeer/25/{KIND}/0'
     assert result['rows'].keys() == {*attacked_tables.ADAPTIVE_ROWS}

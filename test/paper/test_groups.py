@@ -1,12 +1,21 @@
 """New groups and later rows: folds, validation rows, runs and their table."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from reproduction import groups
 from reproduction.groups import CASES, GROUPS_SETTING, METHODS, Run
+from torch_geometric_gsl.sklearn import GSLRegressor
 
 SMALL = GROUPS_SETTING | {'most_rows': 300}
+
+
+@pytest.fixture(autouse=True)
+def _one_small_network(monkeypatch):
+    small = {'n_members': 1, 'hidden_channels': 16, 'max_iter': 20}
+    monkeypatch.setattr(groups, 'GSLRegressor', partial(GSLRegressor, **small))
 
 
 @pytest.mark.parametrize('fold', range(5))
@@ -59,6 +68,7 @@ def test_runs_and_their_table(tmp_path, monkeypatch, capsys):
     assert 'groups: 1 runs, 1 finished' in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning')
 def test_a_run_that_is_told_the_groups():
     name, result = groups.execute(Run('patients', 'learned_told', 0), SMALL)
     assert name == 'patients/learned_told/0'

@@ -1,13 +1,15 @@
-"""KNNGCN and MLPClassifier against plain loops and PyG's models."""
+"""KNNGCN, KNNLINKX and MLPClassifier against plain loops and PyG's models."""
 
 import math
 
 import pytest
 import torch
 from oracles import as_layout, inner, seeded, unit
+from torch.nn import functional as F
 from torch_geometric.nn import GCNConv
+from torch_geometric.nn.models import LINKX
 
-from reproduction.baselines import KNNGCN, MLPClassifier
+from reproduction.baselines import KNNGCN, KNNLINKX, MLPClassifier
 
 N, IN, OUT = 14, 5, 3
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
@@ -46,10 +48,6 @@ def plain_adjacency(x, k, heat):
     ]
 
 
-def elu(x):
-    return torch.where(x > 0, x, torch.expm1(x))
-
-
 @pytest.mark.parametrize('root_weight', [True, False])
 @pytest.mark.parametrize('similarity', ['linear', 'heat_kernel'])
 @LAYOUTS
@@ -73,7 +71,7 @@ def test_gcn_against_a_plain_loop(root_weight, similarity, layout):
         out = adjacency @ (h @ conv.lin.weight.t()) + conv.bias
         if root_weight:
             out = out + h @ model.roots[number].weight.t()
-        h = elu(out) if number < 2 else out
+        h = F.elu(out) if number < 2 else out
     torch.testing.assert_close(model(x), h)
 
 
@@ -103,7 +101,7 @@ def test_mlp_against_layers(layout):
     expected = h
     for number, lin in enumerate(model.lins):
         expected = expected @ lin.weight.t() + lin.bias
-        expected = elu(expected) if number < 2 else expected
+        expected = F.elu(expected) if number < 2 else expected
     torch.testing.assert_close(model(as_layout(h, layout)), expected)
 
 
@@ -130,3 +128,56 @@ def test_a_loaded_state_brings_no_graph_of_other_rows():
 def test_the_graph_cannot_be_exported():
     with pytest.raises(ValueError, match='KNNGCN cannot be exported'):
         torch.export.export(make(KNNGCN).eval(), (features(),))
+
+
+def make_linkx(num_layers=2, **kwargs):
+    torch.manual_seed(1)
+    model = KNNLINKX(IN, 6, num_layers, OUT, k=3, num_nodes=N, **kwargs).double()
+    with torch.no_grad():
+        # As a training leaves them: a fresh norm does nothing and could be left out.
+        for name, value in model.state_dict().items():
+            if name.endswith('running_var'):
+                value.uniform_(0.2, 1.2)
+            elif value.is_floating_point():
+                value.normal_()
+    return model
+
+
+def linkx_of(model):
+    """PyG's model, with the same weights."""
+    sizes = IN, 6, OUT, model.num_layers
+    other = LINKX(N, *sizes, dropout=model.dropout).to(model.linkx.edge_lin.bias)
+    other.load_state_dict(model.linkx.state_dict())
+    return other.train(model.training)
+
+
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize('num_layers', [1, 2, 3])
+@LAYOUTS
+@pytest.mark.parametrize('num_graphs', [1, 2])
+def test_linkx_is_pyg_s_on_the_nearest_neighbours(
+    layout, num_layers, num_graphs, training
+):
+    model = make_linkx(num_layers, dropout=0.0).train(training)
+    x, batch = features(), torch.arange(N) * num_graphs // N
+    cosine = F.normalize(x) @ F.normalize(x).t()
+    apart = (batch.unsqueeze(1) != batch) | torch.eye(N, dtype=torch.bool)
+    source = cosine.masked_fill(apart, -2).topk(3).indices
+    edge_index = torch.stack([source, torch.arange(N).unsqueeze(1).expand(N, 3)])
+    expected = linkx_of(model)(x, edge_index.flatten(1))
+    given = as_layout(x, layout)
+    batch = None if num_graphs == 1 else batch
+    torch.testing.assert_close(model(given, batch=batch), expected)
+    assert model.graphs(given, batch=batch)[0].edge_weight.tolist() == [1.0] * 3 * N
+
+
+def test_linkx_is_pyg_s_on_a_given_graph():
+    model, x = make_linkx(dropout=0.3), features()
+    edge_index, weight = torch.randint(0, N, (2, 30)), torch.rand(30).double()
+    edge_index[:, 1] = edge_index[:, 0]
+    for training in (True, False):
+        other = linkx_of(model.train(training))
+        torch.manual_seed(2)
+        out = model(x, edge_index, edge_weight=weight)
+        torch.manual_seed(2)
+        torch.testing.assert_close(out, other(x, edge_index, weight))

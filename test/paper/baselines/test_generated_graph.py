@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from oracles import as_layout, seeded, to_matrix
+from small_baselines import contrast
 from torch.nn import functional as F
 
 from reproduction.baselines import HESGSL, SLAPS, SUBLIME
@@ -154,18 +155,6 @@ def test_equal_nodes_and_nodes_without_features(layout, graph_generator):
     assert all(bool(grad.isfinite().all()) for grad in grads)
 
 
-@LAYOUTS
-def test_autocast_finds_the_same_graph(layout):
-    # Without a projection, nothing is rounded.
-    model = build(SLAPS, graph_generator='mlp_d').float()
-    x = as_layout(words(200).float(), layout)
-    (expected,) = model.graphs(x)
-    with torch.autocast('cpu', dtype=torch.bfloat16):
-        (found,) = model.graphs(x)
-    assert torch.equal(found.edge_index, expected.edge_index)
-    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
-
-
 @pytest.mark.parametrize('act', ['tanh', 'relu'])
 def test_gradient_of_a_sparse_row_that_becomes_zero(act):
     x, gradients = words().float(), []
@@ -235,20 +224,7 @@ def reference(network, x, graph, generator, anchor=None):
         h = two_layers(adjacency(edges), hidden)
         h = h @ network.project_first.weight.t() + network.project_first.bias
         views.append(network.project_last(h.relu()))
-    return contrast(*views, network.temperature)
-
-
-def contrast(first, second, temperature):
-    """Compute the contrast of two views, a pair of nodes at a time."""
-    n, terms = len(first), []
-    cosine = [
-        [F.cosine_similarity(a, b, dim=0) / temperature for b in second] for a in first
-    ]
-    for i in range(n):
-        row = torch.stack([cosine[i][j].exp() for j in range(n)]).sum()
-        column = torch.stack([cosine[j][i].exp() for j in range(n)]).sum()
-        terms += [cosine[i][i] - row.log(), cosine[i][i] - column.log()]
-    return -torch.stack(terms).sum() / (2 * n)
+    return x.new_tensor(contrast(*views, network.temperature))
 
 
 @LAYOUTS

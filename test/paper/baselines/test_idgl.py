@@ -154,16 +154,6 @@ def test_gradient_of_the_loss(kind, is_sparse):
     assert torch.autograd.gradcheck(loss, inputs, fast_mode=True)
 
 
-def test_graphs_of_hidden_samples_are_never_formed(meter):
-    num_nodes = 2000
-    x, model = problem(num_nodes)[0], make()
-    with meter() as measured:
-        graph = model._learn(x[:, :4].relu(), 1, None, None)
-        graph.propagate(x).sum().backward()
-        graph.change(graph)
-    assert measured.largest < 20 * num_nodes
-
-
 def count(model, x, **kwargs):
     return len(model.graphs(x, generator=seeded(1), **kwargs))
 
@@ -219,24 +209,6 @@ def test_rows_of_zeros(kind):
             assert parameter.grad is not None
             assert bool(parameter.grad.isfinite().all())
         assert not bool((model.graphs(given)[0].edge_index[1] == 2).any())
-
-
-@KINDS
-@pytest.mark.parametrize('epsilon', [0.0, 0.3])
-def test_autocast(kind, epsilon):
-    """The first graph and the regularizers are those of full precision."""
-    model = make(kind, epsilon=epsilon, max_iterations=1).float()
-    x, y = problem()[0].float(), problem()[1]
-    graphs, added = [], []
-    for enabled in (False, True):
-        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=enabled):
-            graphs += model.graphs(x, generator=seeded(1))
-            out = model(x, generator=seeded(1))
-            loss = model.loss(x, y, generator=seeded(1))
-            added.append(loss - F.cross_entropy(out, y))
-    assert torch.equal(graphs[0].edge_index, graphs[1].edge_index)
-    torch.testing.assert_close(graphs[0].edge_weight, graphs[1].edge_weight)
-    torch.testing.assert_close(*added, rtol=1e-5, atol=1e-6)
 
 
 # Anchors alone.

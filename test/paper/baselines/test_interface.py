@@ -1,4 +1,4 @@
-"""Calls, files, data types, batches, caches and derivatives of every model."""
+"""Calls, layouts, batches, caches and randomness of every baseline."""
 
 import copy
 import inspect
@@ -8,44 +8,22 @@ from unittest import mock
 import pytest
 import torch
 from oracles import as_layout, seeded
-from small_baselines import BASELINES, IN, OUT, SIZES, N, features
+from small_baselines import BASELINES, OUT, N, features, make_baseline
 from torch_geometric import EdgeIndex
 
-import torch_geometric_gsl as gsl
 from reproduction import baselines
 from reproduction.baselines import knn_gcn
 from torch_geometric_gsl import NodeClassifier
 from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 
-# How each model is built; one that is missing here fails a test below.
-FACTORIES = {
-    'GSLNet': (gsl.GSLNet, {'k': 2}),
-    # Rounding errors of half precision grow with the scale.
-    'GSLNet-T': (
-        gsl.GSLNet,
-        {'num_transition_nodes': 5, 'num_nodes': N, 'scale': 5.0},
-    ),
-    'GSLNet-free': (gsl.GSLNet, {'num_transition_nodes': 5, 'transition': 'free'}),
-    'GSLNet-anchors': (
-        gsl.GSLNet,
-        {'num_transition_nodes': 5, 'transition': 'anchors'},
-    ),
-    **{name: (getattr(baselines, name), rows[0]) for name, rows in BASELINES.items()},
-}
 EDGES_AND_BATCH = {'edge_index', 'edge_weight', 'batch'}
 CACHING = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 # What the forward pass of each model takes, beside the features and a generator.
-TAKES = {
-    'GSLNet': EDGES_AND_BATCH | {'z', 'shard', 'return_graph'},
-    **{name: {'batch'} for name in BASELINES},
-    **dict.fromkeys(CACHING, EDGES_AND_BATCH),
-}
-# They have weights for each node of one data set.
-OF_NUM_NODES = {'GSLNet-T', 'KNNLINKX'}
-# Transition nodes see all rows.
-OF_ALL_ROWS = {'GSLNet-T', 'GSLNet-free', 'GSLNet-anchors'}
-OF_EMBEDDINGS = {*OF_ALL_ROWS, 'GSLNet', 'SLAPS', 'SUBLIME', 'HESGSL'}
-EACH = pytest.mark.parametrize('name', FACTORIES)
+TAKES = {name: {'batch'} for name in BASELINES}
+TAKES |= dict.fromkeys(CACHING, EDGES_AND_BATCH)
+EACH = pytest.mark.parametrize('name', BASELINES)
+# KNNLINKX has weights for each node of one data set.
+OF_ANY_SIZE = pytest.mark.parametrize('name', sorted({*BASELINES} - {'KNNLINKX'}))
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
 TRAINING = pytest.mark.parametrize('training', [True, False])
 BATCH = torch.arange(N) // (N // 2)
@@ -56,18 +34,9 @@ STEP = torch.tensor([1, 2]).repeat_interleave(N)
 EDGES = torch.stack([(TARGET + STEP) % (N // 2) + BATCH[TARGET] * (N // 2), TARGET])
 
 
-def make(name, in_channels=IN, **options):
+def make(name, **options):
     torch.manual_seed(1)
-    kind, own = FACTORIES[name]
-    model = kind(in_channels, *SIZES[1:], **{**own, **options})
-    return model.choose_anchors(features()) if name == 'GSLNet-anchors' else model
-
-
-def serves(name, argument):
-    """Whether a model takes an argument of that name."""
-    if name in OF_ALL_ROWS and argument in EDGES_AND_BATCH:
-        return False
-    return argument in TAKES[name.partition('-')[0]]
+    return make_baseline(name, **options)
 
 
 def calls(model):
@@ -84,12 +53,11 @@ def calls(model):
 
 
 def test_every_model_is_covered():
-    concrete = {*baselines.__all__, 'GSLNet'}
-    assert {name.partition('-')[0] for name in FACTORIES} == concrete
-    assert all(isinstance(make(name), NodeClassifier) for name in FACTORIES)
+    assert {*BASELINES} == {*baselines.__all__}
+    assert all(isinstance(make(name), NodeClassifier) for name in BASELINES)
 
 
-@pytest.mark.parametrize('name', TAKES)
+@EACH
 def test_a_model_takes_what_it_serves(name):
     model = make(name)
     parameters = inspect.signature(model.forward).parameters
@@ -136,41 +104,7 @@ def test_given_edges_and_their_weights(name):
     torch.testing.assert_close(model(x, edges, weight * keep), expected)
 
 
-@EACH
-@LAYOUTS
-@TRAINING
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-def test_dtypes(name, layout, training, dtype):
-    model, x = make(name).to(dtype).train(training), features().relu().to(dtype)
-    out, loss = model(as_layout(x, layout)), model.loss(as_layout(x, layout), Y, MASK)
-    assert out.dtype == dtype
-    assert out.shape == (N, OUT)
-    loss.backward()
-    for parameter in model.parameters():
-        assert bool(parameter.grad.isfinite().all())
-    if hasattr(model, 'graphs'):
-        graphs = model.graphs(as_layout(x, layout))
-        assert all(graph.edge_weight.dtype == dtype for graph in graphs)
-    # Rounded embeddings may have other neighbours.
-    if not training and name not in OF_EMBEDDINGS:
-        exact, error = copy.deepcopy(model).double(), 30 * torch.finfo(dtype).eps
-        expected = exact(as_layout(x.double(), layout))
-        torch.testing.assert_close(out.double(), expected, rtol=error, atol=error)
-
-
-@pytest.mark.parametrize('name', ['KNNGCN', 'KNNLINKX', 'NodeFormer', 'MLPClassifier'])
-@LAYOUTS
-def test_lazy_channels(name, layout):
-    model, x = make(name, in_channels=-1), as_layout(features().relu(), layout)
-    assert model(x).shape == (N, OUT)
-    for own, other in zip(model.parameters(), make(name).parameters(), strict=True):
-        assert own.shape == other.shape
-
-
-OF_GRAPHS = {name for name in FACTORIES if serves(name, 'batch')} - OF_NUM_NODES
-
-
-@pytest.mark.parametrize('name', sorted(OF_GRAPHS))
+@OF_ANY_SIZE
 @LAYOUTS
 def test_a_batch_is_its_graphs(name, layout):
     options = {'num_anchors': N} if name == 'IDGLAnchor' else {}
@@ -228,14 +162,14 @@ def test_the_batch_of_the_cached_graph(name, first):
     model(x, batch=other)
 
 
-@pytest.mark.parametrize('name', sorted(set(FACTORIES) - OF_NUM_NODES))
+@OF_ANY_SIZE
 @TRAINING
 @LAYOUTS
 def test_no_nodes(name, layout, training):
     model, x = make(name).train(training), as_layout(features()[:0], layout)
     given = [{}, {'batch': BATCH[:0]}, {'edge_index': EDGES[:, :0]}]
     for kwargs in given:
-        if not all(serves(name, argument) for argument in kwargs):
+        if not TAKES[name].issuperset(kwargs):
             continue
         out = model(x, **kwargs)
         assert out.shape == (0, OUT)
@@ -247,63 +181,6 @@ def test_no_nodes(name, layout, training):
                 assert float(getattr(model, method)(x, **kwargs).detach()) == 0
         if hasattr(model, 'graphs'):
             assert all(graph.edge_weight.numel() == 0 for graph in model.graphs(x))
-
-
-@pytest.mark.parametrize(
-    'kind',
-    [gsl.GSLNet, baselines.KNNGCN, baselines.NodeFormer, baselines.MLPClassifier],
-)
-def test_activations(kind):
-    model = kind(*SIZES, act=torch.nn.PReLU())
-    with torch.no_grad():
-        model.act.weight.fill_(5)
-    model.reset_parameters()
-    assert model.act.weight.tolist() == [0.25]
-    for wrong in (3, [], torch.nn.ReLU):
-        with pytest.raises(TypeError, match="'act' must be a str, a callable or None"):
-            kind(*SIZES, act=wrong)
-
-
-@EACH
-@LAYOUTS
-def test_gradient_inside_of_autocast(name, layout):
-    model, x = make(name), as_layout(features(), layout)
-    kwargs = {'batch': BATCH} if serves(name, 'batch') else {}
-    found = []
-    for is_inside in (False, True):
-        torch.manual_seed(2)
-        twin = copy.deepcopy(model)  # A loss may move what stands in the state.
-        with torch.autocast('cpu', dtype=torch.bfloat16):
-            loss = twin.loss(x, Y, MASK, **kwargs)
-        with torch.autocast('cpu', dtype=torch.bfloat16, enabled=is_inside):
-            loss.backward()
-        grads = [parameter.grad.flatten() for parameter in twin.parameters()]
-        found.append(torch.cat(grads))
-    outside, inside = found
-    assert float((inside - outside).norm()) < 0.05 * float(outside.norm())
-    torch.manual_seed(2)
-    exact = model.loss(x, Y, MASK, **kwargs)
-    assert not torch.equal(loss, exact)
-    torch.testing.assert_close(loss.float(), exact, rtol=0.1, atol=0.1)
-
-
-@pytest.mark.parametrize('name', [n for n in FACTORIES if serves(n, 'batch')])
-def test_bad_batches(name):
-    cases = [
-        (BATCH[:3], ValueError, "'batch' must have one entry per no"),
-        (BATCH.flip(0), ValueError, "'batch' must be sorted"),
-        (2, TypeError, r"'batch' must be a torch\.Tensor"),
-    ]
-    given = [{}, *([{'edge_index': EDGES}] if serves(name, 'edge_index') else [])]
-    for call in calls(make(name)):
-        for kwargs in given:
-            for batch, error, match in cases:
-                with pytest.raises(error, match=match):
-                    call(batch=batch, **kwargs)
-        if len(given) == 2:
-            match = r"'edge_index' joins two graphs of 'batch' \(got edge \[0, 6\]\)"
-            with pytest.raises(ValueError, match=match):
-                call(edge_index=torch.tensor([[1, 0], [0, 6]]), batch=BATCH)
 
 
 @EACH

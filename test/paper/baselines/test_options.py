@@ -8,7 +8,6 @@ import pytest
 import torch
 from oracles import seeded
 from small_baselines import BASELINES, PUBLISHED, N, features, make_baseline
-from torch_geometric.nn import to_hetero
 
 from torch_geometric_gsl import NodeClassifier
 from torch_geometric_gsl.ops.local_random import GeneratorMode
@@ -130,12 +129,6 @@ def test_bad_inputs(name, given, error, match):
     for call, others in calls:
         with pytest.raises(error, match=match):
             call(**args, **others)
-
-
-@pytest.mark.parametrize('name', PUBLISHED)
-def test_one_type_of_nodes(name):
-    with pytest.raises(TypeError, match="got 'to_hetero'"):
-        to_hetero(make_baseline(name), (['a', 'b'], [('a', 'to', 'b')]))
 
 
 @pytest.mark.parametrize('name', ['KNNGCN', *EMBED, *IDGLS])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from oracles import seeded
-from torch.nn import functional as F
+from small_baselines import contrast
 
 from reproduction.self_supervision.functional import (
     choose_numbers,
@@ -182,28 +182,13 @@ def views(n=7, width=4):
     return torch.randn(shape, generator=seeded(0), dtype=torch.float64).unbind()
 
 
-def dense_nt_xent(first, second, temperature=T):
-    """The formula, a pair of nodes at a time."""
-    n = len(first)
-    score = [
-        [float(F.cosine_similarity(a, b, dim=0).detach()) / temperature for b in second]
-        for a in first
-    ]
-    total = 0.0
-    for i in range(n):
-        row = math.fsum(math.exp(score[i][j]) for j in range(n))
-        column = math.fsum(math.exp(score[j][i]) for j in range(n))
-        total += math.log(row) + math.log(column) - 2 * score[i][i]
-    return total / (2 * n)
-
-
 def test_contrast_against_loops():
     # What is left over is a group; a group of one node has nothing to be told from.
     first, second = views()
     for size, ends in ((3, (3, 6, 7)), (6, (6, 7)), (100, (7,)), (None, (7,))):
         parts, start = [], 0
         for end in ends:
-            part = dense_nt_xent(first[start:end], second[start:end])
+            part = contrast(first[start:end], second[start:end], T)
             parts.append(part * (end - start) / 7)
             start = end
         found = float(grouped_nt_xent(first, second, T, size))
