@@ -2,6 +2,7 @@
 
 import torch
 from oracles import seeded
+from torch.nn import functional as F
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 
@@ -17,3 +18,10 @@ def make(out_channels=1, **options):
 def draw_rows(n=30, seed=0):
     x = torch.randn(n, IN, generator=seeded(seed)).double()
     return x, torch.randn(n, generator=seeded(seed + 1)).double()
+
+
+def after_the_sum(net, h):
+    """Apply what follows the sum over neighbours."""
+    for block in net.blocks:
+        h = h + block.lin2(F.mish(block.lin1(block.norm(h))))
+    return net.head(net.head_norm(h).relu())

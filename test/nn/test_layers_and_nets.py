@@ -271,6 +271,16 @@ def test_new_rows_far_away_move_no_answer(name):
     torch.testing.assert_close(call(far)[0], call(new)[0])
 
 
+@each({*FIXED, *SENSORS})
+@TRAINING
+def test_no_rows(name, training):
+    case = CASES[name]
+    module = case.make().train(training)
+    out = module(normal(0, IN), **case.row_wise(slice(0)))
+    assert out.shape == (0, OUT)
+    out.sum().backward()
+
+
 BAD_ROWS = [
     (lambda x: None, TypeError, r"'x\S*' must be a torch.Tensor \(got NoneType\)"),
     (lambda x: x[:, 1:], ValueError, r"'x\S*' must have 6 channels \(got 5\)"),
@@ -286,11 +296,6 @@ def test_rows_that_are_wrong(name, change, error, text):
     case = CASES[name]
     with pytest.raises(error, match=text):
         case.make()(change(normal(N, IN)), **case.row_wise())
-    is_typed = 'typed' in name
-    if not is_typed:
-        text = r"'x' must be a torch.Tensor \(got a dict\): this module learns"
-        with pytest.raises(TypeError, match=text):
-            case.make()({'row': normal(N, IN)})
 
 
 @each({*FIXED, *ALONE, *SENSORS})

@@ -233,10 +233,15 @@ def test_a_module_for_all_layers_has_the_width_of_the_input():
         ('train_scale', 1, TypeError, "'train_scale' must be a bool"),
         ('similarity', 'linear', TypeError, "'similarity' must be a Similarity"),
         ('budget', 5, TypeError, "'budget' must be a Budget"),
+        # What would leave a limit without effect.
+        ('method', 'dense', ValueError, "'arrivals' is not supported with method='d"),
+        ('method', 'pool', ValueError, "'arrivals' is not supported with method='p"),
+        ('replace', False, ValueError, "'arrivals' is not supported with replace=F"),
     ],
 )
 def test_options_that_are_set_later_are_checked(name, value, error, text):
-    sampler = GumbelKNNSampler.paper(LinearSimilarity(2), train_scale=True)
+    options = {'train_scale': True, 'budget': gsl.Budget(arrivals=4)}
+    sampler = GumbelKNNSampler.paper(LinearSimilarity(2), **options)
     before = getattr(sampler, name)
     with pytest.raises(error, match=text):
         setattr(sampler, name, value)

@@ -91,10 +91,3 @@ def test_where_labels_cannot_be_told():
         make()(x)
     with pytest.raises(ValueError, match='one label for each of the 40 sources'):
         make()(x, y=y[:3])
-    with pytest.raises(TypeError, match="has no option 'label_channels'"):
-        gsl.TransitionGraphConv(IN, OUT, num_nodes=N, label_channels=3)
-    x = x.float()
-    # Others make the layers, and tell them no labels.
-    options = {'loop': False, 'label_channels': 3}
-    with pytest.raises(TypeError, match="GSLNet has no option 'label_channels'"):
-        gsl.GSLNet(IN, 8, 2, OUT, **options)

@@ -131,6 +131,7 @@ def test_autocast_and_inference_mode_index_in_full_precision(net):
     net(NEW).sum().backward()  # Inference tensors would raise.
     with torch.autocast('cpu', dtype=torch.bfloat16):
         low = net.index(rows)(NEW)
+    assert not torch.equal(low, expected)
     torch.testing.assert_close(low.float(), expected, atol=0.1, rtol=0.1)
     torch.testing.assert_close(net(NEW), expected)
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 from oracles import seeded
-from table_nets import draw_rows, make
-from torch.nn import functional as F
+from table_nets import after_the_sum, draw_rows, make
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.aggregate import weighted_sum
@@ -30,12 +29,6 @@ def is_seen(i, j, batch=None, group=None, order=None):
         and (group is None or group[i] != group[j])
         and (order is None or order[i] > order[j])
     )
-
-
-def after_the_sum(net, h):
-    for block in net.blocks:
-        h = h + block.lin2(F.mish(block.lin1(block.norm(h))))
-    return net.head(net.head_norm(h).relu())
 
 
 def definition(net, x_src, x_dst, y, sees, k=10**6):
@@ -79,19 +72,17 @@ def test_equals_the_definition(seen, training, k, null_score):
     torch.testing.assert_close(gradients(net, found), gradients(net, expected))
 
 
+@pytest.mark.parametrize('null_score', [None, -1.0])
 @pytest.mark.parametrize('k', [4, 10**6])
 @pytest.mark.parametrize('training', [True, False])
-def test_new_rows_have_the_null_neighbour_too(training, k):
-    net = make(eval_k=k, null_score=-1.0).train(training)
+def test_new_rows_equal_the_definition(training, k, null_score):
+    net = make(eval_k=k, null_score=null_score).train(training)
     (x, y), (new, _) = draw_rows(), draw_rows(6, seed=5)
     k = 10**6 if training else k
     expected = definition(net, x, new, y, lambda i, j: True, k)
     found = net((x, new), y)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradients(net, found), gradients(net, expected))
-    _, graph = net((x, new), y, return_graph=True)
-    share = torch.zeros(6).double().index_add(0, graph.edge_index[1], graph.edge_weight)
-    assert bool((share < 0.99).all())
     if not training:
         torch.testing.assert_close(net.index(x, y)(new), found)
 
@@ -120,20 +111,23 @@ def test_a_block_is_a_call_of_its_own(seen, draws):
 @pytest.mark.parametrize('options', [{}, {'draws': 3}, {'graph_dropout': 0.4}])
 @pytest.mark.parametrize('null_score', [None, 0.5])
 @pytest.mark.parametrize('training', [True, False])
-@pytest.mark.parametrize('seen', SEEN)
+@pytest.mark.parametrize('seen', [*SEEN, 'new rows'])
 def test_the_graph_is_the_one_that_was_summed(seen, training, null_score, options):
     net = make(null_score=null_score, eval_k=5, **options).train(training)
-    (x, y), given = draw_rows(), SEEN[seen]
-    out, graph = net(x, y, **given, generator=seeded(9), return_graph=True)
+    (x, y), given = draw_rows(), SEEN.get(seen, {})
+    new = draw_rows(6, seed=5)[0] if seen == 'new rows' else None
+    rows, dst = (x, x) if new is None else ((x, new), new)
+    out, graph = net(rows, y, **given, generator=seeded(9), return_graph=True)
     source, target = graph.edge_index
     pairs = zip(target.tolist(), source.tolist(), strict=True)
-    assert all(is_seen(i, j, **given) for i, j in pairs)
+    assert new is not None or all(is_seen(i, j, **given) for i, j in pairs)
     message = net.lin_value(net.encoder(x)) + net.label(y)
-    h = net.encoder(x) + weighted_sum(message, *graph, num_targets=N)
+    h = net.encoder(dst) + weighted_sum(message, *graph, num_targets=len(dst))
     torch.testing.assert_close(out, after_the_sum(net, h))
     if not training:
         assert target.bincount().max() == 5
-    share = torch.zeros(N).double().index_add(0, target, graph.edge_weight)
+        assert torch.equal(net(rows, y, **given), out)
+    share = torch.zeros(len(dst)).double().index_add(0, target, graph.edge_weight)
     if not training or 'graph_dropout' not in options:
         hears = share[target.unique()]
         assert bool((hears < 1 - 1e-6).all() if null_score else (hears > 0.999).all())
@@ -142,15 +136,20 @@ def test_the_graph_is_the_one_that_was_summed(seen, training, null_score, option
 @pytest.mark.parametrize('seen', SEEN)
 @pytest.mark.parametrize('draws', [None, 3])
 @pytest.mark.parametrize('training', [True, False])
-def test_labels_of_hidden_rows_make_no_difference(seen, draws, training):
-    net = make(draws=draws, graph_dropout=0.3, null_score=0.0).train(training)
+@pytest.mark.parametrize('num_classes', [0, 3])
+def test_labels_of_hidden_rows_make_no_difference(seen, draws, training, num_classes):
+    """No row hears its own label, nor those that it must not see."""
+    options = {'draws': draws, 'dropout': 0.3, 'graph_dropout': 0.3, 'null_score': 0.0}
+    net = make(max(1, num_classes), **options).train(training)
     (x, y), given = draw_rows(), SEEN[seen]
+    y = torch.randint(3, (N,), generator=seeded(4)) if num_classes else y
     out = net(x, y, **given, generator=seeded(9))
     for j in range(N):
         other = y.clone()
-        other[j] += 100
+        other[j] = (y[j] + 1) % 3 if num_classes else y[j] + 100
         moved = (net(x, other, **given, generator=seeded(9)) != out).any(dim=1)
         assert all(is_seen(i, j, **given) for i in moved.nonzero().view(-1).tolist())
+        assert given or bool(moved.any())
 
 
 def test_scores_in_blocks_of_rows(monkeypatch):

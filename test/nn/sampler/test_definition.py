@@ -24,6 +24,7 @@ OPTIONS = [
     {'loop': False},
     {'loop': False, 'hard': True},
     {'loop': False, 'replace': False},
+    {'train_scale': True},
 ]
 
 
@@ -182,6 +183,21 @@ def test_gradients_of_learned_numbers_by_finite_differences(name, training, opti
         value -= 2 * step
         slope = (above - float(loss())) / (2 * step)
     assert float(value.grad) == pytest.approx(slope, rel=1e-5)
+
+
+def test_the_gradient_of_the_scale_of_races_is_that_of_the_definition():
+    x, h = normal(40, 6), normal(40, 3, seed=1)
+    gradients = {}
+    for method in ('race', 'dense'):
+        sampler = make('linear', scale=5.0, k=1, method=method, train_scale=True)
+        gradients[method] = torch.zeros(200)
+        for seed in range(200):
+            sampler.zero_grad()
+            sampler.propagate(x, h, generator=seeded(seed)).sum().backward()
+            gradients[method][seed] = sampler.log_scale.grad
+    race, dense = gradients.values()
+    error = (race.var() / 200 + dense.var() / 200).sqrt()
+    assert abs(float((race.mean() - dense.mean()) / error)) < 3.9  # One in 10,000.
 
 
 WAYS = [(method, 'all') for method in ('race', 'stream', 'dense', 'pool')]

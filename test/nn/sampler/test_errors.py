@@ -166,19 +166,3 @@ def test_parameters_on_another_device(method, options):
             call(X)
     with pytest.raises(ValueError, match=text):
         sampler.propagate(X, X)
-
-
-@pytest.mark.parametrize(
-    ('name', 'value', 'where'),
-    [
-        ('method', 'dense', "with method='dense'"),
-        ('method', 'pool', "with method='pool'"),
-        ('replace', False, 'with replace=False'),
-    ],
-)
-def test_options_that_leave_a_limit_without_effect_are_refused(name, value, where):
-    sampler = gsl.GumbelKNNSampler(gsl.CosineSimilarity(4), budget=gsl.Budget(4))
-    before = getattr(sampler, name)
-    with pytest.raises(ValueError, match=f"'arrivals' is not supported {where}"):
-        setattr(sampler, name, value)
-    assert getattr(sampler, name) == before

@@ -65,6 +65,3 @@ def test_bad_options():
         LinearSimilarity(5, 3, feature_weights=True)
     with pytest.raises(TypeError, match="'feature_weights' must be"):
         LinearSimilarity(5, feature_weights=1)
-    sparse = torch.eye(4).to_sparse_csr()
-    with pytest.raises(ValueError, match="'x' is sparse"):
-        LinearSimilarity(4, feature_weights=True)(sparse)
