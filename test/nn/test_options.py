@@ -249,6 +249,14 @@ def test_options_that_are_set_later_are_checked(name, value, error, text):
     sampler.eval_k = 'all'
 
 
+def test_a_fixed_scale_can_be_set_and_does_not_become_learned():
+    sampler = GumbelKNNSampler(LinearSimilarity(4), scale=3.0, train_scale=False)
+    with pytest.raises(AttributeError, match="'train_scale' cannot be changed"):
+        sampler.train_scale = True
+    sampler.scale = 4.0
+    assert sampler.factor == 4.0
+
+
 def test_a_learned_scale_is_set_by_its_logarithm():
     sampler = GumbelKNNSampler.paper(LinearSimilarity(2), train_scale=True)
     torch.nn.init.constant_(sampler.log_scale, math.log(3.0))
