@@ -12,11 +12,10 @@ from oracles import (
 
 from torch_geometric_gsl.ops.dense import (
     candidate_graph,
-    nearest_candidates,
     perturbed_arrivals,
-    rank_in_group,
     relaxed_weights,
 )
+from torch_geometric_gsl.ops.noise_free import nearest_candidates
 from torch_geometric_gsl.ops.pair_scores import exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
 
@@ -208,12 +207,3 @@ def test_nearest_candidates(k):
     graph = nearest_candidates(score, RAGGED, 6, k, tau)
     assert graph.edge_index.t().tolist() == edges
     torch.testing.assert_close(graph.edge_weight, torch.tensor(weights, **DOUBLE))
-
-
-def test_equal_values_get_distinct_ranks():
-    value = torch.tensor([1.0, 1, 1, -torch.inf, -torch.inf, 2])
-    rank = rank_in_group(value, torch.tensor([0, 0, 0, 1, 1, 1]))
-    assert sorted(rank[:3].tolist()) == [0, 1, 2]
-    assert sorted(rank[3:].tolist()) == [0, 1, 2]
-    assert rank[5] == 0
-    assert rank_in_group(rank[:0], rank[:0]).shape == (0,)

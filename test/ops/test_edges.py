@@ -16,6 +16,7 @@ from torch_geometric_gsl.ops.edges import (
     chance_share,
     list_by_row,
     list_candidates,
+    rank_in_group,
     sort_candidates,
 )
 
@@ -95,3 +96,12 @@ def test_chance_share_against_a_loop():
     pairs = [y_src[j] == y_src[i] for i in range(11) for j in range(11) if i != j]
     assert chance_share(y_src) == pytest.approx(float(np.mean(pairs)))
     assert math.isnan(chance_share(y_src[:1]))
+
+
+def test_equal_values_get_distinct_ranks():
+    value = torch.tensor([1.0, 1, 1, -torch.inf, -torch.inf, 2])
+    rank = rank_in_group(value, torch.tensor([0, 0, 0, 1, 1, 1]))
+    assert sorted(rank[:3].tolist()) == [0, 1, 2]
+    assert sorted(rank[3:].tolist()) == [0, 1, 2]
+    assert rank[5] == 0
+    assert rank_in_group(rank[:0], rank[:0]).shape == (0,)

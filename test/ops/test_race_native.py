@@ -99,7 +99,7 @@ def test_outputs_are_written_in_place():
     source, state = torch.zeros(4, 2, dtype=torch.long).t(), torch.zeros(8)
     rates = proposal_rates(pairs, Envelope(), slice(None))
     drawn = state, Arrivals(source, source, source), state, state
-    block = RaceBlock(pairs, options, rates, 0, *drawn, 1, 8, 1, None)
+    block = RaceBlock(pairs, options, rates, 0, *drawn, 8, 1, None)
     with pytest.raises(ValueError, match="'outputs' must be contiguous"):
         race_native(block)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import cumsum, lexsort, softmax
+from torch_geometric.utils import softmax
 
-from torch_geometric_gsl.ops.edges import candidate_null_share, expand_ranges
+from torch_geometric_gsl.ops.edges import expand_ranges, rank_in_group
 from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
@@ -95,8 +95,8 @@ def perturbed_arrivals(
         )
         # In logarithms, so that no scale overflows; the earliest is the largest.
         gumbel = time.log_().neg_()
-        value, found = (gumbel + score).topk(num_arrivals, dim=-1)
-        source[rows], noise[rows] = found, gumbel.gather(-1, found)
+        value, index = (gumbel + score).topk(num_arrivals, dim=-1)
+        source[rows], noise[rows] = index, gumbel.gather(-1, index)
         horizon[rows] = -value[..., -1]
     return Arrivals(source, noise, horizon)
 
@@ -116,8 +116,8 @@ class _RelaxedWeights(HandWritten):
         for rows in _blocks(score, k, memory_budget):
             draws = _draw(score[rows], k, tau, generator)
             if hard:
-                first = draws.argmax(dim=-1, keepdim=True)
-                one_hot = torch.zeros_like(draws).scatter_(-1, first, 1)
+                winner = draws.argmax(dim=-1, keepdim=True)
+                one_hot = torch.zeros_like(draws).scatter_(-1, winner, 1)
                 draws = torch.where(draws.isnan(), draws, one_hot)
             weight[rows] = draws.mean(dim=1)
         return weight
@@ -178,10 +178,10 @@ def candidate_graph(
     null neighbour takes part; its edges are not returned.
     """
     if null is not None:
-        number = int(edge_index[0].max()) + 1  # An index that is no source.
-        edges = _append_null(score, edge_index, num_targets, null, number)
+        null_source = int(edge_index[0].max()) + 1  # An index that is no source.
+        edges = _append_null(score, edge_index, num_targets, null, null_source)
         graph = candidate_graph(*edges, num_targets, options, generator=generator)
-        keep = graph.edge_index[0] != number
+        keep = graph.edge_index[0] != null_source
         return SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
     if options.replace and _is_matrix(score, edge_index[1], num_targets):
         weight = relaxed_weights(
@@ -239,11 +239,11 @@ class _StraightThrough(HandWritten):
 
 
 def _append_null(
-    score: Tensor, edge_index: Tensor, num_targets: int, null: Tensor, number: int
+    score: Tensor, edge_index: Tensor, num_targets: int, null: Tensor, null_source: int
 ) -> tuple[Tensor, Tensor]:
     """Append an edge from the null neighbour to each target that has candidates."""
     target = torch.bincount(edge_index[1], minlength=num_targets).nonzero().squeeze(1)
-    edges = torch.stack([torch.full_like(target, number), target])
+    edges = torch.stack([torch.full_like(target, null_source), target])
     edges = torch.cat([edge_index, edges], dim=1)
     score = torch.cat([score, null.to(score).expand(target.numel())])
     order = edges[1].argsort(stable=True)
@@ -255,46 +255,5 @@ def _is_matrix(score: Tensor, target: Tensor, num_targets: int) -> bool:
     if num_targets == 0 or target.numel() == 0 or target.numel() % num_targets:
         return False
     rows = target.view(num_targets, -1)
-    number = torch.arange(num_targets, device=target.device).unsqueeze(1)
-    return bool((rows == number).all() & torch.isfinite(score).all())
-
-
-def nearest_candidates(
-    score: Tensor,
-    edge_index: Tensor,
-    num_targets: int,
-    k: int | None,
-    tau: float,
-    null: Tensor | None = None,
-    rank: Tensor | None = None,
-) -> SampledGraph:
-    r"""Return the best candidates, :obj:`k` or all, with noise-free weights.
-
-    Candidates are those of :func:`candidate_graph`, ordered by descending :obj:`rank`,
-    as scores may saturate. A null neighbour has its weight among all candidates, and
-    the neighbours share the rest.
-    """
-    keep = score != -torch.inf
-    rank = (score if rank is None else rank).detach()[keep]
-    score, edge_index = score[keep], edge_index[:, keep]
-    if null is not None:
-        args = score / tau, edge_index[1], null / tau, num_targets
-        total = 1 - candidate_null_share(*args)
-    if k is not None:
-        near = rank_in_group(rank, edge_index[1]) < k
-        score, edge_index = score[near], edge_index[:, near]
-    weight = softmax(score / tau, edge_index[1], num_nodes=num_targets)
-    if null is not None:
-        weight = weight * total[edge_index[1]].to(weight.dtype)
-    return SampledGraph(edge_index, weight)
-
-
-def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
-    """Rank values within their group, 0 for the largest; groups are sorted."""
-    if value.numel() == 0:
-        return group
-    order = lexsort([-value, group])
-    start = cumsum(torch.bincount(group))[group]
-    rank = torch.empty_like(group)
-    rank[order] = torch.arange(group.numel(), device=group.device)
-    return rank - start
+    every = torch.arange(num_targets, device=target.device).unsqueeze(1)
+    return bool((rows == every).all() & torch.isfinite(score).all())

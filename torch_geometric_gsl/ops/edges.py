@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce, cumsum, softmax
+from torch_geometric.utils import coalesce, cumsum, lexsort, softmax
 
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.runtime import full_precision
@@ -91,6 +91,17 @@ def expand_ranges(start: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
     return index, position.add_((start - size.cumsum(0) + size)[index])
 
 
+def rank_in_group(value: Tensor, group: Tensor) -> Tensor:
+    """Rank values within their group, 0 for the largest; groups are sorted."""
+    if value.numel() == 0:
+        return group
+    order = lexsort([-value, group])
+    start = cumsum(torch.bincount(group))[group]
+    rank = torch.empty_like(group)
+    rank[order] = torch.arange(group.numel(), device=group.device)
+    return rank - start
+
+
 def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
     """List the candidates of each target as edges, in blocks of targets.
 
@@ -103,11 +114,11 @@ def list_candidates(candidates: Candidates, max_pairs: int) -> Iterator[Tensor]:
     while num_done < num_edges:
         limits = torch.tensor([num_done, num_done + max_pairs], device=total.device)
         # Start at the first target with candidates left.
-        first, stop = torch.searchsorted(total, limits, right=True).tolist()
-        stop = min(max(stop, first + 1), total.numel())
-        target, position = expand_ranges(start[first:stop], size[first:stop])
+        begin, stop = torch.searchsorted(total, limits, right=True).tolist()
+        stop = min(max(stop, begin + 1), total.numel())
+        target, position = expand_ranges(start[begin:stop], size[begin:stop])
         source = position if listed is None else listed[position]
-        yield torch.stack([source, target + first])
+        yield torch.stack([source, target + begin])
         num_done = int(total[stop - 1])
 
 

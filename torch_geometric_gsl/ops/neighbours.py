@@ -77,18 +77,18 @@ class Neighbours:
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor, Tensor]:
         """Sort the pairs by source; return their positions, targets and offsets."""
-        ordered, place = torch.sort(self.source.flatten())
+        ordered, position = torch.sort(self.source.flatten())
         every = torch.arange(
             self.num_sources + 1, dtype=ordered.dtype, device=ordered.device
         )
         small = ordered.dtype == torch.int32
         offsets = torch.searchsorted(ordered, every, out_int32=small)
         if self.source.dim() == 1:
-            return place, self.target[place], offsets
+            return position, self.target[position], offsets
         # A division is faster than a look-up.
         width = max(1, self.source.size(1))
-        target = torch.div(place.to(ordered.dtype), width, rounding_mode='trunc')
-        return place, target, offsets
+        target = torch.div(position.to(ordered.dtype), width, rounding_mode='trunc')
+        return position, target, offsets
 
     def sum(self, h: Tensor, weight: Tensor) -> Tensor:
         """Compute weighted sums of the sources of each target, without gradients."""
@@ -105,8 +105,9 @@ class Neighbours:
 
     def sum_targets(self, h: Tensor, weight: Tensor) -> Tensor:
         """Compute weighted sums of the targets of each source, without gradients."""
-        place, target, offsets = self.by_source
-        return Neighbours(target, h.size(0), offsets).sum(h, weight.flatten()[place])
+        position, target, offsets = self.by_source
+        weight = weight.flatten()[position]
+        return Neighbours(target, h.size(0), offsets).sum(h, weight)
 
     @outside_transforms
     def dots(self, dst: Tensor, src: Tensor) -> Tensor:
@@ -142,8 +143,8 @@ class Neighbours:
         """
         out = dst.new_empty(self.source.shape)
         for rows, target, source in self.blocks(src):
-            found = combine(gather(src, source), gather(dst, target).unsqueeze(1))
-            out[rows] = found.sum(dim=-1).view_as(out[rows])
+            values = combine(gather(src, source), gather(dst, target).unsqueeze(1))
+            out[rows] = values.sum(dim=-1).view_as(out[rows])
         return out
 
     def blocks(self, src: Tensor) -> Iterator[tuple[slice, slice | Tensor, Tensor]]:
@@ -160,12 +161,12 @@ class Neighbours:
             yield rows, target, source[rows]
 
 
-def gather(rows: Tensor, place: slice | Tensor) -> Tensor:
+def gather(rows: Tensor, index: slice | Tensor) -> Tensor:
     """Gather rows; indices give a copy."""
-    if isinstance(place, slice):
-        return rows[place]
+    if isinstance(index, slice):
+        return rows[index]
     # Twice as fast as indexing on a CPU.
-    return rows.index_select(0, place.flatten()).view(*place.shape, rows.size(1))
+    return rows.index_select(0, index.flatten()).view(*index.shape, rows.size(1))
 
 
 @disable_compile
@@ -213,16 +214,16 @@ def compare_listed(
 
     The function compares neighbours, such as :func:`pair_dots`.
     """
-    ordered, place = target.flatten().sort()
+    ordered, order = target.flatten().sort()
     every = torch.arange(dst.size(0) + 1, device=target.device)
     neighbours = Neighbours(
-        source.flatten()[place],
+        source.flatten()[order],
         src.size(0),
         torch.searchsorted(ordered, every),
         memory_budget=memory_budget,
     )
     value = compare(dst, src, neighbours)
-    return torch.empty_like(value).scatter(0, place, value).view(target.shape)
+    return torch.empty_like(value).scatter(0, order, value).view(target.shape)
 
 
 class _PairDots(HandWritten):

@@ -10,9 +10,10 @@ import math
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import softmax
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
-from torch_geometric_gsl.ops.edges import Spread
+from torch_geometric_gsl.ops.edges import Spread, candidate_null_share, rank_in_group
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.runtime import (
@@ -55,6 +56,35 @@ def nearest_graph(pairs: PairScores, k: int, tau: float) -> SampledGraph:
     return neighbour_graph(source, noise_free_weights(score, tau))
 
 
+def nearest_candidates(
+    score: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    k: int | None,
+    tau: float,
+    null: Tensor | None = None,
+    rank: Tensor | None = None,
+) -> SampledGraph:
+    r"""Return the best candidates, :obj:`k` or all, with noise-free weights.
+
+    Candidates are those of :func:`~torch_geometric_gsl.ops.dense.candidate_graph`,
+    ordered by descending :obj:`rank`, as scores may saturate. A null neighbour has its
+    weight among all candidates, and the neighbours share the rest.
+    """
+    is_candidate = score != -torch.inf
+    rank = (score if rank is None else rank).detach()[is_candidate]
+    logit, edge_index = score[is_candidate] / tau, edge_index[:, is_candidate]
+    edges, weight = edge_index, logit
+    if k is not None:
+        is_near = rank_in_group(rank, edge_index[1]) < k
+        edges, weight = edge_index[:, is_near], logit[is_near]
+    weight = softmax(weight, edges[1], num_nodes=num_targets)
+    if null is not None:
+        null_share = candidate_null_share(logit, edge_index[1], null / tau, num_targets)
+        weight = weight * (1 - null_share)[edges[1]].to(weight.dtype)
+    return SampledGraph(edges, weight)
+
+
 @disable_compile
 def noise_free_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
     r"""Sum all sources with their noise-free weights, in blocks of rows.
@@ -70,13 +100,15 @@ def noise_free_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
     if is_large and not has_gradient and is_narrow(pairs, tau):
         return _tiled_sum(h, pairs, tau)
     bytes_per_row = 4 * num_sources * pairs.dst.element_size()
-    cut = row_blocks if has_gradient else _equal_blocks
-    rows, run = cut(num_targets, bytes_per_row, pairs.memory), _rows_sum
-    if has_gradient and len(rows) > 1:
+    blocks = row_blocks(num_targets, bytes_per_row, pairs.memory)
+    rows_sum = _rows_sum
+    if not has_gradient and blocks:  # Of nearly one size.
+        blocks = row_blocks(num_targets, 1, -(-num_targets // len(blocks)))
+    elif len(blocks) > 1:
         # The weights of one of many blocks are recomputed, not stored.
-        run = recomputed(_rows_sum)
-    blocks = [run(h, pairs, tau, part) for part in rows]
-    return torch.cat(blocks) if blocks else h.new_empty(0, h.size(1))
+        rows_sum = recomputed(_rows_sum)
+    sums = [rows_sum(h, pairs, tau, rows) for rows in blocks]
+    return torch.cat(sums) if sums else h.new_empty(0, h.size(1))
 
 
 def is_narrow(pairs: PairScores, tau: float) -> bool:
@@ -102,20 +134,15 @@ def _tiled_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
         for columns in row_blocks(full.size(0), 1, _TILE):
             weight = pairs.weights(rows, columns, tau)
             if pairs.excluded is not None:
-                own = pairs.excluded[rows].unsqueeze(1) - columns.start
-                place = own.clamp(0, weight.size(1) - 1)
-                kept = weight.gather(1, place).masked_fill_(own == place, 0)
-                weight.scatter_(1, place, kept)
+                excluded = pairs.excluded[rows].unsqueeze(1) - columns.start
+                column = excluded.clamp(0, weight.size(1) - 1)
+                is_inside = excluded == column
+                value = weight.gather(1, column).masked_fill_(is_inside, 0)
+                weight.scatter_(1, column, value)
             out[rows].addmm_(weight.to(dtype), full[columns])
     if pairs.null is not None:
         out[:, -1] += ((pairs.null - pairs.upper) / tau).exp()
     return (out[:, :-1] / out[:, -1:]).to(h.dtype)
-
-
-def _equal_blocks(num_rows: int, bytes_per_row: int, budget: int) -> list[slice]:
-    """Return blocks of nearly one size."""
-    count = len(row_blocks(num_rows, bytes_per_row, budget))
-    return row_blocks(num_rows, 1, -(-num_rows // max(1, count)))
 
 
 def sample_sources(
@@ -153,13 +180,12 @@ def sampled_noise_free_sum(
     heavy sources.
     """
     source, sample = sample_sources(pairs, tau, num_samples)
-    some = h[source].to(pairs.dst.dtype)
-    out = noise_free_sum(some, sample, tau)
-    every = torch.arange(pairs.dst.size(0), device=h.device)
-    looked_at = every[:: max(1, every.numel() // _ERROR_TARGETS)]
+    out = noise_free_sum(h[source].to(pairs.dst.dtype), sample, tau)
+    step = max(1, pairs.dst.size(0) // _ERROR_TARGETS)
+    targets = torch.arange(0, pairs.dst.size(0), step, device=h.device)
     with torch.no_grad():
-        exact = noise_free_sum(h.to(pairs.dst.dtype), pairs.take(looked_at), tau)
-    error = (exact - out.detach()[looked_at]).square().mean().sqrt()
+        exact = noise_free_sum(h.to(pairs.dst.dtype), pairs.take(targets), tau)
+    error = (exact - out.detach()[targets]).square().mean().sqrt()
     return out.to(h.dtype), error
 
 

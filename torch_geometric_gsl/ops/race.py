@@ -127,18 +127,17 @@ def race_arrivals(
         num_stored = max(num_stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (num_stored + envelope.num_kinds)
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
-        first = (pairs.first_target + rows.start) * num_races
+        first_race = (pairs.first_target + rows.start) * num_races
         count = (rows.stop - rows.start) * num_races
         block = RaceBlock(
             pairs,
             options,
             proposal_rates(pairs, envelope, rows),
             rows.start,
-            race_states(seed, first, count),
+            race_states(seed, first_race, count),
             Arrivals(source[rows], noise[rows], horizon[rows]),
             torch.zeros(count, dtype=torch.long, device=dst.device),
             dst.new_zeros(count),
-            num_races,
             length,
             least or options.num_arrivals,
             kernel,
@@ -146,7 +145,7 @@ def race_arrivals(
         block.run()
         if tail is not None:
             draw = tail_native if kernel is race_native else RaceBlock.tail
-            drawn = draw(block, race_states(tail_seed, first, count))
+            drawn = draw(block, race_states(tail_seed, first_race, count))
             tail[0][rows], tail[1][rows] = (x.view(-1, *shape[1:]) for x in drawn)
     for shift in range(1, source.size(-1)):  # Repeated sources do not arrive again.
         is_repeat = source[..., shift:] == source[..., :-shift]
@@ -195,7 +194,7 @@ def _run_native(
     """Run a function of the library for a block of races."""
     pairs = block.pairs
     rates = block.rates
-    rows = slice(block.first, block.first + rates.sizes.size(0))
+    rows = slice(block.first_target, block.first_target + rates.sizes.size(0))
     if not all(map(Tensor.is_contiguous, outputs[:2])):
         raise ValueError("'outputs' must be contiguous: they are written in place")
     source, noise, horizon, num_accepted, clock = outputs

@@ -33,7 +33,7 @@ from torch_geometric_gsl.ops.scan import (
 BYTES_PER_PROPOSAL = 64
 
 #: It runs all rounds of a block, and returns the least and the largest score.
-Kernel = Callable[..., Tensor | None]
+Kernel = Callable[..., Tensor]
 
 
 class RaceBlock(NamedTuple):
@@ -42,12 +42,11 @@ class RaceBlock(NamedTuple):
     pairs: PairScores
     options: DrawOptions
     rates: Rates
-    first: int  # The first target.
+    first_target: int
     state: Tensor  # The random state of each race.
     arrivals: Arrivals  # What has arrived, written in place.
     num_accepted: Tensor  # The number of acceptances of each race, in place.
     clock: Tensor  # The time of its last proposal, in units of the mean gap, in place.
-    num_races: int  # Of each target.
     length: int  # The number of proposals of the first round.
     min_arrivals: int  # With this number a race may end with its round.
     kernel: Kernel | None  # What runs all rounds at once.
@@ -62,9 +61,7 @@ class RaceBlock(NamedTuple):
             self._scan(race, begin)
             return
         if kernel is not None:
-            scores = kernel(self)
-            if scores is not None:
-                _check_bounds(self.pairs, scores)
+            _check_bounds(self.pairs, kernel(self))
         while race.numel() > 0:
             num_rows = max(1, self.pairs.memory // (BYTES_PER_PROPOSAL * length))
             if kernel is None:
@@ -74,7 +71,7 @@ class RaceBlock(NamedTuple):
             begin += length
             length *= 2
             if race.numel() > 0:
-                sizes = self.rates.sizes[race // self.num_races]
+                sizes = self.rates.sizes[race // self.options.num_races]
                 is_long = begin * SCAN_FACTOR >= sizes
                 if bool(is_long.any()):
                     self._scan(race[is_long], begin)
@@ -83,7 +80,7 @@ class RaceBlock(NamedTuple):
     def _propose(self, race: Tensor, begin: int, length: int) -> None:
         """Draw :obj:`length` proposals of each race, and keep the arrivals."""
         pairs = self.pairs
-        row = race // self.num_races
+        row = race // self.options.num_races
         num_rows = race.numel()
         index: slice | Tensor = race
         rows = slice(None)
@@ -91,9 +88,9 @@ class RaceBlock(NamedTuple):
         if race.numel() == self.num_accepted.numel():
             index = slice(None)
             num_rows = self.rates.sizes.numel()
-            rows = slice(self.first, self.first + num_rows)
+            rows = slice(self.first_target, self.first_target + num_rows)
         else:
-            pairs = pairs.take(self.first + row)
+            pairs = pairs.take(self.first_target + row)
         source, bound, level, gap = self._candidates(
             self.state[index], row, begin, length
         )
@@ -113,7 +110,7 @@ class RaceBlock(NamedTuple):
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
         pairs = self.pairs
         rates = self.rates
-        target = self.first + row
+        target = self.first_target + row
         word = torch.arange(2 * begin + 1, 2 * (begin + length), 2, device=row.device)
         columns = torch.stack([word, word + 1]).unsqueeze(1) * STEP
         excluded = pairs.excluded
@@ -156,7 +153,7 @@ class RaceBlock(NamedTuple):
         kind_word = random_words(state + (2 * stratum + 2) * STEP)
         # One of each of S equal parts of the rates.
         level = (stratum + upper_uniform(kind_word)) * (2.0**32 / size) - 2.0**31
-        row = torch.arange(len(state), device=state.device) // self.num_races
+        row = torch.arange(len(state), device=state.device) // self.options.num_races
         kinds = self.rates.kinds or ()
         source, bound, is_void = propose(level.floor().int(), word, row, *kinds)
         share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
@@ -214,7 +211,7 @@ class RaceBlock(NamedTuple):
     def _scan(self, race: Tensor, begin: int) -> None:
         """Draw what some races lack from all candidates that have not arrived."""
         num_arrivals = self.options.num_arrivals
-        num_races = self.num_races
+        num_races = self.options.num_races
         row, row_index = (race // num_races).unique(return_inverse=True)
         # The races of a target share its scores.
         draw = torch.arange(num_races, device=row.device)
@@ -223,7 +220,7 @@ class RaceBlock(NamedTuple):
         slot = torch.arange(num_arrivals, device=race.device)
         is_later = slot >= self.num_accepted[races].unsqueeze(-1)
         arrivals = scan_arrivals(
-            self.pairs.take(self.first + row),
+            self.pairs.take(self.first_target + row),
             self.state[races],
             num_arrivals,
             num_words=2 * begin,

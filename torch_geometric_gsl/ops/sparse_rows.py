@@ -76,9 +76,9 @@ class SparseRows:
         offsets = self.words.offsets
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.size(0))
-            first, last = int(offsets[start]), int(offsets[max(start, stop)])
-            entries: slice | Tensor = slice(first, last)
-            offsets = offsets[start : max(start, stop) + 1] - first
+            offsets = offsets[start : max(start, stop) + 1]
+            entries: slice | Tensor = slice(int(offsets[0]), int(offsets[-1]))
+            offsets = offsets - offsets[0]
         else:
             count = offsets.diff()[index].long()
             _, entries = expand_ranges(offsets[index].long(), count)
@@ -102,13 +102,13 @@ class SparseRows:
         square = self.value.new_zeros(self.size(0))
         return square.index_add(0, self.words.target.long(), self.value.square()).sqrt()
 
-    def equals(self, other: SparseRows) -> bool:
+    def equals(self, rows: SparseRows) -> bool:
         """Return whether the rows and their order of entries are the same."""
-        return self is other or (
-            self.shape == other.shape
-            and torch.equal(self.words.offsets, other.words.offsets)
-            and torch.equal(self.words.source, other.words.source)
-            and torch.equal(self.value, other.value)
+        return self is rows or (
+            self.shape == rows.shape
+            and torch.equal(self.words.offsets, rows.words.offsets)
+            and torch.equal(self.words.source, rows.words.source)
+            and torch.equal(self.value, rows.value)
         )
 
     def dots(self, src: SparseRows) -> Tensor:
@@ -136,9 +136,9 @@ class SparseRows:
         bytes_per_row = 2 * width * self.element_size()
         for rows in row_blocks(self.size(0), bytes_per_row, budget):
             dense = self[rows]._dense().view(-1, 1)
-            first, last = neighbours.offsets[[rows.start, rows.stop]].tolist()
-            for block in _entry_blocks(count[source[first:last]], budget):
-                pairs = slice(first + block.start, first + block.stop)
+            start, stop = neighbours.offsets[[rows.start, rows.stop]].tolist()
+            for block in _entry_blocks(count[source[start:stop]], budget):
+                pairs = slice(start + block.start, start + block.stop)
                 size = count[source[pairs]]
                 pair, entries = expand_ranges(offsets[source[pairs]], size)
                 begin = (target[pairs].long() - rows.start) * width
@@ -198,19 +198,17 @@ def dense_rows(x: Tensor, index: Tensor) -> Tensor:
     return SparseRows(x.values(), words)[index]._dense()
 
 
-def rows_between(x: Tensor, first: int, end: int) -> Tensor:
+def rows_between(x: Tensor, start: int, stop: int) -> Tensor:
     """Return consecutive rows of a tensor, dense or sparse CSR."""
     if x.layout == torch.strided:
-        return x[first:end]
-    offsets = x.crow_indices()[first : end + 1]
+        return x[start:stop]
+    offsets = x.crow_indices()[start : stop + 1]
     entries = slice(int(offsets[0]), int(offsets[-1]))
-    columns = x.col_indices()[entries]
-    return _csr(offsets - offsets[0], columns, x.values()[entries], x.size(1))
-
-
-def _csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
     silence_csr_warning()
-    size = offsets.numel() - 1, width
     return torch.sparse_csr_tensor(
-        offsets, columns, values, size, check_invariants=False
+        offsets - offsets[0],
+        x.col_indices()[entries],
+        x.values()[entries],
+        (offsets.numel() - 1, x.size(1)),
+        check_invariants=False,
     )

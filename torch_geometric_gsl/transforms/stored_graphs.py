@@ -28,7 +28,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     samplers_of,
 )
 from torch_geometric_gsl.nn.shared_module import all_named_modules
-from torch_geometric_gsl.ops.dense import rank_in_group
+from torch_geometric_gsl.ops.edges import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
     node_features,
     set_graph,

@@ -15,8 +15,7 @@ from torch_geometric_gsl._checks import (
     check_graph,
     check_node_labels,
 )
-from torch_geometric_gsl.ops.dense import rank_in_group
-from torch_geometric_gsl.ops.edges import chance_share, same_label_share
+from torch_geometric_gsl.ops.edges import chance_share, rank_in_group, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._colours import palette, read_values
 from torch_geometric_gsl.visualization._drawing import (

@@ -20,9 +20,10 @@ from torch_geometric_gsl.nn.sampler.candidates import (
 from torch_geometric_gsl.nn.sampler.options import Settings
 from torch_geometric_gsl.nn.sampler.targets import GraphTargets, ListedTargets, Targets
 from torch_geometric_gsl.ops.aggregate import weighted_sum
-from torch_geometric_gsl.ops.dense import dense_graph, nearest_candidates
+from torch_geometric_gsl.ops.dense import dense_graph
 from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.noise_free import (
+    nearest_candidates,
     nearest_graph,
     noise_free_sum,
     noise_free_weights,
