@@ -25,7 +25,7 @@ def save_checkpoint(
     *,
     generator: torch.Generator | None = None,
     group: Any = None,
-    **others: Any,
+    **stateful: Any,
 ) -> None:
     r"""Save the state of training and of the global random generators to a file.
 
@@ -43,7 +43,7 @@ def save_checkpoint(
             (default: :obj:`None`)
         group (torch.distributed.ProcessGroup, optional): The ranks; all processes if
             :obj:`None`. (default: :obj:`None`)
-        **others (optional): More objects with a :obj:`state_dict`, such as a
+        **stateful (optional): More objects with a :obj:`state_dict`, such as a
             :obj:`scheduler`.
 
     Raises:
@@ -61,7 +61,7 @@ def save_checkpoint(
         7
     """
     check_count(step, 'step', minimum=0)
-    objects = _stateful_objects(model, optimizer, others)
+    objects = _stateful_objects(model, optimizer, stateful)
     if not is_joined() or dist.get_rank(group) == 0:
         random = {'cpu': torch.get_rng_state()}
         if torch.cuda.is_available():
@@ -82,7 +82,7 @@ def load_checkpoint(
     generator: torch.Generator | None = None,
     group: Any = None,
     missing_ok: bool = False,
-    **others: Any,
+    **stateful: Any,
 ) -> int:
     r"""Load a file of :func:`save_checkpoint`, which each rank reads.
 
@@ -98,7 +98,7 @@ def load_checkpoint(
         ValueError: If it holds the state of other objects.
     """
     check_flag(missing_ok, 'missing_ok')
-    objects = _stateful_objects(model, optimizer, others)
+    objects = _stateful_objects(model, optimizer, stateful)
     step = 0
     if not missing_ok or Path(path).exists():
         content = read_file(path, ['checkpoint'])
@@ -124,10 +124,10 @@ def load_checkpoint(
 
 
 def _stateful_objects(
-    model: Any, optimizer: Any, others: dict[str, Any]
+    model: Any, optimizer: Any, stateful: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the objects with a state, by name."""
-    objects = {'model': model, **others}
+    objects = {'model': model, **stateful}
     if optimizer is not None:
         objects['optimizer'] = optimizer
     for name, object_ in objects.items():

@@ -84,11 +84,6 @@ def is_joined() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def first_rank(group: Any) -> int:
-    """Return the global rank of the first rank of a group."""
-    return 0 if group is None else dist.get_global_rank(group, 0)
-
-
 def gather_numbers(numbers: Sequence[int], group: Any) -> list[list[int]]:
     """Gather equally many integers from each rank, on every rank."""
     local = torch.tensor(numbers, device=_device_of(group))
@@ -101,7 +96,8 @@ def broadcast_first(value: Tensor, group: Any) -> Tensor:
     """Broadcast the tensor of the first rank in place, and return it."""
     buffer = value.to(_device_of(group)) if value.device.type == 'cpu' else value
     buffer = buffer.contiguous()
-    dist.broadcast(buffer, first_rank(group), group=group)
+    src = 0 if group is None else dist.get_global_rank(group, 0)
+    dist.broadcast(buffer, src, group=group)
     return value.copy_(buffer)
 
 

@@ -195,19 +195,17 @@ class SimilarityKNNGraph(FeatureGraph):
         self.memory_budget = memory_budget
 
     def build(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
-        graph = self._directed(x, k, similarity)
+        options: dict[str, Any] = {'loop': self.loop}
+        options['memory_budget'] = self.memory_budget
+        if self.similarity in WEIGHTS:
+            graph = nearest_neighbours(x, k, similarity=self.similarity, **options)
+        else:
+            edge_index = _nearest(x, k, similarity, **options)
+            graph = SampledGraph(edge_index, similarity(x, edge_index))
         if not self.force_undirected or isinstance(x, tuple):
             return graph
         undirected = to_undirected(*graph, num_nodes=x.size(0), reduce='mean')
         return SampledGraph(*undirected)
-
-    def _directed(self, x: Features, k: int, similarity: Similarity) -> SampledGraph:
-        options: dict[str, Any] = {'loop': self.loop}
-        options['memory_budget'] = self.memory_budget
-        if self.similarity in WEIGHTS:
-            return nearest_neighbours(x, k, similarity=self.similarity, **options)
-        edge_index = _nearest(x, k, similarity, **options)
-        return SampledGraph(edge_index, similarity(x, edge_index))
 
     def __repr__(self) -> str:
         return (

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
-from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._checks import check_count, check_option
 from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.models.layers import evaluation
@@ -21,7 +21,6 @@ from torch_geometric_gsl.nn.models.tasks import (
     TASKS,
     WARMUP_LOSSES,
     check_node_mask,
-    check_task,
     node_mask,
     warn_if_at_chance,
 )
@@ -134,7 +133,11 @@ class NodeClassifier(SavedModel, ABC):
             if size != -1 or name != 'in_channels':
                 check_count(size, name)
             setattr(self, name, size)
-        check_task(task, self.out_channels)
+        check_option(task, TASKS, 'task')
+        if task == 'binary' and self.out_channels != 1:
+            raise ValueError(
+                f"'out_channels' must be 1 with task='binary' (got {self.out_channels})"
+            )
         self.task = task
         in_channels, hidden_channels, num_layers, out_channels = sizes
         hidden = [hidden_channels] * (num_layers - 1)

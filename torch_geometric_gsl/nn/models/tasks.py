@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from torch_geometric_gsl._checks import (
     check_index,
     check_mask,
-    check_option,
     check_type,
     check_value,
 )
@@ -41,15 +40,6 @@ class Task(NamedTuple):
     loss: Callable[[Tensor, Tensor], Tensor]
     predict: Callable[[Tensor], Tensor]
     score: Callable[[Tensor, Tensor], Tensor]
-
-
-def check_task(task: str, out_channels: int) -> None:
-    """Raise unless the task is known and fits the number of outputs."""
-    check_option(task, TASKS, 'task')
-    if task == 'binary' and out_channels != 1:
-        raise ValueError(
-            f"'out_channels' must be 1 with task='binary' (got {out_channels})"
-        )
 
 
 def node_mask(mask: Tensor | None, out: Tensor) -> Tensor:
