@@ -10,12 +10,10 @@ from typing_extensions import Unpack
 from torch_geometric_gsl._checks import check_count, check_num_nodes
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
-    LearnedGraphConv,
-    rank_options,
-)
-from torch_geometric_gsl.nn.conv.transition_nodes import (
     AnchorMixin,
+    LearnedGraphConv,
     check_transition,
+    rank_options,
 )
 from torch_geometric_gsl.nn.sampler.options import SamplerOptions, check_options
 from torch_geometric_gsl.nn.similarity.base import Similarity

@@ -21,11 +21,12 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.conv.latent_graph_conv import LatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import (
+    AnchorMixin,
     check_serves_as_z,
+    check_transition,
     compared_width,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.conv.transition_nodes import AnchorMixin, check_transition
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import WITH_TRANSITION, LayerIndexMixin
