@@ -280,29 +280,22 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         args = {'edge_index': edge_index, 'edge_weight': edge_weight}
         args |= {'batch': batch, 'z': z}
         src_args: Arguments = dict.fromkeys(args)
-        src: Any
+        ends = Ends(None, x, is_pair=False)
         if isinstance(x, tuple | list):
             ends = check_ends(cast(Features, x), self.in_channels)
-            src, dst, _ = ends
+        elif self.transition == 'anchors':
+            ends = ends._replace(src=self._required_anchors())
+        elif self.transition == 'projected':
+            has_edges = edge_index is not None
+            if self._indexed(x, batch, self.readout is None, has_edges) is not None:
+                ends, args = self._with_index(x, args)
+        if ends.is_pair:
             pairs = {name: ends.like(value, name) for name, value in args.items()}
             src_args = {name: pair.src for name, pair in pairs.items()}
             # Edges start at sources only; layers take the other pairs whole.
             for name in ('edge_index', 'edge_weight'):
                 args[name] = pairs[name].dst
-        else:
-            src = self._sources(x, batch, edge_index is not None)
-            dst = x
-            if src is not None and self.transition == 'projected':
-                src_args = {
-                    name: self._index_tensor(name) for name in self._INDEXED[1:4]
-                }
-                if (src_args['z'] is None) != (z is None):
-                    rows_with_z = 'the new' if z is not None else 'the indexed'
-                    raise ValueError(
-                        f"'z' must be given both to 'index' and with new rows, or to "
-                        f'neither (got z of {rows_with_z} rows only)'
-                    )
-                args['z'] = None if z is None else (src_args['z'], z)
+        src, dst, _ = ends
         if z is None and self.z_channels is not None:
             check_matrix(dst, width=self.in_channels)
             check_serves_as_z(x, self.z_channels)
@@ -322,14 +315,6 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         if batch is not None:
             check_matrix(x)
             check_batch(Ends.of(batch, 'batch').dst, x)
-
-    def _sources(self, x: Any, batch: Any, has_edges: bool) -> Tensor | None:
-        """Return the sources of a call, or None if the targets are the sources."""
-        if self.transition == 'anchors':
-            return self._required_anchors()
-        if self.transition == 'free':
-            return None
-        return self._indexed(x, batch, self.readout is None, has_edges)
 
     def _apply_readout(self, out: Tensor, batch: Any) -> Tensor:
         """Apply the readout."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
+    Ends,
     check_absent,
     check_compared,
     check_edge_index,
@@ -251,6 +252,21 @@ class LayerIndexMixin(RowIndexMixin):
     def _check_z(self, z: Any) -> None:
         if z is not None and self.z_channels is None:
             raise ValueError("'z' needs a model with 'z_channels' (got None)")
+
+    def _with_index(self, x: Tensor, args: dict[str, Any]) -> tuple[Ends, Any]:
+        """Make pairs of the indexed rows and new ones, and of their arguments."""
+        index_z = self._index_tensor('z')
+        z = args['z']
+        if (index_z is None) != (z is None):
+            rows_with_z = 'the new' if z is not None else 'the indexed'
+            raise ValueError(
+                f"'z' must be given both to 'index' and with new rows, or to "
+                f'neither (got z of {rows_with_z} rows only)'
+            )
+        args = args | {'z': None if z is None else (index_z, z)}
+        for name in ('edge_index', 'edge_weight'):
+            args[name] = self._index_tensor(name), args[name]
+        return Ends(self._index_tensor('x'), x, is_pair=True), args
 
     def _layer_args(self, x: Any, args: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of layers, without those that are None, where the
