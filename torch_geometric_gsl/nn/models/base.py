@@ -25,7 +25,6 @@ from torch_geometric_gsl.nn.models.tasks import (
     warn_if_at_chance,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
-    GumbelKNNSampler,
     samplers_of,
 )
 from torch_geometric_gsl.nn.sampler.options import PASSED_ON, PLAIN
@@ -236,7 +235,7 @@ class NodeClassifier(SavedModel, ABC):
         args = [str(self.in_channels), str(self.hidden_channels)]
         args += [f'{name}={getattr(self, name)}' for name in names[2:]]
         parameters = inspect.signature(type(self)).parameters
-        samplers = [m for m in self.modules() if isinstance(m, GumbelKNNSampler)]
+        samplers = samplers_of(self)
         omitted = {*names, 'similarity', *(PASSED_ON if samplers else ())}
         for name, value in vars(self).get('_init_arguments', {}).items():
             default = parameters[name].default if name in parameters else None
