@@ -45,7 +45,7 @@ from torch_geometric_gsl.ops.edges import (
     same_label_share,
     weight_spread,
 )
-from torch_geometric_gsl.ops.local_random import GeneratorMode
+from torch_geometric_gsl.ops.noise import GeneratorMode
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 

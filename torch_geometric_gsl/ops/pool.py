@@ -15,9 +15,14 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum, scatter, softmax
 
-from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.noise import STEP, race_states, random_words, uniform
+from torch_geometric_gsl.ops.noise import (
+    STEP,
+    dropout,
+    race_states,
+    random_words,
+    uniform,
+)
 from torch_geometric_gsl.ops.pair_scores import (
     PairScores,
     distances_as_dots,

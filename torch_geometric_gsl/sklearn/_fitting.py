@@ -20,7 +20,7 @@ from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.ops.local_random import GeneratorMode
+from torch_geometric_gsl.ops.noise import GeneratorMode
 from torch_geometric_gsl.sklearn._columns import columns_of
 from torch_geometric_gsl.sklearn._explain import ExplainMixin
 from torch_geometric_gsl.sklearn._identifiers import find_identifier

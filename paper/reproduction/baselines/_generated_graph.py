@@ -27,7 +27,7 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.linear import check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.ops.edges import Edges
-from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.ops.noise import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
 #: One probability for both networks of a model, or one for each.

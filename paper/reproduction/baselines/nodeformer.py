@@ -25,8 +25,7 @@ from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import resolve_activation
 from torch_geometric_gsl.nn.models.row_index import RowIndexMixin
-from torch_geometric_gsl.ops.local_random import dropout
-from torch_geometric_gsl.ops.noise import arrival_times
+from torch_geometric_gsl.ops.noise import arrival_times, dropout
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 from torch_geometric_gsl.typing import Batch, Features
 

@@ -27,8 +27,8 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.ops.edges import Edges, list_by_row
-from torch_geometric_gsl.ops.local_random import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
+from torch_geometric_gsl.ops.noise import dropout
 from torch_geometric_gsl.ops.runtime import full_precision
 
 

@@ -15,7 +15,7 @@ from torch_geometric.nn.resolver import activation_resolver
 from torch_geometric_gsl._checks import check_probability
 from torch_geometric_gsl.distributed.row_shard import RowShard
 from torch_geometric_gsl.nn.shared_module import all_named_modules, twin_of
-from torch_geometric_gsl.ops.local_random import dropout
+from torch_geometric_gsl.ops.noise import dropout
 
 
 def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:

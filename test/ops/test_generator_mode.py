@@ -10,8 +10,7 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GSLNet, HeteroLatentGraphConv
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.local_random import GeneratorMode, dropout
-from torch_geometric_gsl.ops.noise import clone_generator
+from torch_geometric_gsl.ops.noise import GeneratorMode, clone_generator, dropout
 
 
 @pytest.fixture(autouse=True)
