@@ -104,34 +104,37 @@ def test_explain(regressor, few, places):
     np.testing.assert_allclose(table.iloc[0, 1:], one)
     sparse = scipy.sparse.csr_matrix(x[:60])
     model = GSLRegressor('learned', **few).fit(sparse, np.stack([y, -y], axis=1)[:60])
-    found = model.explain(sparse[:1])
-    assert [*found][:4] == ['weight', 'equal', 'target 0', 'target 1']
-    np.testing.assert_allclose(found.iloc[0, 4:].astype(float), x[0])
+    with pytest.warns(UserWarning, match=r"'row' 0 equals the training rows \[0\], "):
+        found = model.explain(sparse[:1])
+    assert [*found][:3] == ['weight', 'target 0', 'target 1']
+    np.testing.assert_allclose(found.iloc[0, 3:].astype(float), x[0])
 
 
 @pytest.mark.parametrize('kind', ['array', 'sparse', 'frame'])
-def test_explain_marks_the_row_itself(few, places, kind):
+def test_explain_names_the_row_itself(few, places, kind):
     x, y = places(80)
     x[7] = x[3]
     rows = {
         'array': x,
         'sparse': scipy.sparse.csr_matrix(x),
-        'frame': pandas.DataFrame(x, columns=['a', 'b', 'equal']).assign(k=['u'] * 80),
+        'frame': pandas.DataFrame(x, columns=['a', 'b', 'c']).assign(k=['u'] * 80),
     }[kind]
     model = GSLRegressor('learned', **few).fit(rows, y)
-    table = model.explain(rows[3:4])
-    assert pandas.isna(table['equal'].iloc[0])
-    assert set(table.index[1:][table['equal'][1:]]) == {3, 7}
+    label = 3 if kind == 'frame' else 0
+    text = rf"'row' {label} equals the training rows \[(3, 7|7, 3)\], which are among"
+    with pytest.warns(UserWarning, match=text):
+        table = model.explain(rows[3:4])
+    assert {3, 7} <= {*table.index[1:]}
     moved = rows[3:4] + 0.01 if kind == 'array' else rows[3:4].copy()
     if kind == 'sparse':
         moved.data += 0.01
     elif kind == 'frame':
         moved['a'] += 0.01
-    found = model.explain(moved)  # A new row has no such column.
-    assert [*found][:2] == ['weight', 'target']
+    assert [*model.explain(moved)] == [*table]  # No warning of a new row.
     assert not model.graph_.diagonal().any()
 
 
+@pytest.mark.filterwarnings('ignore:.* equals the training rows')
 @pytest.mark.parametrize('kind', ['array', 'sparse', 'frame'])
 def test_explains_several_rows(regressor, few, places, kind):
     x, y = places()
@@ -155,7 +158,6 @@ def test_explains_several_rows(regressor, few, places, kind):
         one, part = model.explain(rows[i : i + 1], 3), table.iloc[4 * i : 4 * i + 4]
         assert one.index.equals(part.index)
         pandas.testing.assert_frame_equal(one, part.iloc[:, 1:][[*one]])
-    assert table['equal'].sum() == 2
 
 
 def test_rows_of_no_weight_explain_nothing(few):
@@ -174,6 +176,7 @@ def test_rows_of_no_weight_explain_nothing(few):
         assert sorted(model.explain(x[:1], 12).index[1:]) == list(range(6))
 
 
+@pytest.mark.filterwarnings('ignore:.* equals the training rows')
 @pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names')
 def test_explains_rows_of_any_kind(few, places):
     x, y = places(60)
@@ -182,7 +185,7 @@ def test_explains_rows_of_any_kind(few, places):
     model = GSLRegressor('learned', **few).fit(frame, y)
     expected = model.explain(frame[:1])
     # Each column has one name.
-    names = ['weight', 'equal', 'target', 'a', 'b', 'weight_', 'k']
+    names = ['weight', 'target', 'a', 'b', 'weight_', 'k']
     assert [*expected.columns] == names
     assert expected.notna().to_numpy()[1:].all()
     row = frame.iloc[0]
@@ -190,7 +193,7 @@ def test_explains_rows_of_any_kind(few, places):
         found = model.explain(one).astype(expected.dtypes)
         pandas.testing.assert_frame_equal(found, expected)
     plain = GSLRegressor('learned', **few).fit(x, y).explain(frame.iloc[:1, :3])
-    assert [*plain.columns] == ['weight', 'equal', 'target', 'x0', 'x1', 'x2']
+    assert [*plain.columns] == ['weight', 'target', 'x0', 'x1', 'x2']
 
 
 def test_explore(tmp_path, few, places):
@@ -282,6 +285,7 @@ def test_units_are_kept(through, few):
     through(GSLRegressor('none', **few | {'max_iter': 1}).fit(x, y), x)
 
 
+@pytest.mark.filterwarnings('ignore:.* equals the training rows')
 @pytest.mark.parametrize('unit', ['ns', 'us'])
 def test_frames(through, few, places, unit):
     x, y = places(60)
@@ -291,7 +295,7 @@ def test_frames(through, few, places, unit):
     frame['day'] = np.arange(60).astype('M8[D]').astype(f'M8[{unit}]')
     model = GSLRegressor('learned', **few).fit(frame, y)
     found = model.explain(frame[5:6])
-    assert found.columns.tolist() == ['weight', 'equal', 'target', *frame.columns]
+    assert found.columns.tolist() == ['weight', 'target', *frame.columns]
     assert found['kind'].iloc[0] == frame['kind'][5]
     rows = found.index[1:]
     assert found['kind'][1:].tolist() == frame['kind'][rows].tolist()
@@ -304,7 +308,7 @@ def test_frames(through, few, places, unit):
     frame = pandas.DataFrame(x)
     model = GSLRegressor('learned', **few).fit(frame, y)
     twin = through(model, frame)
-    names = ['weight', 'equal', 'target', 0, 1, 2]
+    names = ['weight', 'target', 0, 1, 2]
     assert [*twin.explain(frame[:1]).columns] == names
     assert np.array_equal(twin.predict(frame[[2, 0, 1]]), model.predict(frame))
 

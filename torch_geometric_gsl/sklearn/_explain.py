@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_type
 from torch_geometric_gsl._labels import UNLABELLED
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._columns import (
     columns_of,
     distinct,
@@ -43,14 +44,12 @@ class ExplainMixin(Predictions):
         Returns:
             pandas.DataFrame: First the row with its prediction, then its neighbours of
             non-zero weight, by weight, with target and columns. *Spread* is the
-            standard deviation of a weight between networks, if there are several.
-            *Equal* marks training rows whose columns equal those of the row, if there
-            are any: a training row is its own neighbour, since predictions treat all
-            rows as new. :attr:`graph_` and :attr:`transduction_` leave out the row
-            itself. The index has the labels of the rows of a pandas DataFrame, else
-            positions. Tables of several rows stand below each other, and the first
-            column, *explained*, has the label of each. Columns with a name that is
-            already used get a trailing underscore.
+            standard deviation of a weight between networks, if there are several. The
+            index has the labels of the rows of a pandas DataFrame, else positions.
+            Tables of several rows stand below each other, and the first column,
+            *explained*, has the label of each. Columns with a name that is already used
+            get a trailing underscore. A training row is its own neighbour, since
+            predictions treat all rows as new: a warning names equal training rows.
 
         Raises:
             ImportError: If pandas is missing.
@@ -67,11 +66,6 @@ class ExplainMixin(Predictions):
         labels = row_labels(row, x.shape[0]).tolist()
         if self._table is not None and is_frame(row):
             row = select_columns(row, [*columns_of(self._rows)])
-        is_equal = [
-            (_dense(self._x[sources]) == _dense(x[[i]])).all(axis=1)
-            for i, sources in enumerate(neighbours)
-        ]
-        has_equal = bool((np.stack(is_equal) & (weights > 0)).any())
         tables = []
         for i, label in enumerate(labels):
             is_kept = weights[i] > 0
@@ -85,13 +79,30 @@ class ExplainMixin(Predictions):
                 each = [graph[[i]][:, sources].toarray()[0] for graph in graphs]
                 variance = np.square(np.stack(each) - weight).T @ shares
                 columns['spread'] = [np.nan, *np.sqrt(variance)]
-            if has_equal:
-                flags = is_equal[i][is_kept].tolist()
-                columns['equal'] = pandas.array([None, *flags], dtype='boolean')
+            self._warn_of_equal(label, _dense(x[[i]]), sources)
             target = np.concatenate([prediction[[i]], self._targets[sources]])
             cells = [column[[i]] for column in columns_of(row).values()]
             tables.append(self._neighbour_table(columns, target, cells, sources))
         return pandas.concat(tables) if len(tables) > 1 else tables[0]
+
+    def _warn_of_equal(self, label: Any, row: Any, sources: Any) -> None:
+        """Warn if neighbours of a row equal it, as a training row does."""
+        is_equal = (_dense(self._x[sources]) == row).all(axis=1)
+        if is_equal.any():
+            equal = self._labels_of(sources[is_equal])
+            warn_caller(
+                f"'row' {label!r} equals the training rows {equal}, which are among "
+                f'its neighbours, since all rows are treated as new: '
+                f"'transduction_' and 'graph_' leave out each row itself",
+                UserWarning,
+            )
+
+    def _labels_of(self, sources: Any) -> list[Any]:
+        """Return the labels of some training rows."""
+        import pandas
+
+        labels: list[Any] = pandas.Index(self._labels)[sources].tolist()
+        return labels
 
     def _neighbour_table(
         self, columns: dict[str, Any], target: Any, cells: list[Any], sources: Any
@@ -108,8 +119,8 @@ class ExplainMixin(Predictions):
         pairs = zip(cells, training.values(), strict=True)
         values = [*columns.values()]
         values += [pandas.concat([*map(pandas.Series, pair)]).array for pair in pairs]
-        labels = pandas.Index(self._labels)[sources].tolist()
-        index = pandas.Index(['prediction', *labels], name='row', tupleize_cols=False)
+        labels = ['prediction', *self._labels_of(sources)]
+        index = pandas.Index(labels, name='row', tupleize_cols=False)
         table = pandas.DataFrame(dict(enumerate(values)), index=index)
         return table.set_axis(pandas.Index(names, tupleize_cols=False), axis=1)
 
