@@ -8,7 +8,7 @@ from oracles import seeded
 from responses import RESPONSES, known_pairs
 
 from torch_geometric_gsl.ops.cells import cells_of, find_members, score_range
-from torch_geometric_gsl.ops.clusters import closeness, enclose, group, k_means
+from torch_geometric_gsl.ops.clusters import compared_range, enclose, group, k_means
 from torch_geometric_gsl.ops.pair_scores import compare_all
 
 COMPARISONS = ['dot', 'squared_distance']
@@ -31,11 +31,6 @@ def embeddings(kind, n, m, seed):
     return x * {'normal': 1.0, 'huge': 1e12, 'tiny': 1e-12}[kind]
 
 
-def compare_range(comparison, dst, balls):
-    to_range, args = closeness(comparison, dst, balls)
-    return to_range(*args)
-
-
 @given(
     st.sampled_from(COMPARISONS),
     st.sampled_from(KINDS),
@@ -54,7 +49,7 @@ def test_no_pair_lies_outside_of_its_interval(
         embeddings(of_targets, n, m, seed),
     )
     found = group(torch.randint(clusters, (num_sources,), generator=seeded(seed)))
-    low, high = compare_range(comparison, dst, enclose(comparison, src, found))
+    low, high = compared_range(comparison, dst, enclose(comparison, src, found))
     number = torch.empty_like(found.source)
     number[found.source] = found.cluster
     # What float32 computes, and what it rounds.
@@ -67,7 +62,7 @@ def test_no_pair_lies_outside_of_its_interval(
 @pytest.mark.parametrize('comparison', COMPARISONS)
 def test_clusters_of_one_are_known_up_to_rounding(comparison):
     x = embeddings('unit', 30, 8, 0)
-    low, high = compare_range(
+    low, high = compared_range(
         comparison, x, enclose(comparison, x, group(torch.arange(30)))
     )
     assert (high - low).max() < 0.02

@@ -7,7 +7,6 @@ that intervals of outdated clusters are wide, but never wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -144,11 +143,18 @@ def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:
     return mean.index_add_(0, cluster, share)
 
 
+def compare_centres(comparison: str, dst: Tensor, balls: Balls) -> Tensor:
+    """Return the cosines or distances :math:`[n, C]` of targets and cluster centres."""
+    if comparison == 'dot':
+        with torch.autocast(dst.device.type, enabled=False):
+            return unit_rows(dst) @ balls.centre.t()
+    # A matrix product would lose small distances far from the origin.
+    return torch.cdist(dst, balls.centre, compute_mode='donot_use_mm_for_euclid_dist')
+
+
 @torch.no_grad()
-def closeness(
-    comparison: str, dst: Tensor, balls: Balls
-) -> tuple[Callable[..., tuple[Tensor, Tensor]], tuple[Tensor, ...]]:
-    r"""Compare targets with cluster centres, to bound the values compared with members.
+def compared_range(comparison: str, dst: Tensor, balls: Balls) -> tuple[Tensor, Tensor]:
+    r"""Bound the values of targets compared with the members of clusters.
 
     With :math:`\theta` the angle between target and centre and :math:`\rho` the largest
     one between the centre and a member, cosines lie in
@@ -158,40 +164,24 @@ def closeness(
 
     and with :math:`d` the distance to the centre and :math:`r` the radius, squared
     distances lie in :math:`[\max(d - r, 0)^2, (d + r)^2]`. Rounding is included.
-    Returns a pure function that computes the ends of these intervals :math:`[n, C]`,
-    and its arguments: cosines or distances :math:`[n, C]`, and more.
+    Returns the ends of these intervals :math:`[n, C]`.
     """
     error = torch.full_like(balls.radius, balls.error)
+    compared = compare_centres(comparison, dst, balls)
     if comparison == 'dot':
         norm = torch.linalg.vector_norm(dst, dim=1, keepdim=True)
-        with torch.autocast(dst.device.type, enabled=False):
-            cosine = unit_rows(dst) @ balls.centre.t()
-        return cone_range, (cosine, norm, balls.radius, *balls.norm, error)
-    # A matrix product would lose small distances far from the origin.
-    distance = torch.cdist(
-        dst, balls.centre, compute_mode='donot_use_mm_for_euclid_dist'
-    )
-    return ball_range, (distance, balls.radius, error)
+        return _cone_range(compared, norm, balls, error)
+    slack = error * (compared + balls.radius)
+    low = (compared - balls.radius - slack).clamp(min=0)
+    return low.square(), (compared + balls.radius + slack).square()
 
 
-def ball_range(
-    distance: Tensor, radius: Tensor, error: Tensor
-) -> tuple[Tensor, Tensor]:
-    r"""Bound squared distances to points in balls."""
-    slack = error * (distance + radius)
-    low = (distance - radius - slack).clamp(min=0)
-    return low.square(), (distance + radius + slack).square()
-
-
-def cone_range(
-    cosine: Tensor,
-    norm: Tensor,
-    cos_radius: Tensor,
-    min_norm: Tensor,
-    max_norm: Tensor,
-    error: Tensor,
+def _cone_range(
+    cosine: Tensor, norm: Tensor, balls: Balls, error: Tensor
 ) -> tuple[Tensor, Tensor]:
     r"""Bound inner products with vectors in cones."""
+    cos_radius = balls.radius
+    min_norm, max_norm = balls.norm
     sin_radius = (1 - cos_radius.square()).clamp(min=0).sqrt()
     # The sine is largest for the smallest cosine that rounding allows.
     sine = (1 - (cosine.abs() - error).clamp(min=0).square()).sqrt()

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops._native.compiled import find_library, run_kernel
-from torch_geometric_gsl.ops.clusters import Balls, Clusters, closeness, enclose
+from torch_geometric_gsl.ops.clusters import (
+    Balls,
+    Clusters,
+    compare_centres,
+    compared_range,
+    enclose,
+)
 from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
@@ -135,10 +141,8 @@ def bound_scores(pairs: PairScores, envelope: Envelope, rows: slice) -> Tensor:
     if head is not None:
         low, high = head.low[rows, None], head.high[rows, None]
     if envelope.balls is not None:
-        to_range, args = closeness(pairs.comparison, dst, envelope.balls)
-        cluster_low, cluster_high = to_range(*args)
-        low = torch.maximum(cluster_low, low)
-        high = torch.minimum(cluster_high, high)
+        bounds = compared_range(pairs.comparison, dst, envelope.balls)
+        low, high = torch.maximum(bounds[0], low), torch.minimum(bounds[1], high)
     params = [param[rows].unsqueeze(1) for param in pairs.response.params]
     # An empty interval: all members of the cluster are in the head.
     _, best = pairs.response.interval(torch.minimum(low, high), high, *params)
@@ -196,7 +200,8 @@ def _rates_native(
     logarithms of totals :math:`[n]`.
     """
     dst = pairs.dst[rows].detach()
-    compared, norm = closeness(pairs.comparison, dst, balls)[1][:2]
+    compared = compare_centres(pairs.comparison, dst, balls)
+    norm = row_norms(dst)
     if compared.dtype != dst.dtype:  # What C++ would read as another type.
         raise TypeError(f"'compared' must be {dst.dtype} (got {compared.dtype})")
     bound = torch.empty_like(compared)

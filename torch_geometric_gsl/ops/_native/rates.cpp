@@ -32,7 +32,7 @@ constexpr int SHIFT = 20;
 template <typename T> T lesser(T a, T b) { return b < a ? b : a; }
 template <typename T> T larger(T a, T b) { return b > a ? b : a; }
 
-// Bound inner products with a cone: `cone_range` of `ops/clusters.py`.
+// Bound inner products with a cone: `_cone_range` of `ops/clusters.py`.
 template <typename T>
 inline void cone(T cosine, T norm, T near, T min_norm, T max_norm, T error, T &low,
                  T &high) {
@@ -47,7 +47,7 @@ inline void cone(T cosine, T norm, T near, T min_norm, T max_norm, T error, T &l
   low = norm * (low * (low < 0 ? longest : min_norm) - slack);
 }
 
-// Bound squared distances to a ball: `ball_range`.
+// Bound squared distances to a ball: `compared_range`.
 template <typename T>
 inline void ball(T distance, T radius, T error, T &low, T &high) {
   const T slack = error * (distance + radius);
