@@ -6,7 +6,7 @@ import pytest
 import torch
 from hetero import Stack
 from oracles import seeded
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Data, HeteroData
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.transforms import (
@@ -76,22 +76,6 @@ def test_stores_each_graph(transform):
     assert set(data.edge_types) == {IN_DOC, WROTE}  # The input stays as it was.
     again = transform(out)
     assert torch.equal(again[IN_DOC].observed_edge_index, before[IN_DOC].edge_index)
-
-
-def test_batches_equal_single_graphs(transform):
-    examples = [draw(), draw(7, 5, 3), draw(2, 4, 1)]
-    singles = [transform(data) for data in examples]
-    batch = transform(Batch.from_data_list(examples))
-    for source, name, target in RELATIONS:
-        store, starts = batch[source, name, target], [batch[source], batch[target]]
-        for number, single in enumerate(singles):
-            one = single[source, name, target]
-            own = batch[target].batch[store.edge_index[1]] == number
-            start = torch.stack([part.ptr[number] for part in starts])
-            assert torch.equal(
-                store.edge_index[:, own] - start[:, None], one.edge_index
-            )
-            torch.testing.assert_close(store.edge_weight[own], one.edge_weight)
 
 
 def test_the_most_similar_sources():

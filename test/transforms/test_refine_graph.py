@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
 from torch_geometric_gsl.transforms import RefineGraph
@@ -77,14 +77,6 @@ def test_applied_again_starts_from_the_observed_graph():
     expected = RefineGraph(4, 'prob')(data)
     assert torch.equal(again.edge_index, expected.edge_index)
     torch.testing.assert_close(again.edge_weight, expected.edge_weight)
-
-
-def test_batch_equals_single_graphs():
-    singles = [drawn(n, e) for n, e in ((6, 10), (9, 3), (1, 0), (4, 0))]
-    transform = RefineGraph(3, 'prob')
-    batch = transform(Batch.from_data_list(singles))
-    parts = [dense(transform(one)) for one in singles]
-    torch.testing.assert_close(dense(batch), torch.block_diag(*parts))
 
 
 @pytest.mark.parametrize('dtype', [torch.float, torch.bfloat16])
@@ -175,8 +167,3 @@ def test_bad_data(change, kwargs, message):
 def test_bad_arguments(kwargs, error, message):
     with pytest.raises(error, match=message):
         RefineGraph(**kwargs)
-
-
-def test_refuses_several_types():
-    with pytest.raises(TypeError, match='homogeneous'):
-        RefineGraph()(HeteroData())
