@@ -40,6 +40,7 @@ WEIGHTS_OF_NODES = {
 }
 
 
+@pytest.mark.usefixtures('few_trees')
 @parametrize_with_checks(
     [
         GSLClassifier('learned', **BRIEF),
