@@ -328,11 +328,6 @@ def test_a_file_of_another_device_is_loaded_on_this_one(path, classifier, wine):
     np.testing.assert_array_equal(found.predict(wine[0]), model.predict(wine[0]))
 
 
-class Bomb:
-    def __reduce__(self):
-        return exec, ('raise RuntimeError("executed")',)
-
-
 @pytest.mark.parametrize('name', ['kneighbors', 'explain', 'explore'])
 def test_without_a_graph_the_call_is_named(name, classifier, wine, tmp_path):
     model, page = classifier('none'), tmp_path / 'graph.html'
@@ -346,28 +341,13 @@ def test_without_a_graph_the_call_is_named(name, classifier, wine, tmp_path):
     assert not page.exists()
 
 
-def test_files_that_hold_no_estimator(path, classifier, wine):
+def test_estimators_that_no_file_can_hold(path, classifier, wine):
     with pytest.raises(NotFittedError):
         GSLClassifier().save(path)
     model = clone(classifier('none')).fit(*wine)
     model.random_state = np.random.RandomState(0)
     with pytest.raises(TypeError, match="'random_state' must be a plain value"):
         model.save(path)
-    with pytest.raises(FileNotFoundError):
-        GSLClassifier.load(path)
-    classifier('none').save(path)
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(OSError, match='is not a valid saved model'):
-        GSLClassifier.load(path)
-    for other in ({'class': Bomb()}, [1], {'a': 1}):
-        torch.save(other, path)
-        with pytest.raises(OSError, match='is not a valid saved model'):
-            GSLClassifier.load(path)
-    for content in (pickle.dumps(Bomb()), b'a,b\n1,2\n'):
-        path.write_bytes(content)
-        with pytest.raises(OSError, match='it is truncated, or of another program'):
-            GSLClassifier.load(path)
     with pytest.raises(OSError, match="'path' must be a file in a folder that exists"):
         classifier('none').save(path / 'none.pt')
 
@@ -384,7 +364,7 @@ def test_a_file_is_loaded_by_its_class(path, classifier, cls):
         GSLClassifier.load(path)
 
 
-def test_damaged_files(path, classifier):
+def test_changed_contents_are_refused(path, classifier):
     classifier('none').save(path)
     content = torch.load(path, weights_only=True)
     state = content['state']
