@@ -223,7 +223,8 @@ class SensorEmbedding(torch.nn.Module):
                     f"'z' must have one row per sensor "
                     f'(got {z.size(0)} for {x.size(-2)} sensors)'
                 )
-            name, rows = 'z', z
+            name = 'z'
+            rows = z
         else:
             expected = "a tensor of windows without 'num_sensors' or 'z_channels'"
             check_type(x, Tensor, name, expected)

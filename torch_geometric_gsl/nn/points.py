@@ -32,8 +32,10 @@ from torch_geometric_gsl.ops.scores import (
 from torch_geometric_gsl.ops.search import best_sources, ranked
 from torch_geometric_gsl.typing import Batch, Features
 
-# From this number of pairs on, search with bounds, with a few spare neighbours.
-_BOUNDED, _SPARE = 2**27, 8
+# From this number of pairs on, search with bounds.
+_BOUNDED = 2**27
+# Neighbours searched beyond the k nearest, which may tie with the last.
+_SPARE = 8
 # Relative error between two ways to compute a distance in double precision.
 _ROUNDING = 1e-12
 

@@ -87,6 +87,14 @@ class RowMask(NamedTuple):
         return mask
 
 
+class PreparedSources(NamedTuple):
+    """Indexed keys, their embeddings, and these in single precision."""
+
+    key: Tensor
+    embedding: Tensor
+    single: Sources
+
+
 class TableNeighbours(torch.nn.Module):
     r"""Sum the messages of neighbours, weighted by a softmax of their scores.
 
@@ -126,8 +134,7 @@ class TableNeighbours(torch.nn.Module):
             eval_k=eval_k,
             null_score=null_score,
         )
-        # Compared keys, their embeddings, and these in single precision.
-        self._prepared: tuple[Tensor, Tensor, Sources] | None = None
+        self._prepared: PreparedSources | None = None
 
     def forward(
         self,
@@ -277,7 +284,8 @@ class TableNeighbours(torch.nn.Module):
         if z is not None and not z.requires_grad:
             pairs = self._pairs((z, z[:0]))
             if is_distance(pairs):
-                self._prepared = z, pairs.src, Sources.of(pairs.src).single()
+                single = Sources.of(pairs.src).single()
+                self._prepared = PreparedSources(z, pairs.src, single)
 
     def _sum_listed(
         self,
@@ -296,10 +304,12 @@ class TableNeighbours(torch.nn.Module):
         return out, graph
 
     def _pairs(self, z: Features) -> PairScores:
-        similarity, factor = self.sampler.similarity, self.sampler.factor
-        prepared, src, _ = self._prepared or (None, None, None)
-        if src is not None and z[0] is prepared:  # Already checked.
-            return similarity.pair_scores((z[1][:0], z[1]), factor)._replace(src=src)
+        similarity = self.sampler.similarity
+        factor = self.sampler.factor
+        prepared = self._prepared
+        if prepared is not None and z[0] is prepared.key:  # Already checked.
+            pairs = similarity.pair_scores((z[1][:0], z[1]), factor)
+            return pairs._replace(src=prepared.embedding)
         pairs = similarity.pair_scores(z, factor)
         if isinstance(z, tuple):
             return pairs
@@ -307,7 +317,10 @@ class TableNeighbours(torch.nn.Module):
 
     def _nearest(self, z: Features, pairs: PairScores, k: int) -> tuple[Tensor, Tensor]:
         """Return the best sources of each target, and their scores."""
-        prepared, _, sources = self._prepared or (None, None, None)
+        prepared = self._prepared
+        sources: Sources | None = None
+        if prepared is not None and z[0] is prepared.key:
+            sources = prepared.single
         with torch.autocast(pairs.src.device.type, enabled=False):
             ranks = pairs.detach()
             if not is_distance(ranks):
@@ -315,6 +328,6 @@ class TableNeighbours(torch.nn.Module):
                 exact = self.sampler.similarity.exact_scores(z, self.sampler.factor)
                 ranks = exact._replace(excluded=pairs.excluded)
             ranks = ranks._replace(memory=_RANKING_BUDGET)
-            source = best_sources(ranks, k, sources if z[0] is prepared else None)
+            source = best_sources(ranks, k, sources)
             score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
         return source, score
