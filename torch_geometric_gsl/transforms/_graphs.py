@@ -178,17 +178,17 @@ def graph_keys(data: Any, store: Any) -> list[str]:
     # `follow_batch` adds vectors about an attribute.
     followed = {key + end for key in names for end in ('_batch', '_ptr')} & names
     counts = _edge_counts(data, store)
-    is_clear = _are_clear(data, store, counts)
+    is_clear_in_all, is_clear_in_each = _are_clear(data, store, counts)
     keys = names & _GRAPH
     for key in names - _COUNTS - {'ptr', 'face'} - followed - keys:
         lengths = _lengths(data, store, key)
-        in_batch = len(lengths) == len(counts) > 1
-        has_edge_length = lengths == counts if in_batch else sum(lengths) == sum(counts)
-        if (
-            has_edge_length
-            and (is_clear[in_batch] or 'edge' in key)
-            and 'edge_label' not in key
-        ):
+        if len(lengths) == len(counts) > 1:
+            has_edge_length = lengths == counts
+            is_clear = is_clear_in_each or 'edge' in key
+        else:
+            has_edge_length = sum(lengths) == sum(counts)
+            is_clear = is_clear_in_all or 'edge' in key
+        if has_edge_length and is_clear and 'edge_label' not in key:
             keys.add(key)
     return sorted(keys | {k for k in followed if k.rpartition('_')[0] in keys})
 
