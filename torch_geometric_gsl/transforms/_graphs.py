@@ -58,6 +58,11 @@ def store_of(data: Any, type_name: Any = None) -> Any:
     return data.stores[0] if type_name is None else data[type_name]
 
 
+def attr_name(attr: str, type_name: Any = None) -> str:
+    """Return the expression by which a user reads an attribute of a store."""
+    return f'data.{attr}' if type_name is None else f'data[{type_name!r}].{attr}'
+
+
 def node_features(
     data: Any, node_type: str | None = None, attr: str = 'x', width: int | None = None
 ) -> Tensor:
@@ -72,7 +77,7 @@ def node_features(
             f"'data' must have nodes of type {node_type!r} (got {data.node_types})"
         )
     store = store_of(data, node_type)
-    name = f'data.{attr}' if node_type is None else f'data[{node_type!r}].{attr}'
+    name = attr_name(attr, node_type)
     if attr not in store:
         raise ValueError(f"'{name}' must hold node features (got None)")
     check_features(store[attr], name, width)
@@ -117,7 +122,7 @@ def _slice_graph(data: Any, store: Any) -> None:
     ptrs: list[Any] = [node_ptr(data, store_of(data, end)) for end in ends]
     for end, ptr in zip(ends, ptrs, strict=True):
         if ptr is None:
-            name = 'data.batch' if end is None else f'data[{end!r}].batch'
+            name = attr_name('batch', end)
             raise ValueError(f"'{name}' must hold the graph ids of a batch (got None)")
     device = store.edge_index.device
     source, target = (ptr.to(device) for ptr in ptrs)
@@ -298,8 +303,7 @@ class FeatureGraph(BaseTransform):
             if batch is None:
                 sizes.append([rows[-1].size(0)])
             else:
-                name = 'data.batch' if end is None else f'data[{end!r}].batch'
-                check_batch(batch, rows[-1], name)
+                check_batch(batch, rows[-1], attr_name('batch', end))
                 sizes.append(torch.bincount(batch).tolist())
         if len(has_batch) > 1:
             raise ValueError(
