@@ -191,7 +191,7 @@ def _join(
         if k is None or block.source.size(1) == 1:  # A list of pairs.
             edges = _sorted_edges(block, distance, is_near, k)
         else:
-            column = _first(distance, min(k, distance.size(-1)))
+            column = _k_nearest(distance, min(k, distance.size(-1)))
             source = block.source.unsqueeze(1).expand_as(distance).gather(-1, column)
             target = block.target.unsqueeze(2).expand_as(source)
             edges = torch.stack([source, target])[:, is_near.gather(-1, column)]
@@ -219,14 +219,14 @@ def _sorted_edges(
     return edges[:, ~is_further]
 
 
-def _first(distance: Tensor, k: int) -> Tensor:
+def _k_nearest(distance: Tensor, k: int) -> Tensor:
     """Return the indices of the k smallest distances of each row; the first on ties.
 
     :func:`torch.topk` leaves the order of ties undefined.
     """
     if is_exporting():
         # ONNX has no stable sort: count the smaller values of each.
-        index = _least(distance, k)
+        index = _k_nearest_by_index(distance, k)
         value = distance.gather(-1, index)
         row, column = value.unsqueeze(-1), value.unsqueeze(-2)
         is_before = (column < row) | (column == row).tril(-1)
@@ -236,30 +236,30 @@ def _first(distance: Tensor, k: int) -> Tensor:
     value, index = distance.topk(k + 1, largest=False)
     index = index[..., :k].sort(dim=-1).values
     is_tied = value[..., k] == value[..., k - 1]
-    index[is_tied] = _least(distance[is_tied], k)
+    index[is_tied] = _k_nearest_by_index(distance[is_tied], k)
     order = distance.gather(-1, index).sort(dim=-1, stable=True).indices
     return index.gather(-1, order)
 
 
-def _least(distance: Tensor, k: int) -> Tensor:
-    """Sort indices in ascending order, with a second :func:`torch.topk`."""
+def _k_nearest_by_index(distance: Tensor, k: int) -> Tensor:
+    """Return the same indices in ascending order, by two calls of `torch.topk`."""
     last = distance.topk(k, largest=False).values[..., -1:]
     is_before, is_tied = distance < last, distance == last
     missing = k - is_before.sum(dim=-1, keepdim=True)
-    is_kept = is_before | (is_tied & (is_tied.cumsum(dim=-1) <= missing))
+    is_nearest = is_before | (is_tied & (is_tied.cumsum(dim=-1) <= missing))
     size = distance.size(-1)
     rank = torch.arange(size, 0, -1, device=distance.device)
-    return size - (rank * is_kept).topk(k).values
+    return size - (rank * is_nearest).topk(k).values
 
 
 def _exported(src: Tensor, dst: Tensor, k: int, has_loops: bool) -> Tensor:
     """Return the k edges of each target of one cloud."""
     distance = squared_distance(dst.unsqueeze(1), src)
-    every = torch.arange(dst.size(0), device=dst.device).unsqueeze(1)
+    target = torch.arange(dst.size(0), device=dst.device).unsqueeze(1)
     if not has_loops:
-        distance = distance.masked_fill(every == every.T, torch.inf)
-    source = _first(distance, k)
-    return torch.stack([source, every.expand_as(source)]).flatten(1)
+        distance = distance.masked_fill(target == target.T, torch.inf)
+    source = _k_nearest(distance, k)
+    return torch.stack([source, target.expand_as(source)]).flatten(1)
 
 
 def _search(
@@ -267,17 +267,17 @@ def _search(
 ) -> Tensor:
     """Search many pairs using bounds, then break ties."""
     pairs = PairScores(dst, src, Negative(), 'squared_distance', memory=memory_budget)
-    every = torch.arange(len(dst), device=dst.device)
+    target = torch.arange(len(dst), device=dst.device)
     if not has_loops:
-        pairs = pairs._replace(excluded=every)
+        pairs = pairs._replace(excluded=target)
     source, score = ranked(pairs, best_sources(pairs, k + _SPARE))
     source = source[:, :k]
     # More sources may tie with the last one of the k nearest if the last one does.
     is_open = score[:, -1] >= score[:, k - 1] * (1 + _ROUNDING)
     open_rows = is_open.nonzero().squeeze(1)
-    every_source = torch.arange(len(src), device=src.device).unsqueeze(0)
+    all_sources = torch.arange(len(src), device=src.device).unsqueeze(0)
     bytes_per_row = bytes_per_pair(src) * len(src)
     for rows in row_blocks(len(open_rows), bytes_per_row, memory_budget):
-        block = PointBlock.of(every_source, open_rows[rows].unsqueeze(0))
-        source[open_rows[rows]] = _first(block.distances(src, dst, has_loops), k)[0]
-    return torch.stack([source, every.unsqueeze(1).expand_as(source)]).flatten(1)
+        block = PointBlock.of(all_sources, open_rows[rows].unsqueeze(0))
+        source[open_rows[rows]] = _k_nearest(block.distances(src, dst, has_loops), k)[0]
+    return torch.stack([source, target.unsqueeze(1).expand_as(source)]).flatten(1)

@@ -225,14 +225,14 @@ class TableNet(RowIndexMixin, SavedModel):
         graph = None
         row_mask = RowMask(batch, group, order)
         if self.graph != 'none':
-            is_own = x_dst is x_src
+            is_one_set = x_dst is x_src
             is_new = y is None and isinstance(x, Tensor)
             dst_key = self._key(h)
             key = self.index_key
             message = self._indexed(x, None, checks_num_rows=False) if is_new else None
             if message is None:
-                h_src = h if is_own else self.encoder(x_src)
-                key = dst_key if is_own else self._key(h_src)
+                h_src = h if is_one_set else self.encoder(x_src)
+                key = dst_key if is_one_set else self._key(h_src)
                 message = self._message(h_src, y)
             elif key is not None:
                 dst_key = dst_key.to(key.dtype)  # Lower under autocast.

@@ -32,8 +32,8 @@ from torch_geometric_gsl.typing import Features, SampledGraph
 
 # Bytes of one block of a ranking.
 _RANKING_BUDGET = 2**27
-# Logarithm of the smallest weight relative to the largest.
-_LEAST_LOG = 30.0
+# Logarithm of the largest weight over the smallest that is not zero.
+_LOG_RANGE = 30.0
 
 
 class ResidualBlock(torch.nn.Module):
@@ -243,7 +243,7 @@ class TableNeighbours(torch.nn.Module):
         # Weights that round to zero would be denormal numbers, which are slow.
         largest = score.detach().amax(dim=1, keepdim=True)
         has_none = largest == -torch.inf
-        score = score.masked_fill(score < largest - _LEAST_LOG, -torch.inf)
+        score = score.masked_fill(score < largest - _LOG_RANGE, -torch.inf)
         weight = self._normalised(score.masked_fill(has_none, 0.0), generator)
         return weight[:, : pairs.src.size(0)].masked_fill(has_none, 0.0)
 
