@@ -184,20 +184,14 @@ def _load_plain(stream: IO[bytes], path: str | Path) -> Any:
         except MemoryError:
             raise
         except Exception as error:  # A damaged archive or pickle may raise any.
-            _check_memory(error, stream.seek(0, os.SEEK_END))
+            match = re.search(r'tried to allocate (\d+) bytes', str(error))
+            # A file that requests more memory than its size is damaged.
+            is_sound = match and int(match[1]) <= stream.seek(0, os.SEEK_END)
+            if isinstance(error, RuntimeError) and is_sound:
+                raise MemoryError(str(error).splitlines()[0]) from error
             raise OSError(
                 f"'{path}' is not a valid saved model: {_reason(error)}"
             ) from error
-
-
-def _check_memory(error: Exception, size: int) -> None:
-    """Raise :class:`MemoryError` if PyTorch ran out of memory for a file of this size.
-
-    A file that requests more memory than its size is damaged.
-    """
-    match = re.search(r'tried to allocate (\d+) bytes', str(error))
-    if isinstance(error, RuntimeError) and match and int(match[1]) <= size:
-        raise MemoryError(str(error).splitlines()[0]) from error
 
 
 def _reason(error: Exception) -> str:
