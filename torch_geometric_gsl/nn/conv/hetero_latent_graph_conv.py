@@ -209,9 +209,9 @@ class HeteroLatentGraphConv(HeteroConv):
         if z_dict is not None and not compared:
             raise ValueError("'z_dict' needs a relation with 'z_channels' (got None)")
         types = self.node_types
-        x = _rows_by_relation(x_dict, 'x_dict', relations, types, x_dict)
-        batch = _rows_by_relation(batch_dict, 'batch_dict', relations, types, x_dict)
-        z = _rows_by_relation(z_dict, 'z_dict', compared, types, x_dict)
+        x = _rows_by_relation(x_dict, 'x_dict', relations, types, is_pair)
+        batch = _rows_by_relation(batch_dict, 'batch_dict', relations, types, is_pair)
+        z = _rows_by_relation(z_dict, 'z_dict', compared, types, is_pair)
         edges = _check_keys(edge_index_dict, relations, 'edge_index_dict')
         weights = _check_keys(edge_weight_dict, relations, 'edge_weight_dict')
         for node_type, rows in [*x_src.items(), *x_dst.items()]:
@@ -263,15 +263,18 @@ def _check_keys(
 
 
 def _rows_by_relation(
-    value: Any, name: str, relations: list[EdgeType], types: list[NodeType], like: Any
+    value: Any,
+    name: str,
+    relations: list[EdgeType],
+    types: list[NodeType],
+    is_pair: bool,
 ) -> dict[EdgeType, Any]:
     """Return the rows of each relation: a pair, or one tensor for one set of nodes.
 
-    There are pairs for one node type as well if the features :obj:`like` are a pair.
+    If the features are a pair of dicts, all relations have pairs.
     """
     if value is None:
         return {}
-    is_pair = isinstance(like, tuple | list)
     if isinstance(value, tuple | list) != is_pair:
         expected = 'a pair of dicts' if is_pair else 'a dict'
         raise TypeError(
