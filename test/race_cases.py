@@ -30,7 +30,7 @@ SIZES = {
     'm': (1, 3, 6, 33),
     'k': (1, 2, 5),
     'length': (1, 8, 22, 37),
-    'kept': (1, 4, 5, 20),
+    'num_arrivals': (1, 4, 5, 20),
     'scale': (1.0, 3.0, 8.0),
 }
 KNOWN = [name for name, row in RESPONSES.items() if row.cls.formula]
@@ -47,7 +47,7 @@ class Case(NamedTuple):
     m: int = 6
     k: int = 5
     length: int = 22
-    kept: int = 4
+    num_arrivals: int = 4
     scale: float = 1.0
     layout: str = 'contiguous'
     tile: int = 2**14
@@ -76,7 +76,7 @@ CASES = [
     *(Case(sets=sets, excluded=True, tile=1024) for sets in SETS if sets != 'list'),
     # More channels than a tile holds, and many arrivals.
     *(Case(response, m=70, n=3) for response in ('identity', 'heat_kernel')),
-    Case(n=9, k=2, length=200, kept=17),
+    Case(n=9, k=2, length=200, num_arrivals=17),
     # Long races: some end by arrivals, some at the last of several rounds.
     *(
         Case(response, sets, n=4, num_sources=3000, k=2, scale=6.0)
@@ -135,7 +135,7 @@ def make(case, dtype=torch.float32):
         excluded=excluded if case.excluded else None,
         candidates=candidates,
     )
-    options = DrawOptions(case.k, 0.5, case.kept, replace=case.replace)
+    options = DrawOptions(case.k, 0.5, case.num_arrivals, replace=case.replace)
     return pairs, options, _envelope(case, pairs)
 
 
@@ -200,7 +200,7 @@ def run(case, kernel=None, device='cpu', dtype=torch.float32):
 def compare(case, result, expected, atol=1e-5):
     """Assert that a race has the arrivals of another one."""
     num_races = case.k if case.replace else 1
-    assert result.source.shape == (case.n, num_races, case.kept)
+    assert result.source.shape == (case.n, num_races, case.num_arrivals)
     assert result.source.dtype == torch.long
     assert torch.equal(result.source, expected.source)
     assert torch.equal(result.noise.isneginf(), expected.noise.isneginf())

@@ -13,28 +13,28 @@ from torch_geometric_gsl.ops.pair_scores import compare_all
 
 COMPARISONS = ['dot', 'squared_distance']
 # Embeddings by name: what they are made of, and how long the rows are.
-KINDS = ['normal', 'unit', 'equal', 'antipodal', 'zeros', 'far', 'huge', 'tiny']
+LAYOUTS = ['normal', 'unit', 'equal', 'antipodal', 'zeros', 'far', 'huge', 'tiny']
 
 
-def embeddings(kind, n, m, seed):
+def embeddings(layout, n, m, seed):
     x = torch.randn(n, m, generator=seeded(seed))
-    if kind == 'unit':
+    if layout == 'unit':
         return torch.nn.functional.normalize(x)
-    if kind == 'equal':
+    if layout == 'equal':
         return x[:1].expand(n, m).clone()
-    if kind == 'antipodal':
+    if layout == 'antipodal':
         return x[:1] * (1 - 2 * (torch.arange(n) % 2)).unsqueeze(1)
-    if kind == 'zeros':
+    if layout == 'zeros':
         return x * (torch.arange(n) % 3 > 0).unsqueeze(1)
-    if kind == 'far':
+    if layout == 'far':
         return x + 1e4 * (torch.arange(n) == 0).unsqueeze(1)
-    return x * {'normal': 1.0, 'huge': 1e12, 'tiny': 1e-12}[kind]
+    return x * {'normal': 1.0, 'huge': 1e12, 'tiny': 1e-12}[layout]
 
 
 @given(
     st.sampled_from(COMPARISONS),
-    st.sampled_from(KINDS),
-    st.sampled_from(KINDS),
+    st.sampled_from(LAYOUTS),
+    st.sampled_from(LAYOUTS),
     st.integers(1, 40),
     st.integers(1, 40),
     st.integers(1, 6),
@@ -42,21 +42,23 @@ def embeddings(kind, n, m, seed):
     st.integers(0, 10**6),
 )
 def test_no_pair_lies_outside_of_its_interval(
-    comparison, kind, of_targets, n, num_sources, clusters, m, seed
+    comparison, of_sources, of_targets, n, num_sources, num_clusters, m, seed
 ):
     src, dst = (
-        embeddings(kind, num_sources, m, seed),
+        embeddings(of_sources, num_sources, m, seed),
         embeddings(of_targets, n, m, seed),
     )
-    found = group(torch.randint(clusters, (num_sources,), generator=seeded(seed)))
-    low, high = compared_range(comparison, dst, enclose(comparison, src, found))
-    number = torch.empty_like(found.source)
-    number[found.source] = found.cluster
+    clusters = group(
+        torch.randint(num_clusters, (num_sources,), generator=seeded(seed))
+    )
+    low, high = compared_range(comparison, dst, enclose(comparison, src, clusters))
+    cluster = torch.empty_like(clusters.source)
+    cluster[clusters.source] = clusters.cluster
     # What float32 computes, and what it rounds.
     for u, v in ((dst, src), (dst.double(), src.double())):
         value = compare_all(comparison, u, v)
-        assert (value >= low[:, number]).all()
-        assert (value <= high[:, number]).all()
+        assert (value >= low[:, cluster]).all()
+        assert (value <= high[:, cluster]).all()
 
 
 @pytest.mark.parametrize('comparison', COMPARISONS)
@@ -75,8 +77,8 @@ def test_k_means_finds_what_is_apart():
     x = centre[label] + 0.1 * torch.randn(60, 4, generator=seeded(1))
     clusters = k_means(x, 20)
     pure = [
-        set(label[part].tolist())
-        for part in clusters.source.split(clusters.size.tolist())
+        set(label[members].tolist())
+        for members in clusters.source.split(clusters.size.tolist())
     ]
     assert all(len(labels) == 1 for labels in pure)
 
@@ -131,6 +133,6 @@ def test_bounds_of_a_single_target_are_its_scores():
 def test_each_target_stands_in_one_cell(n, count):
     x = torch.randn(n, 3, generator=seeded())
     clusters = k_means(x, min(n, count))
-    found, few = cells_of(known_pairs(x, x, 'identity'), clusters)
-    assert torch.cat([*found, few]).sort().values.tolist() == list(range(n))
-    assert all(cell.numel() >= 8 for cell in found)
+    cells, few = cells_of(known_pairs(x, x, 'identity'), clusters)
+    assert torch.cat([*cells, few]).sort().values.tolist() == list(range(n))
+    assert all(cell.numel() >= 8 for cell in cells)

@@ -53,8 +53,8 @@ def test_a_cache_that_cannot_be_written(folder):
 def test_a_damaged_library_is_made_again(folder):
     compiled.load.__wrapped__('race')
     (path,) = folder.iterdir()
-    whole = path.read_bytes()
-    for damaged in (b'', whole[:9000], whole[:14000], whole[:-1] + b'?'):
+    library = path.read_bytes()
+    for damaged in (b'', library[:9000], library[:14000], library[:-1] + b'?'):
         path.unlink()  # Not in place: this process has it in memory.
         path.write_bytes(damaged)
         assert compiled.load.__wrapped__('race') is not None
@@ -63,12 +63,12 @@ def test_a_damaged_library_is_made_again(folder):
 
 
 @needs_compiler
-@pytest.mark.parametrize('what', ['writable', 'link', 'foreign'])
-def test_what_others_can_write_is_not_loaded(folder, monkeypatch, what):
+@pytest.mark.parametrize('flaw', ['writable', 'link', 'foreign'])
+def test_what_others_can_write_is_not_loaded(folder, monkeypatch, flaw):
     compiled.load.__wrapped__('race')
-    if what == 'writable':
+    if flaw == 'writable':
         folder.chmod(0o770)
-    elif what == 'link':
+    elif flaw == 'link':
         folder.rename(folder.with_name('elsewhere'))
         folder.symlink_to(folder.with_name('elsewhere'))
     else:

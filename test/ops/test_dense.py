@@ -41,14 +41,15 @@ def test_gradient(budget, n):
 
 def test_each_gradient_is_that_of_the_soft_weights():
     # Also a second one of the same graph, and whatever is drawn in between.
-    score, grad, found = torch.randn(4, 5, requires_grad=True), torch.randn(4, 5), []
+    score, grad = torch.randn(4, 5, requires_grad=True), torch.randn(4, 5)
+    gradients = []
     for hard in (False, True):
         weight = relaxed_weights(score, 3, 0.4, hard=hard, generator=seeded())
         for _ in range(2):
             torch.rand(10)
-            found += torch.autograd.grad(weight, score, grad, retain_graph=True)
-    assert all(torch.equal(found[0], other) for other in found[1:])
-    assert float(found[0].abs().max()) > 0.1
+            gradients += torch.autograd.grad(weight, score, grad, retain_graph=True)
+    assert all(torch.equal(gradients[0], gradient) for gradient in gradients[1:])
+    assert float(gradients[0].abs().max()) > 0.1
 
 
 @pytest.mark.parametrize('hard', [False, True])
@@ -71,11 +72,11 @@ def test_no_tensor_of_all_draws_exists(meter, hard):
     sizes = {}
     # Four temporaries of four rows with k draws each, in float32; and all rows.
     for budget in (4 * 4 * k * n * 4, 2**25):
-        with meter() as found:
+        with meter() as memory:
             weight = relaxed_weights(score, k, 0.5, hard=hard, memory_budget=budget)
-            forward, found.largest = found.largest, 0
+            forward, memory.largest = memory.largest, 0
             weight.sum().backward()
-        sizes[budget] = (forward, found.largest)
+        sizes[budget] = (forward, memory.largest)
     small, large = sizes.values()
     assert small == (n * n, n * n)
     assert large == (k * n * n, k * n * n)
@@ -88,24 +89,24 @@ def test_only_the_scores_are_saved_for_backward():
     assert [tensor.data_ptr() for tensor in saved] == [score.data_ptr()]
 
 
-@pytest.mark.parametrize('kept', [1, 16, 40])
+@pytest.mark.parametrize('num_arrivals', [1, 16, 40])
 @pytest.mark.parametrize('scale', [1.0, 50.0, 1000.0])
 @pytest.mark.parametrize('budget', [1, 2**25])
-def test_arrivals_are_the_largest_perturbed_scores(kept, scale, budget):
+def test_arrivals_are_the_largest_perturbed_scores(num_arrivals, scale, budget):
     score = scale * torch.rand(5, 40, **DOUBLE)
     noise = replay(5, 5, 3, 40)
     pairs = matrix_pairs(score)._replace(memory=budget)
-    found = perturbed_arrivals(pairs, 3, kept, generator=seeded())
-    assert found.source.shape == found.noise.shape == (5, 3, kept)
+    arrivals = perturbed_arrivals(pairs, 3, num_arrivals, generator=seeded())
+    assert arrivals.source.shape == arrivals.noise.shape == (5, 3, num_arrivals)
     for i in range(5):
         for k in range(3):
             value = (score[i] + noise[i, k]).tolist()
-            order = sorted(range(40), key=lambda j: -value[j])[:kept]
-            assert found.source[i, k].tolist() == order
-            torch.testing.assert_close(found.noise[i, k], noise[i, k, order])
+            order = sorted(range(40), key=lambda j: -value[j])[:num_arrivals]
+            assert arrivals.source[i, k].tolist() == order
+            torch.testing.assert_close(arrivals.noise[i, k], noise[i, k, order])
             # All arrivals until the time of the last one are listed.
             horizon = -value[order[-1]]
-            assert float(found.horizon[i, k]) == pytest.approx(horizon)
+            assert float(arrivals.horizon[i, k]) == pytest.approx(horizon)
 
 
 # Of six targets 1 and 5 have no candidates, 3 has a single one.
@@ -122,8 +123,8 @@ def options(k, tau, hard=False, replace=True):
     return DrawOptions(k, tau, num_arrivals=2, hard=hard, replace=replace)
 
 
-def sample(score, given):
-    return candidate_graph(score, RAGGED, 6, given, generator=seeded())
+def sample(score, draw_options):
+    return candidate_graph(score, RAGGED, 6, draw_options, generator=seeded())
 
 
 @pytest.mark.parametrize('k', [1, 3])
@@ -133,30 +134,32 @@ def test_ragged_candidates_against_loops(k, hard):
     out = to_matrix(*sample(score, options(k, tau, hard)), 6, 6)
     noise, expected, start = replay(5, 10 * k), torch.zeros(6, 6, **DOUBLE), 0
     for i in range(6):
-        own = (RAGGED[1] == i).nonzero().view(-1)
-        if not own.numel():
+        edges = (RAGGED[1] == i).nonzero().view(-1)
+        if not edges.numel():
             continue
-        block = noise[start : start + k * own.numel()].view(1, k, -1)
-        start += k * own.numel()
-        row = relaxed(score[own].view(1, -1), block, tau, hard)
-        expected[i, RAGGED[0, own]] = row
+        block = noise[start : start + k * edges.numel()].view(1, k, -1)
+        start += k * edges.numel()
+        row = relaxed(score[edges].view(1, -1), block, tau, hard)
+        expected[i, RAGGED[0, edges]] = row
     torch.testing.assert_close(out, expected)
 
 
 @pytest.mark.parametrize('hard', [False, True])
-@pytest.mark.parametrize('more', ['', 'target', 'excluded'])
-def test_all_pairs_give_the_dense_weights(more, hard):
+@pytest.mark.parametrize('added', ['', 'target', 'excluded'])
+def test_all_pairs_give_the_dense_weights(added, hard):
     """Also those of a matrix that others follow, which are then drawn one by one."""
     leaf = torch.randn(4, 6, **DOUBLE, requires_grad=True)
     edges, grad = all_pairs(4, 6), torch.randn(4, 6, **DOUBLE)
     score = leaf[edges[1], edges[0]]
-    if more:
-        own = torch.arange(2 if more == 'target' else 6)
-        edges = torch.cat([edges, torch.stack([own, torch.full_like(own, 4)])], dim=1)
-        excluded = own.double().log() if more == 'excluded' else own.double()
+    if added:
+        source = torch.arange(2 if added == 'target' else 6)
+        edges = torch.cat(
+            [edges, torch.stack([source, torch.full_like(source, 4)])], dim=1
+        )
+        excluded = source.double().log() if added == 'excluded' else source.double()
         score = torch.cat([score, excluded])
     graph = candidate_graph(
-        score, edges, 5 if more else 4, options(3, 0.5, hard), generator=seeded()
+        score, edges, 5 if added else 4, options(3, 0.5, hard), generator=seeded()
     )
     listed = to_matrix(*graph, 5, 6)[:4]
     dense = relaxed_weights(leaf, 3, 0.5, hard=hard, generator=seeded())
@@ -170,9 +173,9 @@ def test_all_pairs_give_the_dense_weights(more, hard):
 @pytest.mark.parametrize('replace', [False, True])
 def test_gradient_of_listed_candidates(replace):
     score = torch.randn(10, **DOUBLE, requires_grad=True)
-    given = options(3, 0.5, replace=replace)
+    draw_options = options(3, 0.5, replace=replace)
     for draw in (
-        lambda x: sample(x, given),
+        lambda x: sample(x, draw_options),
         lambda x: nearest_candidates(x, RAGGED, 6, 2 if replace else None, 0.5),
     ):
         assert torch.autograd.gradcheck(lambda x, draw=draw: draw(x).edge_weight, score)
@@ -199,8 +202,8 @@ def test_nearest_candidates(k):
     score, tau = torch.randn(10, **DOUBLE), 0.4
     edges, weights = [], []
     for i in range(6):
-        own = [e for e in range(10) if RAGGED[1, e] == i]
-        best = sorted(sorted(own, key=lambda e: -float(score[e]))[:k])
+        candidates = [e for e in range(10) if RAGGED[1, e] == i]
+        best = sorted(sorted(candidates, key=lambda e: -float(score[e]))[:k])
         if best:
             weights += softmax([float(score[e]) / tau for e in best])
         edges += [[int(RAGGED[0, e]), i] for e in best]

@@ -31,10 +31,10 @@ def test_sums_along_a_graph(dtype):
     h = torch.randn(4, 3, generator=seeded(), dtype=torch.double).to(dtype)
     matrix = torch.zeros(4, 4, dtype=torch.double)
     matrix[edge_index[1], edge_index[0]] = weight.double()
-    found = Edges(list_by_row(edge_index[1], edge_index[0], (4, 4)), weight).sum(h)
-    assert found.dtype == dtype
+    total = Edges(list_by_row(edge_index[1], edge_index[0], (4, 4)), weight).sum(h)
+    assert total.dtype == dtype
     rtol = 2 * torch.finfo(dtype).eps
-    torch.testing.assert_close(found.double(), matrix @ h.double(), rtol=rtol, atol=0)
+    torch.testing.assert_close(total.double(), matrix @ h.double(), rtol=rtol, atol=0)
 
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
@@ -61,10 +61,10 @@ def test_list_candidates_of_a_batch(graphs, max_pairs):
     expected = [
         [j, i] for i, g in enumerate(target) for j, f in enumerate(source) if f == g
     ]
-    first = [sum(f < g for f in source) for g in target]
+    start = [sum(f < g for f in source) for g in target]
     size = [source.count(g) for g in target]
     sets = Candidates(
-        torch.tensor(first, dtype=torch.long), torch.tensor(size, dtype=torch.long)
+        torch.tensor(start, dtype=torch.long), torch.tensor(size, dtype=torch.long)
     )
     blocks = [block.t().tolist() for block in list_candidates(sets, max_pairs)]
     assert [edge for block in blocks for edge in block] == expected
@@ -85,8 +85,8 @@ def test_list_candidates_of_given_rows(rows):
     sets = Candidates(size.cumsum(0) - size, size, listed)
     for max_pairs in (1, 5, 100):
         blocks = list(list_candidates(sets, max_pairs))
-        found = [edge for block in blocks for edge in block.t().tolist()]
-        assert found == [[j, i] for i, row in enumerate(rows) for j in row]
+        edges = [edge for block in blocks for edge in block.t().tolist()]
+        assert edges == [[j, i] for i, row in enumerate(rows) for j in row]
 
 
 def test_chance_share_against_a_loop():

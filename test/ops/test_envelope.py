@@ -37,9 +37,9 @@ def make_pairs(name, n=40, num_sources=30, m=4, scale=5.0, seed=0):
 
 
 def cluster_of(clusters: Clusters):
-    number = torch.empty_like(clusters.source)
-    number[clusters.source] = clusters.cluster
-    return number
+    cluster = torch.empty_like(clusters.source)
+    cluster[clusters.source] = clusters.cluster
+    return cluster
 
 
 @given(
@@ -65,12 +65,12 @@ def envelopes(pairs):
     some = torch.stack(
         [torch.randperm(count, generator=seeded(i))[:5] for i in range(len(every))]
     )
-    one, each = group(torch.zeros(count).long()), group(torch.arange(count))
+    one_cluster, one_each = group(torch.zeros(count).long()), group(torch.arange(count))
     five = group(torch.randint(5, (count,), generator=seeded()))
-    found = {
-        'one cluster': make_envelope(pairs, one),
+    by_name = {
+        'one cluster': make_envelope(pairs, one_cluster),
         'clusters': make_envelope(pairs, five),
-        'a cluster each': make_envelope(pairs, each),
+        'a cluster each': make_envelope(pairs, one_each),
         'random head': make_envelope(pairs, None, Head(some.sort().values, *anything)),
         'head and clusters': make_envelope(
             pairs, five, Head(some.sort().values, *anything)
@@ -78,13 +78,13 @@ def envelopes(pairs):
         'all in the head': make_envelope(pairs, five, Head(every, *anything)),
     }
     if pairs.response.head_sign:
-        found['nearest'] = make_envelope(pairs, None, find_nearest(pairs, 7))
-    return found
+        by_name['nearest'] = make_envelope(pairs, None, find_nearest(pairs, 7))
+    return by_name
 
 
 def proposed(rates, envelope, words):
-    kind, row = (words[0] >> 32).int(), torch.arange(words.size(1))
-    return propose(kind, words[1], row, *rates.kinds)
+    level, row = (words[0] >> 32).int(), torch.arange(words.size(1))
+    return propose(level, words[1], row, *rates.kinds)
 
 
 @pytest.mark.parametrize('name', sorted(ROWS))
@@ -101,10 +101,10 @@ def test_proposals_follow_their_rates(name):
         beneath = pairs.rows().gather(1, source) <= bound + 1e-5
         assert (beneath if is_void is None else beneath | is_void).all()
         for i, law in enumerate(laws_of_proposals(pairs, envelope, rates)):
-            own = (
+            outcome = (
                 source[i] if is_void is None else source[i].masked_fill(is_void[i], 12)
             )
-            counts = own.bincount(minlength=13)
+            counts = outcome.bincount(minlength=13)
             # Rare outcomes count as one with the most frequent.
             common = law * 20_000 > 6
             common[law.argmax()] = False
@@ -116,9 +116,9 @@ def test_proposals_follow_their_rates(name):
 
 def laws_of_proposals(pairs, envelope, rates):
     """The share of each source, and of what is void, of each target."""
-    number, weight = cluster_of(envelope.clusters), pairs.rows().double().exp()
+    cluster, weight = cluster_of(envelope.clusters), pairs.rows().double().exp()
     for i, bound in enumerate(rates.bound.double()):
-        rate, void = bound[number].exp(), 0.0
+        rate, void = bound[cluster].exp(), 0.0
         if envelope.head is not None:
             head = envelope.head.source[i]
             void, rate[head] = float(rate[head].sum()), weight[i, head]
@@ -137,8 +137,8 @@ def test_num_expected():
     # And a race soon looks at all candidates.
     far = pairs._replace(upper=13.0)
     assert num_expected(far, make_envelope(far), FIVE) == 30.0
-    own = far._replace(excluded=torch.arange(240))
-    assert num_expected(own, make_envelope(own), FIVE) == 29.875
+    without_loops = far._replace(excluded=torch.arange(240))
+    assert num_expected(without_loops, make_envelope(without_loops), FIVE) == 29.875
     clusters = group(torch.arange(240) % 4)
     assert num_expected(far, make_envelope(far, clusters), FIVE) == pytest.approx(
         5.0, rel=1e-3
@@ -151,9 +151,9 @@ def test_num_accepted():
     assert float(num_accepted(score, 5)) == pytest.approx(-30 * math.log(5 / 6))
     # A second neighbour beside a heavy one takes as long as all others need for one.
     weight = torch.tensor([[0.9] + [0.1 / 99] * 99], dtype=torch.float64)
-    found = float(num_accepted(weight.log(), 2))
-    assert float((1 - (-weight * found).exp()).sum()) == pytest.approx(2)
-    assert found > 10
+    count = float(num_accepted(weight.log(), 2))
+    assert float((1 - (-weight * count).exp()).sum()) == pytest.approx(2)
+    assert count > 10
     # It stops at the number of candidates.
     assert float(num_accepted(40 * torch.eye(1, 50), 3)) == 50
 
@@ -178,11 +178,11 @@ def test_no_score_beyond_the_head_exceeds_its_bound(name, size, seed):
     expected = value.argsort(dim=1, descending=True)[:, :size].sort().values
     assert torch.equal(head.source, expected)
     bound = bound_scores(pairs, make_envelope(pairs, None, head), slice(0, 40))
-    rest = pairs.rows().scatter(1, head.source, -math.inf)
-    assert (rest <= bound).all()
+    beyond = pairs.rows().scatter(1, head.source, -math.inf)
+    assert (beyond <= bound).all()
     # It is the best of the rest, up to rounding, unless that may be a bell's.
     if pairs.response.monotonic:
-        assert torch.allclose(rest.amax(dim=1), bound[:, 0], atol=1e-2)
+        assert torch.allclose(beyond.amax(dim=1), bound[:, 0], atol=1e-2)
 
 
 COSINES = st.floats(-1, 1)
@@ -194,12 +194,12 @@ def test_a_mixture_attains_its_bound(a, b, c, low, high):
     params = torch.tensor([a, b, c], dtype=torch.double)
     response = scores.Mixture(*params.view(3, 1))
     grid = torch.lerp(low, high, torch.linspace(0, 1, 20_001, dtype=torch.double))
-    _, most = response.interval(low, high, *params)
+    _, bound = response.interval(low, high, *params)
     score = scores.Mixture.value(grid, *params)
-    assert float(score.amax()) <= float(most) + 1e-12
-    assert float(most) == pytest.approx(float(score.amax()), abs=1e-4)
-    _, most = response.bounds_of_all(low, high)
-    assert float(most) == pytest.approx(float(score.amax()), abs=1e-4)
+    assert float(score.amax()) <= float(bound) + 1e-12
+    assert float(bound) == pytest.approx(float(score.amax()), abs=1e-4)
+    _, bound = response.bounds_of_all(low, high)
+    assert float(bound) == pytest.approx(float(score.amax()), abs=1e-4)
 
 
 def test_a_mixture_has_a_bound_of_its_own_without_clusters():

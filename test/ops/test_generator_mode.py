@@ -67,10 +67,10 @@ def test_it_draws_what_the_global_generator_would_with_that_seed(name):
     draw = DRAWS[name]
     generator = seeded(4)
     with GeneratorMode(generator), torch.no_grad():
-        found, more = draw(), draw()
+        values, next_values = draw(), draw()
     with torch.no_grad():
-        assert torch.equal(found, by_manual_seed(draw))
-    assert not torch.equal(found, more)
+        assert torch.equal(values, by_manual_seed(draw))
+    assert not torch.equal(values, next_values)
 
 
 def test_other_threads_have_the_global_generator():
@@ -78,10 +78,10 @@ def test_other_threads_have_the_global_generator():
     with torch.random.fork_rng([]), ThreadPoolExecutor(1) as pool:
         torch.manual_seed(4)
         with GeneratorMode(seeded(9)):
-            own = torch.rand(3)
-            other = pool.submit(torch.rand, 3).result()
-    assert torch.equal(other, expected)
-    assert torch.equal(own, torch.rand(3, generator=seeded(9)))
+            here = torch.rand(3)
+            there = pool.submit(torch.rand, 3).result()
+    assert torch.equal(there, expected)
+    assert torch.equal(here, torch.rand(3, generator=seeded(9)))
 
 
 def test_compiled_functions_run_inside():
@@ -99,11 +99,11 @@ def test_modules_with_dropout_draw_from_the_generator(inplace):
     x = torch.ones(50)
     expected = dropout(x, 0.3, True, seeded(4))
     with GeneratorMode(seeded(4)):
-        found = F.dropout(x, 0.3, inplace=inplace)
-        more = torch.nn.Dropout(0.3)(torch.ones(50))
-    assert torch.equal(found, expected)
-    assert (found is x) == inplace
-    assert not torch.equal(found, more)
+        out = F.dropout(x, 0.3, inplace=inplace)
+        next_out = torch.nn.Dropout(0.3)(torch.ones(50))
+    assert torch.equal(out, expected)
+    assert (out is x) == inplace
+    assert not torch.equal(out, next_out)
 
 
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64, torch.bfloat16])
@@ -119,13 +119,13 @@ def test_dropout_without_a_generator_is_that_of_torch(dtype, p):
 @pytest.mark.parametrize('p', [0.2, 0.9, 0.9999999])
 def test_dropout_keeps_a_share_and_scales_it(dtype, p):
     x = torch.randn(301, 333, generator=seeded(1)).to(dtype).requires_grad_()
-    found = dropout(x, p, True, seeded(4))
-    is_kept = found != 0
+    out = dropout(x, p, True, seeded(4))
+    is_kept = out != 0
     # Within five deviations, but never more than the precision of 16 bits.
     share, n = is_kept.double().mean().item(), x.numel()
     assert abs(share - (1 - p)) < 5 * (p * (1 - p) / n) ** 0.5 + 2**-16
-    torch.testing.assert_close(found[is_kept], x[is_kept] / (1 - p))
-    (gradient,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(out[is_kept], x[is_kept] / (1 - p))
+    (gradient,) = torch.autograd.grad(out.sum(), x)
     expected = (is_kept / (1 - p)).to(dtype)
     torch.testing.assert_close(gradient, expected)
     # The four entries of a word, and rows, are independent.
@@ -135,9 +135,9 @@ def test_dropout_keeps_a_share_and_scales_it(dtype, p):
 
 def test_one_generator_drops_others_in_each_call():
     x, generator = torch.ones(500), seeded(4)
-    first, second = (dropout(x, 0.5, True, generator) for _ in range(2))
-    assert not torch.equal(first, second)
-    assert torch.equal(first, dropout(x, 0.5, True, seeded(4)))
+    out, next_out = (dropout(x, 0.5, True, generator) for _ in range(2))
+    assert not torch.equal(out, next_out)
+    assert torch.equal(out, dropout(x, 0.5, True, seeded(4)))
 
 
 def test_gradients_see_the_draws_of_the_forward_pass():

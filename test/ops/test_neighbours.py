@@ -78,7 +78,7 @@ def check(neighbours, dtype=torch.float64):
     n, num_sources = neighbours.offsets.numel() - 1, neighbours.num_sources
     dst, src = rand(n, 4, dtype=dtype), rand(num_sources, 4, seed=2, dtype=dtype)
     weight = rand(*neighbours.source.shape, seed=3, dtype=dtype)
-    for found, expected in (
+    for value, expected in (
         *(
             (compare(dst, src, neighbours), loop(compare, dst, src, neighbours))
             for compare in COMPARE
@@ -86,7 +86,7 @@ def check(neighbours, dtype=torch.float64):
         (neighbours.sum(src, weight), loop_sum(src, weight, neighbours, 0)),
         (neighbours.sum_targets(dst, weight), loop_sum(dst, weight, neighbours, 1)),
     ):
-        torch.testing.assert_close(found, expected.to(dtype))
+        torch.testing.assert_close(value, expected.to(dtype))
 
 
 @pytest.mark.parametrize('dtype', TYPES)
@@ -106,14 +106,14 @@ def test_ragged_lists_against_loops(listed):
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12))
 def test_pairs_in_any_order_against_loops(pairs):
-    dst, src, given = rand(4, 3), rand(5, 3, seed=2), rand(len(pairs), seed=4)
+    dst, src, weight = rand(4, 3), rand(5, 3, seed=2), rand(len(pairs), seed=4)
     dst.requires_grad_(), src.requires_grad_()
     source, target = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t()
     out = compare_listed(pair_dots, dst, src, source, target)
     expected = (dst[target] * src[source]).sum(dim=1)
     torch.testing.assert_close(out, expected)
-    found = [torch.autograd.grad(x, (dst, src), given) for x in (out, expected)]
-    torch.testing.assert_close(*found)
+    grads = [torch.autograd.grad(x, (dst, src), weight) for x in (out, expected)]
+    torch.testing.assert_close(*grads)
 
 
 @pytest.mark.parametrize('size', [*SIZES, None])
@@ -142,16 +142,16 @@ def test_non_contiguous_inputs(size, dtype):
         for rows, channels in ((n, 4), (num_sources, 4), (n, q))
     ]
     grads = rand(q, n, dtype=dtype).t(), rand(4, n, dtype=dtype).t()
-    found = []
+    results = []
     for change in (Tensor.detach, Tensor.contiguous):
         lists = Neighbours(change(source), num_sources)
         dst, src, weight = (change(value.detach()).requires_grad_() for value in values)
         outs = pair_dots(dst, src, lists), neighbour_sum(src, weight, lists)
-        some = torch.autograd.grad(outs, (dst, src, weight), [*map(change, grads)])
-        found.append([*outs, *some])
+        gradients = torch.autograd.grad(outs, (dst, src, weight), [*map(change, grads)])
+        results.append([*outs, *gradients])
     assert not values[0].is_contiguous()
     assert not source.is_contiguous()
-    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*results)
 
 
 def test_indices_are_small_where_they_can_be():
@@ -160,8 +160,8 @@ def test_indices_are_small_where_they_can_be():
     assert Neighbours(source, 2**31).source.dtype == torch.int64
 
 
-def backward(function, first, second, lists):
-    function(first, second, lists).square().sum().backward()
+def backward(function, left, right, lists):
+    function(left, right, lists).square().sum().backward()
 
 
 @pytest.mark.parametrize('num_sources', [64, 8])
@@ -176,13 +176,13 @@ def test_no_gathered_tensor_is_made(meter, num_sources, form):
     neighbours = Neighbours(source, num_sources, offsets, memory_budget=budget)
     dst, src = torch.randn(n, m), torch.randn(num_sources, m)
     weight = torch.randn(neighbours.source.shape)
-    with meter() as found, saved_tensors() as saved:
+    with meter() as memory, saved_tensors() as saved:
         backward(pair_dots, dst.requires_grad_(), src.requires_grad_(), neighbours)
         backward(neighbour_sum, src, weight.requires_grad_(), neighbours)
         backward(pair_distances, dst, src, neighbours)
     # The pairs, the messages or a block of 40 gathered rows, not 4096 = n * q * m.
     assert max(tensor.numel() for tensor in saved) <= n * q
-    assert found.largest <= max(n * q, num_sources * m, 40 * m)
+    assert memory.largest <= max(n * q, num_sources * m, 40 * m)
 
 
 def relaxed_race(score):
@@ -209,17 +209,17 @@ BY_HAND = {
 def test_gradients_by_hand_ignore_autocast_and_are_derived_once(name, by):
     x = rand(N, WIDTH).requires_grad_()
     out = BY_HAND[name](x)
-    given = rand(*out.shape, seed=6)
-    (expected,) = torch.autograd.grad(out, x, given, retain_graph=True)
+    incoming = rand(*out.shape, seed=6)
+    (expected,) = torch.autograd.grad(out, x, incoming, retain_graph=True)
     with torch.autocast('cpu', dtype=torch.bfloat16):
-        (inside,) = torch.autograd.grad(out, x, given, retain_graph=True)
+        (inside,) = torch.autograd.grad(out, x, incoming, retain_graph=True)
     assert torch.equal(inside, expected)
-    leaf = x if by == 'input' else given.requires_grad_()
+    leaf = x if by == 'input' else incoming.requires_grad_()
     if by != 'input':  # A gradient that depends on what comes in alone.
         out = BY_HAND[name](x)
-    (first,) = torch.autograd.grad(out, x, given, create_graph=True)
+    (gradient,) = torch.autograd.grad(out, x, incoming, create_graph=True)
     text = 'second derivatives are not implemented: the gradient of [A-Z]'
     with pytest.raises(RuntimeError, match=text):
-        torch.autograd.grad(first.square().sum(), leaf)
+        torch.autograd.grad(gradient.square().sum(), leaf)
     # A first derivative that keeps its graph is the right one.
-    torch.testing.assert_close(first.detach(), expected, rtol=0, atol=0)
+    torch.testing.assert_close(gradient.detach(), expected, rtol=0, atol=0)

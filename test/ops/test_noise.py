@@ -26,9 +26,9 @@ PUBLISHED = [
 words = st.integers(0, 2**64 - 1)
 
 
-def split_mix(seed, place):
+def split_mix(seed, position):
     """Number `place` (from 0) of the sequence, in Python's integers."""
-    z = (seed + (place + 1) * 0x9E3779B97F4A7C15) % 2**64
+    z = (seed + (position + 1) * 0x9E3779B97F4A7C15) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
     return z ^ (z >> 31)
@@ -43,21 +43,21 @@ def table(seed, rows, width):
 
 
 def test_published_values():
-    assert [split_mix(0, place) for place in range(4)] == PUBLISHED
-    found = table(0, slice(0, 1), 4)
-    assert found.shape == (1, 4)
-    assert [word % 2**64 for word in found[0].tolist()] == PUBLISHED
+    assert [split_mix(0, position) for position in range(4)] == PUBLISHED
+    drawn = table(0, slice(0, 1), 4)
+    assert drawn.shape == (1, 4)
+    assert [word % 2**64 for word in drawn[0].tolist()] == PUBLISHED
     # The table is filled row by row.
-    assert torch.equal(table(0, slice(0, 2), 2).flatten(), found[0])
+    assert torch.equal(table(0, slice(0, 2), 2).flatten(), drawn[0])
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 10**6), st.integers(1, 5))
 def test_any_seed_and_any_rows(seed, start, width):
-    found = table(seed, slice(start, start + 2), width).tolist()
+    drawn = table(seed, slice(start, start + 2), width).tolist()
     for row in range(2):
         for column in range(width):
-            place = (start + row) * width + column
-            assert found[row][column] % 2**64 == split_mix(seed, place)
+            position = (start + row) * width + column
+            assert drawn[row][column] % 2**64 == split_mix(seed, position)
 
 
 @given(words, st.integers(1, 2**32))
@@ -88,15 +88,15 @@ def test_candidate_and_level_of_one_word_are_independent():
 
 
 def test_draw_seed():
-    first = draw_seed(CPU, torch.Generator().manual_seed(3))
-    assert first.shape == ()
-    assert first.dtype == torch.int64
+    seed = draw_seed(CPU, torch.Generator().manual_seed(3))
+    assert seed.shape == ()
+    assert seed.dtype == torch.int64
     again = torch.Generator().manual_seed(3)
-    assert torch.equal(first, draw_seed(CPU, again))
-    assert not torch.equal(first, draw_seed(CPU, again))
+    assert torch.equal(seed, draw_seed(CPU, again))
+    assert not torch.equal(seed, draw_seed(CPU, again))
     torch.manual_seed(3)  # The global generator is one generator among others.
-    assert torch.equal(first, draw_seed(CPU))
-    assert not torch.equal(first, draw_seed(CPU))
+    assert torch.equal(seed, draw_seed(CPU))
+    assert not torch.equal(seed, draw_seed(CPU))
 
 
 def draw(*size, seed=0, dtype=torch.float64):
@@ -114,13 +114,13 @@ def test_arrival_times_are_exponential(dtype):
 
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_drawn_in_pieces_equals_drawn_at_once(sizes, seed):
-    whole = draw(sum(sizes), 3, seed=seed)
+    times = draw(sum(sizes), 3, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     pieces = [
-        arrival_times([size, 3], dtype=whole.dtype, device=CPU, generator=generator)
+        arrival_times([size, 3], dtype=times.dtype, device=CPU, generator=generator)
         for size in sizes
     ]
-    assert torch.equal(torch.cat(pieces), whole)
+    assert torch.equal(torch.cat(pieces), times)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_times_are_positive_and_finite_at_the_extremes(monkeypatch, dtype):
     assert time[1] < 0.01
 
 
-@pytest.mark.parametrize('own', [True, False])
-def test_clone_repeats_what_comes_next(own):
-    generator = torch.Generator().manual_seed(3) if own else None
+@pytest.mark.parametrize('has_generator', [True, False])
+def test_clone_repeats_what_comes_next(has_generator):
+    generator = torch.Generator().manual_seed(3) if has_generator else None
     torch.rand(5, generator=generator)
     twin = clone_generator(generator, CPU)
     ahead = torch.rand(4, generator=twin)

@@ -46,12 +46,12 @@ def test_noise_free_sum_computes_weights_again():
     h = torch.randn(n, 2, requires_grad=True)
     pairs = matrix_pairs(score)
     # Not the scores as they are given, nor the unit vectors.
-    given = {score.data_ptr(), pairs.src.data_ptr()}
+    inputs = {score.data_ptr(), pairs.src.data_ptr()}
     for budget in (2 * 4 * n * 4, 2**25):  # Two rows, or all at once.
         with saved_tensors() as saved:
             out = noise_free_sum(h, pairs._replace(memory=budget), 0.5)
         grads.append(torch.autograd.grad(out.square().sum(), (score, h)))
-        sizes = [x.numel() for x in saved if x.data_ptr() not in given]
+        sizes = [x.numel() for x in saved if x.data_ptr() not in inputs]
         assert (max(sizes, default=0) == n * n) == (budget == 2**25)
     torch.testing.assert_close(*grads)
 
@@ -95,9 +95,9 @@ def test_the_error_is_that_of_all_targets(scale, shift):
     exact = noise_free_sum(
         h.double(), matrix_pairs(scale * x.double() @ x.double().t(), loop=False), 0.25
     )
-    found = float((out - exact).square().mean().sqrt())
+    expected = float((out - exact).square().mean().sqrt())
     # The 272 targets looked at are a tenth of all.
-    assert 0.85 < float(error) / found < 1.15
+    assert 0.85 < float(error) / expected < 1.15
 
 
 def make(formula, scale=1.0, excluded=None, dtype=torch.float64):

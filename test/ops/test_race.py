@@ -26,21 +26,23 @@ def scores(n, num_sources, dtype=torch.float64):
     return -torch.rand(n, num_sources, generator=seeded(1), dtype=dtype)
 
 
-def words_of(state, first, count):
+def words_of(state, start, count):
     """Random words of a race, as unsigned numbers."""
-    place = torch.arange(first + 1, first + count + 1)
-    return [word % 2**64 for word in random_words(state + place * STEP).tolist()]
+    position = torch.arange(start + 1, start + count + 1)
+    return [word % 2**64 for word in random_words(state + position * STEP).tolist()]
 
 
-def own_candidates(pairs, i):
-    own = list(range(pairs.src.size(0)))
+def candidates_of(pairs, i):
+    candidates = list(range(pairs.src.size(0)))
     if pairs.candidates is not None:
         start, size, listed = pairs.candidates
-        own = list(range(int(start[i]), int(start[i] + size[i])))
-        own = own if listed is None else [int(listed[p]) for p in own]
+        candidates = list(range(int(start[i]), int(start[i] + size[i])))
+        candidates = (
+            candidates if listed is None else [int(listed[p]) for p in candidates]
+        )
     if pairs.excluded is not None:
-        own.remove(int(pairs.excluded[i]))
-    return own
+        candidates.remove(int(pairs.excluded[i]))
+    return candidates
 
 
 def loop_race(score, pairs, options, length, bits):
@@ -48,41 +50,41 @@ def loop_race(score, pairs, options, length, bits):
     races = options.num_races
     states = race_states(draw_seed(CPU, seeded()), 0, len(score) * races)
     result = []
-    for number, state in enumerate(states):
-        i = number // races
-        own = own_candidates(pairs, i)
-        sure = {j: math.exp(float(score[i, j]) - pairs.upper) for j in own}
-        total = math.log(len(own)) + pairs.upper
+    for race, state in enumerate(states):
+        i = race // races
+        candidates = candidates_of(pairs, i)
+        sure = {j: math.exp(float(score[i, j]) - pairs.upper) for j in candidates}
+        total = math.log(len(candidates)) + pairs.upper
         clock, accepted, begin, width = 0.0, [], 0, length
         while len(accepted) < options.num_arrivals:
-            if begin * race_block.SCAN_FACTOR >= len(own):
+            if begin * race_block.SCAN_FACTOR >= len(candidates):
                 accepted += scanned(
                     score[i], pairs, i, state, begin, clock, total, accepted
                 )
                 break
             words = words_of(state, 2 * begin, 2 * width)
-            for word, other in zip(words[::2], words[1::2], strict=True):
-                clock -= math.log((other % 2**bits + 0.5) / 2**bits)
-                j = own[((word >> 32) * len(own)) >> 32]
+            for word, second_word in zip(words[::2], words[1::2], strict=True):
+                clock -= math.log((second_word % 2**bits + 0.5) / 2**bits)
+                j = candidates[((word >> 32) * len(candidates)) >> 32]
                 level = (word % 2**bits + 0.5) / 2**bits
                 again = not options.replace and j in [a for a, _ in accepted]
                 if level < sure[j] and not again:
                     accepted.append((j, math.log(clock) - total))
             begin, width = begin + width, 2 * width
-        kept = accepted[: options.num_arrivals]
-        is_full = len(kept) == options.num_arrivals
+        arrived = accepted[: options.num_arrivals]
+        is_full = len(arrived) == options.num_arrivals
         arrivals = [
-            None if j in [a for a, _ in kept[:r]] else (j, time)
-            for r, (j, time) in enumerate(kept)
+            None if j in [a for a, _ in arrived[:r]] else (j, time)
+            for r, (j, time) in enumerate(arrived)
         ]
-        arrivals += [None] * (options.num_arrivals - len(kept))
-        result.append((arrivals, kept[-1][1] if is_full else INF))
+        arrivals += [None] * (options.num_arrivals - len(arrived))
+        result.append((arrivals, arrived[-1][1] if is_full else INF))
     return [result[i : i + races] for i in range(0, len(result), races)]
 
 
 def scanned(score, pairs, i, state, begin, clock, total, accepted):
     """What has not arrived by the last proposal arrives later."""
-    ranked = sorted(own_candidates(pairs, i), key=lambda j: -float(score[j]))
+    ranked = sorted(candidates_of(pairs, i), key=lambda j: -float(score[j]))
     late = []
     words = words_of(state, 2 * begin, len(ranked))
     for j, word in zip(ranked, words, strict=True):
@@ -143,31 +145,33 @@ def kernel(request):
 @pytest.mark.usefixtures('share', 'kernel')
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 @pytest.mark.parametrize('replace', [True, False])
-@pytest.mark.parametrize(('length', 'kept'), LENGTHS)
+@pytest.mark.parametrize(('length', 'num_arrivals'), LENGTHS)
 @pytest.mark.parametrize('case', CASES)
-def test_against_loops(case, length, kept, replace, dtype):
+def test_against_loops(case, length, num_arrivals, replace, dtype):
     score = scores(4, 6, dtype)
     pairs = matrix_pairs(score)._replace(**{'upper': 0.0, **CASES[case]})
-    options = DrawOptions(3 if replace else kept, 0.5, kept, replace=replace)
-    found, _ = race_arrivals(pairs, options, length, generator=seeded())
+    options = DrawOptions(
+        3 if replace else num_arrivals, 0.5, num_arrivals, replace=replace
+    )
+    drawn, _ = race_arrivals(pairs, options, length, generator=seeded())
     races = options.num_races
     assert races == (3 if replace else 1)
-    assert found.source.shape == found.noise.shape == (4, races, kept)
-    assert found.horizon.shape == (4, races)
-    assert found.noise.dtype == found.horizon.dtype == dtype
+    assert drawn.source.shape == drawn.noise.shape == (4, races, num_arrivals)
+    assert drawn.horizon.shape == (4, races)
+    assert drawn.noise.dtype == drawn.horizon.dtype == dtype
     bits = 23 if dtype == torch.float32 else 32
     expected = loop_race(score, pairs, options, length, bits)
     for i in range(4):
         for k in range(races):
             arrivals, horizon = expected[i][k]
-            assert float(found.horizon[i, k]) == pytest.approx(horizon, abs=1e-5)
+            assert float(drawn.horizon[i, k]) == pytest.approx(horizon, abs=1e-5)
             for r, arrival in enumerate(arrivals):
-                noise = float(found.noise[i, k, r])
+                noise = float(drawn.noise[i, k, r])
                 if arrival is None:
                     assert noise == -INF
                     continue
                 source, log_time = arrival
-                assert int(found.source[i, k, r]) == source
+                assert int(drawn.source[i, k, r]) == source
                 value = -log_time - float(score[i, source])
                 assert noise == pytest.approx(value, abs=1e-5)
 
@@ -202,18 +206,18 @@ def test_rounds_go_on_until_all_have_arrived(shapes):
     # Nothing is accepted, so rounds of 3, 6 and 12 end in a look at all 160, of which
     # they are an eighth.
     pairs = matrix_pairs(torch.zeros(2, 160))._replace(upper=60.0)
-    found, _ = race_arrivals(pairs, DrawOptions(1, 0.5, 4), 3, generator=seeded())
+    arrivals, _ = race_arrivals(pairs, DrawOptions(1, 0.5, 4), 3, generator=seeded())
     assert shapes == [(2, 3), (2, 6), (2, 12)]
-    assert found.source.sort().values.diff().all()
-    assert (found.noise > -INF).all()
-    assert found.horizon.isfinite().all()
+    assert arrivals.source.sort().values.diff().all()
+    assert (arrivals.noise > -INF).all()
+    assert arrivals.horizon.isfinite().all()
 
 
 def test_no_round_is_a_look_at_all_candidates(shapes):
     pairs, options = matrix_pairs(scores(9, 50)), DrawOptions(2, 0.5, 4)
-    found, _ = race_arrivals(pairs, options, 0, generator=seeded())
+    arrivals, _ = race_arrivals(pairs, options, 0, generator=seeded())
     plain = stream_arrivals(pairs, 2, 4, generator=seeded())
-    assert all(map(torch.equal, found[:3], plain[:3]))
+    assert all(map(torch.equal, arrivals[:3], plain[:3]))
     assert not shapes  # No candidate is proposed.
 
 
@@ -226,18 +230,18 @@ def test_num_proposals(m, spread):
         (2 * m + 6 * m**0.5 + 12, False),
     ):
         expected = needed * math.exp(spread)
-        found = num_proposals(m, spread, replace=replace)
-        assert isinstance(found, int)
-        assert 0 <= found - expected <= max(1, 1e-9 * expected)
+        length = num_proposals(m, spread, replace=replace)
+        assert isinstance(length, int)
+        assert 0 <= length - expected <= max(1, 1e-9 * expected)
         assert num_proposals(m, 40.0, replace=replace) == INF
 
 
 def test_tails_of_a_block_fit_into_the_budget(monkeypatch, definition):
     seen, plain = [], race_block.propose
 
-    def propose(kind, word, *args):
+    def propose(level, word, *args):
         seen.append(tuple(word.shape))
-        return plain(kind, word, *args)
+        return plain(level, word, *args)
 
     monkeypatch.setattr(race_block, 'propose', propose)
     pairs = matrix_pairs(scores(9, 150))

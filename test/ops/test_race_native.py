@@ -21,9 +21,16 @@ needs_compiler = pytest.mark.skipif(
 )
 # One race a target, which looks for other neighbours than it has.
 DISTINCT = [
-    Case(sets=sets, excluded=sets != 'list', n=33, kept=kept, scale=3.0, replace=False)
+    Case(
+        sets=sets,
+        excluded=sets != 'list',
+        n=33,
+        num_arrivals=num_arrivals,
+        scale=3.0,
+        replace=False,
+    )
     for sets in ('all', 'list', 'clusters', 'head and clusters')
-    for kept in (1, 5, 20)
+    for num_arrivals in (1, 5, 20)
 ]
 
 
@@ -36,18 +43,18 @@ def test_equals_the_definition(case):
 @needs_compiler
 @pytest.mark.parametrize('case', CASES[::5], ids=str)
 def test_equals_the_definition_in_double_precision(case):
-    found = run(case, race_native, dtype=torch.float64)
-    assert found.noise.dtype == torch.float64
-    compare(case, found, run(case, dtype=torch.float64), atol=1e-11)
+    arrivals = run(case, race_native, dtype=torch.float64)
+    assert arrivals.noise.dtype == torch.float64
+    compare(case, arrivals, run(case, dtype=torch.float64), atol=1e-11)
 
 
 @needs_compiler
 @pytest.mark.parametrize('case', DISTINCT, ids=str)
 def test_neighbours_without_replacement(case, monkeypatch):
     monkeypatch.setattr('race_cases.CASES', [*CASES, *DISTINCT])
-    found = run(case, race_native)
-    compare(case, found, run(case))
-    some = found.source[0, 0][found.noise[0, 0] > -torch.inf]
+    arrivals = run(case, race_native)
+    compare(case, arrivals, run(case))
+    some = arrivals.source[0, 0][arrivals.noise[0, 0] > -torch.inf]
     assert some.unique().numel() == some.numel()
 
 
@@ -56,31 +63,27 @@ def test_neighbours_without_replacement(case, monkeypatch):
 @pytest.mark.parametrize('size', [1, 16, 37])
 @pytest.mark.parametrize('sets', ['clusters', 'head', 'head and clusters'])
 def test_tails_are_those_of_the_definition(sets, size, dtype):
-    case = next(
-        one
-        for one in CASES
-        if one.sets == sets and one.n == 33 and one.num_sources > 40
-    )
+    case = next(c for c in CASES if c.sets == sets and c.n == 33 and c.num_sources > 40)
     pairs, options, envelope = make(case, dtype)
     options = options._replace(num_tail=size)
-    found = []
+    tails = []
     for kernel in (race_native, None):
         with mock.patch.object(race, 'find_kernel', return_value=kernel):
             args = pairs, options, case.length, envelope
-            found.append(race.race_arrivals(*args, generator=seeded())[1])
-    assert found[0].source.shape == (33, case.k * size)
-    assert torch.equal(found[0].source, found[1].source)
-    assert torch.equal(found[0].log_share, found[1].log_share)
+            tails.append(race.race_arrivals(*args, generator=seeded())[1])
+    assert tails[0].source.shape == (33, case.k * size)
+    assert torch.equal(tails[0].source, tails[1].source)
+    assert torch.equal(tails[0].log_share, tails[1].log_share)
 
 
 @needs_compiler
 def test_threads_draw_the_same(monkeypatch):
     monkeypatch.setattr(compiled, '_MIN_THREADED', 1)
     case = CASES[40]
-    with_one = run(case, race_native)
+    arrivals = run(case, race_native)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
-    for one, three in zip(with_one[:3], run(case, race_native)[:3], strict=True):
-        assert torch.equal(one, three)
+    for expected, drawn in zip(arrivals[:3], run(case, race_native)[:3], strict=True):
+        assert torch.equal(expected, drawn)
 
 
 @needs_compiler
@@ -111,7 +114,7 @@ def test_what_it_serves(monkeypatch):
     monkeypatch.undo()
     half = pairs._replace(dst=pairs.dst.bfloat16(), src=pairs.src.bfloat16())
     assert find_kernel(half) is None
-    bell, _, _ = make(next(one for one in CASES if one.response == 'gaussian'))
+    bell, _, _ = make(next(case for case in CASES if case.response == 'gaussian'))
     width = bell.response.map(Tensor.double)  # Numbers of another type.
     assert find_kernel(bell._replace(response=width)) is None
     if find_compiler() is not None:
@@ -131,10 +134,10 @@ def test_a_subclass_with_another_formula_runs_by_its_definition():
     pairs, options, _ = make(Case())
     pairs = pairs._replace(response=Saturating(), lower=-2.0, upper=2.0)
     assert find_kernel(pairs) is None
-    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    arrivals, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     with mock.patch.object(compiled, 'load', return_value=None):
         plain, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
-    assert torch.equal(found.source, plain.source)
+    assert torch.equal(arrivals.source, plain.source)
 
 
 class Shifted(scores.Response):
@@ -147,8 +150,8 @@ class Shifted(scores.Response):
 
 def test_a_kernel_has_the_parameters_of_its_formula():
     pairs, _, _ = make(Case())
-    one = pairs.dst.new_ones(pairs.dst.size(0))
-    assert find_kernel(pairs._replace(response=Shifted(one, one, one))) is None
+    ones = pairs.dst.new_ones(pairs.dst.size(0))
+    assert find_kernel(pairs._replace(response=Shifted(ones, ones, ones))) is None
 
 
 @needs_compiler
@@ -159,25 +162,25 @@ def test_distances_that_are_not_numbers_arrive_nowhere(side):
     rows = getattr(pairs, side).clone()
     rows[0] = torch.nan
     pairs = pairs._replace(**{side: rows})
-    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    arrivals, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     with mock.patch.object(compiled, 'load', return_value=None):
         plain, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
-    assert torch.equal(found.source, plain.source)
-    assert torch.equal(found.noise.isnan(), plain.noise.isnan())
+    assert torch.equal(arrivals.source, plain.source)
+    assert torch.equal(arrivals.noise.isnan(), plain.noise.isnan())
 
 
 @needs_compiler
 def test_indices_of_another_type():
     case = next(c for c in CASES if c.excluded and c.sets == 'all' and c.n == 33)
     pairs, options, _ = make(case)
-    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    arrivals, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     pairs = pairs._replace(excluded=pairs.excluded.int())
     short, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
-    assert torch.equal(found.source, short.source)
+    assert torch.equal(arrivals.source, short.source)
 
 
 def test_the_definition_takes_its_place(monkeypatch):
     monkeypatch.setattr(compiled, 'load', lambda name: None)
     pairs, options, _ = make(Case())
-    found, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
-    assert int((found.noise > -torch.inf).sum()) > 0
+    arrivals, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
+    assert int((arrivals.noise > -torch.inf).sum()) > 0

@@ -52,12 +52,12 @@ def both(pairs, envelope, rows=EVERY):
 )
 def test_equal_the_definition(name, count, m, scale, seed, dtype, spread):
     pairs, envelope = make(name, count, m, scale, seed, dtype, spread)
-    found, plain = both(pairs, envelope)
+    rates, plain = both(pairs, envelope)
     eps = torch.finfo(dtype).eps
     size = pairs.scale + plain.bound.abs()
-    assert ((found.bound - plain.bound).abs() <= 200 * eps * size).all()
-    assert torch.allclose(found.total, plain.total, rtol=0, atol=2000 * eps * scale)
-    share, expected = (x.kinds[0].long() for x in (found, plain))
+    assert ((rates.bound - plain.bound).abs() <= 200 * eps * size).all()
+    assert torch.allclose(rates.total, plain.total, rtol=0, atol=2000 * eps * scale)
+    share, expected = (x.kinds[0].long() for x in (rates, plain))
     # Both are sums of rounded rates.
     assert (share - expected).abs().amax() <= max(4, 2.0**32 * 4000 * eps * scale)
 
@@ -71,11 +71,11 @@ def test_equal_the_definition(name, count, m, scale, seed, dtype, spread):
 )
 def test_no_score_exceeds_its_bound(name, m, scale, seed, spread):
     pairs, envelope = make(name, 9, m, scale, seed, spread=spread)
-    found = proposal_rates(pairs, envelope, EVERY)
+    rates = proposal_rates(pairs, envelope, EVERY)
     cluster = torch.empty(30, dtype=torch.long)
     cluster[envelope.clusters.source] = envelope.clusters.cluster
-    assert (pairs.rows() <= found.bound[:, cluster]).all()
-    share = found.kinds[0].long()
+    assert (pairs.rows() <= rates.bound[:, cluster]).all()
+    share = rates.kinds[0].long()
     assert (share.diff(dim=1) >= 0).all()
     assert (share[:, -1] == 2**31 - 1).all()
 
@@ -93,8 +93,8 @@ def test_some_targets_and_threads(monkeypatch):
     monkeypatch.setattr(compiled, '_MIN_THREADED', 1)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
     some = proposal_rates(pairs, envelope, slice(7, 31))
-    for found, whole in zip(some.kinds[:2], every.kinds[:2], strict=True):
-        assert torch.equal(found, whole[7:31])
+    for tensor, of_all in zip(some.kinds[:2], every.kinds[:2], strict=True):
+        assert torch.equal(tensor, of_all[7:31])
     assert torch.equal(some.total, every.total[7:31])
 
 
@@ -102,11 +102,11 @@ def test_parameters_that_all_targets_share():
     pairs, envelope = make('gaussian')
     shared = pairs.response.map(lambda param: param[:1].expand(40))
     copied = shared.map(torch.clone)
-    one, other = (
+    rates, rates_of_copies = (
         proposal_rates(pairs._replace(response=response), envelope, EVERY)
         for response in (shared, copied)
     )
-    assert torch.equal(one.bound, other.bound)
+    assert torch.equal(rates.bound, rates_of_copies.bound)
 
 
 @pytest.mark.parametrize('value', [torch.nan, torch.inf])
@@ -114,10 +114,10 @@ def test_rows_that_are_not_finite_end(value):
     pairs, envelope = make('negative')
     dst = pairs.dst.clone()
     dst[3] = value
-    found, plain = both(pairs._replace(dst=dst), envelope)
-    others = torch.arange(40) != 3
-    assert torch.allclose(found.total[others], plain.total[others])
-    assert bool(found.total[3].isnan()) == bool(plain.total[3].isnan())
+    rates, plain = both(pairs._replace(dst=dst), envelope)
+    is_finite = torch.arange(40) != 3
+    assert torch.allclose(rates.total[is_finite], plain.total[is_finite])
+    assert bool(rates.total[3].isnan()) == bool(plain.total[3].isnan())
 
 
 @pytest.mark.parametrize('name', ['gaussian', 'heat_kernel'])
@@ -125,6 +125,6 @@ def test_autocast_changes_nothing(name):
     pairs, envelope = make(name)
     plain = proposal_rates(pairs, envelope, EVERY)
     with torch.autocast('cpu', torch.bfloat16):
-        found = proposal_rates(pairs, envelope, EVERY)
-    assert torch.equal(found.bound, plain.bound)
-    assert torch.equal(found.total, plain.total)
+        rates = proposal_rates(pairs, envelope, EVERY)
+    assert torch.equal(rates.bound, plain.bound)
+    assert torch.equal(rates.total, plain.total)

@@ -36,8 +36,8 @@ def make(x, src, formula, **options):
 def exact_ranks(pairs, formula):
     """Return what ranks all pairs, as fractions."""
     rows, columns = (
-        [[Fraction(v) for v in row] for row in part.tolist()]
-        for part in (pairs.dst, pairs.src)
+        [[Fraction(v) for v in row] for row in ends.tolist()]
+        for ends in (pairs.dst, pairs.src)
     )
 
     def products(u):
@@ -46,19 +46,19 @@ def exact_ranks(pairs, formula):
     def squares(u):
         return [sum((a - b) ** 2 for a, b in zip(u, v, strict=True)) for v in columns]
 
-    found = []
+    ranks = []
     for i, u in enumerate(rows):
         match formula:
             case 'identity':
-                found.append(products(u))
+                ranks.append(products(u))
             case 'difference':
-                found.append([-dot for dot in products(u)])
+                ranks.append([-dot for dot in products(u)])
             case 'gaussian':
                 b = Fraction(float(pairs.response.params[0][i]))
-                found.append([-abs(dot - b) for dot in products(u)])
+                ranks.append([-abs(dot - b) for dot in products(u)])
             case _:
-                found.append([-square for square in squares(u)])
-    return found
+                ranks.append([-square for square in squares(u)])
+    return ranks
 
 
 @given(
@@ -84,19 +84,19 @@ def test_against_fractions(n, num_sources, seed, formula, offset, unit, is_probe
     with pytest.MonkeyPatch.context() as patch:
         if is_probed:
             patch.setattr(module, '_FEW', 0)
-        found = best_sources(pairs, k)
-    for row, sources in zip(exact_ranks(pairs, formula), found.tolist(), strict=True):
+        nearest = best_sources(pairs, k)
+    for row, sources in zip(exact_ranks(pairs, formula), nearest.tolist(), strict=True):
         best = sorted(row, reverse=True)[:k]
         assert len(set(sources)) == k
         largest = max(map(abs, row))
-        for place, source in enumerate(sources):
+        for i, source in enumerate(sources):
             # Double precision of what is left once rows are centred.
-            slack = abs(best[place]) * Fraction(1, 10**9)
+            slack = abs(best[i]) * Fraction(1, 10**9)
             if formula == 'gaussian':
                 slack = largest * Fraction(1, 10**13) + Fraction(1, 10**8)
             elif comparison_of(formula) == 'dot':
                 slack = largest * Fraction(1, 10**13)
-            assert row[source] >= best[place] - slack
+            assert row[source] >= best[i] - slack
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_far_rows_of_few_columns(formula, offset, monkeypatch):
     apart = -apart if formula == 'difference' else apart
     apart.fill_diagonal_(torch.inf)
     pairs = make(x, x, formula, excluded=torch.arange(1500))
-    found = apart.gather(1, best_sources(pairs, 5))
+    distance = apart.gather(1, best_sources(pairs, 5))
     expected = apart.topk(5, largest=False).values
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-15)
+    torch.testing.assert_close(distance, expected, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize('offset', [0.0, 1e5])
@@ -141,11 +141,11 @@ def test_sparse_rows_against_scikit_learn(loop, monkeypatch):
     x *= torch.rand(50, 6, generator=seeded()) < 0.7
     x[:, 0] += 0.1  # No row of zeros.
     rows = SparseRows.unit(x.to_sparse_csr())
-    own = None if loop else torch.arange(50)
-    found = best_sources(PairScores(rows, rows, Identity(), excluded=own), 4)
+    excluded = None if loop else torch.arange(50)
+    source = best_sources(PairScores(rows, rows, Identity(), excluded=excluded), 4)
     search = NearestNeighbors(n_neighbors=5, metric='cosine').fit(x)
     expected = search.kneighbors(x)[1]
-    assert found.tolist() == expected[:, slice(0, 4) if loop else slice(1, 5)].tolist()
+    assert source.tolist() == expected[:, slice(0, 4) if loop else slice(1, 5)].tolist()
 
 
 @pytest.mark.parametrize('name', [*RESPONSES, *OF_USERS])
@@ -155,8 +155,8 @@ def test_rankings_have_the_order_of_the_responses(name):
     params = [torch.full((1,), p, **DOUBLE) for p in row.params]
     response = row.cls(*params)
     ranking = response.ranking
-    own = [param.unsqueeze(1) for param in ranking.params]
-    score, rank = response.value(value, *params)[0], ranking.value(value, *own)[0]
+    columns = [param.unsqueeze(1) for param in ranking.params]
+    score, rank = response.value(value, *params)[0], ranking.value(value, *columns)[0]
     order = score.argsort()
     assert bool((rank[order].diff() > -1e-12).all())
     # As steep as the compared value at the most, where that is promised.
@@ -173,31 +173,31 @@ def test_intervals_hold_the_scores_between_their_ends(name, is_ranking):
     response = response.ranking if is_ranking else response
     ends = torch.rand(2, 1, 40, generator=seeded(), **DOUBLE).sort(dim=0).values
     assert response.has_interval
-    least, most = response.interval(*ends, *response.params)
+    low, high = response.interval(*ends, *response.params)
     for share in torch.linspace(0, 1, 9):
         score = response.value(torch.lerp(*ends, share), *response.params)
-        assert bool((least <= score + 1e-12).all() & (score - 1e-12 <= most).all())
+        assert bool((low <= score + 1e-12).all() & (score - 1e-12 <= high).all())
 
 
 @given(st.integers(0, 9), st.integers(1, 9), st.integers(0, 2**32), st.integers(1, 400))
 def test_against_sorting(num_rows, num_columns, seed, budget):
     score = torch.randn(num_rows, num_columns, generator=seeded(seed))
     for k in (1, num_columns):
-        found = matrix_pairs(score)._replace(memory=budget).best(k)[1]
-        assert found.tolist() == [
+        source = matrix_pairs(score)._replace(memory=budget).best(k)[1]
+        assert source.tolist() == [
             sorted(range(num_columns), key=lambda j: -row[j])[:k]
             for row in score.tolist()
         ]
 
 
 def check_nearest(pairs, k, clusters):
-    found = nearest_by_bounds(pairs, k, clusters)
-    assert found.shape == (pairs.dst.size(0), k)
+    source = nearest_by_bounds(pairs, k, clusters)
+    assert source.shape == (pairs.dst.size(0), k)
     # Distinct sources of the best scores in their order: the same up to ties.
-    assert all(len(set(row)) == k for row in found.tolist())
+    assert all(len(set(row)) == k for row in source.tolist())
     score = pairs.rows()
     best = score.sort(dim=1, descending=True).values[:, :k]
-    torch.testing.assert_close(score.gather(1, found), best, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(score.gather(1, source), best, atol=1e-6, rtol=1e-5)
 
 
 @given(
@@ -218,10 +218,12 @@ def test_nearest_by_bounds_of_two_sets(n, num_sources, seed, formula, scale):
         check_nearest(pairs, k, clusters)
 
 
-@pytest.mark.parametrize('own', [None, torch.arange(90)], ids=['loops', 'no loops'])
+@pytest.mark.parametrize(
+    'excluded', [None, torch.arange(90)], ids=['loops', 'no loops']
+)
 @pytest.mark.parametrize('formula', RESPONSES)
 @pytest.mark.parametrize('num_clusters', [1, 9, 90])
-def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
+def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, excluded, monkeypatch):
     for name, value in {'_FIRST': 1, '_MEAN_ROWS': 8, '_MIN_ROWS': 1}.items():
         monkeypatch.setattr(cells, name, value)
     x = torch.randn(30, 5)
@@ -230,7 +232,7 @@ def test_nearest_by_bounds_of_odd_sets(num_clusters, formula, own, monkeypatch):
         unit_rows(torch.cat([x, -x, x])),
         torch.cat([x, 1e3 + x, torch.zeros(30, 5)]),
     ):
-        pairs = make(rows, rows, formula, scale=10.0, excluded=own)
+        pairs = make(rows, rows, formula, scale=10.0, excluded=excluded)
         check_nearest(pairs, 4, k_means(rows, num_clusters))
 
 
@@ -263,7 +265,7 @@ def draw_clustered(n, num_clusters, noise=0.1, channels=16):
     return centre[torch.arange(n) % num_clusters] + noise * x
 
 
-KINDS = {
+LAYOUTS = {
     'random': lambda n: torch.randn(n, 5, generator=seeded(), **DOUBLE),
     'clustered': lambda n: draw_clustered(n, 12),
     'duplicates': lambda n: torch.randn(n // 20, 4, generator=seeded()).repeat(20, 1),
@@ -281,17 +283,17 @@ KINDS = {
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float32])
 @pytest.mark.parametrize('is_pair', [True, False])
 @pytest.mark.parametrize('formula', ['negative', 'identity', 'difference', 'gaussian'])
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('layout', LAYOUTS)
 def test_bounds_find_the_best_in_double_precision(
-    kind, formula, is_pair, dtype, monkeypatch
+    layout, formula, is_pair, dtype, monkeypatch
 ):
     for name, value in (('_MEAN_ROWS', 20), ('_MIN_ROWS', 2), ('_FIRST', 2)):
         monkeypatch.setattr(cells, name, value)
     monkeypatch.setattr(module, '_MAX_SHARE', 1.0)  # Bounds are not given up.
-    src = KINDS[kind](400).to(dtype)
+    src = LAYOUTS[layout](400).to(dtype)
     dst = src.flip(0)[:150] * 1.01 if is_pair else src
-    own = None if is_pair else torch.arange(400)
-    pairs = make(dst, src, formula, scale=3.0, excluded=own).ranking
+    excluded = None if is_pair else torch.arange(400)
+    pairs = make(dst, src, formula, scale=3.0, excluded=excluded).ranking
     double = pairs._replace(
         dst=dst.double(),
         src=src.double(),
@@ -299,33 +301,33 @@ def test_bounds_find_the_best_in_double_precision(
     )
     score = double.rows()
     for k in (1, 7):
-        found = nearest_by_bounds(pairs, k, k_means(src.float(), 12))
-        assert all(len(set(row)) == k for row in found.tolist())
+        source = nearest_by_bounds(pairs, k, k_means(src.float(), 12))
+        assert all(len(set(row)) == k for row in source.tolist())
         best = score.sort(dim=1, descending=True).values[:, :k]
         # The order of what is nearer than the last has its precision.
         slack = 1e-9 * best[:, -1:].abs() + 1e-15 * score[score.isfinite()].abs().max()
-        assert bool(((score.gather(1, found) - best).abs() <= slack).all())
+        assert bool(((score.gather(1, source) - best).abs() <= slack).all())
 
 
 @pytest.mark.parametrize('memory', [1, 2**25])
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float32])
 @pytest.mark.parametrize('is_pair', [True, False])
-@pytest.mark.parametrize('kind', KINDS)
-def test_prepared_sources_give_the_nearest(kind, is_pair, dtype, memory, monkeypatch):
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_prepared_sources_give_the_nearest(layout, is_pair, dtype, memory, monkeypatch):
     monkeypatch.setattr(module, '_FEW', 0)
-    src = KINDS[kind](400).to(dtype)
+    src = LAYOUTS[layout](400).to(dtype)
     dst = src.flip(0)[:50] * 1.01 if is_pair else src
-    own = None if is_pair else torch.arange(400)
-    pairs = make(dst, src, 'negative', excluded=own, memory=memory)
-    found = best_sources(pairs, 7, Sources.of(src).single())
-    assert all(len(set(row)) == 7 for row in found.tolist())
+    excluded = None if is_pair else torch.arange(400)
+    pairs = make(dst, src, 'negative', excluded=excluded, memory=memory)
+    source = best_sources(pairs, 7, Sources.of(src).single())
+    assert all(len(set(row)) == 7 for row in source.tolist())
     near = torch.cdist(
         dst.double(), src.double(), compute_mode='donot_use_mm_for_euclid_dist'
     )
     near = near if is_pair else near.fill_diagonal_(torch.inf)
     expected = near.topk(7, largest=False).values
     error = 1e-5 if dtype == torch.float32 else 1e-12
-    torch.testing.assert_close(near.gather(1, found), expected, rtol=error, atol=0)
+    torch.testing.assert_close(near.gather(1, source), expected, rtol=error, atol=0)
 
 
 @pytest.mark.parametrize('formula', ['identity', 'negative', 'gaussian'])
@@ -361,12 +363,12 @@ def test_nearest_by_bounds_scores_few_pairs(formula, monkeypatch):
     assert shares[1] < 0.7 * shares[0] < 0.2
 
 
-def recall(found, rows):
+def recall(source, rows):
     """Return the share of the nearest of all rows but the last that lists hold."""
     near = torch.cdist(rows, rows, compute_mode='donot_use_mm_for_euclid_dist')
     near = near.nan_to_num(torch.inf).fill_diagonal_(torch.inf)[:-1, :-1]
-    wanted = near.topk(found.size(1), largest=False).indices
-    hits = (found[:-1].unsqueeze(2) == wanted.unsqueeze(1)).any(dim=2)
+    expected = near.topk(source.size(1), largest=False).indices
+    hits = (source[:-1].unsqueeze(2) == expected.unsqueeze(1)).any(dim=2)
     return float(hits.double().mean())
 
 
@@ -399,11 +401,11 @@ def test_rows_without_numbers_leave_the_order_of_the_others(
         monkeypatch.setattr(module, '_FEW', 0)
     x = draw_clustered(600, 12, channels=5)
     x[-share:] = torch.nan
-    found = best_sources(make(x, x, 'negative', excluded=torch.arange(600)), 599)
+    source = best_sources(make(x, x, 'negative', excluded=torch.arange(600)), 599)
     # Sources at no known distance come first, as they do where all pairs are compared.
-    found = found[: 600 - share, share:]
+    source = source[: 600 - share, share:]
     near = torch.cdist(x, x, compute_mode='donot_use_mm_for_euclid_dist')
-    assert bool((near[: 600 - share].gather(1, found).diff(dim=1) >= 0).all())
+    assert bool((near[: 600 - share].gather(1, source).diff(dim=1) >= 0).all())
 
 
 @pytest.mark.parametrize('large', [1e6, 1e10, 1e18])
@@ -413,9 +415,9 @@ def test_two_groups_of_very_different_size(large):
     x[1::3, 0], x[2::3, 0] = large, large + 0.1 * x[2::3, 0]
     near = torch.cdist(x, x, compute_mode='donot_use_mm_for_euclid_dist')
     near.fill_diagonal_(torch.inf)
-    found = best_sources(make(x, x, 'negative', excluded=torch.arange(300)), 5)
+    source = best_sources(make(x, x, 'negative', excluded=torch.arange(300)), 5)
     expected = near.topk(5, largest=False).values
-    torch.testing.assert_close(near.gather(1, found), expected, rtol=1e-9, atol=0)
+    torch.testing.assert_close(near.gather(1, source), expected, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize('fill', [1e14, 1e16, 1e18])
@@ -429,26 +431,26 @@ def test_a_fill_value_leaves_the_graph_of_the_others(fill):
     for graph in graphs:
         source, target = graph.edge_index
         assert target.bincount().tolist() == [5] * 500
-        found = source[target.argsort(stable=True)].view(500, 5)
-        assert recall(found, x.double()) == 1
+        nearest = source[target.argsort(stable=True)].view(500, 5)
+        assert recall(nearest, x.double()) == 1
 
 
 @pytest.mark.parametrize(
     ('bounded', 'dtype'), [(0, torch.float32), (0, torch.double), (1e9, torch.double)]
 )
 def test_near_ties_are_listed_best_first(bounded, dtype, monkeypatch):
-    for part, name, value in (
+    for searched, name, value in (
         (module, '_BOUNDED', bounded),
         (module, '_MAX_SHARE', 1.0),  # Bounds are not given up.
         (cells, '_MIN_ROWS', 1),
     ):
-        monkeypatch.setattr(part, name, value)
+        monkeypatch.setattr(searched, name, value)
     # Distances between the points of a grid differ by about a rounding error.
     x = torch.cartesian_prod(*3 * [torch.arange(10.0, **DOUBLE)]) / 10
     x = (x * (1 + 1e-13 * torch.randn(1000, 3, generator=seeded(), **DOUBLE))).to(dtype)
     pairs = make(x, x, 'negative', excluded=torch.arange(1000))
-    found = best_sources(pairs._replace(dst=x, src=x), 9)
-    near = (x.double().unsqueeze(1) - x.double()[found]).square().sum(dim=2)
+    source = best_sources(pairs._replace(dst=x, src=x), 9)
+    near = (x.double().unsqueeze(1) - x.double()[source]).square().sum(dim=2)
     # The least error that sums of three squares may have.
     assert bool((near.diff(dim=1) >= -1e-15 * near[:, 1:]).all())
 

@@ -47,9 +47,9 @@ def _eager(monkeypatch):
 def embeddings(scale, count, drift=0.0):
     """Targets, and sources beside them, opposite to them, between, and anywhere."""
     shape, generator = (count, 5), seeded(3)
-    centre, other = unit_rows(torch.randn(2, 5, generator=generator))
-    other = unit_rows(other - (other @ centre) * centre)
-    across = 0.5 * centre + 0.75**0.5 * other
+    centre, normal = unit_rows(torch.randn(2, 5, generator=generator))
+    normal = unit_rows(normal - (normal @ centre) * centre)
+    across = 0.5 * centre + 0.75**0.5 * normal
     src = torch.stack([centre, -centre, across, torch.zeros(5)])
     noise = torch.randn(4, *shape, generator=generator) / 5**0.5
     width = torch.tensor([1.0, 1.0, 1.0, scale**0.5]) / scale**0.5
@@ -59,17 +59,17 @@ def embeddings(scale, count, drift=0.0):
     return unit_rows(dst), unit_rows(src)
 
 
-def make_pairs(name, scale, *, kind='', count=6, runs=RUNS, drift=0.0):
+def make_pairs(name, scale, *, variant='', count=6, runs=RUNS, drift=0.0):
     dst, src = embeddings(scale, count, drift)
-    src = src[torch.arange(len(src)) % 7] if kind == 'duplicates' else src
-    src = src[:1].expand_as(src) if kind == 'all equal' else src
+    src = src[torch.arange(len(src)) % 7] if variant == 'duplicates' else src
+    src = src[:1].expand_as(src) if variant == 'all equal' else src
     target = torch.arange(runs) % TARGETS
     # Each target has a bell of its own.
     params = (p * (1 + 0.1 * target / TARGETS) for p in ROWS[name].params)
     pairs = bounded_pairs(name, dst[target], src.contiguous(), scale, params)
     return pairs._replace(
-        upper=pairs.upper + (25.0 if kind == 'far too high' else 0.0),
-        excluded=5 * target if kind == 'excluded' else None,
+        upper=pairs.upper + (25.0 if variant == 'far too high' else 0.0),
+        excluded=5 * target if variant == 'excluded' else None,
     )
 
 
@@ -111,7 +111,7 @@ ENVELOPES = [
 ]
 # Each response at each scale, with bounds and forms of the sources that go round.
 CASES = list(itertools.product(ROWS, SCALES, ENVELOPES))
-KINDS = ['', 'excluded', 'duplicates', 'far too high', 'all equal']
+VARIANTS = ['', 'excluded', 'duplicates', 'far too high', 'all equal']
 
 
 def every(step):
@@ -125,10 +125,10 @@ def every(step):
 def raced(index, options, **kwargs):
     """Run the races of a case: scores, bounds, what arrives, and the tail."""
     name, scale, how = CASES[index]
-    kwargs = {'kind': KINDS[(index + index // 5) % 5], **kwargs}
+    kwargs = {'variant': VARIANTS[(index + index // 5) % 5], **kwargs}
     pairs = make_pairs(name, scale, **kwargs)
     envelope = envelope_of(how, name, pairs, scale, **kwargs)
-    length = 1 if kwargs['kind'] == 'far too high' else 4
+    length = 1 if kwargs['variant'] == 'far too high' else 4
     args = pairs, options, length, envelope
     return pairs, envelope, *race_arrivals(*args, generator=seeded(index))
 
@@ -142,16 +142,16 @@ def assert_level(level, share):
 def check_law(outcomes, laws, share):
     """Check the outcomes [runs] of each target against its law."""
     statistic, freedom = 0.0, 0
-    for own, law in zip(outcomes, laws, strict=True):
-        counts = own.bincount(minlength=len(law))
+    for outcome, law in zip(outcomes, laws, strict=True):
+        counts = outcome.bincount(minlength=len(law))
         expected = counts.sum() * law
         # Rare ones count as one with the most frequent.
         common = expected > 8
         common[law.argmax()] = False
-        found, due = (
+        observed, due = (
             torch.cat([x[common], x[~common].sum().view(1)]) for x in (counts, expected)
         )
-        statistic += float(((found - due) ** 2 / due).sum())
+        statistic += float(((observed - due) ** 2 / due).sum())
         freedom += int(common.sum())
     if freedom > 0:
         assert_level(stats.chi2.cdf(statistic, freedom), share)
@@ -166,11 +166,11 @@ def check_counts(source, score, share):
 def check_times(time, share):
     """Check times against Exp(1): their distribution, mean and variance."""
     count, sides = len(time), 3 * time.size(1) / share
-    for own in time.double().unbind(1):
-        assert stats.kstest(own, 'expon').pvalue > ERROR_RATE / sides
-        assert_level(stats.gamma.cdf(float(own.sum()), count), 1 / sides)
+    for times in time.double().unbind(1):
+        assert stats.kstest(times, 'expon').pvalue > ERROR_RATE / sides
+        assert_level(stats.gamma.cdf(float(times.sum()), count), 1 / sides)
         # The fourth central moment of Exp(1) is 9.
-        z = (float(own.var()) - 1) / math.sqrt(8 / count)
+        z = (float(times.var()) - 1) / math.sqrt(8 / count)
         assert_level(stats.norm.cdf(z), 1 / sides)
 
 
@@ -184,17 +184,17 @@ def not_arrived(value, pairs, arrivals):
 
 def by_group(value, tail):
     """Add up what targets that share their sources have: they count as one."""
-    number = torch.arange(RUNS) // tail.group
-    return torch.zeros(int(number[-1]) + 1).double().index_add_(0, number, value)
+    group_of = torch.arange(RUNS) // tail.group
+    return torch.zeros(int(group_of[-1]) + 1).double().index_add_(0, group_of, value)
 
 
 def remaining(score, source):
     """The logarithm of what is left to arrive before each of some arrivals."""
-    left, found = score.double().clone(), []
-    for place in source.unbind(1):
-        found.append(left.logsumexp(dim=1))
-        left.scatter_(1, place.unsqueeze(1), -math.inf)
-    return torch.stack(found, dim=1)
+    left, log_rates = score.double().clone(), []
+    for arrival in source.unbind(1):
+        log_rates.append(left.logsumexp(dim=1))
+        left.scatter_(1, arrival.unsqueeze(1), -math.inf)
+    return torch.stack(log_rates, dim=1)
 
 
 @pytest.mark.parametrize('index', every(1))
@@ -231,33 +231,33 @@ def test_first_arrivals_of_hard_draws(index):
     check_times(torch.cat(times, dim=1), share)
     # The weights are those of the first arrivals, a half each.
     (source, target), weight = drawn_graph(pairs, arrivals, tail, options)
-    found = torch.zeros_like(score).index_put((target, source), weight, True)
+    weights = torch.zeros_like(score).index_put((target, source), weight, True)
     expected = torch.zeros_like(score)
-    for first in arrivals.source[:, :, 0].unbind(1):
-        expected[torch.arange(RUNS), first] += 0.5
-    assert torch.equal(found, expected)
+    for winner in arrivals.source[:, :, 0].unbind(1):
+        expected[torch.arange(RUNS), winner] += 0.5
+    assert torch.equal(weights, expected)
     # The two are independent.
-    first = stats.spearmanr(*torch.cat(times, dim=1).t()).pvalue
-    assert first > ERROR_RATE * share
+    p_value = stats.spearmanr(*torch.cat(times, dim=1).t()).pvalue
+    assert p_value > ERROR_RATE * share
 
 
 @pytest.mark.parametrize('index', range(0, len(CASES), 9))
 def test_distinct_draws(index):
     # The law of whole draws, in their order: soft weights fall with it.
     options = DrawOptions(2, 1.0, 2, replace=False)
-    pairs, _, arrivals, _ = raced(index, options, count=1, kind='')
+    pairs, _, arrivals, _ = raced(index, options, count=1, variant='')
     (source, target), weight = drawn_graph(pairs, arrivals, None, options)
     order = torch.stack([target, -weight]).t().tolist()
     order = source[sorted(range(len(order)), key=order.__getitem__)].view(RUNS, 2)
-    found, laws = [], []
+    drawn, laws = [], []
     for i in range(TARGETS):
         outcomes, law = plackett_luce(pairs.rows(slice(i, i + 1))[0].tolist(), 2)
-        number = {outcome: place for place, outcome in enumerate(outcomes)}
-        found.append(
-            torch.tensor([number[tuple(x)] for x in order[i::TARGETS].tolist()])
+        index_of = {outcome: j for j, outcome in enumerate(outcomes)}
+        drawn.append(
+            torch.tensor([index_of[tuple(x)] for x in order[i::TARGETS].tolist()])
         )
         laws.append(torch.tensor(law))
-    check_law(found, laws, 9 / len(CASES))
+    check_law(drawn, laws, 9 / len(CASES))
 
 
 def proposed(pairs, envelope):
@@ -266,11 +266,11 @@ def proposed(pairs, envelope):
         return torch.zeros_like(score := pairs.rows()) - math.log(score.size(1))
     rates = proposal_rates(pairs, envelope, slice(None))
     clusters, head = envelope.clusters, envelope.head
-    number = clusters.cluster[clusters.source.argsort()]
-    bound = rates.bound[:, number]
+    cluster = clusters.cluster[clusters.source.argsort()]
+    bound = rates.bound[:, cluster]
     if head is not None:
-        own = rates.bound[:, clusters.size.numel() :]
-        bound = bound.scatter(1, head.source, own)
+        exact = rates.bound[:, clusters.size.numel() :]
+        bound = bound.scatter(1, head.source, exact)
     return bound - rates.total.unsqueeze(1)
 
 
@@ -285,9 +285,9 @@ def test_the_tail_is_unbiased(index):
     share = tail.log_share.expand(RUNS, 1, size)[:, 0]
     rate = proposed(pairs, envelope).double()
     message = torch.randn(rate.size(1), generator=seeded(1)).double()
-    found = (share + rate.gather(1, source)).exp() * message[source]
+    value = (share + rate.gather(1, source)).exp() * message[source]
     expected = not_arrived(rate.exp(), pairs, arrivals) @ message
-    error = by_group(found.where(late, 0.0).sum(dim=1) - expected, tail) / tail.group
+    error = by_group(value.where(late, 0.0).sum(dim=1) - expected, tail) / tail.group
     deviation = math.hypot(error.std() / math.sqrt(len(error)), 1e-5)
     assert_level(stats.norm.cdf(float(error.mean()) / deviation), 1 / len(CASES))
 
@@ -305,9 +305,9 @@ def test_the_variance_of_the_tail_is_bounded(index):
     rate = proposed(pairs, envelope).double().exp().clamp(min=1e-300)
     bound = (mass.square() / rate).sum(dim=1) / size
     excess = (error.square() - bound) / bound.clamp(min=1e-30)
-    found = by_group(excess, tail)
-    deviation = math.hypot(found.std() / math.sqrt(len(found)), 1e-5)
-    z = float(found.mean()) / deviation
+    mean_excess = by_group(excess, tail)
+    deviation = math.hypot(mean_excess.std() / math.sqrt(len(mean_excess)), 1e-5)
+    z = float(mean_excess.mean()) / deviation
     assert stats.norm.cdf(z) < 1 - ERROR_RATE / len(CASES), z
 
 
@@ -320,29 +320,29 @@ def test_sums_and_gradients_are_those_of_the_definition(index):
     (i, scale), (j, tau) = SUMS[index]
     name = list(RESPONSES)[(i + j) % 5]
     how = ENVELOPES[4 + (i + 3 * j) % 2] if scale > 5 else ENVELOPES[i + 3 * j % 4]
-    kept, runs = default_num_arrivals(tau), 2000
+    num_arrivals, runs = default_num_arrivals(tau), 2000
     pairs = make_pairs(name, scale, count=48, runs=runs)
     envelope = envelope_of(how, name, pairs, scale, count=48, runs=runs)
     count = len(pairs.src)
-    options = DrawOptions(2, tau, kept, tail_size(tau, kept, count))
+    options = DrawOptions(2, tau, num_arrivals, tail_size(tau, num_arrivals, count))
     h = torch.cat([pairs.src, torch.randn(count, 1, generator=seeded())], dim=1)
-    found = []
+    values = []
     for method in ('race', 'dense'):
         dst = pairs.dst.clone().requires_grad_()
-        own = pairs._replace(dst=dst)
+        leaf = pairs._replace(dst=dst)
         if method == 'dense':
-            draws = relaxed_weights(own.rows(), 2, tau, generator=seeded(index)) @ h
+            draws = relaxed_weights(leaf.rows(), 2, tau, generator=seeded(index)) @ h
         else:
-            drawn = race_arrivals(own, options, 8, envelope, generator=seeded(index))
-            draws = drawn_sum(h, own, *drawn, options)
+            drawn = race_arrivals(leaf, options, 8, envelope, generator=seeded(index))
+            draws = drawn_sum(h, leaf, *drawn, options)
         factor = torch.linspace(-1, 1, h.size(1))
         (grad,) = torch.autograd.grad((draws @ factor).sum(), dst)
-        parts = draws.detach(), draws.detach().square(), grad / scale
-        found.append(torch.cat(parts, dim=1).double())
+        statistics = draws.detach(), draws.detach().square(), grad / scale
+        values.append(torch.cat(statistics, dim=1).double())
     # Each target is compared with itself.
-    found = torch.stack(found).view(2, runs // TARGETS, TARGETS, -1)
-    error = (found.var(dim=1).sum(dim=0) / found.size(1)).sqrt()
-    z = (found[0] - found[1]).mean(dim=0) / error
+    values = torch.stack(values).view(2, runs // TARGETS, TARGETS, -1)
+    error = (values.var(dim=1).sum(dim=0) / values.size(1)).sqrt()
+    z = (values[0] - values[1]).mean(dim=0) / error
     share = 1 / len(SUMS) / z.numel()
     for value in z.flatten():
         assert_level(stats.norm.cdf(float(value)), share)

@@ -22,8 +22,8 @@ def make(n=9, seed=0):
 @pytest.mark.parametrize('index', [[8, 2, 2, 0], []])
 def test_dense_copies_of_rows(index):
     x, index = make()[0], torch.tensor(index, dtype=torch.long)
-    for own in (x, x.to_sparse_csr()):
-        rows = dense_rows(own, index)
+    for matrix in (x, x.to_sparse_csr()):
+        rows = dense_rows(matrix, index)
         assert torch.equal(rows, x[index])
         rows.fill_(3)
     assert float(x.max()) <= 1
