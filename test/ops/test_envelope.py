@@ -17,6 +17,7 @@ from torch_geometric_gsl.ops.envelope import (
     num_accepted,
     num_expected,
     proposal_rates,
+    sample_targets,
 )
 from torch_geometric_gsl.ops.noise import propose, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all
@@ -127,22 +128,22 @@ def laws_of_proposals(pairs, envelope, rates):
         yield law / law.sum()
 
 
+def expected_proposals(pairs, clusters=None):
+    return num_expected(sample_targets(pairs, FIVE), make_envelope(pairs, clusters))
+
+
 def test_num_expected():
     # All scores equal their bound: each proposal is accepted.
     x = torch.ones(240, 1)
     pairs = PairScores(x, x, scores.Identity(), 'dot', 3.0, -3.0, 3.0)
-    assert num_expected(pairs, make_envelope(pairs), FIVE) == pytest.approx(
-        5.0, rel=1e-4
-    )
+    assert expected_proposals(pairs) == pytest.approx(5.0, rel=1e-4)
     # And a race soon looks at all candidates.
     far = pairs._replace(upper=13.0)
-    assert num_expected(far, make_envelope(far), FIVE) == 30.0
+    assert expected_proposals(far) == 30.0
     without_loops = far._replace(excluded=torch.arange(240))
-    assert num_expected(without_loops, make_envelope(without_loops), FIVE) == 29.875
+    assert expected_proposals(without_loops) == 29.875
     clusters = group(torch.arange(240) % 4)
-    assert num_expected(far, make_envelope(far, clusters), FIVE) == pytest.approx(
-        5.0, rel=1e-3
-    )
+    assert expected_proposals(far, clusters) == pytest.approx(5.0, rel=1e-3)
 
 
 def test_num_accepted():

@@ -28,7 +28,7 @@ from torch_geometric_gsl.ops.scan import SCAN_FACTOR
 from torch_geometric_gsl.ops.sparse_rows import row_norms
 
 # The targets whose proposals are counted, and the steps of Newton's method.
-_NUM_PROBED = 64
+_NUM_SAMPLED = 64
 _NEWTON_STEPS = 16
 
 
@@ -230,33 +230,48 @@ def _rates_native(
     return bound, total, share
 
 
-@torch.no_grad()
-def num_expected(pairs: PairScores, envelope: Envelope, options: DrawOptions) -> float:
-    r"""Return the mean number of proposals until a race has its arrivals.
+class Sample(NamedTuple):
+    """Some targets, whose candidates are scored to predict the length of races."""
 
-    It is :math:`M R_i / Z_i`, or an eighth of the candidates where this is less and all
-    are looked at, in the mean over some targets, whose candidates are scored. Without
-    replacement :math:`M` acceptances are not enough for as many neighbours, and
+    pairs: PairScores
+    log_total: Tensor  # The logarithm of the sum of their rates, of each target.
+    num_accepted: Tensor  # The acceptances that its arrivals take.
+
+
+@torch.no_grad()
+def sample_targets(pairs: PairScores, options: DrawOptions) -> Sample:
+    r"""Score the candidates of at most 64 targets.
+
+    Without replacement :math:`M` acceptances are not enough for as many neighbours, and
     :func:`num_accepted` takes their place.
     """
     count = pairs.dst.size(0)
-    target = torch.arange(0, count, -(-count // _NUM_PROBED), device=pairs.dst.device)
+    target = torch.arange(0, count, -(-count // _NUM_SAMPLED), device=pairs.dst.device)
     sample = pairs.take(target)
-    head = envelope.head
-    if head is not None:
-        envelope = envelope._replace(head=head.take(target))
-    rates = proposal_rates(sample, envelope, slice(None))
-    expected = []
+    log_total, accepted = [], []
     # Small blocks, whose memory is used again instead of fetched anew.
-    bytes_per_row = 8 * pairs.src.size(0) * rates.total.element_size()
+    bytes_per_row = 8 * pairs.src.size(0) * pairs.dst.element_size()
     for rows in row_blocks(target.numel(), bytes_per_row):
         score = sample.rows(rows)
-        ratio = (rates.total[rows] - score.logsumexp(dim=1)).double().exp()
-        needed: Tensor | float = options.num_arrivals
-        if not options.replace:
-            needed = num_accepted(score, options.num_arrivals)
-        expected.append(needed * ratio)
-    return float(torch.cat(expected).clamp(max=pairs.available / SCAN_FACTOR).mean())
+        log_total.append(score.logsumexp(dim=1))
+        if options.replace:
+            accepted.append(score.new_full((score.size(0),), options.num_arrivals))
+        else:
+            accepted.append(num_accepted(score, options.num_arrivals))
+    return Sample(sample, torch.cat(log_total), torch.cat(accepted))
+
+
+@torch.no_grad()
+def num_expected(sample: Sample, envelope: Envelope) -> float:
+    r"""Return the mean number of proposals until a race has its arrivals.
+
+    It is :math:`M R_i / Z_i`, or an eighth of the candidates where this is less and all
+    are looked at, in the mean over the targets of a sample.
+    """
+    rates = proposal_rates(sample.pairs, envelope, slice(None))
+    ratio = (rates.total - sample.log_total).double().exp()
+    expected = sample.num_accepted * ratio
+    return float(expected.clamp(max=sample.pairs.available / SCAN_FACTOR).mean())
 
 
 @torch.no_grad()

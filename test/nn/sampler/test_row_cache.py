@@ -1,6 +1,7 @@
 """Bounds of sharp scores: they change no law, and what is kept of them no draw."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.nn.similarity.distance_similarity import HeatKernelSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
+from torch_geometric_gsl.ops import envelope as envelopes
 from torch_geometric_gsl.ops.envelope import make_envelope
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
@@ -52,14 +54,14 @@ def bounds(request, monkeypatch, _races):
     """Take bounds of one kind alone, whatever costs less."""
 
     def best(cache, pairs, options):
-        is_lists = request.param == 'lists'
-        names = ('head',) if is_lists else ('clusters',)
-        find = module.find_nearest if is_lists else module.k_means
-        given = (pairs, 64) if is_lists else (pairs.src, 8)
-        rows = module._rows(pairs) if is_lists else (pairs.src,)
-        kept = cache._recall(names, rows, lambda: find(*given))
-        envelope = make_envelope(pairs, **{names[0]: kept})
-        return envelope, module.num_expected(pairs, envelope, options)
+        sample = module.sample_targets(pairs, options)
+        if request.param == 'lists':
+            bounds = None, envelopes.find_nearest(sample.pairs, 64)
+        else:
+            compute = partial(module.k_means, pairs.src, 8)
+            bounds = (cache._recall(('clusters',), (pairs.src,), compute),)
+        envelope = make_envelope(pairs, *bounds)
+        return envelope, module.num_expected(sample, envelope)
 
     monkeypatch.setattr(RowCache, 'best', torch.no_grad()(best))
     return request.param

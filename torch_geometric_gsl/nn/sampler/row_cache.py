@@ -17,6 +17,7 @@ from torch_geometric_gsl.ops.envelope import (
     find_nearest,
     make_envelope,
     num_expected,
+    sample_targets,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import DrawOptions
@@ -55,14 +56,17 @@ class RowCache:
     def best(self, pairs: PairScores, options: DrawOptions) -> tuple[Envelope, float]:
         """Find the cheapest bounds, and the number of proposals of a race with them.
 
+        A head is that of a few targets, as all take long: :meth:`complete` finds it.
+
         Args:
             pairs (PairScores): The scores of all pairs of a graph.
             options (DrawOptions): The options of the draw.
         """
+        sample = sample_targets(pairs, options)
 
         def measure(*bounds: Any) -> tuple[float, float, Envelope]:
             envelope = make_envelope(pairs, *bounds)
-            expected = num_expected(pairs, envelope, options)
+            expected = num_expected(sample, envelope)
             cost = options.num_races * expected + BOUND * envelope.num_kinds
             return cost, expected, envelope
 
@@ -82,12 +86,20 @@ class RowCache:
         accepted = options.num_races * options.num_arrivals
         cost, *_ = min(trials, key=itemgetter(0))
         if has_head and cost - accepted > HEAD_SEARCH * num_sources:
-            head_key = 'head', pairs.comparison, pairs.response.head_sign
-            compute_head = partial(find_nearest, pairs, _HEAD)
-            head = self._recall(head_key, _rows(pairs), compute_head)
-            trials.append(measure(None, head))
+            trials.append(measure(None, find_nearest(sample.pairs, _HEAD)))
         _, expected, envelope = min(trials, key=itemgetter(0))
         return envelope, expected
+
+    @disable_compile
+    @torch.no_grad()
+    @outside_transforms
+    def complete(self, pairs: PairScores, envelope: Envelope) -> Envelope:
+        """Return bounds of all targets, given those that :meth:`best` returns."""
+        if envelope.head is None:
+            return envelope
+        key = 'head', pairs.comparison, pairs.response.head_sign
+        head = self._recall(key, _rows(pairs), partial(find_nearest, pairs, _HEAD))
+        return envelope._replace(head=head)
 
     def compare_edges(self, pairs: PairScores, edge_index: Tensor) -> Tensor:
         """Compare the pairs of a list of edges; cache the result for constant rows."""

@@ -267,7 +267,8 @@ def plan_draw(
         # Requested by name: starts with a scan of all candidates.
         cost = STREAM.total_cost(draw)
         return plan._replace(num_proposals=SCAN_FIRST, cost=cost), None
-    return plan, envelope
+    with torch.autocast(pairs.dst.device.type, enabled=False):
+        return plan, cache.complete(pairs, envelope)
 
 
 @disable_compile
