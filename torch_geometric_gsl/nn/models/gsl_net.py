@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -33,7 +32,6 @@ from torch_geometric_gsl.nn.models.row_index import WITH_TRANSITION, LayerIndexM
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
-    SamplerOptions,
     check_options,
     paper_options,
 )
@@ -183,19 +181,15 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         self, sizes: list[tuple[int, int]], options: Arguments
     ) -> torch.nn.ModuleList:
         """Create the layers; those that compare the same rows share a sampler."""
+        check_options(type(self), options, LayerOptions.__annotations__)
         conv: Any = LatentGraphConv
-        layer_options: Arguments = {'z_channels': self.z_channels}
-        if self.num_transition_nodes is not None:
+        if self.num_transition_nodes is None:
+            options |= {'z_channels': self.z_channels}
+        else:
             conv = TransitionGraphConv
+            check_absent(self.z_channels, 'z_channels', WITH_TRANSITION)
             for name in ('num_nodes', 'transition', 'num_transition_nodes'):
-                layer_options[name] = getattr(self, name)
-        _, _, *parameters = signature(conv).parameters.values()
-        names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
-        supported = {*names, *SamplerOptions.__annotations__} - {'label_channels'}
-        options |= {k: v for k, v in layer_options.items() if v is not None}
-        for name in {*layer_options} - supported:
-            check_absent(layer_options[name], name, WITH_TRANSITION)
-        check_options(type(self), options, supported)
+                options[name] = getattr(self, name)
         layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
         if self.z_channels is not None:
             for layer in layers[1:]:
