@@ -275,22 +275,16 @@ class TableNet(RowIndexMixin, SavedModel):
         if y is not None and len(y) != size:
             raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
         with evaluation_at_full_precision(self, x) as model:
-            key, message = model._sources(x, y)
+            like = model.head.weight
+            key = like.new_empty(size, model.lin_key.out_features)
+            width = self.hidden_channels + self.out_channels + 1
+            message = like.new_empty(size, width)
+            for rows in row_blocks(size, 1, _BLOCK):
+                h = model.encoder(rows_between(x, rows.start, rows.stop))
+                key[rows] = model._key(h)
+                message[rows] = model._message(h, None if y is None else y[rows])
         self._store_index(copies=False, key=key, message=message)
         return self
-
-    def _sources(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Compute the keys and messages of rows in blocks."""
-        size = x.size(0)
-        like = self.head.weight
-        message = like.new_empty(size, self.hidden_channels + self.out_channels + 1)
-        key = like.new_empty(size, self.lin_key.out_features)
-        for rows in row_blocks(size, 1, _BLOCK):
-            x_block = rows_between(x, rows.start, rows.stop)
-            h = self.encoder(x_block)
-            message[rows] = self._message(h, None if y is None else y[rows])
-            key[rows] = self._key(h)
-        return key, message
 
     def _store_index(self, **options: Any) -> None:
         super()._store_index(**options)
