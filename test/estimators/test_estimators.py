@@ -22,7 +22,8 @@ from torch_geometric_gsl.sklearn import (
     _fitting,
     make_table_transformer,
 )
-from torch_geometric_gsl.sklearn._scaling import Scaling, find_far
+from torch_geometric_gsl.sklearn._column_warnings import find_far
+from torch_geometric_gsl.sklearn._scaling import Scaling
 
 #: Fits end before they have converged.
 pytestmark = [

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
-from torch_geometric_gsl.sklearn._identifiers import find_identifier
+from torch_geometric_gsl.sklearn._column_warnings import find_identifier
 
 TEXT = "column '{}' may identify groups"
 FEW = {'n_members': 1, 'max_iter': 30, 'random_state': 0}

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state, check_X_y
@@ -23,8 +22,8 @@ from torch_geometric_gsl._labels import check_same_kind
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.sklearn._blend import fit_blend
+from torch_geometric_gsl.sklearn._column_warnings import warn_of_groups
 from torch_geometric_gsl.sklearn._columns import (
-    NUMBERS,
     check_unmasked,
     columns_of,
     is_frame,
@@ -35,7 +34,7 @@ from torch_geometric_gsl.sklearn._columns import (
 from torch_geometric_gsl.sklearn._fitting import GRAPHS, BlendMixin
 from torch_geometric_gsl.sklearn._runtime import atomic
 from torch_geometric_gsl.sklearn._saving import SavedEstimator
-from torch_geometric_gsl.sklearn._scaling import SCALINGS, Scaling, find_far
+from torch_geometric_gsl.sklearn._scaling import SCALINGS
 from torch_geometric_gsl.sklearn._splits import (
     RowSplit,
     Table,
@@ -51,8 +50,6 @@ AUTO = 'auto'
 # Below this number of training rows there are several splits.
 _FEW_ROWS = 1000
 _NUM_SPLITS = 4
-# A ratio of columns' largest values that hides the smaller ones in sparse rows.
-_LARGE = 1000
 
 
 class GSLEstimator(BlendMixin, SavedEstimator):
@@ -188,7 +185,11 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         )
         self._prepare()
         if validation_mask is None and self._seen == [None, None]:
-            self._warn_of_groups(table.y.cpu().numpy())
+            warn_of_groups(
+                *(self._blend, self._rows, x, target.numpy()),
+                np.flatnonzero(is_known),
+                is_class=self._num_classes > 0,
+            )
         return self
 
     def _splits(self, y: Any, is_known: Any, mask: Any, random: Any) -> list[RowSplit]:
@@ -207,8 +208,7 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         if self.n_members != AUTO:
             num_splits = int(self.n_members)
         if mask is not None:
-            is_held = _checked_mask(mask, is_known)
-            return [masked_split(is_held, is_known)] * num_splits
+            return [masked_split(mask, is_known)] * num_splits
         if fraction > 0 and names == ['order']:
             return [latest_split(order.numpy(), is_known, fraction)] * num_splits
         if fraction > 0 and names == ['groups']:
@@ -301,59 +301,3 @@ class GSLEstimator(BlendMixin, SavedEstimator):
                 'are held back for validation or have weight 0',
                 UserWarning,
             )
-
-    def _warn_of_columns(self, scaling: Scaling) -> None:
-        """Warn about columns that hide the others, or their own other values."""
-        if scipy.sparse.issparse(self._x):
-            self._warn_of_large(scaling)
-        else:
-            self._warn_of_far(scaling)
-
-    def _warn_of_far(self, scaling: Scaling) -> None:
-        """Warn about outliers that dominate the scale of their column."""
-        if scaling.scaling in ('quantile', 'robust'):
-            return
-        x = self._x
-        names = [*range(x.shape[1])]
-        if self._table is not None:  # Their numbers come first.
-            names = [c.name for c in self._table.columns_ if c.type in NUMBERS]
-        for name, values in zip(names, x.T, strict=False):
-            if (row := find_far(values)) is not None:
-                warn_caller(
-                    f'column {name!r} has the value {values[row]:g} in row {row}, far '
-                    'outside of all others: it may flatten them; check it, or '
-                    "scaling='quantile'",
-                    UserWarning,
-                )
-
-    def _warn_of_large(self, scaling: Scaling) -> None:
-        """Warn about a column that hides the others of sparse rows of unit norm."""
-        largest = np.ravel(abs(self._x).max(axis=0).toarray())
-        column = int(largest.argmax())
-        median = np.median(largest[largest > 0]) if largest.any() else 0.0
-        if scaling.scaling != 'none' and largest[column] > _LARGE * median:
-            warn_caller(
-                f'column {column} has values up to {largest[column]:g}, and hides the '
-                'others in sparse rows, which are scaled to unit norm: scale it, or '
-                "pass dense rows ('sparse_threshold=0' of a ColumnTransformer)",
-                UserWarning,
-            )
-
-
-def _checked_mask(mask: Any, is_known: Any) -> Any:
-    """Return the rows to hold back as an array, if given."""
-    if mask is None:
-        return None
-    is_masked = np.asarray(mask)
-    if is_masked.dtype != bool or is_masked.shape != is_known.shape:
-        raise ValueError(
-            f"'validation_mask' must have one bool for each of the {len(is_known)} "
-            f'rows (got {is_masked.dtype} of shape {list(is_masked.shape)})'
-        )
-    num_held, num_train = (is_known & is_masked).sum(), (is_known & ~is_masked).sum()
-    if num_held == 0 or num_train == 0:
-        raise ValueError(
-            f"'validation_mask' must hold back and leave labelled rows of positive "
-            f'weight (got {num_held} and {num_train})'
-        )
-    return is_masked

@@ -21,9 +21,8 @@ from torch import Tensor
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.noise import GeneratorMode
-from torch_geometric_gsl.sklearn._columns import columns_of
+from torch_geometric_gsl.sklearn._column_warnings import warn_of_columns
 from torch_geometric_gsl.sklearn._explain import ExplainMixin
-from torch_geometric_gsl.sklearn._identifiers import find_identifier
 from torch_geometric_gsl.sklearn._members import (
     BOOSTINGS,
     LINEAR,
@@ -50,9 +49,6 @@ _SIZES = (
 #: The graphs of the rows of a table, and the names of their members.
 _NAMES = {'learned': 'learned graph', 'none': 'no graph'}
 GRAPHS = tuple(_NAMES)
-# Rows on which columns that identify groups are searched, at most and at least.
-_IDENTIFIER_ROWS = 1000
-_MIN_IDENTIFIER_ROWS = 200
 # Both scalings are tried between these numbers of rows.
 _MIN_ROWS_OF_BOTH = 1000
 _MAX_ROWS_OF_BOTH = 200_000
@@ -122,7 +118,7 @@ class BlendMixin(ExplainMixin):
         """Train networks of all kinds; return them, and outputs of held-back rows."""
         graphs, names = self._graphs_and_scalings(splits)
         scalings = [Scaling(name).fit(self._x) for name in names]
-        self._warn_of_columns(scalings[0])
+        warn_of_columns(self._x, self._table, scalings[0].scaling)
         scaled = [(scaling, scaling.apply(self._x)) for scaling in scalings]
         members = [
             Nets(f'{_NAMES[graph]}, {scaling.scaling}', graph, scaling, x, [])
@@ -237,38 +233,6 @@ class BlendMixin(ExplainMixin):
             outputs.append(out)
         member = SklearnModels(name, scaling, self._num_classes, models)
         return member, np.concatenate(outputs)
-
-    def _warn_of_groups(self, y: Any) -> None:
-        """Warn about a column that identifies groups of rows."""
-        num_rows = len(y)
-        if scipy.sparse.issparse(self._x) or num_rows < _MIN_IDENTIFIER_ROWS:
-            return
-        if not self._blend.learned or self._blend.is_constant:
-            return
-        rows = np.random.RandomState(0).permutation(num_rows)[:_IDENTIFIER_ROWS]
-        columns = columns_of(self._rows)
-        is_class = bool(self._num_classes)
-        labelled = np.flatnonzero(self._is_labelled())
-        with threads_for(num_rows):
-            graph = self._blend.graph(self._x[rows])
-            identifier = find_identifier(
-                columns, rows, graph, self._x, y, labelled, is_class=is_class
-            )
-        if identifier is not None:
-            name, ratio = identifier
-            warn_caller(
-                f'column {name!r} may identify groups: neighbours mostly share its '
-                f'value, and the loss of boosting is {ratio:.1f} times as large on '
-                'values that it has not seen. If new rows have new values, pass '
-                f"'groups' to fit, and drop the column",
-                UserWarning,
-            )
-
-    def _is_labelled(self) -> Any:
-        """Return which training rows have a label."""
-        y = self._known_y
-        is_known = ~y.isnan().any(dim=1) if y.is_floating_point() else y >= 0
-        return is_known.numpy()
 
     def _network(self, member: Nets, options: Any) -> TableNet:
         # Embeddings of many columns are slow and rarely help.

@@ -21,10 +21,6 @@ _NOISE = 1e-5
 _FAR = 1e3  # A larger ratio of deviation and quartiles is due to a few values.
 # Values far beyond this multiple of the quartiles' distance are bent.
 _KNEES = {'robust': 3.0, 'linear': 12.0}
-# Distance of an outlier from the median, in ranges of the quartiles.
-_OUTLIER_RANGES = 1e6
-# Its distance in multiples of the largest distance of other values.
-_OUTLIER_GAP = 100
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -147,17 +143,6 @@ def scale_columns(
         return np.divide(
             centred, 0.5 * deviation, out=np.zeros_like(centred), where=deviation > 0
         )
-
-
-def find_far(column: NDArray[Any]) -> int | None:
-    """Return the row of a value with a gap to all others, unlike in a heavy tail."""
-    low, middle, high = 0.5 * np.percentile(column, (25, 50, 75))
-    distance = np.abs(0.5 * column.astype(np.float64) - middle)
-    is_far = distance > _OUTLIER_RANGES * (high - low)
-    if high == low or not is_far.any():
-        return None
-    is_apart = distance[is_far].min() > _OUTLIER_GAP * distance[~is_far].max()
-    return int(distance.argmax()) if is_apart else None
 
 
 def to_tensor(x: Any, device: Any, dtype: torch.dtype) -> Tensor:

@@ -79,7 +79,8 @@ def random_splits(
             np.roll(rows, -split * size)[:size]
             for rows, size in zip(strata, sizes, strict=True)
         ]
-        splits.append(_without(np.concatenate(blocks), is_known, np.arange(len(y))))
+        val = np.concatenate(blocks)
+        splits.append(_split_without(val, is_known, np.arange(len(y))))
     return splits
 
 
@@ -111,9 +112,9 @@ def group_splits(
         sizes[fold_of[g]] += counts[g]
     splits = []
     for fold in random.permutation(np.flatnonzero(sizes > 0))[:num_splits]:
-        is_held = fold_of[group] == fold
-        held = np.flatnonzero(is_held & is_known)
-        splits.append(_without(held, is_known, np.flatnonzero(~is_held)))
+        is_val = fold_of[group] == fold
+        val = np.flatnonzero(is_val & is_known)
+        splits.append(_split_without(val, is_known, np.flatnonzero(~is_val)))
     return splits
 
 
@@ -131,19 +132,37 @@ def latest_split(
     threshold = values[min(len(values) - 1, int((1 - fraction) * len(values)))]
     # Rows of the first value stay, however many they are.
     threshold = max(threshold, values[values > values[0]][0])
-    held = np.flatnonzero(is_known & (order >= threshold))
-    return _without(held, is_known, np.flatnonzero(order < threshold))
+    val = np.flatnonzero(is_known & (order >= threshold))
+    return _split_without(val, is_known, np.flatnonzero(order < threshold))
 
 
-def masked_split(mask: NDArray[np.bool_], is_known: NDArray[np.bool_]) -> RowSplit:
-    """Hold back the rows of a mask; unlabelled ones send no messages either."""
-    held = np.flatnonzero(mask & is_known)
-    return _without(held, is_known, np.flatnonzero(~mask))
+def masked_split(mask: Any, is_known: NDArray[np.bool_]) -> RowSplit:
+    """Hold back the rows of a mask; unlabelled ones send no messages either.
+
+    Raises:
+        ValueError: If the mask is none of the rows, or leaves no row on one side.
+    """
+    is_masked = np.asarray(mask)
+    if is_masked.dtype != bool or is_masked.shape != is_known.shape:
+        raise ValueError(
+            f"'validation_mask' must have one bool for each of the {len(is_known)} "
+            f'rows (got {is_masked.dtype} of shape {list(is_masked.shape)})'
+        )
+    num_val = (is_known & is_masked).sum()
+    num_train = (is_known & ~is_masked).sum()
+    if num_val == 0 or num_train == 0:
+        raise ValueError(
+            f"'validation_mask' must hold back and leave labelled rows of positive "
+            f'weight (got {num_val} and {num_train})'
+        )
+    val = np.flatnonzero(is_masked & is_known)
+    return _split_without(val, is_known, np.flatnonzero(~is_masked))
 
 
-def _without(held: Any, is_known: Any, candidates: Any) -> RowSplit:
-    candidates = np.setdiff1d(candidates, held)
-    return RowSplit(candidates[is_known[candidates]], candidates, np.sort(held))
+def _split_without(val: Any, is_known: Any, candidates: Any) -> RowSplit:
+    """Hold back rows, which are no candidates."""
+    candidates = np.setdiff1d(candidates, val)
+    return RowSplit(candidates[is_known[candidates]], candidates, np.sort(val))
 
 
 def codes_of(values: Any, name: str, num_rows: int) -> NDArray[np.int64]:

@@ -1,10 +1,11 @@
-"""Find columns that identify groups of rows."""
+"""Warn about columns that hide others, or that identify groups of rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -12,8 +13,21 @@ from sklearn.ensemble import (
 )
 from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 
-from torch_geometric_gsl.sklearn._blend import mean_loss
+from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.sklearn._blend import Blend, mean_loss
+from torch_geometric_gsl.sklearn._columns import NUMBERS, columns_of
+from torch_geometric_gsl.sklearn._runtime import threads_for
 
+# Distance of an outlier from the median, in ranges of the quartiles.
+_OUTLIER_RANGES = 1e6
+# Its distance in multiples of the largest distance of other values.
+_OUTLIER_GAP = 100
+# A ratio of columns' largest values that hides the smaller ones in sparse rows.
+_LARGE = 1000
+# Rows whose neighbours are searched for shared values, at most, and rows of the table,
+# at least.
+_MAX_TARGETS = 1000
+_MIN_TABLE_ROWS = 200
 # Rows of a group on average, at least.
 _MIN_ROWS = 3
 _MIN_GROUPS = 5
@@ -27,6 +41,92 @@ _MANY_GROUPS = 30
 _MAX_WITHIN = 0.3
 # Rows on which boosting is fitted.
 _MAX_ROWS = 4000
+
+
+def warn_of_columns(x: Any, table: Any, scaling: str) -> None:
+    """Warn about columns that hide the others, or their own other values.
+
+    Args:
+        x (numpy.ndarray or scipy.sparse.csr_matrix): The columns as numbers.
+        table (TableTransformer or None): The encoder of a DataFrame.
+        scaling (str): The scaling of columns.
+    """
+    if scipy.sparse.issparse(x):
+        if scaling != 'none':
+            _warn_of_large(x)
+        return
+    if scaling in ('quantile', 'robust'):
+        return
+    names = [*range(x.shape[1])]
+    if table is not None:  # Their numbers come first.
+        names = [c.name for c in table.columns_ if c.type in NUMBERS]
+    for name, values in zip(names, x.T, strict=False):
+        if (row := find_far(values)) is not None:
+            warn_caller(
+                f'column {name!r} has the value {values[row]:g} in row {row}, far '
+                'outside of all others: it may flatten them; check it, or '
+                "scaling='quantile'",
+                UserWarning,
+            )
+
+
+def _warn_of_large(x: Any) -> None:
+    """Warn about a column that hides the others of sparse rows of unit norm."""
+    largest = np.ravel(abs(x).max(axis=0).toarray())
+    column = int(largest.argmax())
+    median = np.median(largest[largest > 0]) if largest.any() else 0.0
+    if largest[column] > _LARGE * median:
+        warn_caller(
+            f'column {column} has values up to {largest[column]:g}, and hides the '
+            'others in sparse rows, which are scaled to unit norm: scale it, or '
+            "pass dense rows ('sparse_threshold=0' of a ColumnTransformer)",
+            UserWarning,
+        )
+
+
+def find_far(column: NDArray[Any]) -> int | None:
+    """Return the row of a value with a gap to all others, unlike in a heavy tail."""
+    low, middle, high = 0.5 * np.percentile(column, (25, 50, 75))
+    distance = np.abs(0.5 * column.astype(np.float64) - middle)
+    is_far = distance > _OUTLIER_RANGES * (high - low)
+    if high == low or not is_far.any():
+        return None
+    is_apart = distance[is_far].min() > _OUTLIER_GAP * distance[~is_far].max()
+    return int(distance.argmax()) if is_apart else None
+
+
+def warn_of_groups(
+    blend: Blend, table: Any, x: Any, y: Any, labelled: Any, *, is_class: bool
+) -> None:
+    """Warn about a column that identifies groups of rows.
+
+    Args:
+        blend (Blend): What was fitted.
+        table (dict or numpy.ndarray): The training rows as passed.
+        x (numpy.ndarray or scipy.sparse.csr_matrix): The same rows as numbers.
+        y (numpy.ndarray): Classes, or numbers :math:`(n, C)`.
+        labelled (numpy.ndarray): The indices of the labelled rows.
+        is_class (bool): Whether targets are classes.
+    """
+    if scipy.sparse.issparse(x) or len(y) < _MIN_TABLE_ROWS:
+        return
+    if not blend.learned or blend.is_constant:
+        return
+    rows = np.random.RandomState(0).permutation(len(y))[:_MAX_TARGETS]
+    with threads_for(len(y)):
+        identifier = find_identifier(
+            *(columns_of(table), rows, blend.graph(x[rows]), x, y, labelled),
+            is_class=is_class,
+        )
+    if identifier is not None:
+        name, ratio = identifier
+        warn_caller(
+            f'column {name!r} may identify groups: neighbours mostly share its '
+            f'value, and the loss of boosting is {ratio:.1f} times as large on '
+            'values that it has not seen. If new rows have new values, pass '
+            f"'groups' to fit, and drop the column",
+            UserWarning,
+        )
 
 
 def find_identifier(
