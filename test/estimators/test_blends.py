@@ -270,7 +270,7 @@ def test_labels_of_the_own_group_are_not_used(few):
     model.fit(X, Y, groups=GROUP)
     (nets,) = model._blend.members
     expected = nets.own_outputs(model._x)
-    known = nets._targets.known_y
+    known = nets.known_y
     known[GROUP == 3] += 5
     moved = (nets.own_outputs(model._x) != expected).any(axis=1)
     assert not moved[GROUP == 3].any()

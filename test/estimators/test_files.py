@@ -78,7 +78,7 @@ def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     assert not edges.diagonal().any()
     # A row's own label makes no difference to what the others tell it.
     (nets,) = model._blend.members
-    known = nets._targets.known_y
+    known = nets.known_y
     for row in (0, 3):
         known[row] = (known[row] + 1) % 3
         moved = nets.own_outputs(model._x)

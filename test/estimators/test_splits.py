@@ -144,7 +144,7 @@ def test_a_mask():
     ],
 )
 def test_ranks_of_values(values):
-    assert codes_of(values, 'order', 4).tolist() == [2, 0, 2, 1]
+    assert codes_of(values, 'groups', 4).tolist() == [2, 0, 2, 1]
 
 
 X, Y = seeded().normal(size=(60, 3)), seeded(1).normal(size=60)

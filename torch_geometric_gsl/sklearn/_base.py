@@ -152,7 +152,6 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         self._known_y = target.clone()
         no_label = torch.nan if target.is_floating_point() else -1
         self._known_y[torch.from_numpy(~is_known)] = no_label
-        weight = torch.from_numpy(weight)
         random = check_random_state(self.random_state)
         # Options of the networks, which later changes of parameters do not affect;
         # `options_of` selects those of training.
@@ -161,13 +160,6 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         self._device = check_device(self.device)
         self._dtype = x.dtype
         self._x = x
-        is_name = isinstance(order, str)
-        first = np.ravel(order)[:1].tolist()
-        if not is_name and any(isinstance(value, str) for value in first):
-            raise TypeError(
-                f"'order' must hold numbers or dates (got {np.ravel(order)[0]!r}): "
-                'convert strings, such as by pandas.to_datetime'
-            )
         self._seen = [
             None if v is None else torch.from_numpy(codes_of(v, name, len(target)))
             for name, v in {'groups': groups, 'order': order}.items()
@@ -175,10 +167,8 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         splits = self._splits(target.numpy(), is_known, validation_mask, random)
         if self._num_classes:
             self._warn_of_lost(target[np.concatenate([s.train for s in splits])])
-        tensors = [
-            tensor.to(self._device) for tensor in (target, self._known_y, weight)
-        ]
-        table = Table(None, *tensors, *self._seen_on(self._device))
+        tensors = target, self._known_y, torch.from_numpy(weight), *self._seen
+        table = Table(None, *self._on_device(*tensors))
         members, val_outputs = self._fit_members(table, splits, random)
         self._blend = fit_blend(
             members, np.stack(val_outputs), x, table, splits, self._num_classes

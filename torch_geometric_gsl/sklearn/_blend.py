@@ -38,9 +38,13 @@ class Blend(NamedTuple):
     is_constant: bool  # If True, nothing predicts better.
 
     @property
-    def shown_weights(self) -> dict[str, float]:
-        """Return the weights of members, or that of the constant if none is better."""
-        return {'constant': 1.0} if self.is_constant else self.weights
+    def report(self) -> dict[str, tuple[float, float]]:
+        """Return the loss and the weight of each model, or NaN."""
+        weights = {'constant': 1.0} if self.is_constant else self.weights
+        return {
+            name: (self.losses.get(name, np.nan), weights.get(name, np.nan))
+            for name in self.losses or weights
+        }
 
     @property
     def learned(self) -> list[Any]:

@@ -16,7 +16,6 @@ import numpy as np
 import scipy.sparse
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
@@ -28,14 +27,13 @@ from torch_geometric_gsl.sklearn._members import (
     LINEAR,
     Nets,
     SklearnModels,
-    Targets,
     fit_sklearn,
     sklearn_outputs,
 )
 from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
 from torch_geometric_gsl.sklearn._scaling import Scaling, to_tensor
 from torch_geometric_gsl.sklearn._splits import RowSplit, Table
-from torch_geometric_gsl.sklearn._training import Training, outputs_of
+from torch_geometric_gsl.sklearn._training import Training
 
 AUTO = 'auto'
 # From these numbers of rows on: width, dropout, residual blocks of a network, rows of a
@@ -120,10 +118,10 @@ class BlendMixin(ExplainMixin):
         scalings = [Scaling(name).fit(self._x) for name in names]
         warn_of_columns(self._x, self._table, scalings[0].scaling)
         scaled = [(scaling, scaling.apply(self._x)) for scaling in scalings]
-        members = [
-            Nets(f'{_NAMES[graph]}, {scaling.scaling}', graph, scaling, x, [])
-            for graph, (scaling, x) in itertools.product(graphs, scaled)
-        ]
+        members = []
+        for graph, (scaling, x) in itertools.product(graphs, scaled):
+            name = f'{_NAMES[graph]}, {scaling.scaling}'
+            members.append(Nets(name, graph, scaling, self._num_classes, x))
         trainings = [
             self._start(member, split, table, _seed(random))
             for member, split in itertools.product(members, splits)
@@ -136,7 +134,9 @@ class BlendMixin(ExplainMixin):
                 stop = threading.Event()
                 self._in_threads(methodcaller('run_cycle', stop), active, stop)
                 active = _still_active(active, trainings, len(splits))
-        predictions = self._in_threads(self._finish, trainings, threading.Event())
+        predictions = self._in_threads(
+            methodcaller('finish_and_predict'), trainings, threading.Event()
+        )
         val_outputs = []
         for index, member in enumerate(members):
             rows = slice(index * len(splits), (index + 1) * len(splits))
@@ -197,18 +197,6 @@ class BlendMixin(ExplainMixin):
         rows = RowSplit(*(torch.from_numpy(i).to(self._device) for i in split))
         return Training(model, table._replace(x=x), rows, options, seed, member.name)
 
-    def _finish(self, training: Training) -> tuple[Any, Any]:
-        """Predict the held-back rows by a trained network; tell their distances."""
-        model = training.finish()
-        rows = training.split
-        if len(rows.val) == 0:
-            return np.empty((0, self._num_outputs)), np.empty(0)
-        # All held-back rows, but not more candidates than in training.
-        split = training.val._replace(val=rows.val)
-        out, distance = outputs_of(model, training.table, split)
-        out = out.softmax(dim=1) if self._num_classes else out
-        return out.double().cpu().numpy(), distance.double().cpu().numpy()
-
     def _fit_sklearn(
         self, name: str, table: Table, splits: list[RowSplit], random: Any
     ) -> tuple[SklearnModels, Any]:
@@ -254,24 +242,18 @@ class BlendMixin(ExplainMixin):
         return network
 
     def _prepare(self) -> None:
-        """Make the members ready for predictions."""
+        """Index the training rows in the networks, in the precision of predictions."""
         is_small = self._x.shape[0] <= _MAX_DOUBLE_ROWS
         is_double = self._device.type == 'cpu' and is_small
-        group, order = self._seen_on(self._device)
-        targets = Targets(
-            self._known_y.to(self._device),
-            group=group,
-            order=order,
-            device=self._device,
-            precision=torch.float64 if is_double else torch.float32,
-            num_classes=self._num_classes,
-        )
+        precision = torch.float64 if is_double else torch.float32
+        known_y, group, order = self._on_device(self._known_y, *self._seen)
         for member in self._blend.members:
-            member.prepare(targets)
+            if isinstance(member, Nets):
+                member.prepare(known_y, {'group': group, 'order': order}, precision)
 
-    def _seen_on(self, device: torch.device) -> list[Tensor | None]:
-        """Return groups and order on a device, if they are given."""
-        return [None if codes is None else codes.to(device) for codes in self._seen]
+    def _on_device(self, *tensors: Any) -> list[Any]:
+        """Return tensors, which may be None, on the device of the networks."""
+        return [x if x is None else x.to(self._device) for x in tensors]
 
 
 def _still_active(

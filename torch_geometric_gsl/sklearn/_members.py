@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -50,30 +50,22 @@ _NUM_NEAREST = 10
 _MAX_ROWS = 20_000
 
 
-class Targets(NamedTuple):
-    """Labels of the training rows, and the rows hidden from each of them."""
-
-    known_y: Tensor  # -1 or NaN if unknown.
-    group: Tensor | None
-    order: Tensor | None
-    device: torch.device
-    precision: torch.dtype
-    num_classes: int
-
-
 class Nets:
     """Networks of one graph and one scaling, trained on different splits."""
 
-    _targets: Targets
+    # Of the training rows: labels, and which rows each of them sees.
+    known_y: Tensor
+    row_mask: dict[str, Tensor | None]
 
     def __init__(
-        self, name: str, family: str, scaling: Scaling, x: Any, models: list[Any]
+        self, name: str, family: str, scaling: Scaling, num_classes: int, x: Any
     ) -> None:
         self.name = name
         self.family = family  # 'learned' or 'none', the graph of the networks.
         self.scaling = scaling
+        self.num_classes = num_classes
         self.x = x
-        self.models = models
+        self.models: list[Any] = []
         # The distance of held-back rows that only one in a hundred exceeds.
         self.far: float | None = None
 
@@ -82,13 +74,18 @@ class Nets:
         """Return whether far rows are predicted by these networks."""
         return self.family == 'none' and self.scaling.scaling == 'robust'
 
-    def prepare(self, targets: Targets) -> None:
+    def prepare(
+        self,
+        known_y: Tensor,
+        row_mask: dict[str, Tensor | None],
+        precision: torch.dtype,
+    ) -> None:
         """Index all rows in the networks, in the precision of predictions."""
-        self._targets = targets
-        rows = to_tensor(self.x, targets.device, targets.precision)
+        self.known_y = known_y
+        self.row_mask = row_mask
         for model in self.models:
-            model.to(targets.precision).eval()
-            model.index(rows, targets.known_y)
+            model.to(precision).eval()
+            model.index(self._to_tensor(self.x), known_y)
 
     def outputs(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of new rows, which are not scaled."""
@@ -133,14 +130,14 @@ class Nets:
     @torch.no_grad()
     def own_outputs(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of the training rows from each other."""
-        args, row_mask = self._training_call()
-        return self._mean([model(*args, **row_mask) for model in self.models])
+        args = self._to_tensor(self.x), self.known_y
+        return self._mean([model(*args, **self.row_mask) for model in self.models])
 
     @default_modes()
     @torch.no_grad()
     def graphs(self, x: Any = None) -> list[Any]:
         """Return the graph of each network, of new rows or of the training rows."""
-        calls: list[Any] = [self._training_call()]
+        calls: list[Any] = [((self._to_tensor(self.x), self.known_y), self.row_mask)]
         if x is not None:
             calls = [((rows,), {}) for rows in self._blocks(x)]
         graphs = []
@@ -153,24 +150,20 @@ class Nets:
             graphs.append(scipy.sparse.vstack(matrices, format='csr'))
         return graphs
 
-    def _training_call(self) -> tuple[tuple[Tensor, Tensor], dict[str, Any]]:
-        """Return the arguments of a network to predict rows from each other."""
-        targets = self._targets
-        rows = to_tensor(self.x, targets.device, targets.precision)
-        row_mask = {'group': targets.group, 'order': targets.order}
-        return (rows, targets.known_y), row_mask
+    def _to_tensor(self, rows: Any) -> Tensor:
+        """Convert scaled rows to the device and the precision of the networks."""
+        weight = self.models[0].head.weight
+        return to_tensor(rows, weight.device, weight.dtype)
 
     def _blocks(self, x: Any) -> list[Tensor]:
-        scaled = self.scaling.apply(x)
-        targets = self._targets
+        rows = self.scaling.apply(x)
         return [
-            to_tensor(scaled[i : i + _BLOCK], targets.device, targets.precision)
-            for i in range(0, x.shape[0], _BLOCK)
+            self._to_tensor(rows[i : i + _BLOCK]) for i in range(0, x.shape[0], _BLOCK)
         ]
 
     def _mean(self, outputs: list[Tensor]) -> NDArray[Any]:
         """Return the mean over networks, of probabilities if there are classes."""
-        if self._targets.num_classes:
+        if self.num_classes:
             outputs = [out.softmax(dim=1) for out in outputs]
         mean = np.mean([out.double().cpu().numpy() for out in outputs], axis=0)
         return np.asarray(mean)
@@ -202,9 +195,6 @@ class SklearnModels:
         self.scaling = scaling
         self.num_classes = num_classes
         self.models = models
-
-    def prepare(self, targets: Targets) -> None:
-        """Do nothing: these models need no other rows."""
 
     def outputs(self, x: Any) -> NDArray[Any]:
         """Compute the mean outputs of rows, which are not scaled."""

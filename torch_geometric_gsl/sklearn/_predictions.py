@@ -32,17 +32,13 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """Return the parameters, and of a fitted estimator the members."""
         lines = [repr(self)]
         if self.__sklearn_is_fitted__():
-            losses = self._blend.losses
-            weights = self._blend.shown_weights
-            width = max(len(name) for name in {**losses, **weights})
+            report = self._blend.report
+            width = max(map(len, report))
             lines.append(f'{"":{width}}  loss     weight')
-            names = losses or weights
-            for name in sorted(names, key=lambda name: losses.get(name, 0.0)):
-                loss = losses.get(name)
-                weight = weights.get(name)
-                cells = '' if loss is None else f'{loss:.4g}'
-                cells = f'{cells:<9} ' + ('' if weight is None else f'{weight:.2f}')
-                lines.append(f'{name:{width}}  {cells}'.rstrip())
+            for name, row in sorted(report.items(), key=lambda item: item[1][0]):
+                loss = '' if np.isnan(row[0]) else f'{row[0]:.4g}'
+                weight = '' if np.isnan(row[1]) else f'{row[1]:.2f}'
+                lines.append(f'{name:{width}}  {loss:<9} {weight}'.rstrip())
         return '\n'.join(lines)
 
     # What `fit` sets: the blend, the training rows as numbers,
@@ -139,15 +135,10 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         import pandas
 
         check_is_fitted(self)
-        losses = self._blend.losses
-        weights = self._blend.shown_weights
-        names = [*losses] or [*weights]
-        columns = {
-            'loss': [losses.get(name, np.nan) for name in names],
-            'weight': [weights.get(name, np.nan) for name in names],
-        }
-        index = pandas.Index(names, name='model')
-        return pandas.DataFrame(columns, index=index).sort_values('loss')
+        report = self._blend.report
+        index = pandas.Index([*report], name='model')
+        table = pandas.DataFrame([*report.values()], index, ['loss', 'weight'])
+        return table.sort_values('loss')
 
     def _check_graph(self, name: str) -> None:
         """Raise if there is no graph."""

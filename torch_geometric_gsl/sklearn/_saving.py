@@ -21,7 +21,6 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import check_device
 from torch_geometric_gsl._files import SaveMixin, plain_value
-from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.ops.noise import GeneratorMode
 from torch_geometric_gsl.sklearn._blend import Blend
 from torch_geometric_gsl.sklearn._members import Nets, SklearnModels
@@ -159,8 +158,8 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
             except BadZipFile as error:
                 raise ValueError(f'a member has no models ({error})') from error
             return SklearnModels(member['name'], scaling, self._num_classes, models)
-        x = scaling.apply(self._x)
-        nets = Nets(member['name'], member['kind'], scaling, x, [])
+        args = member['name'], member['kind'], scaling, self._num_classes
+        nets = Nets(*args, scaling.apply(self._x))
         nets.far = member['far']
         for sizes, weights in member['networks']:
             # Initial parameters come from a separate generator, and are replaced.
@@ -181,27 +180,21 @@ def _packed_member(member: Any) -> dict[str, Any]:
             skops.io.dumps(member.models, compression=ZIP_DEFLATED, compresslevel=6)
         )
         return packed | {'models': torch.frombuffer(content, dtype=torch.uint8)}
-    networks = [
-        [
-            {
-                'hidden_channels': model.hidden_channels,
-                'num_blocks': len(model.blocks),
-                'dropout': model.dropout,
-            },
-            _weights(model),
-        ]
-        for model in member.models
-    ]
+    networks = []
+    for model in member.models:
+        sizes = {
+            'hidden_channels': model.hidden_channels,
+            'num_blocks': len(model.blocks),
+            'dropout': model.dropout,
+        }
+        # Without the index of rows, in single precision.
+        weights = {
+            name: value.float().cpu()
+            for name, value in model.state_dict().items()
+            if not name.startswith('index_')
+        }
+        networks.append([sizes, weights])
     return packed | {'kind': member.family, 'far': member.far, 'networks': networks}
-
-
-def _weights(model: TableNet) -> dict[str, Tensor]:
-    """Return the state of a network without its index, in single precision."""
-    return {
-        name: value.float().cpu()
-        for name, value in model.state_dict().items()
-        if not name.startswith('index_')
-    }
 
 
 def _packed(x: Any, as_text: bool = False) -> Any:

@@ -178,6 +178,11 @@ def codes_of(values: Any, name: str, num_rows: int) -> NDArray[np.int64]:
             f'X[{values!r}]'
         )
     values = np.asarray(values)
+    if name == 'order' and any(isinstance(v, str) for v in values.ravel()[:1].tolist()):
+        raise TypeError(
+            f"'order' must hold numbers or dates (got {values.ravel()[0]!r}): "
+            'convert strings, such as by pandas.to_datetime'
+        )
     if values.shape != (num_rows,):
         raise ValueError(
             f'{name!r} must have one value for each of the {num_rows} rows '

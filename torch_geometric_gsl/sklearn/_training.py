@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
@@ -258,6 +260,17 @@ class Training:
         self.optimizers = []
         self.state = {}
         return self.model.eval()
+
+    def finish_and_predict(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Finish; return outputs of the held-back rows, and distances of some."""
+        model = self.finish()
+        # All held-back rows, but not more candidates than in training.
+        split = self.val._replace(val=self.split.val)
+        if len(split.val) == 0:
+            return np.empty((0, model.out_channels)), np.empty(0)
+        out, distance = outputs_of(model, self.table, split)
+        out = out if self.table.y.is_floating_point() else out.softmax(dim=1)
+        return out.double().cpu().numpy(), distance.double().cpu().numpy()
 
 
 @torch.no_grad()
