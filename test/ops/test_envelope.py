@@ -85,7 +85,7 @@ def envelopes(pairs):
 
 def proposed(rates, envelope, words):
     level, row = (words[0] >> 32).int(), torch.arange(words.size(1))
-    return propose(level, words[1], row, *rates.kinds)
+    return propose(level, words[1], row, *rates.lookup)
 
 
 @pytest.mark.parametrize('name', sorted(ROWS))

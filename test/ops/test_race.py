@@ -246,7 +246,7 @@ def test_tails_of_a_block_fit_into_the_budget(monkeypatch, definition):
     monkeypatch.setattr(race_block, 'propose', propose)
     pairs = matrix_pairs(scores(9, 150))
     envelope = make_envelope(pairs, group(torch.arange(150) % 3))
-    # 64 bytes a source of the tail or a kind, two tails of 100 a row: four rows fit.
+    # 64 bytes a source of the tail or a bound, two tails of 100 a row: four rows fit.
     pairs = pairs._replace(memory=4 * 64 * (200 + 3) + 63)
     args = pairs, DrawOptions(2, 0.5, 4, num_tail=100), 20, envelope
     _, tail = race_arrivals(*args)

@@ -57,7 +57,7 @@ def test_equal_the_definition(name, count, m, scale, seed, dtype, spread):
     size = pairs.scale + plain.bound.abs()
     assert ((rates.bound - plain.bound).abs() <= 200 * eps * size).all()
     assert torch.allclose(rates.total, plain.total, rtol=0, atol=2000 * eps * scale)
-    share, expected = (x.kinds[0].long() for x in (rates, plain))
+    share, expected = (x.lookup[0].long() for x in (rates, plain))
     # Both are sums of rounded rates.
     assert (share - expected).abs().amax() <= max(4, 2.0**32 * 4000 * eps * scale)
 
@@ -75,7 +75,7 @@ def test_no_score_exceeds_its_bound(name, m, scale, seed, spread):
     cluster = torch.empty(30, dtype=torch.long)
     cluster[envelope.clusters.source] = envelope.clusters.cluster
     assert (pairs.rows() <= rates.bound[:, cluster]).all()
-    share = rates.kinds[0].long()
+    share = rates.lookup[0].long()
     assert (share.diff(dim=1) >= 0).all()
     assert (share[:, -1] == 2**31 - 1).all()
 
@@ -93,7 +93,7 @@ def test_some_targets_and_threads(monkeypatch):
     monkeypatch.setattr(compiled, '_MIN_THREADED', 1)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
     some = proposal_rates(pairs, envelope, slice(7, 31))
-    for tensor, of_all in zip(some.kinds[:2], every.kinds[:2], strict=True):
+    for tensor, of_all in zip(some.lookup[:2], every.lookup[:2], strict=True):
         assert torch.equal(tensor, of_all[7:31])
     assert torch.equal(some.total, every.total[7:31])
 

@@ -60,7 +60,7 @@ class Envelope(NamedTuple):
         return ' and '.join(bounds) or 'one bound'
 
     @property
-    def num_kinds(self) -> int:
+    def num_bounds(self) -> int:
         """Return the number of clusters and of candidates of a head."""
         num_clusters = 1
         if self.clusters is not None:
@@ -71,16 +71,16 @@ class Envelope(NamedTuple):
 class Rates(NamedTuple):
     """The rates at which a block of targets proposes.
 
-    There are D kinds of proposals: C clusters, and then the H candidates of the head.
+    There are D bounds: of C clusters, and then of the H candidates of the head.
     """
 
-    bound: Tensor  # The bound of the scores of each kind [n, D].
+    bound: Tensor  # The bounds of the scores [n, D].
     total: Tensor  # The logarithm of the sum of all rates [n].
     sizes: Tensor  # The numbers of candidates [n].
     # Where `propose` looks candidates up, if there are clusters: the share of the rates
-    # up to each kind [n, D], from 0 at -2^31 to 1 at 2^31, rounded down; the bounds;
+    # up to each bound [n, D], from 0 at -2^31 to 1 at 2^31, rounded down; the bounds;
     # the sources by clusters, and where these begin; the candidates of the head [n, H].
-    kinds: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None] | None = None
+    lookup: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None] | None = None
 
 
 def make_envelope(

@@ -181,8 +181,8 @@ def propose(
     r"""Look up proposed candidates :math:`[r, q]` for the targets :obj:`row`.
 
     Uniform numbers :obj:`level` from :math:`-2^{31}` to :math:`2^{31} - 1` choose a
-    kind of proposal, and random words a member of it; the other arguments are
-    :attr:`~torch_geometric_gsl.ops.envelope.Rates.kinds`. Returns the sources, bounds
+    bound, and random words a source under it; the other arguments are
+    :attr:`~torch_geometric_gsl.ops.envelope.Rates.lookup`. Returns the sources, bounds
     of their scores, and a mask of void ones: proposed by a cluster, but in the head.
     """
     row = row.unsqueeze(1)

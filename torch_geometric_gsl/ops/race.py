@@ -125,7 +125,7 @@ def race_arrivals(
     num_stored = num_races * length if kernel is None else 0  # A kernel stores none.
     if tail is not None:
         num_stored = max(num_stored, num_races * options.num_tail)
-    bytes_per_row = BYTES_PER_PROPOSAL * (num_stored + envelope.num_kinds)
+    bytes_per_row = BYTES_PER_PROPOSAL * (num_stored + envelope.num_bounds)
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         first_race = (pairs.first_target + rows.start) * num_races
         count = (rows.stop - rows.start) * num_races
@@ -199,12 +199,12 @@ def _run_native(
         raise ValueError("'outputs' must be contiguous: they are written in place")
     source, noise, horizon, num_accepted, clock = outputs
     length, min_arrivals, num_arrivals = sizes
-    share, _, member, offset, head = rates.kinds or (None,) * 5
+    share, _, member, offset, head = rates.lookup or (None,) * 5
     start = listed = None
     if pairs.candidates is not None:
         start = pairs.candidates.start[rows].long()
         listed = pairs.candidates.source
-    num_kinds = rates.bound.size(1)
+    num_bounds = rates.bound.size(1)
     inputs = {
         'dst': pairs.dst[rows],
         'src': pairs.src,
@@ -237,8 +237,8 @@ def _run_native(
         length=length,
         min_arrivals=min_arrivals,
         num_arrivals=num_arrivals,
-        num_kinds=num_kinds,
-        num_clusters=num_kinds - (0 if head is None else head.size(1)),
+        num_bounds=num_bounds,
+        num_clusters=num_bounds - (0 if head is None else head.size(1)),
         scan_factor=scan.SCAN_FACTOR,
         is_distinct=is_distinct,
     ).to(pairs.dst.dtype)

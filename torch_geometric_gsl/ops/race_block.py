@@ -116,11 +116,11 @@ class RaceBlock(NamedTuple):
         excluded = pairs.excluded
         if excluded is not None:
             excluded = excluded[target].unsqueeze(1)
-        if rates.kinds is not None:
+        if rates.lookup is not None:
             words = random_words(state.unsqueeze(1) + columns)
             level, gap = uniform(words, pairs.dst.dtype)
-            kind_level = (words[1] >> 32).int()
-            source, bound, is_void = propose(kind_level, words[0], row, *rates.kinds)
+            bound_level = (words[1] >> 32).int()
+            source, bound, is_void = propose(bound_level, words[0], row, *rates.lookup)
             if is_void is not None:
                 level.masked_fill_(is_void, torch.inf)
             if excluded is not None:
@@ -150,12 +150,12 @@ class RaceBlock(NamedTuple):
         stratum = torch.arange(size, device=state.device)
         state = state.unsqueeze(1)
         word = random_words(state + (2 * stratum + 1) * STEP)
-        kind_word = random_words(state + (2 * stratum + 2) * STEP)
+        bound_word = random_words(state + (2 * stratum + 2) * STEP)
         # One of each of S equal parts of the rates.
-        level = (stratum + upper_uniform(kind_word)) * (2.0**32 / size) - 2.0**31
+        level = (stratum + upper_uniform(bound_word)) * (2.0**32 / size) - 2.0**31
         row = torch.arange(len(state), device=state.device) // self.options.num_races
-        kinds = self.rates.kinds or ()
-        source, bound, is_void = propose(level.floor().int(), word, row, *kinds)
+        lookup = self.rates.lookup or ()
+        source, bound, is_void = propose(level.floor().int(), word, row, *lookup)
         share = self.rates.total[row].unsqueeze(1) - bound - math.log(size)
         if is_void is not None:
             share.masked_fill_(is_void, -torch.inf)

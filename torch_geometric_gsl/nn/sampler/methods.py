@@ -167,10 +167,10 @@ class Race(ArrivalMethod):
             # Between those of equal scores and the most that these bounds allow.
             expected = math.sqrt(expected * draw.num_proposals)
             return options.num_races * (expected + edges)
-        tail = 0.0 if draw.num_kinds == 1 else _TAIL * options.num_tail
+        tail = 0.0 if draw.num_bounds == 1 else _TAIL * options.num_tail
         slow = 1.0 if draw.has_kernel else _SLOW
         race = options.num_races * (slow * expected + tail + edges)
-        race += slow * BOUND * draw.num_kinds
+        race += slow * BOUND * draw.num_bounds
         if draw.has_head:  # Rows that are learned need a new one in each step.
             race += HEAD_SEARCH * draw.num_sources
         # Slow races end with a scan of all candidates.

@@ -106,7 +106,7 @@ class Draw:
     listed_by: str | None = None
     # Of a race under the best bounds that were found, if scores are sharp.
     num_expected: float | None = None
-    num_kinds: int = 1
+    num_bounds: int = 1
     has_head: bool = False
     bounds_text: str = 'one bound'
     num_listed: float | None = None  # Candidates per target that a pool would keep.

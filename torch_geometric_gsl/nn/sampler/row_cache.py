@@ -67,7 +67,7 @@ class RowCache:
         def measure(*bounds: Any) -> tuple[float, float, Envelope]:
             envelope = make_envelope(pairs, *bounds)
             expected = num_expected(sample, envelope)
-            cost = options.num_races * expected + BOUND * envelope.num_kinds
+            cost = options.num_races * expected + BOUND * envelope.num_bounds
             return cost, expected, envelope
 
         trials = [measure()]

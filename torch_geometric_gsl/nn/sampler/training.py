@@ -254,7 +254,7 @@ def plan_draw(
     draw = replace(
         draw,
         num_expected=expected,
-        num_kinds=envelope.num_kinds,
+        num_bounds=envelope.num_bounds,
         has_head=envelope.head is not None,
         bounds_text=str(envelope),
         # Sparse rows draw what the same dense ones do.

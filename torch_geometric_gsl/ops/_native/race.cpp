@@ -78,7 +78,7 @@ template <typename T> struct Race {
   int64_t *out_accepted;
   T *out_clock;
   int64_t channels, races_per_target, length, min_arrivals, num_arrivals;
-  int64_t num_kinds, num_clusters, scan_factor, is_distinct;
+  int64_t num_bounds, num_clusters, scan_factor, is_distinct;
 };
 
 namespace {
@@ -186,9 +186,9 @@ template <typename T> class Runner {
         const double stratum = 0x1p32 / double(size);
         const double level = (double(turn + i) + fraction) * stratum - 0x1p31;
         const bool is_inside = level < 0x1p31;
-        kind_level_[i] = is_inside ? static_cast<int32_t>(std::floor(level)) : INT32_MAX;
+        bound_level_[i] = is_inside ? static_cast<int32_t>(std::floor(level)) : INT32_MAX;
       }
-      propose_kinds();
+      propose_bounded();
       for (int i = 0; i < BATCH && turn + i < size; ++i) {
         const int64_t out = index * size + turn + i;
         const T share = race_.total[row_] - bound_[i] - std::log(T(size));
@@ -206,9 +206,9 @@ template <typename T> class Runner {
     draw_words(turn_);
     for (int i = 0; i < BATCH; ++i) {
       level_[i] = uniform<T>(word_[i]), gap_[i] = -logarithm(uniform<T>(second_word_[i]));
-      kind_level_[i] = static_cast<int32_t>(second_word_[i] >> 32);
+      bound_level_[i] = static_cast<int32_t>(second_word_[i] >> 32);
     }
-    race_.share ? propose_kinds() : propose_flat();
+    race_.share ? propose_bounded() : propose_flat();
     fetch(0);
   }
 
@@ -244,25 +244,28 @@ template <typename T> class Runner {
 
   // Propose candidates of clusters and of a head. A void one advances the clock, but is
   // never accepted.
-  void propose_kinds() {
-    const int32_t kinds = int32_t(race_.num_kinds), clusters = int32_t(race_.num_clusters);
-    int32_t kind[BATCH], near[BATCH];
-    count_up_to(race_.share + row_ * kinds, kinds, kind_level_, kind);
-    const int64_t *from[BATCH], *head = race_.head + row_ * (kinds - clusters);
+  void propose_bounded() {
+    const int32_t bounds = int32_t(race_.num_bounds);
+    const int32_t clusters = int32_t(race_.num_clusters);
+    int32_t index[BATCH], near[BATCH];
+    count_up_to(race_.share + row_ * bounds, bounds, bound_level_, index);
+    const int64_t *from[BATCH], *head = race_.head + row_ * (bounds - clusters);
     for (int i = 0; i < BATCH; ++i) {
-      kind[i] = kind[i] < kinds ? kind[i] : kinds - 1;  // Rounding may lead past the last.
-      bound_[i] = race_.bound[row_ * kinds + kind[i]];
-      const int32_t cluster = kind[i] < clusters ? kind[i] : 0;
+      // Rounding may lead past the last.
+      index[i] = index[i] < bounds ? index[i] : bounds - 1;
+      bound_[i] = race_.bound[row_ * bounds + index[i]];
+      const int32_t cluster = index[i] < clusters ? index[i] : 0;
       const int64_t first = race_.offset[cluster];
       from[i] = race_.member + first + below(word_[i], race_.offset[cluster + 1] - first);
-      if (kind[i] >= clusters) from[i] = head + (kind[i] - clusters);
+      if (index[i] >= clusters) from[i] = head + (index[i] - clusters);
       __builtin_prefetch(from[i]);
     }
     for (int i = 0; i < BATCH; ++i) source_[i] = *from[i], is_void_[i] = false;
     if (race_.head) {  // Members of the head have their own rates.
-      count_up_to(head, kinds - clusters, source_, near);
+      count_up_to(head, bounds - clusters, source_, near);
       for (int i = 0; i < BATCH; ++i)
-        is_void_[i] = kind[i] < clusters && near[i] > 0 && head[near[i] - 1] == source_[i];
+        is_void_[i] =
+            index[i] < clusters && near[i] > 0 && head[near[i] - 1] == source_[i];
     }
     for (int i = 0; i < BATCH && race_.excluded; ++i)
       is_void_[i] |= source_[i] == race_.excluded[row_];
@@ -336,7 +339,7 @@ template <typename T> class Runner {
   uint64_t word_[BATCH], second_word_[BATCH];
   int64_t source_[BATCH];
   T bound_[BATCH], level_[BATCH], gap_[BATCH], score_[BATCH];
-  int32_t kind_level_[BATCH];  // Where they lie among the rates.
+  int32_t bound_level_[BATCH];  // Where they lie among the rates.
   bool is_void_[BATCH], is_accepted_[BATCH];
 };
 
