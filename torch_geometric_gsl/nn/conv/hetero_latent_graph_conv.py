@@ -295,7 +295,7 @@ def _sum_without_sources(
     conv: Any, x: Features, edge_index: Tensor | None
 ) -> tuple[Tensor, Any]:
     """Return zeros and no edges: without sources there are no messages."""
-    x_src, x_dst, _ = conv._rows(x)
+    x_src, x_dst, _ = conv._check_rows(x)
     h = apply_linear(conv.lin, x_src)
     if conv.lin_dst is not None:  # A lazy one learns its width here.
         apply_linear(conv.lin_dst, x_dst)

@@ -146,7 +146,7 @@ class LatentGraphConv(LearnedGraphConv):
             return_graph (bool, optional): If :obj:`True`, also returns the graph that
                 this call summed over. (default: :obj:`False`)
         """
-        ends = self._rows(x)
+        ends = self._check_rows(x)
         h = self._project(ends.src, self.lin)
         message = h
         if self.label is not None or y is not None:

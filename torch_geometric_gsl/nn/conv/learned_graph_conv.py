@@ -187,7 +187,7 @@ class LearnedGraphConv(torch.nn.Module):
         """
         share_module(self, 'sampler', other)
 
-    def _rows(self, x: Features) -> Ends:
+    def _check_rows(self, x: Features) -> Ends:
         """Check the features of sources and targets."""
         check_not_batched(self, x, self.parameters())
         ends = Ends.of(x)

@@ -193,7 +193,7 @@ class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
                 "'x' must be a torch.Tensor with transition='free', which learns its "
                 'sources (got a pair)'
             )
-        x_src, x_dst, is_pair = self._rows(x)
+        x_src, x_dst, is_pair = self._check_rows(x)
         if self.transition == 'anchors' and not is_pair:
             x_src = self._required_anchors()
         is_dynamic = is_exporting() and isinstance(x_src.size(0), torch.SymInt)

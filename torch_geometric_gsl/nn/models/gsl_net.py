@@ -181,7 +181,8 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         self, sizes: list[tuple[int, int]], options: Arguments
     ) -> torch.nn.ModuleList:
         """Create the layers; those that compare the same rows share a sampler."""
-        check_options(type(self), options, LayerOptions.__annotations__)
+        supported = {'similarity', *LayerOptions.__annotations__}
+        check_options(type(self), options, supported)
         conv: Any = LatentGraphConv
         if self.num_transition_nodes is None:
             options |= {'z_channels': self.z_channels}
