@@ -44,7 +44,7 @@ from reproduction.attacked_tables import (
     KIND,
     KINDS,
 )
-from reproduction.own_runs import Results, parse_args
+from reproduction.studies import Results, parse_args
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 from torch_geometric_gsl.transforms.refine_graph import refine
 from torch_geometric_gsl.typing import SampledGraph

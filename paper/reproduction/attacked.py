@@ -52,7 +52,7 @@ from reproduction.attacked_tables import (
     RATES,
 )
 from reproduction.noisy_models import GivenGraphNet, gat
-from reproduction.own_runs import Results, parse_args
+from reproduction.studies import Results, parse_args
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.transforms.refine_graph import refine
 from torch_geometric_gsl.typing import SampledGraph

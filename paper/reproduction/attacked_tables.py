@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from reproduction import own_runs
-from reproduction.own_tables import signed
+from reproduction import studies
+from reproduction.studies import signed
 from reproduction.summary import LEAST_RUNS, Cell
 from reproduction.tables import COUNTED, Entry, Grid
 
@@ -70,7 +70,7 @@ Found = dict[tuple[str, int, str, str], Cell]
 def read_cells(root: Path) -> Found:
     """Return test accuracies by data set, rate, split and row."""
     tests: dict[Any, dict[int, float]] = defaultdict(dict)
-    runs = own_runs.read_runs(root / ATTACKED_RESULTS, KINDS)
+    runs = studies.read_runs(root / ATTACKED_RESULTS, KINDS)
     for name, result in runs.items():
         dataset, rate, split, _, seed = name.split('/')
         for row, (_, network) in ROWS.items():
@@ -135,7 +135,7 @@ def _entry(cell: Cell | None, row: str, found: Found, key: Any) -> Entry:
 def adaptive_grid(root: Path) -> Grid:
     """Show accuracies after attacks through the gradients of each network."""
     tests: dict[Any, dict[int, float]] = defaultdict(dict)
-    runs = own_runs.read_runs(root / ADAPTIVE_RESULTS, KINDS)
+    runs = studies.read_runs(root / ADAPTIVE_RESULTS, KINDS)
     for name, result in runs.items():
         dataset, percent, _, seed = name.split('/')
         for row, found in result['rows'].items():

@@ -27,16 +27,15 @@ from reproduction.attacked_tables import (
 from reproduction.datasets import OBSERVED
 from reproduction.experiments import EXPERIMENTS, MAX_SEEDS, Choice
 from reproduction.files import write_text
-from reproduction.first_tables import first_grid
 from reproduction.formats import FORMATS, rst_table, text_of
 from reproduction.groups import GROUPS, groups_grid
-from reproduction.half_tables import HALF, half_grid
-from reproduction.labels_tables import DATASETS as LABELLED
-from reproduction.labels_tables import LABELS_FILE, labels_grid, labels_paired
-from reproduction.noisy_tables import NOISE, noise_grid
-from reproduction.pays_tables import pays_grid
-from reproduction.relation_tables import HIDDEN, hidden_grid, hidden_paired
-from reproduction.sensors_tables import FORECAST, NEW, SENSORS, sensors_grid
+from reproduction.half import HALF, half_grid
+from reproduction.hidden import HIDDEN, hidden_grid, hidden_paired
+from reproduction.labels import DATASETS as LABELLED
+from reproduction.labels import LABELS_FILE, labels_grid, labels_paired
+from reproduction.noisy import NOISE, noise_grid
+from reproduction.pays import first_grid, pays_grid
+from reproduction.sensors import FORECAST, NEW, SENSORS, sensors_grid
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.store import ARCHIVE, Store
 from reproduction.tables import COST, TABLES, Grid, cost_grid

@@ -31,10 +31,10 @@ from reproduction import command
 from reproduction.attacked_tables import attacked_figure
 from reproduction.documents import SEEDS
 from reproduction.experiments import CONTROLS, EXPERIMENTS, TAUS, Choice, RunConfig
-from reproduction.labels_tables import labels_figure
-from reproduction.noisy_tables import noise_figure
-from reproduction.relation_tables import hidden_figure
-from reproduction.sensors_tables import sensors_figure
+from reproduction.hidden import hidden_figure
+from reproduction.labels import labels_figure
+from reproduction.noisy import noise_figure
+from reproduction.sensors import sensors_figure
 from reproduction.settings import METHODS, PRESETS, RESULTS
 from reproduction.similarity_curves import plot_similarity_curves
 from reproduction.store import Store

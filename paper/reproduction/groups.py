@@ -25,13 +25,12 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, ShuffleSplit
 
-from reproduction import own_runs
+from reproduction import studies
 from reproduction.tables import Entry, Grid
-from reproduction.tables_data import SOURCES, Array, Problem
+from reproduction.tables_data import SOURCES, Array, Problem, score
 from reproduction.tables_methods import METHODS as TABLE_METHODS
 from reproduction.tables_methods import SETTING, fit
 from reproduction.tables_neighbours import Options
-from reproduction.tables_scores import score
 from torch_geometric_gsl.sklearn import GSLRegressor
 
 GROUPS = 'groups.json'
@@ -184,7 +183,7 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def groups_grid(root: Path) -> Grid:
     """Compare the errors of all methods in all cases."""
     tests: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for run, result in own_runs.read_runs(root / GROUPS, METHODS).items():
+    for run, result in studies.read_runs(root / GROUPS, METHODS).items():
         case, method, fold = run.split('/')
         tests[case, method][fold] = result['test']
     # The folds that all methods with a run have.
@@ -217,12 +216,12 @@ def main(
 ) -> None:
     lists = {'cases': [*CASES], 'methods': [*METHODS]}
     folds = max(case.folds for case in CASES.values())
-    args = own_runs.parse_args(arguments, 'groups', __doc__, lists, folds)
+    args = studies.parse_args(arguments, 'groups', __doc__, lists, folds)
     wanted = [
         Run(case, method, fold)
         for case in args.cases
         for fold in range(min(args.seeds, CASES[case].folds))
         for method in args.methods
     ]
-    results = own_runs.Results(args.results / GROUPS, setting, METHODS)
+    results = studies.Results(args.results / GROUPS, setting, METHODS)
     results.complete('groups', wanted, execute, args.jobs)

@@ -13,12 +13,12 @@ continues with the missing ones.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 
-from reproduction.own_runs import Results, parse_args
-from reproduction.relation_tables import HIDDEN
 from reproduction.relations import (
     METHODS,
     SETTING,
@@ -28,6 +28,131 @@ from reproduction.relations import (
     trainings,
     true_graph,
 )
+from reproduction.studies import (
+    LEVEL,
+    Results,
+    compare_ours,
+    correct,
+    parse_args,
+    read_cells,
+)
+from reproduction.summary import Cell
+from reproduction.tables import Entry, Grid
+
+#: Results of :mod:`reproduction.hidden`.
+HIDDEN = 'hidden.json'
+#: The rows that all others are tested against.
+OURS, CEILING = 'tanh', 'true'
+
+
+#: Cells by angle and method.
+Found = dict[tuple[int, str], Cell]
+
+
+def read_errors(root: Path, part: str = 'test') -> Found:
+    """Return test errors, or another measure, of each method at each angle."""
+    cells = read_cells(root / HIDDEN, METHODS, part, scale=1.0)
+    return {(int(delta), name): cell for (delta, name), cell in cells.items()}
+
+
+def _deltas(found: Found) -> list[int]:
+    return sorted({delta for delta, _ in found})
+
+
+def hidden_grid(root: Path) -> Grid:
+    """Compare errors of all methods at all angles."""
+    found, precision = read_errors(root), read_errors(root, 'precision')
+    deltas = _deltas(found)
+    rows = [
+        (
+            method.title,
+            [_entry(found.get((d, m)), precision.get((d, m))) for d in deltas],
+        )
+        for m, method in METHODS.items()
+    ]
+    counts = {len(cell.test) for cell in found.values()} or {0}
+    seeds = ' to '.join(str(n) for n in sorted({min(counts), max(counts)}))
+    note = (
+        'Mean squared error on test graphs over the variance of their targets: mean ± '
+        f'sample standard deviation of {seeds} runs. Below it: the share of true edges '
+        'among the 5 nearest sources of each target, without noise.'
+    )
+    return Grid(['', *(f'{delta}°' for delta in deltas)], rows, [note])
+
+
+def _entry(error: Cell | None, precision: Cell | None) -> Entry:
+    if error is None:
+        return Entry('')
+    spread = '' if math.isnan(error.std) else f' ± {error.std:.3f}'
+    below = '' if precision is None else f'{precision.mean:.0%} true'
+    return Entry(f'{error.mean:.3f}{spread}', below)
+
+
+def hidden_paired(root: Path) -> Grid:
+    """Test all methods against the bell with a free centre, on the same graphs."""
+    found = read_errors(root)
+    logarithms = {
+        key: Cell({seed: math.log(error) for seed, error in cell.test.items()})
+        for key, cell in found.items()
+    }
+    # No two seeds share a graph.
+    pairs = compare_ours(logarithms, OURS, overlap=0.0)
+    p_values = correct(pairs)
+
+    def entry(key: tuple[int, str]) -> Entry:
+        if key not in pairs:
+            return Entry('')
+        star = '*' if p_values.get(key, 1.0) < LEVEL else ''
+        return Entry(f'{math.exp(-pairs[key].difference):.2f}{star}')
+
+    deltas = _deltas(found)
+    rows = [
+        (method.title, [entry((delta, name)) for delta in deltas])
+        for name, method in METHODS.items()
+        if name != OURS
+    ]
+    note = (
+        f'Errors divided by those of {METHODS[OURS].title}, geometric mean over the '
+        f'same graphs. A star: p < {LEVEL} in two-sided paired t-tests of the '
+        f'logarithms, corrected for all {len(p_values)} tests of the table '
+        "(Holm's method)."
+    )
+    return Grid(['', *(f'{delta}°' for delta in deltas)], rows, [note])
+
+
+def hidden_figure(root: Path) -> Figure | None:
+    """Plot the errors of all methods over the angle."""
+    found = read_errors(root)
+    deltas = _deltas(found)
+    if not deltas:
+        return None
+    figure = Figure(figsize=(6.4, 4.0), layout='constrained')
+    ax = figure.subplots()
+    for name, method in METHODS.items():
+        known = [(d, found[d, name].mean) for d in deltas if (d, name) in found]
+        style = {OURS: '-', CEILING: '--'}.get(name, ':')
+        ax.plot(
+            [delta for delta, _ in known],
+            [mean for _, mean in known],
+            style,
+            marker='o' if name == OURS else '.',
+            color='black' if name == CEILING else None,
+            linewidth=2.5 if name == OURS else 1.5,
+            label=method.title,
+        )
+    ax.set(
+        xlabel='angle of the relation, degrees',
+        ylabel='error / variance of the targets',
+        yscale='log',
+        xticks=deltas,
+        yticks=[0.03, 0.1, 0.3, 1.0],
+        yticklabels=['0.03', '0.1', '0.3', '1'],
+    )
+    ax.minorticks_off()
+    ax.grid(alpha=0.3)
+    figure.legend(loc='outside right center')
+    return figure
+
 
 DELTAS = (20, 40, 60, 80, 100, 120, 140, 160)
 SEEDS = 10

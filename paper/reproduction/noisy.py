@@ -16,20 +16,22 @@ from __future__ import annotations
 
 import functools
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import coalesce
+from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
+from reproduction import studies
 from reproduction.datasets import (
     OBSERVED,
     load_dataset,
     load_observed_edges,
     paper_split,
 )
-from reproduction.given_graphs import both_ways, changed, sort_pairs
 from reproduction.noisy_models import (
     METHODS,
     SETTING,
@@ -38,9 +40,123 @@ from reproduction.noisy_models import (
     score_best,
     trainings,
 )
-from reproduction.noisy_tables import CHANGES, NOISE
-from reproduction.own_runs import Results, parse_args
+from reproduction.studies import (
+    OVERLAPPING,
+    Results,
+    compare_ours,
+    compared_grid,
+    compared_note,
+    parse_args,
+)
+from reproduction.summary import LEAST_RUNS, Cell
+from reproduction.tables import Grid
 from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
+
+#: Results of :mod:`reproduction.noisy`.
+NOISE = 'noise.json'
+#: Edges that are added or removed, in percent of the edges of the data set.
+CHANGES = (-75, -50, -25, 0, 50, 100, 300)
+#: The row that all others are tested against.
+OURS = 'ours_fixed'
+
+Found = dict[tuple[str, int, str], Cell]
+
+
+def read_cells(root: Path) -> Found:
+    """Return the test accuracies of each data set, change and method that has run."""
+    cells = studies.read_cells(root / NOISE, METHODS)
+    return {(key[0], int(key[1]), key[2]): cell for key, cell in cells.items()}
+
+
+def noise_grid(dataset: str, root: Path) -> Grid:
+    """Compare accuracies of all methods on all changes of the graph of a data set."""
+    found = read_cells(root)
+    changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
+    return compared_grid(
+        found,
+        {(dataset, c): f'{c:+d} %' if c else 'as given' for c in changes},
+        {name: method.title for name, method in METHODS.items()},
+        compare_ours(found, OURS),
+        lambda tests: f'{compared_note(METHODS[OURS].title, OVERLAPPING, tests)}.',
+        corner=dataset,
+    )
+
+
+def noise_figure(root: Path) -> Figure | None:
+    """Plot accuracies over the changes of each graph, if there are enough runs."""
+    found = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
+    colours = {OURS: 'C0'}
+    others = (name for name in METHODS if name != OURS)
+    colours |= dict(zip(others, [*(f'C{i}' for i in range(1, 10)), 'k'], strict=False))
+    datasets = [name for name in OBSERVED if any(key[0] == name for key in found)]
+    if not datasets:
+        return None
+    width = 3.6 * len(datasets) + 2.2
+    figure = Figure(figsize=(width, 3.6), layout='constrained')
+    axes = figure.subplots(1, len(datasets), squeeze=False)[0]
+    for ax, dataset in zip(axes, datasets, strict=True):
+        changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
+        places = {change: place for place, change in enumerate(changes)}
+        for name, method in METHODS.items():
+            known = [c for c in changes if (dataset, c, name) in found]
+            if not known:
+                continue
+            ax.plot(
+                [places[change] for change in known],
+                [found[dataset, change, name].mean for change in known],
+                '-' if name == OURS else ':',
+                marker='o' if name == OURS else '.',
+                linewidth=2.5 if name == OURS else 1.5,
+                color=colours[name],
+                label=method.title,
+            )
+        labels = [f'{change:+d}' if change else '0' for change in changes]
+        ax.set_xticks(range(len(changes)), labels)
+        ax.set(title=dataset, xlabel='edges added or removed, %')
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel('test accuracy, %')
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside right center')
+    return figure
+
+
+def sort_pairs(edge_index: Tensor) -> Tensor:
+    """Return undirected edges once each, smaller node first, without self-loops."""
+    edges, _ = remove_self_loops(edge_index)
+    pairs: Tensor = coalesce(torch.stack([edges.amin(dim=0), edges.amax(dim=0)]))
+    return pairs
+
+
+def changed(pairs: Tensor, num_nodes: int, percent: int, seed: int) -> Tensor:
+    """Add random pairs, or remove some at random.
+
+    Args:
+        pairs: Pairs as :func:`sort_pairs` returns them.
+        num_nodes: The number of nodes.
+        percent: Added pairs, or removed ones if negative, in percent of all pairs.
+        seed: Seed of the choice, which does not use the global random state.
+    """
+    number = round(pairs.size(1) * abs(percent) / 100)
+    generator = torch.Generator().manual_seed(seed)
+    if percent < 0:
+        order = torch.randperm(pairs.size(1), generator=generator)
+        return pairs[:, order[number:].sort().values]
+    most = num_nodes * (num_nodes - 1) // 2 - pairs.size(1)
+    if number > most:
+        raise ValueError(f"'percent' must add at most {most} pairs (got {number})")
+    codes = pairs[0] * num_nodes + pairs[1]
+    while (missing := pairs.size(1) + number - codes.numel()) > 0:
+        drawn = torch.randint(num_nodes, (2, missing), generator=generator)
+        drawn = sort_pairs(drawn)
+        codes = torch.cat([codes, drawn[0] * num_nodes + drawn[1]]).unique()
+    return torch.stack([codes // num_nodes, codes % num_nodes])
+
+
+def both_ways(pairs: Tensor, num_nodes: int) -> Tensor:
+    """Return the edges of pairs, in both directions, sorted by target."""
+    edge_index: Tensor = to_undirected(pairs, num_nodes=num_nodes)
+    return edge_index.flip(0)
+
 
 DATASETS = tuple(OBSERVED)
 # The settings were chosen on splits 0 and 1, with knowledge of their test nodes.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from reproduction.own_tables import LEVEL, correct
+from reproduction.files import write_text
+from reproduction.formats import csv_rows, text_of
+from reproduction.studies import LEVEL, correct
 from reproduction.summary import LEAST_RUNS, Cell, Comparison
 from reproduction.tables import Entry, Grid
 from reproduction.tables_data import SOURCES
@@ -213,3 +217,44 @@ def _cost(results: list[Result]) -> Entry:
     predict = mean(each['predict'] for each in seconds)
     peak = mean(result['megabytes']['peak'] for result in results)
     return Entry(f'{fit:.{1 if fit < 100 else 0}f} / {predict:.2f}', f'{peak:.0f} MB')
+
+
+UNITS = (
+    *('table', 'method', 'split', 'measure', 'test', 'validation'),
+    *('seconds_search', 'seconds_fit', 'seconds_predict', 'megabytes_before'),
+    *('megabytes_peak', 'trials', 'choice', 'environment'),
+)
+SUMMARY = ('table', 'method', 'measure', 'mean', 'deviation', 'splits')
+
+
+def write_report(root: Path, folder: Path) -> None:
+    """Write all tables as reStructuredText, every unit, and means over splits."""
+    for name, make in grids().items():
+        write_text(folder / f'{name}.rst', text_of(make(root), 'rst'))
+    write_text(folder / 'units.csv', csv_rows([UNITS, *_units(root)]))
+    write_text(folder / 'summary.csv', csv_rows([SUMMARY, *_summary(root)]))
+    print('wrote', folder)
+
+
+def _units(root: Path) -> Iterator[tuple[Any, ...]]:
+    for table in SOURCES:
+        for (method, split), result in sorted(read_units(root, table).items()):
+            seconds, megabytes = result['seconds'], result['megabytes']
+            for measure in measures(table):
+                yield (
+                    *(table, method, split, measure, result['test'][measure]),
+                    (result['val'] or {}).get(measure, ''),
+                    *(seconds['search'], seconds['fit'], seconds['predict']),
+                    *(megabytes['before'], megabytes['peak']),
+                    '' if result['trials'] is None else result['trials'],
+                    json.dumps(result['choice'], sort_keys=True),
+                    result['environment'],
+                )
+
+
+def _summary(root: Path) -> Iterator[tuple[Any, ...]]:
+    for table in SOURCES:
+        units = read_units(root, table)
+        for measure in measures(table):
+            for method, cell in sorted(cells(units, measure).items()):
+                yield table, method, measure, cell.mean, cell.std, len(cell.test)

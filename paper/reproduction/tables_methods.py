@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from reproduction.files import read_json, write_json
-from reproduction.tables_data import SOURCES, Problem
+from reproduction.tables_data import SOURCES, Array, Problem, better, score
 from reproduction.tables_neighbours import COLUMNS, PLACE, Fitted, Options, fit_knn
-from reproduction.tables_others import absence, fit_pytabkit
 from reproduction.tables_ours import fit_net
-from reproduction.tables_scores import better, score
 from reproduction.tables_trees import draw_choice, fit_trees
+
+
+def absence(libraries: str) -> str | None:
+    """Return the reason why one of some libraries cannot be used, if any."""
+    for name in libraries.split():
+        if importlib.util.find_spec(name) is None:
+            return f'{name} is not installed'
+    return None
+
+
+def fit_pytabkit(
+    problem: Problem, method: Any, choice: Any, options: Options
+) -> Fitted:
+    """Fit a network of pytabkit with its default settings, on one split."""
+    import pytabkit
+
+    kind = 'Classifier' if problem.num_classes else 'Regressor'
+    (train, val, _), (y, y_val) = problem.x, problem.y
+    with tempfile.TemporaryDirectory() as folder:  # For its checkpoints.
+        model = getattr(pytabkit, f'{method.options["name"]}_{kind}')(
+            device='cpu',
+            random_state=options.seed,
+            n_threads=options.threads,
+            tmp_folder=folder,
+        )
+        model.fit(train, y, X_val=val, y_val=y_val)
+    predict = model.predict_proba if problem.num_classes else model.predict
+
+    def answer(x: Array) -> Array:
+        found = np.asarray(predict(x))
+        return found if problem.num_classes else found.reshape(-1)
+
+    return Fitted(answer, answer(val))
+
 
 #: Every number that results depend on, except the number of trials.
 SETTING: dict[str, Any] = {

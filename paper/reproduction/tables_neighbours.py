@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import Normalizer, QuantileTransformer, StandardScaler
 
-from reproduction.tables_data import Array, Problem
-from reproduction.tables_scores import Scores, better, score
+from reproduction.tables_data import Array, Problem, Scores, better, score
 
 #: Ways to compare rows: by all columns, or by latitude and longitude.
 COLUMNS, PLACE = 'columns', 'place'

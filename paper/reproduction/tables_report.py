@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from reproduction.own_runs import read_runs
-from reproduction.own_tables import LEVEL, signed
+from reproduction.studies import LEVEL, read_runs, signed
 from reproduction.summary import LEAST_RUNS, Cell, Comparison, compare
 from reproduction.tables import Entry
 from reproduction.tables_data import PLACE, SOURCES, TIME, TRAIN, TRAIN_AND_VAL

@@ -26,10 +26,9 @@ from typing import Any
 from reproduction.command import add_threads, make_parser
 from reproduction.record import positive
 from reproduction.settings import RESULTS
-from reproduction.tables_data import SOURCES, SPLITS, problem, split
+from reproduction.tables_data import SOURCES, SPLITS, problem, score, split
 from reproduction.tables_methods import METHODS, SETTING, TRIALS, fit, obstacle, search
 from reproduction.tables_neighbours import Options
-from reproduction.tables_scores import score
 from reproduction.tables_store import Result, Run, TableResults, complete, unit_folder
 
 
@@ -108,7 +107,7 @@ def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) 
     args = parse_args(arguments)
     if args.report:
         # It imports the code of all tables of the documentation.
-        from reproduction.tables_write import write_report
+        from reproduction.tables_grids import write_report
 
         write_report(args.results, args.report)
         return

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from reproduction import own_runs
+from reproduction import studies
 from reproduction.files import claim_folder, write_text
 from reproduction.record import environment
 
@@ -66,7 +66,7 @@ def results_path(root: Path, table: str) -> Path:
     return root / FOLDER / f'{table}.json'
 
 
-class TableResults(own_runs.Results):
+class TableResults(studies.Results):
     """The finished units of a table, each with the environment that it ran in."""
 
     def __init__(

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from reproduction.tables_data import Array, Problem
+from reproduction.tables_data import Array, Problem, score
 from reproduction.tables_neighbours import COLUMNS, PLACE, Described, Fitted, Options
-from reproduction.tables_scores import score
 
 Choice = dict[str, Any]
 Fit = Callable[[Problem, Described, Choice, Options], Callable[[Array], Array]]

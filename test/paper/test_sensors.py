@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from reproduction import sensors, sensors_data, sensors_new
+from reproduction import sensors, sensors_data, sensors_models
+from reproduction.sensors import FORECAST, KINDS, LEARNED, NEW, NEW_KINDS
 from reproduction.sensors_data import HORIZONS, WINDOW, errors, largest, prepare, ridge
 from reproduction.sensors_models import SETTING, Forecaster, fixed_graph
-from reproduction.sensors_tables import FORECAST, KINDS, LEARNED, NEW, NEW_KINDS
 
 SMALL = SETTING | {'hidden_channels': 8, 'epochs': 2, 'candidates': 5}
 NETWORKS = [k for k in KINDS if k not in sensors.UNTRAINED and k not in NEW_KINDS[1:]]
@@ -132,7 +132,7 @@ def test_later_readings_of_new_sensors_are_not_seen(kind, traffic, monkeypatch):
     outs = []
     for one in (traffic, other):
         torch.manual_seed(0)
-        model = sensors_new.NewSensors(kind, one, sources, setting).eval()
+        model = sensors_models.NewSensors(kind, one, sources, setting).eval()
         outs.append(model(traffic.test[:5], targets))
         graph = model.graph(sources)
         loops = sources[graph.edge_index[0]] == sources[graph.edge_index[1]]

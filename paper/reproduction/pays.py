@@ -1,4 +1,4 @@
-"""Summarize in one table where a learned graph pays off, from finished runs."""
+"""Summarize where a learned graph pays off: a short table, and all settings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reproduction import (
-    half_tables,
+    attacked_tables,
+    half,
+    hidden,
+    labels,
     labels_models,
-    labels_tables,
-    noisy_tables,
-    own_runs,
-    relation_tables,
+    noisy,
+    noisy_models,
+    relations,
+    sensors,
+    studies,
+    tables_report,
 )
-from reproduction.noisy_models import METHODS
-from reproduction.own_tables import signed
+from reproduction.attacked_tables import ATTACKED
+from reproduction.sensors import FORECAST, MINUTES, NEW
+from reproduction.studies import signed
 from reproduction.summary import LEAST_RUNS, TEST_TO_TRAIN, Cell, compare, holm
 from reproduction.tables import Entry, Grid
+from reproduction.tables_methods import METHODS
 
 #: The angle, the change, and the labels per class that the table shows.
 DELTA, CHANGE, LABELS = 120, 300, '5'
@@ -27,7 +34,7 @@ Key = tuple[Any, ...]
 Cells = tuple[Cell | None, ...]
 COLUMNS = ('no graph', 'nearest or given nodes', 'uniform draws', 'learned graph')
 #: Methods on a fixed graph, of which the best is shown.
-FIXED = {
+FIXED_GRAPHS = {
     'noise': ('gcn', 'gcn_root', 'mean', 'mean_near'),
     'labels': ('knn_gcn', 'knn_gcn_drop', 'encoder', 'knn_encoder', 'nearest'),
     'half': ('gcn_root', 'mean'),
@@ -75,7 +82,12 @@ class Setting(NamedTuple):
 
 def settings(root: Path) -> list[Setting]:
     """List the rows with enough runs, each with the seeds that its methods share."""
-    found = [_hidden(root), *_noisy(root), *_labels(root), *_half(root)]
+    found = [
+        _hidden_setting(root),
+        *_noisy_settings(root),
+        *_labels_settings(root),
+        *_half_settings(root),
+    ]
     rows = [_common(row) for row in found if row.cells[-1] is not None]
     return [row for row in rows if row.num_runs >= LEAST_RUNS]
 
@@ -91,13 +103,13 @@ def _common(row: Setting) -> Setting:
     return row._replace(cells=cells)
 
 
-def _hidden(root: Path) -> Setting:
-    found = relation_tables.read_errors(root)
+def _hidden_setting(root: Path) -> Setting:
+    found = hidden.read_errors(root)
     mlp, uniform, ours = (
         Cell({seed: -error for seed, error in cell.test.items()})
         for cell in (
             found.get((DELTA, name), Cell({}))
-            for name in ('mlp', 'uniform', relation_tables.OURS)
+            for name in ('mlp', 'uniform', hidden.OURS)
         )
     )
     title = f'hidden relation at {DELTA}°, error'
@@ -107,45 +119,46 @@ def _hidden(root: Path) -> Setting:
 def _columns(found: Mapping[Any, Cell], key: Key, ours: str, kind: str) -> Cells:
     """Return the cells of a row, given their key without the method."""
     mlp, uniform, own, *fixed = (
-        found.get((*key, name)) for name in ('mlp', 'uniform', ours, *FIXED[kind])
+        found.get((*key, name))
+        for name in ('mlp', 'uniform', ours, *FIXED_GRAPHS[kind])
     )
     known = [cell for cell in fixed if cell is not None]
     best = max(known, key=lambda cell: (len(cell.test), cell.mean), default=None)
     return mlp, best, uniform, own
 
 
-def _noisy(root: Path) -> list[Setting]:
-    found = noisy_tables.read_cells(root)
+def _noisy_settings(root: Path) -> list[Setting]:
+    found = noisy.read_cells(root)
     rows = []
     for dataset in sorted({key[0] for key in found}):
         for change, of in ((0, 'its own graph'), (CHANGE, f'+{CHANGE} % random edges')):
-            cells = _columns(found, (dataset, change), noisy_tables.OURS, 'noise')
+            cells = _columns(found, (dataset, change), noisy.OURS, 'noise')
             rows.append(Setting(f'{dataset}, {of}', cells, 'overlapping'))
     return rows
 
 
-def _labels(root: Path) -> list[Setting]:
-    found = labels_tables.read_cells(root)
+def _labels_settings(root: Path) -> list[Setting]:
+    found = labels.read_cells(root)
     rows = []
-    for dataset in labels_tables.DATASETS:
-        for labels in (labels_tables.PUBLIC, LABELS):
-            is_public = labels == labels_tables.PUBLIC
-            text = "Planetoid's split" if is_public else f'{labels} labels a class'
-            cells = _columns(found, (dataset, labels), labels_tables.OURS, 'labels')
+    for dataset in labels.DATASETS:
+        for count in (labels.PUBLIC, LABELS):
+            is_public = count == labels.PUBLIC
+            text = "Planetoid's split" if is_public else f'{count} labels a class'
+            cells = _columns(found, (dataset, count), labels.OURS, 'labels')
             kind = 'split' if is_public else 'draws'
             rows.append(Setting(f'{dataset}, no graph, {text}', cells, kind))
     return rows
 
 
-def _half(root: Path) -> list[Setting]:
-    found = own_runs.read_cells(root / half_tables.HALF, half_tables.HALF_METHODS)
+def _half_settings(root: Path) -> list[Setting]:
+    found = studies.read_cells(root / half.HALF, half.HALF_METHODS)
     return [
         Setting(
             f'{dataset}, no graph, half labelled',
-            _columns(found, (dataset,), half_tables.OURS, 'half'),
+            _columns(found, (dataset,), half.OURS, 'half'),
             'overlapping',
         )
-        for dataset in half_tables.DATASETS
+        for dataset in half.DATASETS
     ]
 
 
@@ -170,9 +183,9 @@ def pays_grid(root: Path) -> Grid:
 def _names_of_ours() -> str:
     """Return the titles of the rows that the last column of results shows."""
     titles = {
-        'a given graph': METHODS[noisy_tables.OURS].title,
-        'few labels': labels_models.METHODS[labels_tables.OURS].title,
-        'half labelled': half_tables.HALF_METHODS[half_tables.OURS].title,
+        'a given graph': noisy_models.METHODS[noisy.OURS].title,
+        'few labels': labels_models.METHODS[labels.OURS].title,
+        'half labelled': half.HALF_METHODS[half.OURS].title,
     }
     return '; '.join(f'"{title}" ({where})' for where, title in titles.items())
 
@@ -194,3 +207,119 @@ def _entries(row: Setting, p_value: float | None) -> list[Entry]:
         return [*texts, Entry(text)]
     p = 'p < 0.001' if p_value < 0.001 else f'p = {p_value:.3f}'
     return [*texts, Entry(text, p)]
+
+
+#: The rate of Metattack that is shown, in %.
+RATE = 25
+#: Rows on attacked graphs without refinement.
+UNREFINED = (
+    *('knn', 'gcn', 'gat', 'mean', 'gcn_cosine', 'gcn_jaccard', 'mean_cosine'),
+    *('both', 'both_cosine', 'mixture', 'mlp_taught', 'gcn_taught', 'both_taught'),
+)
+#: Methods that do not learn the angle of the relation.
+UNLEARNED = ('mlp', 'nodeformer', 'uniform', 'linear', 'difference', 'bell')
+
+
+def first_grid(root: Path) -> Grid:
+    """Compare a learned graph with no graph and with the best control, by setting."""
+    rows = [
+        *_table_rows(root),
+        *_attacked_rows(root),
+        *_sensor_rows(root),
+        *_hidden_rows(root),
+    ]
+    note = (
+        'Means over runs. The best control is the row without a learned graph that has '
+        'the best mean in the full tables, among rows of at least as many runs.'
+    )
+    head = ['', 'measure', 'no graph', 'best control', 'learned graph', 'runs']
+    return Grid(head, rows, [note], 'no finished runs yet')
+
+
+def _row(
+    title: str,
+    measure: str,
+    cells: Mapping[str, Cell],
+    none: str,
+    ours: str,
+    controls: Mapping[str, str],
+    *,
+    digits: int = 2,
+    largest: bool = False,
+) -> list[tuple[str, list[Entry]]]:
+    """Make a row, or none if the learned graph has not run."""
+    if ours not in cells:
+        return []
+    own = cells[ours]
+    known = {
+        name: cells[name].mean
+        for name in controls
+        if name in cells and len(cells[name].test) >= len(own.test)
+    }
+    choose = max if largest else min
+    best = choose(known, key=lambda name: known[name], default=None)
+    texts = [
+        f'{cells[none].mean:.{digits}f}' if none in cells else '',
+        '' if best is None else f'{known[best]:.{digits}f} ({controls[best]})',
+        f'{own.mean:.{digits}f}',
+    ]
+    entries = [Entry(measure), *map(Entry, texts), Entry(str(len(own.test)))]
+    return [(title, entries)]
+
+
+def _table_rows(root: Path) -> list[tuple[str, list[Entry]]]:
+    units = tables_report.read_units(root, 'california')
+    cells = tables_report.cells(units, 'rmse')
+    titles = {
+        name: method.title.replace(', default', '')
+        for name, method in METHODS.items()
+        if name in tables_report.CONTROLS
+    }
+    title = 'California housing, prices of a district'
+    measure = 'RMSE, 100,000 dollars'
+    row = _row(title, measure, cells, 'mlp', 'blend', titles, digits=3)
+    earlier = 'mlp_0_2', 'ours_4_0_2'
+    return row or _row(f'{title}, 0.2.0', measure, cells, *earlier, titles, digits=3)
+
+
+def _attacked_rows(root: Path) -> list[tuple[str, list[Entry]]]:
+    found = attacked_tables.read_cells(root)
+    titles = {name: attacked_tables.ROWS[name][0] for name in UNREFINED}
+    rows = []
+    for dataset in attacked_tables.ATTACKED_DATASETS:
+        key = dataset, RATE, ATTACKED
+        cells = {row: cell for (*k, row), cell in found.items() if tuple(k) == key}
+        rows += _row(
+            f'{dataset}, {RATE} % of the edges changed by Metattack',
+            *('accuracy, %', cells, 'mlp', attacked_tables.OURS, titles),
+            digits=1,
+            largest=True,
+        )
+    return rows
+
+
+def _sensor_rows(root: Path) -> list[tuple[str, list[Entry]]]:
+    found = sensors.read_cells(root)
+    rows = []
+    last = len(MINUTES) - 1
+    learned = {*sensors.LEARNED, 'none', 'place'}
+    titles = {k: kind.title for k, kind in sensors.KINDS.items()}
+    titles = {k: title for k, title in titles.items() if k not in learned}
+    for task, title in (
+        (FORECAST, 'traffic in 60 minutes, 207 sensors'),
+        (NEW, 'traffic in 60 minutes, sensors that are new'),
+    ):
+        key: Any = task, 'rmse', last
+        cells = {k: c for (t, k, m, p), c in found.items() if (t, m, p) == key}
+        measure = 'RMSE, miles an hour'
+        rows += _row(title, measure, cells, 'none', 'lagged series', titles)
+    return rows
+
+
+def _hidden_rows(root: Path) -> list[tuple[str, list[Entry]]]:
+    found = hidden.read_errors(root)
+    cells = {name: cell for (delta, name), cell in found.items() if delta == DELTA}
+    controls = {name: relations.METHODS[name].title for name in UNLEARNED}
+    title = f'hidden relation at {DELTA}°'
+    ours = hidden.OURS
+    return _row(title, 'error', cells, 'mlp', ours, controls, digits=3)

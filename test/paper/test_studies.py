@@ -5,19 +5,19 @@ import math
 import pytest
 import torch
 
-from reproduction import given_graphs, half, hidden, labels, noisy, noisy_models
+from reproduction import half, hidden, labels, noisy, noisy_models
 from reproduction.datasets import paper_split
 from reproduction.encoders import encode, encode_drawn
 from reproduction.files import read_json
-from reproduction.half_tables import HALF_METHODS
+from reproduction.half import HALF_METHODS
 from reproduction.labels_models import METHODS as LABELS_METHODS
 from reproduction.labels_models import SETTING as LABELS_SETTING
+from reproduction.noisy import NOISE
 from reproduction.noisy_models import Training, hide_test, train
-from reproduction.noisy_tables import NOISE
-from reproduction.own_runs import Results
 from reproduction.relations import METHODS as HIDDEN_METHODS
 from reproduction.relations import SETTING as HIDDEN_SETTING
 from reproduction.relations import Graphs
+from reproduction.studies import Results
 from reproduction.training import HIDDEN_LABEL
 
 SMALL = {'epochs': 4, 'eval_every': 1, 'hidden_channels': 8}
@@ -46,7 +46,7 @@ def pairs():
     """Thirty of the pairs of 48 nodes, most of one class."""
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(48, (60,), generator=generator)
-    found = given_graphs.sort_pairs(torch.stack([source, (source + 3) % 48]))
+    found = noisy.sort_pairs(torch.stack([source, (source + 3) % 48]))
     return found[:, :30]
 
 
@@ -222,14 +222,14 @@ def test_edges_that_are_added_or_removed(pairs, percent, count):
     def codes(edges):
         return {tuple(pair) for pair in edges.T.tolist()}
 
-    found = given_graphs.changed(pairs, 48, percent, 7)
+    found = noisy.changed(pairs, 48, percent, 7)
     assert found.size(1) == len(codes(found)) == count
     assert codes(pairs) <= codes(found) if percent >= 0 else codes(found) < codes(pairs)
     assert (found[0] < found[1]).all()
     assert found.min() >= 0
     assert found.max() < 48
-    assert torch.equal(found, given_graphs.changed(pairs, 48, percent, 7))
-    other = given_graphs.changed(pairs, 48, percent, 8)
+    assert torch.equal(found, noisy.changed(pairs, 48, percent, 7))
+    other = noisy.changed(pairs, 48, percent, 8)
     assert (percent == 0) == torch.equal(found, other)
 
 

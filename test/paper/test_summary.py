@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from reproduction.experiments import RunConfig
-from reproduction.pays_tables import Setting
+from reproduction.pays import Setting
 from reproduction.store import Store
 from reproduction.summary import Cell, compare, holm, make_cell
 
