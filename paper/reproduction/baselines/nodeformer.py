@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset
 
-from reproduction.baselines._generators import graph_sizes
+from reproduction.baselines._generated_graph import graph_sizes
 from torch_geometric_gsl._checks import (
     Ends,
     check_batch,

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from reproduction.baselines._generated_graph import GeneratedGraphModel
-from reproduction.self_supervision.anchor import Anchor
-from reproduction.self_supervision.networks import Contrast
+from reproduction.self_supervision.networks import Anchor, Contrast
 from torch_geometric_gsl._checks import at_least, check_count
 from torch_geometric_gsl.ops.edges import Edges
 

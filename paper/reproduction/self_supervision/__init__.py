@@ -1,5 +1,5 @@
 r"""Losses that train a learned graph without labels."""
 
-from reproduction.self_supervision.consistency import consistency_loss
+from reproduction.self_supervision.functional import consistency_loss
 
 __all__ = ['consistency_loss']

@@ -9,7 +9,7 @@ from small_baselines import contrast
 from torch.nn import functional as F
 
 from reproduction.baselines import HESGSL, SLAPS, SUBLIME
-from reproduction.baselines._generators import sparse_pair_dots
+from reproduction.baselines._generated_graph import sparse_pair_dots
 from reproduction.self_supervision.functional import hide_channels, mask_features
 from reproduction.self_supervision.networks import Denoiser
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots

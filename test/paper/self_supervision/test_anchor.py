@@ -4,8 +4,8 @@ import pytest
 import torch
 from oracles import seeded, to_matrix
 
-from reproduction.self_supervision.anchor import Anchor
 from reproduction.self_supervision.functional import list_sources
+from reproduction.self_supervision.networks import Anchor
 from torch_geometric_gsl.ops.edges import Edges
 from torch_geometric_gsl.typing import is_sorted_by_target
 
