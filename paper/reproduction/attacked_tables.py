@@ -64,10 +64,10 @@ PUBLISHED = {
     'PubMed': (87.33, 87.25, 87.25, 87.20, 87.15, None),
 }
 
-Found = dict[tuple[str, int, str, str], Cell]
+Cells = dict[tuple[str, int, str, str], Cell]
 
 
-def read_cells(root: Path) -> Found:
+def read_cells(root: Path) -> Cells:
     """Return test accuracies by data set, rate, split and row."""
     tests: dict[Any, dict[int, float]] = defaultdict(dict)
     runs = studies.read_runs(root / ATTACKED_RESULTS, KINDS)
@@ -114,7 +114,7 @@ def attacked_grid(dataset: str, split: str, root: Path) -> Grid:
     return Grid(head, rows, [note], f'no finished runs of {dataset} yet')
 
 
-def _entry(cell: Cell | None, row: str, found: Found, key: Any) -> Entry:
+def _entry(cell: Cell | None, row: str, found: Cells, key: Any) -> Entry:
     if cell is None:
         return Entry('')
     of_ours: Any = (*key, OURS)

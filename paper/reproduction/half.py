@@ -24,7 +24,7 @@ from torch_geometric.data import Data
 
 from reproduction import studies
 from reproduction.datasets import load_dataset, paper_split
-from reproduction.noisy import FIRST_SEED, SEEDS, chosen
+from reproduction.noisy import FIRST_SEED, SEEDS, best_result
 from reproduction.noisy_models import METHODS, SETTING
 from reproduction.studies import (
     OVERLAPPING,
@@ -71,10 +71,10 @@ TITLES = {
 
 #: A data set and a method.
 Key = tuple[str, ...]
-Found = dict[Key, Cell]
+Cells = dict[Key, Cell]
 
 
-def read_either(root: Path) -> Found:
+def read_either(root: Path) -> Cells:
     """Return accuracies of the row of ours that is better in validation, by split."""
     runs = studies.read_runs(root / HALF, HALF_METHODS)
     runs = {name: run for name, run in runs.items() if run['test'] is not None}
@@ -90,13 +90,13 @@ def read_either(root: Path) -> Found:
 
 def half_grid(root: Path) -> Grid:
     """Compare accuracies of all methods on all data sets."""
-    found = studies.read_cells(root / HALF, HALF_METHODS) | read_either(root)
+    cells = studies.read_cells(root / HALF, HALF_METHODS) | read_either(root)
     end = '. Every row has four trainings, the last one eight.'
     return compared_grid(
-        found,
-        {(name,): name for name in DATASETS if (name, OURS) in found},
+        cells,
+        {(name,): name for name in DATASETS if (name, OURS) in cells},
         TITLES,
-        compare_ours(found, OURS),
+        compare_ours(cells, OURS),
         lambda tests: compared_note(METHODS[OURS].title, OVERLAPPING, tests) + end,
         untested=(STRONG, EITHER),
     )
@@ -132,10 +132,10 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Execute a run; return the result of the training that validation selects."""
     torch.set_num_threads(1)
     warnings.filterwarnings('ignore', 'Sparse CSR')
-    whole, edge_index = load(run.dataset, setting['num_nearest'])
-    data = paper_split(whole, seed=run.seed)
+    data, edge_index = load(run.dataset, setting['num_nearest'])
+    data = paper_split(data, seed=run.seed)
     method = HALF_METHODS[run.method]
-    return str(run), chosen(method, data, edge_index, run.seed, setting)
+    return str(run), best_result(method, data, edge_index, run.seed, setting)
 
 
 def main(
@@ -143,11 +143,11 @@ def main(
 ) -> None:
     lists = {'datasets': DATASETS, 'methods': list(HALF_METHODS)}
     args = parse_args(arguments, 'half', __doc__, lists, SEEDS)
-    wanted = [
+    runs = [
         Run(dataset, method, seed)
         for dataset in args.datasets
         for seed in range(FIRST_SEED, FIRST_SEED + args.seeds)
         for method in args.methods
     ]
     results = Results(args.results / HALF, setting, HALF_METHODS)
-    results.complete('half', wanted, execute, args.jobs)
+    results.complete('half', runs, execute, args.jobs)

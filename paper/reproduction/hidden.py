@@ -46,31 +46,31 @@ OURS, CEILING = 'tanh', 'true'
 
 
 #: Cells by angle and method.
-Found = dict[tuple[int, str], Cell]
+Cells = dict[tuple[int, str], Cell]
 
 
-def read_errors(root: Path, part: str = 'test') -> Found:
+def read_errors(root: Path, measure: str = 'test') -> Cells:
     """Return test errors, or another measure, of each method at each angle."""
-    cells = read_cells(root / HIDDEN, METHODS, part, scale=1.0)
+    cells = read_cells(root / HIDDEN, METHODS, measure, scale=1.0)
     return {(int(delta), name): cell for (delta, name), cell in cells.items()}
 
 
-def _deltas(found: Found) -> list[int]:
-    return sorted({delta for delta, _ in found})
+def _deltas(cells: Cells) -> list[int]:
+    return sorted({delta for delta, _ in cells})
 
 
 def hidden_grid(root: Path) -> Grid:
     """Compare errors of all methods at all angles."""
-    found, precision = read_errors(root), read_errors(root, 'precision')
-    deltas = _deltas(found)
+    errors, precision = read_errors(root), read_errors(root, 'precision')
+    deltas = _deltas(errors)
     rows = [
         (
             method.title,
-            [_entry(found.get((d, m)), precision.get((d, m))) for d in deltas],
+            [_entry(errors.get((d, m)), precision.get((d, m))) for d in deltas],
         )
         for m, method in METHODS.items()
     ]
-    counts = {len(cell.test) for cell in found.values()} or {0}
+    counts = {len(cell.test) for cell in errors.values()} or {0}
     seeds = ' to '.join(str(n) for n in sorted({min(counts), max(counts)}))
     note = (
         'Mean squared error on test graphs over the variance of their targets: mean ± '
@@ -90,10 +90,10 @@ def _entry(error: Cell | None, precision: Cell | None) -> Entry:
 
 def hidden_paired(root: Path) -> Grid:
     """Test all methods against the bell with a free centre, on the same graphs."""
-    found = read_errors(root)
+    errors = read_errors(root)
     logarithms = {
         key: Cell({seed: math.log(error) for seed, error in cell.test.items()})
-        for key, cell in found.items()
+        for key, cell in errors.items()
     }
     # No two seeds share a graph.
     pairs = compare_ours(logarithms, OURS, overlap=0.0)
@@ -105,7 +105,7 @@ def hidden_paired(root: Path) -> Grid:
         star = '*' if p_values.get(key, 1.0) < LEVEL else ''
         return Entry(f'{math.exp(-pairs[key].difference):.2f}{star}')
 
-    deltas = _deltas(found)
+    deltas = _deltas(errors)
     rows = [
         (method.title, [entry((delta, name)) for delta in deltas])
         for name, method in METHODS.items()
@@ -122,18 +122,18 @@ def hidden_paired(root: Path) -> Grid:
 
 def hidden_figure(root: Path) -> Figure | None:
     """Plot the errors of all methods over the angle."""
-    found = read_errors(root)
-    deltas = _deltas(found)
+    errors = read_errors(root)
+    deltas = _deltas(errors)
     if not deltas:
         return None
     figure = Figure(figsize=(6.4, 4.0), layout='constrained')
     ax = figure.subplots()
     for name, method in METHODS.items():
-        known = [(d, found[d, name].mean) for d in deltas if (d, name) in found]
+        points = [(d, errors[d, name].mean) for d in deltas if (d, name) in errors]
         style = {OURS: '-', CEILING: '--'}.get(name, ':')
         ax.plot(
-            [delta for delta, _ in known],
-            [mean for _, mean in known],
+            [delta for delta, _ in points],
+            [mean for _, mean in points],
             style,
             marker='o' if name == OURS else '.',
             color='black' if name == CEILING else None,
@@ -175,30 +175,30 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     graphs = Graphs.draw(run.delta, run.seed, setting)
     if run.method == 'true':
         return str(run), true_graph(run.delta, graphs, setting)
-    found: dict[str, Any] = {'val': math.inf}
+    result: dict[str, Any] = {'val': math.inf}
     best = None
     for model, choice in trainings(run.method, run.seed, graphs, setting):
         with torch.no_grad():
             val = relative_error(model(graphs.val), graphs.val.y)
-        if val < found['val']:
-            found, best = {'val': val, 'choice': choice}, model
+        if val < result['val']:
+            result, best = {'val': val, 'choice': choice}, model
     if best is None:  # All of them diverged.
         return str(run), {'val': None, 'test': None}
     with torch.no_grad():
-        found['test'] = relative_error(best(graphs.test), graphs.test.y)
+        result['test'] = relative_error(best(graphs.test), graphs.test.y)
     if isinstance(best, LearnedGraph):
-        found |= best.recovery(graphs.test)
-    return str(run), found
+        result |= best.recovery(graphs.test)
+    return str(run), result
 
 
 def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     lists = {'deltas': DELTAS, 'methods': list(METHODS)}
     args = parse_args(arguments, 'hidden', __doc__, lists, SEEDS)
-    wanted = [
+    runs = [
         Run(delta, method, seed)
         for seed in range(args.seeds)
         for delta in args.deltas
         for method in args.methods
     ]
     results = Results(args.results / HIDDEN, setting, METHODS)
-    results.complete('hidden', wanted, execute, args.jobs)
+    results.complete('hidden', runs, execute, args.jobs)

@@ -69,36 +69,36 @@ SHOWN = {
 
 #: A data set, a number of labels and a method.
 Key = tuple[str, ...]
-Found = dict[Key, Cell]
+Cells = dict[Key, Cell]
 
 
-def read_cells(root: Path) -> Found:
+def read_cells(root: Path) -> Cells:
     """Return the test accuracies of each data set, number and method that has run."""
     cells = studies.read_cells(root / LABELS_FILE, METHODS)
     return {k: c._replace(is_one_split=k[1] == PUBLIC) for k, c in cells.items()}
 
 
-def compare_controls(found: Found) -> dict[Key, Comparison]:
+def compare_controls(cells: Cells) -> dict[Key, Comparison]:
     """Compare ours with each control.
 
     The test generalises to other draws of labels from the same table: it treats splits
     as independent, although their test nodes are mostly the same.
     """
-    pairs = compare_ours(found, OURS, overlap=0.0)
+    pairs = compare_ours(cells, OURS, overlap=0.0)
     return {key: pair for key, pair in pairs.items() if key[-1] != OURS_ENCODER}
 
 
 def labels_grid(dataset: str, root: Path) -> Grid:
     """Compare accuracies of all methods for all numbers of labels of a data set."""
-    found = read_cells(root)
-    numbers = [n for n in LABELS if any(key[:2] == (dataset, n) for key in found)]
+    cells = read_cells(root)
+    numbers = [n for n in LABELS if any(key[:2] == (dataset, n) for key in cells)]
     how = 'that treat the draws of labels as independent'
     end = '; the public split is a single one and is not tested.'
     return compared_grid(
-        found,
+        cells,
         {(dataset, n): f'{n} a class' if n != PUBLIC else n for n in numbers},
         {name: method.title for name, method in METHODS.items()},
-        compare_controls(found),
+        compare_controls(cells),
         lambda tests: compared_note(METHODS[OURS].title, how, tests) + end,
         corner=dataset,
     )
@@ -112,14 +112,17 @@ def labels_paired(root: Path) -> Grid:
     for key, p_value in p_values.items():
         verdict = 'wins' if pairs[key].difference > 0 else 'losses'
         counts[key[2]][verdict if p_value < LEVEL else 'ties'] += 1
-    kinds = 'wins', 'ties', 'losses'
+    verdicts = 'wins', 'ties', 'losses'
     rows = [
-        (method.title, [Entry(str(counts[name][kind]), '', False) for kind in kinds])
+        (
+            method.title,
+            [Entry(str(counts[name][verdict]), '', False) for verdict in verdicts],
+        )
         for name, method in METHODS.items()
         if name in counts
     ]
     columns = {key[:2]: pairs[key].num_splits for key in p_values}
-    few = sum(number == LEAST_RUNS for number in columns.values())
+    few = sum(num_splits == LEAST_RUNS for num_splits in columns.values())
     note = (
         'Number of columns of the tables above in which ours is better (p < '
         f'{LEVEL}), not detectably different, or worse, by the same tests, corrected '
@@ -128,7 +131,7 @@ def labels_paired(root: Path) -> Grid:
         f'or more. {few} have exactly {LEAST_RUNS}, which detect only very large '
         'differences.'
     )
-    return Grid(['ours against', *kinds], rows, [note], 'no finished runs yet')
+    return Grid(['ours against', *verdicts], rows, [note], 'no finished runs yet')
 
 
 def labels_figure(root: Path) -> Figure | None:
@@ -137,11 +140,11 @@ def labels_figure(root: Path) -> Figure | None:
     Data sets with a single number of labels are left out. Values far below ours are cut
     off.
     """
-    found = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
+    cells = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
     numbers = {
-        name: [n for n in LABELS[:-1] if (name, n, OURS) in found] for name in DATASETS
+        name: [n for n in LABELS[:-1] if (name, n, OURS) in cells] for name in DATASETS
     }
-    datasets = [name for name, known in numbers.items() if len(known) > 1]
+    datasets = [name for name, finished in numbers.items() if len(finished) > 1]
     if not datasets:
         return None
     width = min(3, len(datasets))
@@ -153,9 +156,9 @@ def labels_figure(root: Path) -> Figure | None:
     for ax, dataset in zip(axes.flat, datasets, strict=False):
         # Methods of the legend are drawn above the others.
         for name in sorted(METHODS, key=lambda name: (name in SHOWN, name == OURS)):
-            _draw_line(ax, name, {n: found.get((dataset, n, name)) for n in LABELS})
+            _draw_line(ax, name, {n: cells.get((dataset, n, name)) for n in LABELS})
         ticks = [int(n) for n in LABELS[:-1]]
-        least = min(found[dataset, n, OURS].mean for n in numbers[dataset])
+        least = min(cells[dataset, n, OURS].mean for n in numbers[dataset])
         ax.set_ylim(bottom=least - MARGIN)
         ax.set_xscale('log')
         ax.set_xticks(ticks, [str(n) for n in ticks])
@@ -171,11 +174,11 @@ def labels_figure(root: Path) -> Figure | None:
 
 def _draw_line(ax: Axes, name: str, cells: dict[str, Cell | None]) -> None:
     """Plot the means of a method, in grey if it is not in the legend."""
-    known = {int(n): c.mean for n, c in cells.items() if n != PUBLIC and c is not None}
+    means = {int(n): c.mean for n, c in cells.items() if n != PUBLIC and c is not None}
     is_ours, is_shown = name == OURS, name in SHOWN
     ax.plot(
-        list(known),
-        list(known.values()),
+        list(means),
+        list(means.values()),
         '-' if is_ours else ':',
         marker='o' if is_ours else '.',
         color=SHOWN.get(name, '#bbbbbb'),
@@ -246,12 +249,12 @@ def split(data: Data, labels: int, seed: int) -> Data:
     generator = torch.Generator().manual_seed(seed)
     y = data['y']
     order = torch.randperm(y.numel(), generator=generator)
-    chosen = [order[y[order] == c][:labels] for c in range(int(y.max()) + 1)]
-    train = torch.cat(chosen)
+    rows_by_class = [order[y[order] == c][:labels] for c in range(int(y.max()) + 1)]
+    train = torch.cat(rows_by_class)
     is_left = torch.ones_like(y, dtype=torch.bool).index_fill_(0, train, False)
-    others = order[is_left[order]]
-    num_val = min(2 * train.numel(), 500, others.numel() // 3)
-    return masked(data, train, others[:num_val], others[num_val:])
+    remaining = order[is_left[order]]
+    num_val = min(2 * train.numel(), 500, remaining.numel() // 3)
+    return masked(data, train, remaining[:num_val], remaining[num_val:])
 
 
 def public_split(data: Data, dataset: str) -> Data:
@@ -266,15 +269,15 @@ def public_split(data: Data, dataset: str) -> Data:
     return masked(data, every[:num_train], every[num_train:], test)
 
 
-def masked(data: Data, *parts: Tensor) -> Data:
+def masked(data: Data, *splits: Tensor) -> Data:
     """Return a shallow copy of the data with masks of training, validation and test."""
-    found = (
+    copied = (
         data.clone() if data['x'].layout == torch.strided else Data(**data.to_dict())
     )
-    for name, part in zip(('train', 'val', 'test'), parts, strict=True):
+    for name, rows in zip(('train', 'val', 'test'), splits, strict=True):
         mask = torch.zeros_like(data['y'], dtype=torch.bool)
-        found[f'{name}_mask'] = mask.index_fill_(0, part, True)
-    return found
+        copied[f'{name}_mask'] = mask.index_fill_(0, rows, True)
+    return copied
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -292,14 +295,14 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         options = tuple(sorted(setting['encoder'].items()))
         graph = ENCODER_GRAPHS.get(run.method, 'nearest')
         data.x = load_encoded(run.dataset, run.seed, graph, options)
-    found = trainings(run.method, hide_test(data), run.seed, setting)
-    return str(run), score_best(found, data, breaks_ties=True)
+    candidates = trainings(run.method, hide_test(data), run.seed, setting)
+    return str(run), score_best(candidates, data, breaks_ties=True)
 
 
 def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     lists = {'datasets': DATASETS, 'labels': LABELS, 'methods': list(METHODS)}
     args = parse_args(arguments, 'labels', __doc__, lists, SEEDS)
-    wanted = [
+    runs = [
         Run(dataset, labels, method, seed)
         for dataset in args.datasets
         for seed in range(FIRST_SEED, FIRST_SEED + args.seeds)
@@ -308,4 +311,4 @@ def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) 
         if labels != PUBLIC or dataset in ('CiteSeer', 'PubMed')
     ]
     results = Results(args.results / LABELS_FILE, setting, METHODS)
-    results.complete('labels', wanted, execute, args.jobs)
+    results.complete('labels', runs, execute, args.jobs)

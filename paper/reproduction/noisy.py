@@ -59,10 +59,10 @@ CHANGES = (-75, -50, -25, 0, 50, 100, 300)
 #: The row that all others are tested against.
 OURS = 'ours_fixed'
 
-Found = dict[tuple[str, int, str], Cell]
+Cells = dict[tuple[str, int, str], Cell]
 
 
-def read_cells(root: Path) -> Found:
+def read_cells(root: Path) -> Cells:
     """Return the test accuracies of each data set, change and method that has run."""
     cells = studies.read_cells(root / NOISE, METHODS)
     return {(key[0], int(key[1]), key[2]): cell for key, cell in cells.items()}
@@ -70,13 +70,13 @@ def read_cells(root: Path) -> Found:
 
 def noise_grid(dataset: str, root: Path) -> Grid:
     """Compare accuracies of all methods on all changes of the graph of a data set."""
-    found = read_cells(root)
-    changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
+    cells = read_cells(root)
+    changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in cells)]
     return compared_grid(
-        found,
+        cells,
         {(dataset, c): f'{c:+d} %' if c else 'as given' for c in changes},
         {name: method.title for name, method in METHODS.items()},
-        compare_ours(found, OURS),
+        compare_ours(cells, OURS),
         lambda tests: f'{compared_note(METHODS[OURS].title, OVERLAPPING, tests)}.',
         corner=dataset,
     )
@@ -84,26 +84,28 @@ def noise_grid(dataset: str, root: Path) -> Grid:
 
 def noise_figure(root: Path) -> Figure | None:
     """Plot accuracies over the changes of each graph, if there are enough runs."""
-    found = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
+    cells = {k: c for k, c in read_cells(root).items() if len(c.test) >= LEAST_RUNS}
     colours = {OURS: 'C0'}
-    others = (name for name in METHODS if name != OURS)
-    colours |= dict(zip(others, [*(f'C{i}' for i in range(1, 10)), 'k'], strict=False))
-    datasets = [name for name in OBSERVED if any(key[0] == name for key in found)]
+    other_methods = (name for name in METHODS if name != OURS)
+    colours |= dict(
+        zip(other_methods, [*(f'C{i}' for i in range(1, 10)), 'k'], strict=False)
+    )
+    datasets = [name for name in OBSERVED if any(key[0] == name for key in cells)]
     if not datasets:
         return None
     width = 3.6 * len(datasets) + 2.2
     figure = Figure(figsize=(width, 3.6), layout='constrained')
     axes = figure.subplots(1, len(datasets), squeeze=False)[0]
     for ax, dataset in zip(axes, datasets, strict=True):
-        changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in found)]
-        places = {change: place for place, change in enumerate(changes)}
+        changes = [c for c in CHANGES if any(k[:2] == (dataset, c) for k in cells)]
+        positions = {change: position for position, change in enumerate(changes)}
         for name, method in METHODS.items():
-            known = [c for c in changes if (dataset, c, name) in found]
-            if not known:
+            finished = [c for c in changes if (dataset, c, name) in cells]
+            if not finished:
                 continue
             ax.plot(
-                [places[change] for change in known],
-                [found[dataset, change, name].mean for change in known],
+                [positions[change] for change in finished],
+                [cells[dataset, change, name].mean for change in finished],
                 '-' if name == OURS else ':',
                 marker='o' if name == OURS else '.',
                 linewidth=2.5 if name == OURS else 1.5,
@@ -136,16 +138,18 @@ def changed(pairs: Tensor, num_nodes: int, percent: int, seed: int) -> Tensor:
         percent: Added pairs, or removed ones if negative, in percent of all pairs.
         seed: Seed of the choice, which does not use the global random state.
     """
-    number = round(pairs.size(1) * abs(percent) / 100)
+    num_changed = round(pairs.size(1) * abs(percent) / 100)
     generator = torch.Generator().manual_seed(seed)
     if percent < 0:
         order = torch.randperm(pairs.size(1), generator=generator)
-        return pairs[:, order[number:].sort().values]
-    most = num_nodes * (num_nodes - 1) // 2 - pairs.size(1)
-    if number > most:
-        raise ValueError(f"'percent' must add at most {most} pairs (got {number})")
+        return pairs[:, order[num_changed:].sort().values]
+    num_absent = num_nodes * (num_nodes - 1) // 2 - pairs.size(1)
+    if num_changed > num_absent:
+        raise ValueError(
+            f"'percent' must add at most {num_absent} pairs (got {num_changed})"
+        )
     codes = pairs[0] * num_nodes + pairs[1]
-    while (missing := pairs.size(1) + number - codes.numel()) > 0:
+    while (missing := pairs.size(1) + num_changed - codes.numel()) > 0:
         drawn = torch.randint(num_nodes, (2, missing), generator=generator)
         drawn = sort_pairs(drawn)
         codes = torch.cat([codes, drawn[0] * num_nodes + drawn[1]]).unique()
@@ -187,18 +191,18 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Execute a run; return the result of the training that validation selects."""
     torch.set_num_threads(1)
     warnings.filterwarnings('ignore', 'Sparse CSR')
-    whole, pairs = load(run.dataset)
-    num_nodes = int(whole['y'].numel())
+    data, pairs = load(run.dataset)
+    num_nodes = int(data['y'].numel())
     edge_index = both_ways(changed(pairs, num_nodes, run.change, run.seed), num_nodes)
     method = METHODS[run.method]
-    if (number := method.options.get('num_nearest')) is not None:
-        nearest = nearest_neighbours(whole['x'], number).edge_index
+    if (num_nearest := method.options.get('num_nearest')) is not None:
+        nearest = nearest_neighbours(data['x'], num_nearest).edge_index
         edge_index = coalesce(torch.cat([edge_index, nearest], dim=1))
-    data = paper_split(whole, seed=run.seed)
-    return str(run), chosen(method, data, edge_index, run.seed, setting)
+    data = paper_split(data, seed=run.seed)
+    return str(run), best_result(method, data, edge_index, run.seed, setting)
 
 
-def chosen(
+def best_result(
     method: Method, data: Data, edge_index: Tensor, seed: int, setting: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the result of the training of a method that validation selects."""
@@ -209,7 +213,7 @@ def chosen(
 def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
     lists = {'datasets': DATASETS, 'changes': CHANGES, 'methods': list(METHODS)}
     args = parse_args(arguments, 'noise', __doc__, lists, SEEDS)
-    wanted = [
+    runs = [
         Run(dataset, change, method, seed)
         for dataset in args.datasets
         for seed in range(FIRST_SEED, FIRST_SEED + args.seeds)
@@ -217,4 +221,4 @@ def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) 
         for method in args.methods
     ]
     results = Results(args.results / NOISE, setting, METHODS)
-    results.complete('noise', wanted, execute, args.jobs)
+    results.complete('noise', runs, execute, args.jobs)

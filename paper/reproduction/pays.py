@@ -47,18 +47,18 @@ class Setting(NamedTuple):
     Args:
         title: Description of the data.
         cells: The results of the columns; errors are negated.
-        kind: `error`, or accuracies of `overlapping` splits, of `draws` of labels that
-            count as independent, or of one `split` that all seeds share.
+        measure: `error`, or accuracies of `overlapping` splits, of `draws` of labels
+            that count as independent, or of one `split` that all seeds share.
     """
 
     title: str
     cells: Cells
-    kind: str
+    measure: str
 
     def best_control(self) -> Cell | None:
         """Return the control of the highest mean."""
-        known = [cell for cell in self.cells[:-1] if cell is not None and cell.test]
-        return max(known, key=lambda cell: cell.mean, default=None)
+        controls = [cell for cell in self.cells[:-1] if cell is not None and cell.test]
+        return max(controls, key=lambda cell: cell.mean, default=None)
 
     @property
     def num_runs(self) -> int:
@@ -68,27 +68,27 @@ class Setting(NamedTuple):
     def p_value(self) -> float:
         """Test the learned graph against the best control on the same seeds."""
         ours, best = self.cells[-1], self.best_control()
-        if ours is None or best is None or self.kind == 'split':
+        if ours is None or best is None or self.measure == 'split':
             return math.nan
-        if self.kind == 'error':
+        if self.measure == 'error':
             ours, best = (
                 Cell({seed: -math.log(-error) for seed, error in cell.test.items()})
                 for cell in (ours, best)
             )
-        overlap = TEST_TO_TRAIN if self.kind == 'overlapping' else 0.0
-        found = compare(ours, best, overlap)
-        return math.nan if found is None else found.p_value
+        overlap = TEST_TO_TRAIN if self.measure == 'overlapping' else 0.0
+        comparison = compare(ours, best, overlap)
+        return math.nan if comparison is None else comparison.p_value
 
 
 def settings(root: Path) -> list[Setting]:
     """List the rows with enough runs, each with the seeds that its methods share."""
-    found = [
+    rows = [
         _hidden_setting(root),
         *_noisy_settings(root),
         *_labels_settings(root),
         *_half_settings(root),
     ]
-    rows = [_common(row) for row in found if row.cells[-1] is not None]
+    rows = [_common(row) for row in rows if row.cells[-1] is not None]
     return [row for row in rows if row.num_runs >= LEAST_RUNS]
 
 
@@ -104,11 +104,11 @@ def _common(row: Setting) -> Setting:
 
 
 def _hidden_setting(root: Path) -> Setting:
-    found = hidden.read_errors(root)
+    errors = hidden.read_errors(root)
     mlp, uniform, ours = (
         Cell({seed: -error for seed, error in cell.test.items()})
         for cell in (
-            found.get((DELTA, name), Cell({}))
+            errors.get((DELTA, name), Cell({}))
             for name in ('mlp', 'uniform', hidden.OURS)
         )
     )
@@ -116,46 +116,46 @@ def _hidden_setting(root: Path) -> Setting:
     return Setting(title, (mlp, None, uniform, ours), 'error')
 
 
-def _columns(found: Mapping[Any, Cell], key: Key, ours: str, kind: str) -> Cells:
+def _columns(cells: Mapping[Any, Cell], key: Key, ours: str, study: str) -> Cells:
     """Return the cells of a row, given their key without the method."""
-    mlp, uniform, own, *fixed = (
-        found.get((*key, name))
-        for name in ('mlp', 'uniform', ours, *FIXED_GRAPHS[kind])
+    mlp, uniform, learned, *fixed = (
+        cells.get((*key, name))
+        for name in ('mlp', 'uniform', ours, *FIXED_GRAPHS[study])
     )
-    known = [cell for cell in fixed if cell is not None]
-    best = max(known, key=lambda cell: (len(cell.test), cell.mean), default=None)
-    return mlp, best, uniform, own
+    fixed_cells = [cell for cell in fixed if cell is not None]
+    best = max(fixed_cells, key=lambda cell: (len(cell.test), cell.mean), default=None)
+    return mlp, best, uniform, learned
 
 
 def _noisy_settings(root: Path) -> list[Setting]:
-    found = noisy.read_cells(root)
+    accuracies = noisy.read_cells(root)
     rows = []
-    for dataset in sorted({key[0] for key in found}):
+    for dataset in sorted({key[0] for key in accuracies}):
         for change, of in ((0, 'its own graph'), (CHANGE, f'+{CHANGE} % random edges')):
-            cells = _columns(found, (dataset, change), noisy.OURS, 'noise')
+            cells = _columns(accuracies, (dataset, change), noisy.OURS, 'noise')
             rows.append(Setting(f'{dataset}, {of}', cells, 'overlapping'))
     return rows
 
 
 def _labels_settings(root: Path) -> list[Setting]:
-    found = labels.read_cells(root)
+    accuracies = labels.read_cells(root)
     rows = []
     for dataset in labels.DATASETS:
         for count in (labels.PUBLIC, LABELS):
             is_public = count == labels.PUBLIC
             text = "Planetoid's split" if is_public else f'{count} labels a class'
-            cells = _columns(found, (dataset, count), labels.OURS, 'labels')
-            kind = 'split' if is_public else 'draws'
-            rows.append(Setting(f'{dataset}, no graph, {text}', cells, kind))
+            cells = _columns(accuracies, (dataset, count), labels.OURS, 'labels')
+            measure = 'split' if is_public else 'draws'
+            rows.append(Setting(f'{dataset}, no graph, {text}', cells, measure))
     return rows
 
 
 def _half_settings(root: Path) -> list[Setting]:
-    found = studies.read_cells(root / half.HALF, half.HALF_METHODS)
+    accuracies = studies.read_cells(root / half.HALF, half.HALF_METHODS)
     return [
         Setting(
             f'{dataset}, no graph, half labelled',
-            _columns(found, (dataset,), half.OURS, 'half'),
+            _columns(accuracies, (dataset,), half.OURS, 'half'),
             'overlapping',
         )
         for dataset in half.DATASETS
@@ -191,11 +191,11 @@ def _names_of_ours() -> str:
 
 
 def _entries(row: Setting, p_value: float | None) -> list[Entry]:
-    digits, sign = (3, -1) if row.kind == 'error' else (1, 1)
+    digits, sign = (3, -1) if row.measure == 'error' else (1, 1)
     means = [math.nan if c is None else round(sign * c.mean, digits) for c in row.cells]
-    known = [sign * mean for mean in means if not math.isnan(mean)]
+    shown = [sign * mean for mean in means if not math.isnan(mean)]
     texts = [
-        Entry('' if math.isnan(m) else f'{m:.{digits}f}', '', sign * m == max(known))
+        Entry('' if math.isnan(m) else f'{m:.{digits}f}', '', sign * m == max(shown))
         for m in means
     ]
     texts.append(Entry(str(row.num_runs)))
@@ -250,20 +250,20 @@ def _row(
     """Make a row, or none if the learned graph has not run."""
     if ours not in cells:
         return []
-    own = cells[ours]
-    known = {
+    learned = cells[ours]
+    means = {
         name: cells[name].mean
         for name in controls
-        if name in cells and len(cells[name].test) >= len(own.test)
+        if name in cells and len(cells[name].test) >= len(learned.test)
     }
     choose = max if largest else min
-    best = choose(known, key=lambda name: known[name], default=None)
+    best = choose(means, key=lambda name: means[name], default=None)
     texts = [
         f'{cells[none].mean:.{digits}f}' if none in cells else '',
-        '' if best is None else f'{known[best]:.{digits}f} ({controls[best]})',
-        f'{own.mean:.{digits}f}',
+        '' if best is None else f'{means[best]:.{digits}f} ({controls[best]})',
+        f'{learned.mean:.{digits}f}',
     ]
-    entries = [Entry(measure), *map(Entry, texts), Entry(str(len(own.test)))]
+    entries = [Entry(measure), *map(Entry, texts), Entry(str(len(learned.test)))]
     return [(title, entries)]
 
 
@@ -283,12 +283,12 @@ def _table_rows(root: Path) -> list[tuple[str, list[Entry]]]:
 
 
 def _attacked_rows(root: Path) -> list[tuple[str, list[Entry]]]:
-    found = attacked_tables.read_cells(root)
+    accuracies = attacked_tables.read_cells(root)
     titles = {name: attacked_tables.ROWS[name][0] for name in UNREFINED}
     rows = []
     for dataset in attacked_tables.ATTACKED_DATASETS:
         key = dataset, RATE, ATTACKED
-        cells = {row: cell for (*k, row), cell in found.items() if tuple(k) == key}
+        cells = {row: cell for (*k, row), cell in accuracies.items() if tuple(k) == key}
         rows += _row(
             f'{dataset}, {RATE} % of the edges changed by Metattack',
             *('accuracy, %', cells, 'mlp', attacked_tables.OURS, titles),
@@ -299,26 +299,26 @@ def _attacked_rows(root: Path) -> list[tuple[str, list[Entry]]]:
 
 
 def _sensor_rows(root: Path) -> list[tuple[str, list[Entry]]]:
-    found = sensors.read_cells(root)
+    errors = sensors.read_cells(root)
     rows = []
     last = len(MINUTES) - 1
     learned = {*sensors.LEARNED, 'none', 'place'}
-    titles = {k: kind.title for k, kind in sensors.KINDS.items()}
+    titles = {k: graph.title for k, graph in sensors.GRAPHS.items()}
     titles = {k: title for k, title in titles.items() if k not in learned}
     for task, title in (
         (FORECAST, 'traffic in 60 minutes, 207 sensors'),
         (NEW, 'traffic in 60 minutes, sensors that are new'),
     ):
         key: Any = task, 'rmse', last
-        cells = {k: c for (t, k, m, p), c in found.items() if (t, m, p) == key}
+        cells = {k: c for (t, k, m, p), c in errors.items() if (t, m, p) == key}
         measure = 'RMSE, miles an hour'
         rows += _row(title, measure, cells, 'none', 'lagged series', titles)
     return rows
 
 
 def _hidden_rows(root: Path) -> list[tuple[str, list[Entry]]]:
-    found = hidden.read_errors(root)
-    cells = {name: cell for (delta, name), cell in found.items() if delta == DELTA}
+    errors = hidden.read_errors(root)
+    cells = {name: cell for (delta, name), cell in errors.items() if delta == DELTA}
     controls = {name: relations.METHODS[name].title for name in UNLEARNED}
     title = f'hidden relation at {DELTA}°'
     ours = hidden.OURS

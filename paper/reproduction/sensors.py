@@ -49,32 +49,34 @@ MINUTES = (15, 30, 60)
 DRAWN = 3
 
 
-class Kind(NamedTuple):
+class GraphTitle(NamedTuple):
     """A graph, with its title."""
 
     title: str
 
 
-KINDS = {
-    'last reading': Kind('last reading'),
-    'time of day': Kind('mean of the time of day'),
-    'ridge, own': Kind('ridge, own readings, time of day'),
-    'ridge, road': Kind('ridge, and those of road neighbours'),
-    'ridge, lagged nearest': Kind('ridge, and of 9 nearest by lagged correlation'),
-    'none': Kind('no graph'),
-    'random': Kind('9 random sensors'),
-    'uniform': Kind('mean of all sensors'),
-    'attention': Kind('attention over all sensors'),
-    'road': Kind('road graph'),
-    'lagged nearest': Kind('9 nearest by lagged correlation'),
-    'both, fixed': Kind('road graph; 9 nearest by lagged correlation'),
-    'free vectors': Kind('learned, free vectors'),
-    'lagged draws': Kind('learned, cosine of lagged series, draws'),
-    'lagged series': Kind('learned, cosine of lagged series'),
-    'both': Kind('learned, cosine of lagged series; road graph'),
-    'last values': Kind('last readings, inverse distance chosen by validation'),
-    'inverse distance': Kind('network, the same inverse distance'),
-    'place': Kind('network, learned kernel of places'),
+GRAPHS = {
+    'last reading': GraphTitle('last reading'),
+    'time of day': GraphTitle('mean of the time of day'),
+    'ridge, own': GraphTitle('ridge, own readings, time of day'),
+    'ridge, road': GraphTitle('ridge, and those of road neighbours'),
+    'ridge, lagged nearest': GraphTitle(
+        'ridge, and of 9 nearest by lagged correlation'
+    ),
+    'none': GraphTitle('no graph'),
+    'random': GraphTitle('9 random sensors'),
+    'uniform': GraphTitle('mean of all sensors'),
+    'attention': GraphTitle('attention over all sensors'),
+    'road': GraphTitle('road graph'),
+    'lagged nearest': GraphTitle('9 nearest by lagged correlation'),
+    'both, fixed': GraphTitle('road graph; 9 nearest by lagged correlation'),
+    'free vectors': GraphTitle('learned, free vectors'),
+    'lagged draws': GraphTitle('learned, cosine of lagged series, draws'),
+    'lagged series': GraphTitle('learned, cosine of lagged series'),
+    'both': GraphTitle('learned, cosine of lagged series; road graph'),
+    'last values': GraphTitle('last readings, inverse distance chosen by validation'),
+    'inverse distance': GraphTitle('network, the same inverse distance'),
+    'place': GraphTitle('network, learned kernel of places'),
 }
 #: Forecasts without training, and the graphs of regressions.
 PLAIN = ('last reading', 'time of day')
@@ -84,46 +86,55 @@ RIDGES = {
     'ridge, lagged nearest': 'lagged nearest',
 }
 LEARNED = ('free vectors', 'lagged draws', 'lagged series', 'both')
-NEW_KINDS = ('lagged series', 'last values', 'inverse distance', 'place')
+NEW_GRAPHS = ('lagged series', 'last values', 'inverse distance', 'place')
 
 
 def read_cells(root: Path) -> dict[tuple[str, str, str, int], Cell]:
     """Return test errors by task, graph, measure, and index of the horizon."""
-    found: dict[Any, dict[int, float]] = defaultdict(dict)
-    for name, result in studies.read_runs(root / SENSORS, KINDS).items():
-        task, kind, seed = name.split('/')
+    tests: dict[Any, dict[int, float]] = defaultdict(dict)
+    for name, result in studies.read_runs(root / SENSORS, GRAPHS).items():
+        task, graph_name, seed = name.split('/')
         for measure, values in result['test'].items():
-            for place, value in enumerate(values):
-                found[task, kind, measure, place][int(seed)] = value
-    return {key: Cell(test) for key, test in found.items()}
+            for horizon, value in enumerate(values):
+                tests[task, graph_name, measure, horizon][int(seed)] = value
+    return {key: Cell(test) for key, test in tests.items()}
 
 
 def sensors_grid(task: str, root: Path) -> Grid:
     """Compare the errors of all graphs at each horizon."""
     cells = read_cells(root)
-    kinds = [kind for kind in KINDS if (task, kind, 'rmse', 0) in cells]
-    places = range(len(MINUTES))
-    most = max((len(cells[task, k, 'rmse', 0].test) for k in kinds), default=0)
-    least = [
+    graph_names = [
+        graph_name for graph_name in GRAPHS if (task, graph_name, 'rmse', 0) in cells
+    ]
+    horizons = range(len(MINUTES))
+    num_runs = max(
+        (len(cells[task, k, 'rmse', 0].test) for k in graph_names), default=0
+    )
+    lowest = [
         min(
             round(cell.mean, 2)
             for (t, k, measure, p), cell in cells.items()
-            if (t, measure, p) == (task, 'rmse', place) and len(cell.test) == most
+            if (t, measure, p) == (task, 'rmse', horizon) and len(cell.test) == num_runs
         )
-        for place in places
-        if kinds
+        for horizon in horizons
+        if graph_names
     ]
     rows = []
-    for kind in kinds:
+    for graph_name in graph_names:
         entries = []
-        for place in places:
-            pair = [cells[task, kind, measure, place] for measure in ('rmse', 'mae')]
+        for horizon in horizons:
+            pair = [
+                cells[task, graph_name, measure, horizon] for measure in ('rmse', 'mae')
+            ]
             text = ' / '.join(f'{cell.mean:.2f}' for cell in pair)
-            entries.append(Entry(text, '', round(pair[0].mean, 2) == least[place]))
-        cell = cells[task, kind, 'rmse', places[-1]]
+            entries.append(Entry(text, '', round(pair[0].mean, 2) == lowest[horizon]))
+        cell = cells[task, graph_name, 'rmse', horizons[-1]]
         spread = '' if len(cell.test) < 2 else f'{cell.std:.2f}'
         rows.append(
-            (KINDS[kind].title, [*entries, Entry(spread), Entry(str(len(cell.test)))])
+            (
+                GRAPHS[graph_name].title,
+                [*entries, Entry(spread), Entry(str(len(cell.test)))],
+            )
         )
     head = ['', *(f'{minutes} min' for minutes in MINUTES), 'deviation', 'seeds']
     note = (
@@ -133,10 +144,13 @@ def sensors_grid(task: str, root: Path) -> Grid:
     )
     shared = agreement(root) if task == FORECAST else {}
     if shared:
-        parts = (f'{KINDS[kind].title} {share:.0%}' for kind, share in shared.items())
+        shares = (
+            f'{GRAPHS[graph_name].title} {share:.0%}'
+            for graph_name, share in shared.items()
+        )
         note += (
             ' Share of the 9 heaviest edges of a sensor that two seeds have in common '
-            f'(mean): {"; ".join(parts)}.'
+            f'(mean): {"; ".join(shares)}.'
         )
     return Grid(head, rows, [note], 'no finished runs yet')
 
@@ -144,30 +158,30 @@ def sensors_grid(task: str, root: Path) -> Grid:
 def agreement(root: Path) -> dict[str, float]:
     """Return the mean share of their heaviest edges that two seeds have in common."""
     edges: dict[str, list[Any]] = defaultdict(list)
-    for name, result in studies.read_runs(root / SENSORS, KINDS).items():
+    for name, result in studies.read_runs(root / SENSORS, GRAPHS).items():
         if 'edges' in result:
             edges[name.split('/')[1]].append(result['edges'])
-    found = {}
-    for kind, graphs in edges.items():
+    mean_shares = {}
+    for graph_name, graphs in edges.items():
         shares = [
             len({*a} & {*b}) / len(a)
-            for one, other in itertools.combinations(graphs, 2)
-            for a, b in zip(one, other, strict=True)
+            for sources, other_sources in itertools.combinations(graphs, 2)
+            for a, b in zip(sources, other_sources, strict=True)
         ]
         if shares:
-            found[kind] = sum(shares) / len(shares)
-    return found
+            mean_shares[graph_name] = sum(shares) / len(shares)
+    return mean_shares
 
 
 def sensors_figure(root: Path) -> Figure | None:
     """Draw the heaviest learned edges of each sensor on a map, next to the roads."""
-    runs = studies.read_runs(root / SENSORS, KINDS)
+    runs = studies.read_runs(root / SENSORS, GRAPHS)
     run = runs.get(f'{FORECAST}/lagged series/0')
     if run is None:
         return None
     data = load().data
-    place, ids = data['pos'].flip(1).numpy(), data['edge_index'].t().tolist()
-    roads = {tuple(sorted(pair)) for pair in ids}
+    position, edges = data['pos'].flip(1).numpy(), data['edge_index'].t().tolist()
+    roads = {tuple(sorted(pair)) for pair in edges}
     learned = [
         (source, target)
         for target, sources in enumerate(run['edges'])
@@ -178,17 +192,16 @@ def sensors_figure(root: Path) -> Figure | None:
     figure = Figure(figsize=(10, 4.6), layout='constrained')
     left, right = figure.subplots(1, 2)
     for pair in sorted(roads):
-        left.plot(*place[list(pair)].T, color='0.6', linewidth=0.6, rasterized=True)
-    for pair, known in sorted(
-        zip(learned, is_road, strict=True), key=lambda one: one[1]
-    ):
-        colour, width = ('C0', 1.0) if known else ('C1', 0.4)
+        left.plot(*position[list(pair)].T, color='0.6', linewidth=0.6, rasterized=True)
+    for drawn, colour, width in ((False, 'C1', 0.4), (True, 'C0', 1.0)):
         style = {'color': colour, 'linewidth': width, 'rasterized': True}
-        right.plot(*place[list(pair)].T, **style)
+        for pair, road in zip(learned, is_road, strict=True):
+            if road == drawn:
+                right.plot(*position[list(pair)].T, **style)
     shown = f'{share:.0%} of the {DRAWN} heaviest learned edges are roads (blue)'
     titles = f'road graph, {len(roads)} pairs', shown
     for ax, title in zip((left, right), titles, strict=True):
-        ax.plot(*place.T, '.', color='k', markersize=3)
+        ax.plot(*position.T, '.', color='k', markersize=3)
         ax.set(title=title, xticks=[], yticks=[], aspect=1.2)
     return figure
 
@@ -197,18 +210,18 @@ SEEDS = 5
 #: Forecasts without a seed.
 UNTRAINED = (*PLAIN, *RIDGES)
 #: Number of heaviest edges per sensor that are stored.
-KEPT = 9
+NUM_STORED = 9
 
 
 class Run(NamedTuple):
     """A graph of a task, with a seed of the network and of the held-out sensors."""
 
     task: str
-    kind: str
+    graph_name: str
     seed: int
 
     def __str__(self) -> str:
-        return f'{self.task}/{self.kind}/{self.seed}'
+        return f'{self.task}/{self.graph_name}/{self.seed}'
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -218,21 +231,21 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     traffic = load()
     if run.task == NEW:
         return str(run), forecast_new(run, traffic, setting)
-    if run.kind in UNTRAINED:
-        steps = traffic.val, traffic.test
-        if run.kind in PLAIN:
-            found = [plain_forecast(run.kind, traffic, step) for step in steps]
+    if run.graph_name in UNTRAINED:
+        tested = traffic.val, traffic.test
+        if run.graph_name in PLAIN:
+            speeds = [plain_forecast(run.graph_name, traffic, step) for step in tested]
         else:
-            found = [*ridge(traffic, fixed_graph(RIDGES[run.kind], traffic))]
-        both = zip(steps, found, strict=True)
-        scores = [errors(speed, traffic.targets(step)) for step, speed in both]
+            speeds = [*ridge(traffic, fixed_graph(RIDGES[run.graph_name], traffic))]
+        pairs = zip(tested, speeds, strict=True)
+        scores = [errors(speed, traffic.targets(step)) for step, speed in pairs]
         return str(run), dict(zip(('val', 'test'), scores, strict=True))
     seed_everything(run.seed)
-    model = Forecaster(run.kind, traffic, setting)
-    parts = traffic.train, traffic.val, traffic.test
+    model = Forecaster(run.graph_name, traffic, setting)
+    steps = traffic.train, traffic.val, traffic.test
     every = torch.arange(len(traffic.mean))
-    result: dict[str, Any] = fit(model, traffic, parts, [every] * 3, setting)
-    if run.kind in LEARNED:
+    result: dict[str, Any] = fit(model, traffic, steps, [every] * 3, setting)
+    if run.graph_name in LEARNED:
         graphs = [
             g for k, g in zip(model.fixed, model.graphs(), strict=True) if k != 'road'
         ]
@@ -247,41 +260,44 @@ def forecast_new(run: Run, traffic: Traffic, setting: dict[str, Any]) -> dict[st
     seed_everything(run.seed)
     n = len(traffic.mean)
     order = torch.randperm(n)
-    held, kept = order[:HELD_OUT].sort().values, order[HELD_OUT:].sort().values
-    if run.kind == 'last values':
-        weights = choose_inverse(traffic, kept)
-        found: dict[str, Any] = {'choice': weights}
-        told = {'val': (traffic.val, kept), 'test': (traffic.test, held)}
-        for part, (step, sensors) in told.items():
-            speed = last_values(traffic, step, kept, sensors, *weights)
-            found[part] = errors(speed, traffic.targets(step)[:, sensors])
-        return found
-    model = NewSensors(run.kind, traffic, kept, setting)
-    parts = traffic.train, traffic.val, traffic.test
-    return fit(model, traffic, parts, [kept, kept, held], setting)
+    new, sources = order[:HELD_OUT].sort().values, order[HELD_OUT:].sort().values
+    if run.graph_name == 'last values':
+        choice = choose_inverse(traffic, sources)
+        result: dict[str, Any] = {'choice': choice}
+        cases = {'val': (traffic.val, sources), 'test': (traffic.test, new)}
+        for split, (step, sensors) in cases.items():
+            speed = last_values(traffic, step, sources, sensors, *choice)
+            result[split] = errors(speed, traffic.targets(step)[:, sensors])
+        return result
+    model = NewSensors(run.graph_name, traffic, sources, setting)
+    steps = traffic.train, traffic.val, traffic.test
+    return fit(model, traffic, steps, [sources, sources, new], setting)
 
 
 def heaviest(graph: SampledGraph, num_targets: int) -> list[list[int]]:
     """List the sources of the heaviest edges of each target, the heaviest first."""
     edge_index, weight = graph
-    found = []
+    sources = []
     for target in range(num_targets):
-        own = (edge_index[1] == target).nonzero().flatten()
-        best = own[weight[own].argsort(descending=True)[:KEPT]]
-        found.append(edge_index[0, best].tolist())
-    return found
+        edges = (edge_index[1] == target).nonzero().flatten()
+        best = edges[weight[edges].argsort(descending=True)[:NUM_STORED]]
+        sources.append(edge_index[0, best].tolist())
+    return sources
 
 
 def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) -> None:
-    lists = {'tasks': [FORECAST, NEW], 'kinds': list(KINDS)}
+    lists = {'tasks': [FORECAST, NEW], 'kinds': list(GRAPHS)}
     args = parse_args(arguments, 'sensors', __doc__, lists, SEEDS)
-    kinds = {FORECAST: [k for k in KINDS if k not in NEW_KINDS[1:]], NEW: NEW_KINDS}
-    wanted = [
-        Run(task, kind, seed)
+    graph_names = {
+        FORECAST: [k for k in GRAPHS if k not in NEW_GRAPHS[1:]],
+        NEW: NEW_GRAPHS,
+    }
+    runs = [
+        Run(task, graph_name, seed)
         for task in args.tasks
         for seed in range(args.seeds)
-        for kind in kinds[task]
-        if kind in args.kinds and (seed == 0 or kind not in UNTRAINED)
+        for graph_name in graph_names[task]
+        if graph_name in args.kinds and (seed == 0 or graph_name not in UNTRAINED)
     ]
-    results = Results(args.results / SENSORS, setting, KINDS)
-    results.complete('sensors', wanted, execute, args.jobs)
+    results = Results(args.results / SENSORS, setting, GRAPHS)
+    results.complete('sensors', runs, execute, args.jobs)

@@ -143,9 +143,9 @@ def road(traffic: Traffic) -> SampledGraph:
     return SampledGraph(edge_index, weight / total[edge_index[1]])
 
 
-def plain_forecast(kind: str, traffic: Traffic, step: Tensor) -> Tensor:
+def plain_forecast(name: str, traffic: Traffic, step: Tensor) -> Tensor:
     """Forecast the last reading, or the training mean of the time of day."""
-    if kind == 'last reading':
+    if name == 'last reading':
         speed = traffic.speed[step].unsqueeze(2)
         return speed.expand(-1, -1, len(HORIZONS))
     hour = torch.arange(traffic.cut) % DAY

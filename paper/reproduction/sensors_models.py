@@ -84,54 +84,57 @@ class LaggedGraph(torch.nn.Module):
 class Forecaster(torch.nn.Module):
     """Network that forecasts from the windows of a sensor and of its neighbours."""
 
-    def __init__(self, kind: str, traffic: Traffic, setting: dict[str, Any]) -> None:
+    def __init__(
+        self, graph_name: str, traffic: Traffic, setting: dict[str, Any]
+    ) -> None:
         super().__init__()
-        self.kind, self.traffic = kind, traffic
+        self.graph_name, self.traffic = graph_name, traffic
         n, hidden = len(traffic.mean), setting['hidden_channels']
-        own = setting['embedding_channels']
-        self.embedding = torch.nn.Parameter(0.1 * torch.randn(n, own))
+        channels = setting['embedding_channels']
+        self.embedding = torch.nn.Parameter(0.1 * torch.randn(n, channels))
         self.dropout = setting['dropout']
-        self.first = torch.nn.Linear(WINDOW + own + 2, hidden)
-        size = hidden, hidden
-        kinds = SEVERAL.get(kind, [kind])
+        self.first = torch.nn.Linear(WINDOW + channels + 2, hidden)
+        names = SEVERAL.get(graph_name, [graph_name])
         self.convs = torch.nn.ModuleList()
-        for one in kinds:
+        for name in names:
             options: dict[str, Any] = {}
-            if one == 'free vectors':
+            if name == 'free vectors':
                 options = {'num_sensors': n, 'k': setting['draws']}
-            self.convs.append(SensorGraphConv(*size, **options))
+            self.convs.append(SensorGraphConv(hidden, hidden, **options))
         self.attention = torch.nn.Linear(hidden, 2 * hidden)
         self.lagged = None
-        if kind in ('lagged series', 'lagged draws', 'both'):
-            self.lagged = LaggedGraph(traffic, setting, kind == 'lagged draws')
-        self.fixed = {one: fixed_graph(one, traffic) for one in kinds}
+        if graph_name in ('lagged series', 'lagged draws', 'both'):
+            self.lagged = LaggedGraph(traffic, setting, graph_name == 'lagged draws')
+        self.fixed = {name: fixed_graph(name, traffic) for name in names}
         self.last = torch.nn.Linear(hidden, len(HORIZONS))
         self.skip = torch.nn.Linear(WINDOW, len(HORIZONS))
 
     def graphs(self) -> list[SampledGraph]:
         """Return the graph of each convolution, sampled in training."""
-        found = []
-        for kind, conv in zip(self.fixed, self.convs, strict=True):
-            if kind == 'free vectors':
-                found.append(conv.graph())  # type: ignore[operator]
-            elif kind.startswith('lagged') and self.lagged is not None:
-                found.append(self.lagged())
+        graphs = []
+        for graph_name, conv in zip(self.fixed, self.convs, strict=True):
+            if graph_name == 'free vectors':
+                graphs.append(conv.graph())  # type: ignore[operator]
+            elif graph_name.startswith('lagged') and self.lagged is not None:
+                graphs.append(self.lagged())
             else:
-                found.append(self.fixed[kind])
-        return found
+                graphs.append(self.fixed[graph_name])
+        return graphs
 
     def forward(self, step: Tensor, targets: Tensor) -> Tensor:
         """Forecast all sensors, which are the targets."""
         window, time = self.traffic.windows(step)
         size = *window.shape[:2], -1
-        told = self.embedding.expand(size), time.unsqueeze(1).expand(size)
-        h = self.first(torch.cat([window, *told], dim=2)).relu()
+        inputs = self.embedding.expand(size), time.unsqueeze(1).expand(size)
+        h = self.first(torch.cat([window, *inputs], dim=2)).relu()
         h = F.dropout(h, self.dropout, self.training)
-        parts = [
-            self._attend(conv, h) if self.kind == 'attention' else conv(h, graph=graph)
+        messages = [
+            self._attend(conv, h)
+            if self.graph_name == 'attention'
+            else conv(h, graph=graph)
             for conv, graph in zip(self.convs, self.graphs(), strict=True)
         ]
-        h = h + torch.stack(parts).sum(dim=0).relu()
+        h = h + torch.stack(messages).sum(dim=0).relu()
         out = self.last(F.dropout(h, self.dropout, self.training)) + self.skip(window)
         speed: Tensor = out * self.traffic.std[:, None] + self.traffic.mean[:, None]
         return speed
@@ -145,17 +148,17 @@ class Forecaster(torch.nn.Module):
         return out
 
 
-def fixed_graph(kind: str, traffic: Traffic) -> SampledGraph:
+def fixed_graph(graph_name: str, traffic: Traffic) -> SampledGraph:
     """Return a fixed graph; one without edges if the kind is another."""
     n = len(traffic.mean)
-    if kind == 'road':
+    if graph_name == 'road':
         return road(traffic)
-    if kind == 'lagged nearest':
+    if graph_name == 'lagged nearest':
         return largest(lagged_correlation(traffic, max(HORIZONS)), NEAREST)
-    if kind == 'random':
+    if graph_name == 'random':
         score = torch.rand(n, n, generator=torch.Generator().manual_seed(0))
         return largest(score, NEAREST)
-    if kind == 'uniform':
+    if graph_name == 'uniform':
         return largest(torch.zeros(n, n), n - 1)
     return SampledGraph(torch.empty(2, 0, dtype=torch.long), torch.empty(0))
 
@@ -171,7 +174,7 @@ def fit(
     options = {'lr': setting['lr'], 'weight_decay': setting['weight_decay']}
     optimizer = torch.optim.AdamW(model.parameters(), **options)
     train, val, test = steps
-    least, improved = float('inf'), 0
+    lowest, improved = float('inf'), 0
     best: dict[str, Tensor] = {}
     for epoch in range(setting['epochs']):
         model.train()
@@ -182,8 +185,8 @@ def fit(
             F.smooth_l1_loss(speed, target, beta=setting['beta']).backward()
             optimizer.step()
         total = sum(map(sum, evaluate(model, traffic, val, sensors[1]).values()))
-        if total < least:
-            least, improved = total, epoch
+        if total < lowest:
+            lowest, improved = total, epoch
             best = {name: value.clone() for name, value in model.state_dict().items()}
         elif epoch - improved >= setting['patience']:
             break
@@ -220,27 +223,30 @@ class NewSensors(torch.nn.Module):
     """
 
     def __init__(
-        self, kind: str, traffic: Traffic, sources: Tensor, setting: dict[str, Any]
+        self,
+        graph_name: str,
+        traffic: Traffic,
+        sources: Tensor,
+        setting: dict[str, Any],
     ) -> None:
         super().__init__()
-        self.kind, self.traffic, self.sources = kind, traffic, sources
+        self.graph_name, self.traffic, self.sources = graph_name, traffic, sources
         self.candidates = min(setting['candidates'], len(sources) - 1)
         hidden = setting['hidden_channels']
-        size = hidden, hidden
         self.first = torch.nn.Linear(WINDOW + 2, hidden)
         self.time = torch.nn.Linear(2, hidden)
-        self.conv = SensorGraphConv(*size)
+        self.conv = SensorGraphConv(hidden, hidden)
         self.last = torch.nn.Linear(hidden, len(HORIZONS))
         self.dropout = setting['dropout']
         self.rows = [unit_rows(rows) for rows in traffic.lagged(setting['lag'])]
         self.miles = (traffic.data['pos'] * torch.tensor(MILES)).float()
         similarity: Any = LinearSimilarity(self.rows[0].size(1))
-        if kind == 'place':
+        if graph_name == 'place':
             similarity = DistanceSimilarity(2)
         self.sampler = None
         self.inverse = choose_inverse(traffic, sources)
-        if kind != 'inverse distance':
-            scale = 1.0 if kind == 'place' else setting['scale']
+        if graph_name != 'inverse distance':
+            scale = 1.0 if graph_name == 'place' else setting['scale']
             self.sampler = GumbelKNNSampler.paper(
                 similarity, setting['draws'], 1.0, scale, train_scale=True
             )
@@ -250,10 +256,10 @@ class NewSensors(torch.nn.Module):
         if self.sampler is None:
             return inverse_distance(self.traffic, self.sources, targets, *self.inverse)
         score = -torch.cdist(self.miles[targets], self.miles[self.sources])
-        if self.kind == 'lagged series':
+        if self.graph_name == 'lagged series':
             score = self.rows[1][targets] @ self.rows[0][self.sources].t()
         edge_index = nearest_others(score, self.sources, targets, self.candidates)
-        rows = self.rows if self.kind == 'lagged series' else [self.miles] * 2
+        rows = self.rows if self.graph_name == 'lagged series' else [self.miles] * 2
         pair = rows[0][self.sources], rows[1][targets]
         self.sampler.eval()  # Noise-free weights: there are only few sensors.
         graph: SampledGraph = self.sampler(pair, edge_index=edge_index)
@@ -263,10 +269,10 @@ class NewSensors(torch.nn.Module):
         window, time = self.traffic.windows(step)
         time = time.unsqueeze(1)
         window = window[:, self.sources]
-        told = torch.cat([window, time.expand(*window.shape[:2], -1)], dim=2)
-        h = F.dropout(self.first(told).relu(), self.dropout, self.training)
-        own = self.time(time).relu().expand(-1, len(targets), -1)
-        h = self.conv((h, own), graph=self.graph(targets)).relu()
+        readings = torch.cat([window, time.expand(*window.shape[:2], -1)], dim=2)
+        h = F.dropout(self.first(readings).relu(), self.dropout, self.training)
+        h_targets = self.time(time).relu().expand(-1, len(targets), -1)
+        h = self.conv((h, h_targets), graph=self.graph(targets)).relu()
         out = self.last(F.dropout(h, self.dropout, self.training))
         std, mean = self.traffic.std[targets], self.traffic.mean[targets]
         speed: Tensor = out * std.unsqueeze(1) + mean.unsqueeze(1)

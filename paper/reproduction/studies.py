@@ -1,4 +1,4 @@
-"""Store finished runs of an experiment in one file, and execute the missing ones."""
+"""Store the runs of a study in one file, execute missing ones, and compare them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,9 @@ def parse_args(
     parser.prog = f'run.py {name}'
     add = parser.add_argument
     for option, values in lists.items():
-        known: dict[str, Any] = {
-            'type': type(values[0]),
-            'choices': values,
-            'default': values,
-        }
-        add(f'--{option}', nargs='+', metavar=option[0].upper(), **known)
+        selection: dict[str, Any] = {'choices': values, 'default': values}
+        selection |= {'type': type(values[0]), 'metavar': option[0].upper()}
+        add(f'--{option}', nargs='+', **selection)
     add('--seeds', type=positive, default=seeds)
     add('--jobs', type=positive, default=1, help='number of processes')
     add('--results', type=Path, default=RESULTS)
@@ -82,19 +79,19 @@ class Results:
         unknown = {}
         if content.get('setting') == json.loads(json.dumps(self.setting)):
             unknown = {m: d for m, d in digests.items() if m not in self.digests}
-        known = {m for m, digest in digests.items() if self.digests.get(m) == digest}
-        self.runs = _of_methods(runs, known) | self.runs
+        current = {m for m, digest in digests.items() if self.digests.get(m) == digest}
+        self.runs = _of_methods(runs, current) | self.runs
         return {'digests': unknown, 'runs': _of_methods(runs, unknown)}
 
     def add(self, name: str, result: Result) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.path.with_name(f'.{self.path.name}.lock')):
-            others = self._read()  # Another command may have added some since.
+            unknown = self._read()  # Another command may have added some since.
             self.runs[name] = result
-            runs = dict(sorted((others['runs'] | self.runs).items()))
+            runs = dict(sorted((unknown['runs'] | self.runs).items()))
             content = {
                 'setting': self.setting,
-                'digests': others['digests'] | self.digests,
+                'digests': unknown['digests'] | self.digests,
                 'runs': runs,
             }
             write_json(self.path, content | self._environments(runs))
@@ -117,8 +114,8 @@ class Results:
         task = functools.partial(execute, setting=self.setting)
         missing = [run for run in runs if str(run) not in self.runs]
         print(f'{title}: {len(runs)} runs, {len(runs) - len(missing)} finished')
-        with _results_of(missing, task, jobs) as found:
-            for name, result in tqdm(found, total=len(missing), disable=None):
+        with _results_of(missing, task, jobs) as results:
+            for name, result in tqdm(results, total=len(missing), disable=None):
                 self.add(name, result)
 
 
@@ -126,20 +123,22 @@ def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
     """Return the runs of a file whose methods have not changed."""
     content = read_kept(path) or {}
     setting, digests = content.get('setting', {}), content.get('digests', {})
-    found = {name: _digest(setting, method) for name, method in methods.items()}
-    known = {name for name, own in found.items() if digests.get(name, own) == own}
-    return _of_methods(content.get('runs', {}), known)
+    current = {name: _digest(setting, method) for name, method in methods.items()}
+    unchanged = {
+        name for name, digest in current.items() if digests.get(name, digest) == digest
+    }
+    return _of_methods(content.get('runs', {}), unchanged)
 
 
 def read_cells(
-    path: Path, methods: Mapping[str, Any], part: str = 'test', scale: float = 100.0
+    path: Path, methods: Mapping[str, Any], measure: str = 'test', scale: float = 100.0
 ) -> dict[tuple[str, ...], Cell]:
     """Return test accuracies in %, or other scores, by the name without the seed."""
     tests: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
     for name, result in read_runs(path, methods).items():
         *key, seed = name.split('/')
-        if result.get(part) is not None:
-            tests[tuple(key)][int(seed)] = scale * result[part]
+        if result.get(measure) is not None:
+            tests[tuple(key)][int(seed)] = scale * result[measure]
     return {key: Cell(test) for key, test in tests.items()}
 
 
@@ -175,14 +174,14 @@ Key = tuple[Any, ...]
 
 
 def compare_ours(
-    found: Mapping[Any, Cell], ours: str, overlap: float = TEST_TO_TRAIN
+    cells: Mapping[Any, Cell], ours: str, overlap: float = TEST_TO_TRAIN
 ) -> dict[Any, Comparison]:
     """Compare ours with each other method of its column, on the same splits."""
     pairs = {}
-    for key, cell in found.items():
-        own = found.get((*key[:-1], ours))
-        if key[-1] != ours and own is not None:
-            pairs[key] = compare(own, cell, overlap)
+    for key, cell in cells.items():
+        our_cell = cells.get((*key[:-1], ours))
+        if key[-1] != ours and our_cell is not None:
+            pairs[key] = compare(our_cell, cell, overlap)
     return {key: pair for key, pair in pairs.items() if pair is not None}
 
 
@@ -192,7 +191,7 @@ def correct(pairs: Mapping[Any, Comparison]) -> dict[Any, float]:
 
 
 def compared_grid(
-    found: Mapping[Any, Cell],
+    accuracies: Mapping[Any, Cell],
     columns: Mapping[Key, str],
     titles: Mapping[str, str],
     pairs: Mapping[Any, Comparison],
@@ -204,7 +203,7 @@ def compared_grid(
     """Make a table of the methods that have run, with their differences to ours.
 
     Args:
-        found: The accuracies by column and method.
+        accuracies: The accuracies by column and method.
         columns: The key of each column, without the method, and its title.
         titles: The titles of the methods.
         pairs: The comparisons of ours with the other methods, by the same keys.
@@ -216,7 +215,7 @@ def compared_grid(
     p_values = correct(tested)
     rows: list[tuple[str, list[Entry]]] = [(title, []) for title in titles.values()]
     for column in columns:
-        cells = {name: found.get((*column, name)) for name in titles}
+        cells = {name: accuracies.get((*column, name)) for name in titles}
         best = _best({name: c for name, c in cells.items() if c is not None})
         for (name, cell), (_, row) in zip(cells.items(), rows, strict=True):
             key, below = (*column, name), ''
@@ -245,6 +244,6 @@ def signed(value: float, digits: int = 1) -> str:
 
 def _best(cells: Mapping[str, Cell]) -> set[str]:
     """Return the methods with the highest printed mean, among those with most runs."""
-    most = max([LEAST_RUNS, *(len(cell.test) for cell in cells.values())])
-    means = {n: round(c.mean, 1) for n, c in cells.items() if len(c.test) == most}
+    num_runs = max([LEAST_RUNS, *(len(cell.test) for cell in cells.values())])
+    means = {n: round(c.mean, 1) for n, c in cells.items() if len(c.test) == num_runs}
     return {name for name, mean in means.items() if mean == max(means.values())}

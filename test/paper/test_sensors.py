@@ -7,12 +7,12 @@ import torch
 from torch_geometric.data import Data
 
 from reproduction import sensors, sensors_data, sensors_models
-from reproduction.sensors import FORECAST, KINDS, LEARNED, NEW, NEW_KINDS
+from reproduction.sensors import FORECAST, GRAPHS, LEARNED, NEW, NEW_GRAPHS
 from reproduction.sensors_data import HORIZONS, WINDOW, errors, largest, prepare, ridge
 from reproduction.sensors_models import SETTING, Forecaster, fixed_graph
 
 SMALL = SETTING | {'hidden_channels': 8, 'epochs': 2, 'candidates': 5}
-NETWORKS = [k for k in KINDS if k not in sensors.UNTRAINED and k not in NEW_KINDS[1:]]
+NETWORKS = [k for k in GRAPHS if k not in sensors.UNTRAINED and k not in NEW_GRAPHS[1:]]
 
 
 @pytest.fixture(scope='module')
@@ -86,32 +86,32 @@ def test_ridge_finds_the_sensor_that_comes_first(traffic):
     assert near['rmse'][2] < 0.5 * own['rmse'][2]
 
 
-@pytest.mark.parametrize('kind', NETWORKS)
-def test_every_graph_runs_and_is_the_same_again(kind, traffic, monkeypatch):
+@pytest.mark.parametrize('graph_name', NETWORKS)
+def test_every_graph_runs_and_is_the_same_again(graph_name, traffic, monkeypatch):
     monkeypatch.setattr(sensors, 'load', lambda: traffic)
-    run = sensors.Run(FORECAST, kind, 1)
+    run = sensors.Run(FORECAST, graph_name, 1)
     name, result = sensors.execute(run, SMALL)
-    assert name == f'forecast/{kind}/1'
+    assert name == f'forecast/{graph_name}/1'
     assert all(math.isfinite(v) for v in result['test']['rmse'])
     assert sensors.execute(run, SMALL)[1] == result
-    assert ('edges' in result) == (kind in LEARNED)
+    assert ('edges' in result) == (graph_name in LEARNED)
     assert sensors.execute(run._replace(seed=2), SMALL)[1] != result
 
 
-@pytest.mark.parametrize('kind', sensors.UNTRAINED)
-def test_forecasts_without_training_run(kind, traffic, monkeypatch):
+@pytest.mark.parametrize('graph_name', sensors.UNTRAINED)
+def test_forecasts_without_training_run(graph_name, traffic, monkeypatch):
     monkeypatch.setattr(sensors, 'load', lambda: traffic)
-    result = sensors.execute(sensors.Run(FORECAST, kind, 0), SMALL)[1]
+    result = sensors.execute(sensors.Run(FORECAST, graph_name, 0), SMALL)[1]
     assert result['val'].keys() == result['test'].keys() == {'rmse', 'mae'}
 
 
-@pytest.mark.parametrize('kind', NEW_KINDS)
-def test_later_readings_of_new_sensors_are_not_seen(kind, traffic, monkeypatch):
+@pytest.mark.parametrize('graph_name', NEW_GRAPHS)
+def test_later_readings_of_new_sensors_are_not_seen(graph_name, traffic, monkeypatch):
     monkeypatch.setattr(sensors, 'load', lambda: traffic)
     setting = SMALL | {'candidates': 3}
     monkeypatch.setattr(sensors, 'HELD_OUT', 3)
-    name, result = sensors.execute(sensors.Run(NEW, kind, 0), setting)
-    assert name == f'new/{kind}/0'
+    name, result = sensors.execute(sensors.Run(NEW, graph_name, 0), setting)
+    assert name == f'new/{graph_name}/0'
     sources, targets = torch.arange(3, 14), torch.arange(3)
     later = traffic.scaled.clone()
     later[traffic.cut :, :3] = 100.0
@@ -122,17 +122,17 @@ def test_later_readings_of_new_sensors_are_not_seen(kind, traffic, monkeypatch):
     held = order.argsort()[:3]
     speed, scaled = traffic.speed.clone(), traffic.scaled.clone()
     speed[traffic.cut :, held], scaled[traffic.cut :, held] = 7.0, 7.0
-    first = sensors.forecast_new(sensors.Run(NEW, kind, 0), traffic, setting)
+    first = sensors.forecast_new(sensors.Run(NEW, graph_name, 0), traffic, setting)
     changed = traffic._replace(speed=speed, scaled=scaled)
-    again = sensors.forecast_new(sensors.Run(NEW, kind, 0), changed, setting)
+    again = sensors.forecast_new(sensors.Run(NEW, graph_name, 0), changed, setting)
     assert again['val'] == first['val']
     assert again['test'] != first['test']
-    if kind == 'last values':
+    if graph_name == 'last values':
         return
     outs = []
     for one in (traffic, other):
         torch.manual_seed(0)
-        model = sensors_models.NewSensors(kind, one, sources, setting).eval()
+        model = sensors_models.NewSensors(graph_name, one, sources, setting).eval()
         outs.append(model(traffic.test[:5], targets))
         graph = model.graph(sources)
         loops = sources[graph.edge_index[0]] == sources[graph.edge_index[1]]

@@ -83,12 +83,12 @@ class DiagonalGenerator(torch.nn.Module):
         torch.nn.init.ones_(self.weight)
 
     def similarities(self, x: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
-        first, second = self.weight
+        scale_in, scale_out = self.weight
         if x.layout == torch.strided:
-            return _dense_similarities(self.act(x * first) * second, k, batch)
+            return _dense_similarities(self.act(x * scale_in) * scale_out, k, batch)
         places = Neighbours(x.col_indices(), x.size(1), x.crow_indices())
         column = x.col_indices()
-        value = self.act(x.values() * first[column]) * second[column]
+        value = self.act(x.values() * scale_in[column]) * scale_out[column]
         value = unit_entries(value, places)
         edge_index = _nearest_rows(SparseRows(value.detach(), places), k, batch)
         neighbours = list_sources(edge_index, x.size(0))
@@ -113,11 +113,11 @@ def _nearest_rows(z: Any, k: int, batch: Tensor | None) -> Tensor:
     """Connect each row to the rows of its graph with the largest inner products."""
     edges = [torch.empty(2, 0, dtype=torch.long, device=z.device)]
     start = 0
-    for part in z.split(graph_sizes(z, batch)):
-        size = part.size(0)
-        found = best_sources(PairScores(part, part, Identity()), min(k, size))
-        target = torch.arange(size, device=z.device).unsqueeze(1).expand_as(found)
-        edges.append(torch.stack([found, target]).flatten(1) + start)
+    for rows in z.split(graph_sizes(z, batch)):
+        size = rows.size(0)
+        nearest = best_sources(PairScores(rows, rows, Identity()), min(k, size))
+        target = torch.arange(size, device=z.device).unsqueeze(1).expand_as(nearest)
+        edges.append(torch.stack([nearest, target]).flatten(1) + start)
         start += size
     return torch.cat(edges, dim=1)
 
@@ -156,11 +156,11 @@ def sparse_pair_dots(
     products = int(sizes[source].sum()) // max(1, num_rows)
     bytes_per_row = 2 * value.itemsize * places.num_sources + 40 * products
     keep: Any = {'use_reentrant': False, 'preserve_rng_state': False}
-    found = [
+    dots = [
         checkpoint(_block_dots, value, places, neighbours, rows, **keep)
         for rows in row_blocks(num_rows, bytes_per_row, memory_budget)
     ]
-    return torch.cat([value.new_empty(0), *found])
+    return torch.cat([value.new_empty(0), *dots])
 
 
 def _block_dots(
@@ -169,10 +169,10 @@ def _block_dots(
     """Compute the products of some rows, which are temporarily dense."""
     width, offsets = places.num_sources, places.offsets.long()
     ends = [rows.start, rows.stop]
-    own, pairs = (slice(*o.offsets[ends].tolist()) for o in (places, neighbours))
-    cell = (places.target[own].long() - rows.start) * width + places.source[own]
+    entries, pairs = (slice(*o.offsets[ends].tolist()) for o in (places, neighbours))
+    cell = (places.target[entries].long() - rows.start) * width + places.source[entries]
     dense = value.new_zeros((rows.stop - rows.start) * width)
-    dense = dense.index_add(0, cell, value[own])
+    dense = dense.index_add(0, cell, value[entries])
     listed = neighbours.source.flatten()[pairs].long()
     # Entries of a listed row are multiplied by the row that lists it.
     pair, entry = expand_ranges(offsets[listed], offsets.diff()[listed])

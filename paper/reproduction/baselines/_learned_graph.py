@@ -42,9 +42,9 @@ def transposed(rows: Any) -> Tensor:
     """Return dense or sparse rows as the columns of a dense matrix."""
     if isinstance(rows, Tensor):
         return rows.t()
-    place = rows.words.source.long(), rows.words.target.long()
+    position = rows.words.source.long(), rows.words.target.long()
     empty: Tensor = rows.new_zeros(rows.size(1), rows.size(0))
-    return empty.index_put(place, rows.value)
+    return empty.index_put(position, rows.value)
 
 
 class Features(NamedTuple):
@@ -85,10 +85,10 @@ class LearnedGraph:
         ]
         self.factors: list[Tensor]
         if epsilon is None:
-            ((own, source),) = heads
-            self.factors = [own, source]
+            ((target, source),) = heads
+            self.factors = [target, source]
         else:
-            weights = reduce(torch.add, (own @ source for own, source in heads))
+            weights = reduce(torch.add, (target @ source for target, source in heads))
             weights = F.threshold(weights, epsilon, 0.0)
             if batch is not None:
                 sources = batch if anchors is None else batch[anchors]
@@ -126,8 +126,9 @@ class LearnedGraph:
         smoothness, degree, sparsity = factors
         total, size, steps = self.total, self.size, None
         if self.anchors is not None:  # The graph of the anchors.
-            own, *source = self.factors
-            steps = reduce(matmul, source, self._sum_back(divided(own, total)))
+            target_factor, *source_factors = self.factors
+            back = self._sum_back(divided(target_factor, total))
+            steps = reduce(matmul, source_factors, back)
             total, size = steps.sum(dim=1), steps.square().sum()
         count = total.numel()
         loss = sparsity / count**2 * size
@@ -147,8 +148,9 @@ class LearnedGraph:
         """Return the squared distance from the previous graph."""
         if len(self.factors) != len(last.factors) or len(self.factors) == 1:
             return (self.weights - last.weights).square().sum()
-        one, two = self.factors, last.factors
-        return _inner(one, one) - 2 * _inner(one, two) + _inner(two, two)
+        both = _inner(self.factors, last.factors)
+        squares = _inner(self.factors, self.factors), _inner(last.factors, last.factors)
+        return squares[0] - 2 * both + squares[1]
 
     def edges(self, dtype: torch.dtype) -> SampledGraph:
         """Return the positive weights, divided by their sum per target."""
@@ -171,11 +173,12 @@ class LearnedGraph:
         return h
 
 
-def _inner(one: list[Tensor], two: list[Tensor]) -> Tensor:
+def _inner(factors: list[Tensor], other_factors: list[Tensor]) -> Tensor:
     """Return the inner product of two products of factors."""
     # In double precision: a change is a small difference of large products.
-    (own, source), (other, end) = ([f.double() for f in fs] for fs in (one, two))
-    return ((own.t() @ other) * (source @ end.t())).sum()
+    left, right = (factor.double() for factor in factors)
+    other_left, other_right = (factor.double() for factor in other_factors)
+    return ((left.t() @ other_left) * (right @ other_right.t())).sum()
 
 
 def divided(value: Tensor, total: Tensor) -> Tensor:

@@ -189,8 +189,8 @@ class IDGL(NeighbourModel):
                 if any(factors):
                     value = value + graph.penalty(features, factors)
             losses.append(value)
-        first, *later = losses
-        return first + torch.stack(later).mean() if later else first
+        initial_loss, *later = losses
+        return initial_loss + torch.stack(later).mean() if later else initial_loss
 
     def graphs(self, x: Tensor, *args: Any, **kwargs: Any) -> list[SampledGraph]:
         r"""Return the learned graph :math:`f(\mathbf{A}^{(t)})` of each iteration,
@@ -216,46 +216,46 @@ class IDGL(NeighbourModel):
         anchors = self._anchors(x, generator)
         prior = None
         if self.skip_weight > 0 or edge_index is not None or edge_weight is not None:
-            given = self._graph(x, edge_index, edge_weight, batch)
-            prior = normalized_prior(given, x.size(0))
-        first = self._learn(x, 0, anchors, batch)
+            edges = self._graph(x, edge_index, edge_weight, batch)
+            prior = normalized_prior(edges, x.size(0))
+        initial = self._learn(x, 0, anchors, batch)
 
         def fixed(h: Tensor) -> Fixed:
-            return first.propagate(h), None if prior is None else prior.sum(h)
+            return initial.propagate(h), None if prior is None else prior.sum(h)
 
         start = apply_linear(lins[0], x)
-        of_start, limit = fixed(start), self.delta * first.size
-        graph, probability, h = first, self.dropout, x
+        of_start, limit = fixed(start), self.delta * initial.size
+        graph, probability, h = initial, self.dropout, x
         for step in range(self.max_iterations):
             if step > 0:
                 last, probability = graph, 0.0
                 graph = self._learn(h, 1, anchors, batch)
-            out = self._mix(of_start, start, first, graph)
+            out = self._mix(of_start, start, initial, graph)
             for lin in lins[1:]:
                 h = dropout(out.relu(), probability, self.training, generator)
                 out = lin(h)
-                out = self._mix(fixed(out), out, first, graph)
+                out = self._mix(fixed(out), out, initial, graph)
             yield out, graph
             if step > 0 and bool(graph.change(last) <= limit):
                 return
 
     def _learn(
-        self, h: Tensor, number: int, anchors: Tensor | None, batch: Tensor | None
+        self, h: Tensor, metric_index: int, anchors: Tensor | None, batch: Tensor | None
     ) -> LearnedGraph:
         """Learn the graph from similarities of features, or of hidden samples."""
-        metric: Any = self.metrics[number]
+        metric: Any = self.metrics[metric_index]
         # Hidden samples are not negative, and neither are their similarities.
-        is_exact = number == 1 and self.epsilon == 0 and batch is None
+        is_exact = metric_index == 1 and self.epsilon == 0 and batch is None
         epsilon = None if is_exact else self.epsilon
         with torch.autocast(h.device.type, enabled=False):
             return LearnedGraph(metric, h, anchors, batch, epsilon)
 
     def _mix(
-        self, fixed: Fixed, h: Tensor, first: LearnedGraph, graph: LearnedGraph
+        self, fixed: Fixed, h: Tensor, initial: LearnedGraph, graph: LearnedGraph
     ) -> Tensor:
         """Mix the messages of a layer along all graphs."""
         learned, before = fixed
-        if graph is not first:
+        if graph is not initial:
             learned = torch.lerp(learned, graph.propagate(h), self.update_weight)
         if before is None:
             return learned

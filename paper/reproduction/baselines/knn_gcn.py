@@ -99,8 +99,8 @@ class NeighbourModel(NodeClassifier):
             self._check_cached(x, batch)
             return SampledGraph(self._cached_index, self._cached_weight)
         similarity = self.similarity or 'linear'
-        found = nearest_neighbours(x, self.k, batch, similarity=similarity)
-        graph = self._weighted(found)
+        graph = nearest_neighbours(x, self.k, batch, similarity=similarity)
+        graph = self._weighted(graph)
         if self.cached:
             # Cloned: inference tensors cannot be trained on.
             with torch.inference_mode(False):
@@ -122,11 +122,11 @@ class NeighbourModel(NodeClassifier):
                 f"'x' must hold the {num_nodes} nodes of the cached graph "
                 f'(got {x.size(0)} nodes)'
             )
-        other = _graph_ids(x, batch) != self._cached_batch
+        differs = _graph_ids(x, batch) != self._cached_batch
         check_value(
-            ~other.any(),
+            ~differs.any(),
             "'batch' must be that of the cached graph, until reset_parameters()",
-            got=lambda: f'another graph for {int(other.sum())} of {num_nodes} nodes',
+            got=lambda: f'another graph for {int(differs.sum())} of {num_nodes} nodes',
         )
 
 
@@ -224,8 +224,8 @@ class KNNGCN(NeighbourModel):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        for part in (self.act, self.convs, self.roots):
-            reset(part)
+        for module in (self.act, self.convs, self.roots):
+            reset(module)
 
     def forward(
         self,

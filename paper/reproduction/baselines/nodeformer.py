@@ -130,11 +130,11 @@ class NodeFormerLayer(torch.nn.Module):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Attend from rows to sources; :obj:`sizes` are their numbers in each graph."""
-        given = (self.query, x), (self.key, source), (self.value, source)
-        parts = [lin(h).view(h.size(0), self.heads, h.size(1)) for lin, h in given]
-        dtype = parts[0].dtype
+        inputs = (self.query, x), (self.key, source), (self.value, source)
+        projected = [lin(h).view(h.size(0), self.heads, h.size(1)) for lin, h in inputs]
+        dtype = projected[0].dtype
         with torch.autocast(x.device.type, enabled=False):
-            query, key, value = map(full_precision, parts)
+            query, key, value = map(full_precision, projected)
             scale = 1 / (math.sqrt(self.tau) * query.size(-1) ** 0.25)
             directions, noise = self.directions.to(query.dtype), None
             if self.training:
@@ -180,10 +180,10 @@ def context_sizes(
         of_context, of_x, _ = Ends.of((context, x)).like(batch, 'batch')
         check_batch(of_context, context)
         check_batch(of_x, x)
-        ids, number = torch.cat([of_x, of_context]).unique(return_inverse=True)
+        ids, index = torch.cat([of_x, of_context]).unique(return_inverse=True)
         counts = (
-            part.bincount(minlength=ids.numel()).tolist()
-            for part in number.split([x.size(0), context.size(0)])
+            graph_ids.bincount(minlength=ids.numel()).tolist()
+            for graph_ids in index.split([x.size(0), context.size(0)])
         )
         sizes = list(zip(*counts, strict=True))
     if any(rows > 0 and sources == 0 for rows, sources in sizes):
@@ -314,16 +314,16 @@ class NodeFormer(RowIndexMixin, NodeClassifier):
         check_input(dst, self.lin_in)
         check_generator(generator, dst.device)
         if src is None:
-            own = sizes = [(size, size) for size in graph_sizes(dst, batch)]
+            source_sizes = sizes = [(size, size) for size in graph_sizes(dst, batch)]
         else:
             sizes = context_sizes(dst, src, batch)
-            own = [(size, size) for _, size in sizes if size > 0]
+            source_sizes = [(size, size) for _, size in sizes if size > 0]
         h = self._embed(dst, generator)
         source = h if src is None else self._embed(src, generator)
         for layer, norm in zip(self.layers, list(self.norms)[1:], strict=True):
             if src is not None:
                 h = self._drop(norm(layer(h, source, sizes, generator) + h), generator)
-            out = layer(source, source, own, generator)
+            out = layer(source, source, source_sizes, generator)
             source = self._drop(norm(out + source), generator)
             h = source if src is None else h
         return apply_linear(self.lin_out, h)

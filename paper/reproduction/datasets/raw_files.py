@@ -67,20 +67,20 @@ def _read_coauthor(folder: Path) -> Data:
     row = torch.arange(len(y)).repeat_interleave(offset.diff())
     # Binary occurrence of keywords, not counts.
     index = torch.stack([row, column])[:, value > 0]
-    one = torch.ones(index.size(1))
-    x = torch.sparse_coo_tensor(index, one, shape.tolist(), check_invariants=True)
+    ones = torch.ones(index.size(1))
+    x = torch.sparse_coo_tensor(index, ones, shape.tolist(), check_invariants=True)
     return Data(x=x.coalesce(), y=y.long())
 
 
 def _fetch_posts(folder: Path, *, download: bool) -> tuple[list[str], list[int]]:
     """Fetch posts of ten newsgroups and their labels with scikit-learn."""
-    found = datasets.fetch_20newsgroups(
+    posts = datasets.fetch_20newsgroups(
         data_home=str(folder),
         subset='all',
         categories=_GROUPS,
         download_if_missing=download,
     )
-    return found.data, found.target.tolist()
+    return posts.data, posts.target.tolist()
 
 
 def _read_newsgroups(folder: Path) -> Data:
@@ -105,9 +105,9 @@ def _read_mini_imagenet(folder: Path) -> Data:
             arrays = np.load(stream, allow_pickle=False)
             return Data(**{name: torch.from_numpy(arrays[name]) for name in 'xy'})
     except FileNotFoundError:
-        found: Any = pickle.loads((folder / 'mini_imagenet.pkl').read_bytes())
-    parts = ('train', 'val', 'test')
-    xs, ys = ([np.asarray(found[f'{k}_{part}']) for part in parts] for k in 'xy')
+        pickled: Any = pickle.loads((folder / 'mini_imagenet.pkl').read_bytes())
+    splits = ('train', 'val', 'test')
+    xs, ys = ([np.asarray(pickled[f'{k}_{split}']) for split in splits] for k in 'xy')
     x = torch.from_numpy(np.concatenate(xs).astype(np.float32))
     if not x.isfinite().all():
         raise ValueError('features must be finite')
@@ -135,11 +135,11 @@ class RawFiles(NamedTuple):
 def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> Data:
     """Read features, labels and edges; download missing raw files."""
     raw = RAW_FILES[name]
-    own = Path(root, raw.folder)
+    download_folder = Path(root, raw.folder)
     if folder is None:
-        folder = own
+        folder = download_folder
         for file in raw.digests:
-            _download(own / file, raw)
+            _download(download_folder / file, raw)
     with TemporaryDirectory() as copies, warnings.catch_warnings():
         warnings.simplefilter('ignore')  # About old pickles.
         _copy_known(folder, raw, allow_pickle, Path(copies))
@@ -152,16 +152,16 @@ def read_raw(name: str, folder: Path | None, root: str, allow_pickle: bool) -> D
             raise OSError(
                 f"'{folder}' is damaged ({error}): delete it to download it again"
             ) from error
-    found = (*x.shape, y.unique().numel())
-    if found != raw.counts:
+    sizes = (*x.shape, y.unique().numel())
+    if sizes != raw.counts:
         counts = '{} nodes, {} features and {} classes'.format
         raise ValueError(
-            f"'{folder}' must give {counts(*raw.counts)} (got {counts(*found)})"
+            f"'{folder}' must give {counts(*raw.counts)} (got {counts(*sizes)})"
         )
     if raw.plain == _ARRAYS and not (folder / _ARRAYS).is_file():
         content = io.BytesIO()
         np.savez(content, x=x.numpy(), y=y.numpy())
-        write_bytes(own / _ARRAYS, content.getvalue())
+        write_bytes(download_folder / _ARRAYS, content.getvalue())
     return data
 
 
@@ -170,15 +170,15 @@ def _copy_known(folder: Path, raw: RawFiles, allow_pickle: bool, copies: Path) -
     if raw.plain and (folder / raw.plain).is_file():
         shutil.copyfile(folder / raw.plain, copies / raw.plain)
         return
-    for name, known in raw.digests.items():
+    for name, digests in raw.digests.items():
         content = (folder / name).read_bytes()
-        found = hashlib.sha256(content).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()
         # The name of a file's git blob.
         blob = hashlib.sha1(b'blob %d\0' % len(content) + content).hexdigest()
-        if not allow_pickle and not {found, blob} & {*known}:
+        if not allow_pickle and not {digest, blob} & {*digests}:
             raise OSError(
                 f"'{folder / name}' must have a known digest, "
-                f'{" or ".join(known) or "but there is none"} (got {found}): it is '
+                f'{" or ".join(digests) or "but there is none"} (got {digest}): it is '
                 'damaged or another file. If you trust it, pass allow_pickle=True, '
                 'which allows a pickle to execute code'
             )
@@ -213,13 +213,13 @@ def _download(path: Path, raw: RawFiles) -> None:
 
 def _known_files() -> dict[str, RawFiles]:
     text = (resources.files(__package__) / 'raw_files.json').read_text(encoding='utf-8')
-    found = {}
+    files = {}
     for name, entry in json.loads(text).items():
         entry['read'] = _READERS[entry['read']]
         entry['counts'] = tuple(entry['counts'])
         entry['digests'] = {k: tuple(v) for k, v in entry['digests'].items()}
-        found[name] = RawFiles(**entry)
-    return found
+        files[name] = RawFiles(**entry)
+    return files
 
 
 _READERS = {

@@ -132,17 +132,17 @@ def raw_folder(name: str, root: str | Path = 'data') -> Path | None:
     Searches below `GSL_DATA`, then below `root`.
     """
     raw = RAW_FILES[name]
-    places = [Path(root, raw.folder)]
+    folders = [Path(root, raw.folder)]
     if local := os.environ.get('GSL_DATA'):
         if not Path(local).is_dir():
             raise ValueError(f"'GSL_DATA' must be a folder (got {local!r})")
         # Some copies lack the last folder, raw/.
         source = Path(local, raw.folder)
-        places = [source, source.parent, *places]
+        folders = [source, source.parent, *folders]
     for files in ([raw.plain], raw.digests) if raw.plain else (raw.digests,):
-        for place in places:
-            if all((place / file).is_file() for file in files):
-                return place
+        for folder in folders:
+            if all((folder / file).is_file() for file in files):
+                return folder
     return None
 
 

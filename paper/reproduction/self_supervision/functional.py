@@ -56,12 +56,16 @@ def mask_features(
     are hidden per one. Draws only the hidden entries, not all :math:`n \times d`.
     """
     width = max(1, x.size(1))
-    cell, value, place = _entries(x, width)
+    cell, value, position = _entries(x, width)
     if negative_ratio is None:
         hidden = choose_numbers(x.numel(), 1 / ratio, x.device, generator)
     else:
         is_one = value > 0
-        cell, value, place = cell[is_one], torch.ones_like(value[is_one]), place[is_one]
+        cell, value, position = (
+            cell[is_one],
+            torch.ones_like(value[is_one]),
+            position[is_one],
+        )
         num_zeros = x.numel() - cell.numel()
         share = min(1.0, cell.numel() * negative_ratio / (max(1, num_zeros) * ratio))
         ones = cell[choose_numbers(cell.numel(), 1 / ratio, x.device, generator)]
@@ -73,7 +77,7 @@ def mask_features(
     target = value.new_zeros(hidden.numel())
     target[is_entry] = value[index[is_entry]]
     row = torch.div(hidden, width, rounding_mode='floor')
-    masked = _without(x, place[index[is_entry]])
+    masked = _without(x, position[index[is_entry]])
     return MaskedFeatures(masked, row, hidden - row * width, target)
 
 
@@ -110,13 +114,15 @@ def choose_numbers(
         return torch.empty(0, dtype=torch.long, device=device)
     mean = count * probability
     size = int(mean + math.sqrt(mean)) + 1
-    chosen: list[Tensor] = []
+    numbers: list[Tensor] = []
     last = -1
     while last < count:
         gap = torch.empty(size, dtype=torch.float64, device=device)
-        chosen.append(last + gap.geometric_(probability, generator=generator).cumsum(0))
-        last = int(chosen[-1][-1])
-    every = torch.cat(chosen)
+        numbers.append(
+            last + gap.geometric_(probability, generator=generator).cumsum(0)
+        )
+        last = int(numbers[-1][-1])
+    every = torch.cat(numbers)
     return every[every < count].long()
 
 
@@ -127,15 +133,15 @@ def _entries(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
         cell = flat.nonzero().flatten()
         return cell, flat[cell], cell
     row, _ = expand_ranges(x.crow_indices()[:-1], x.crow_indices().diff())
-    cell, place = (row * width + x.col_indices()).sort()
-    return cell, x.values()[place], place
+    cell, position = (row * width + x.col_indices()).sort()
+    return cell, x.values()[position], position
 
 
-def _without(x: Tensor, place: Tensor) -> Tensor:
+def _without(x: Tensor, position: Tensor) -> Tensor:
     """Set entries at storage positions to zero."""
     if x.layout == torch.strided:
-        return x.flatten().index_fill(0, place, 0).view_as(x)
-    return _with_values(x, x.values().index_fill(0, place, 0))
+        return x.flatten().index_fill(0, position, 0).view_as(x)
+    return _with_values(x, x.values().index_fill(0, position, 0))
 
 
 def _with_values(x: Tensor, values: Tensor) -> Tensor:
@@ -144,11 +150,11 @@ def _with_values(x: Tensor, values: Tensor) -> Tensor:
     return torch.sparse_csr_tensor(*indices, values, x.shape, check_invariants=False)
 
 
-def find_sorted(wanted: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
+def find_sorted(queries: Tensor, ascending: Tensor) -> tuple[Tensor, Tensor]:
     """Return the positions of non-negative numbers, and whether they are present."""
-    index = torch.searchsorted(ascending, wanted)
+    index = torch.searchsorted(ascending, queries)
     padded = torch.cat([ascending, ascending.new_full((1,), -1)])
-    return index, padded[index] == wanted
+    return index, padded[index] == queries
 
 
 def check_words(x: Tensor) -> None:
@@ -173,8 +179,8 @@ def restoration_loss(out: Tensor, target: Tensor, *, binary: bool) -> Tensor:
 
 
 def nt_xent(
-    first: Tensor,
-    second: Tensor,
+    view: Tensor,
+    other_view: Tensor,
     temperature: float,
     *,
     memory_budget: int = MEMORY_BUDGET,
@@ -191,37 +197,37 @@ def nt_xent(
     that no :math:`n \times n` matrix is stored. Half precision is computed in
     :obj:`torch.float32`. Without rows the loss is zero.
     """
-    if first.size(0) == 0:
-        return first.sum() + second.sum()
-    with torch.autocast(first.device.type, enabled=False):
-        own, other = (unit_rows(full_precision(z)) for z in (first, second))
-        own = own / temperature
+    if view.size(0) == 0:
+        return view.sum() + other_view.sum()
+    with torch.autocast(view.device.type, enabled=False):
+        scaled, unit = (unit_rows(full_precision(z)) for z in (view, other_view))
+        scaled = scaled / temperature
         # The similarities, their exponentials and their gradient.
-        bytes_per_row = 3 * other.size(0) * other.itemsize
-        rows = row_blocks(own.size(0), bytes_per_row, memory_budget)
-        blocks = [recomputed(_block_sums)(own[part], other) for part in rows]
+        bytes_per_row = 3 * unit.size(0) * unit.itemsize
+        rows = row_blocks(scaled.size(0), bytes_per_row, memory_budget)
+        blocks = [recomputed(_block_sums)(scaled[block], unit) for block in rows]
         by_row = torch.cat([row for row, _ in blocks])
         by_column = torch.stack([column for _, column in blocks]).logsumexp(dim=0)
-        positive = (own * other).sum(dim=1)
+        positive = (scaled * unit).sum(dim=1)
         loss = (by_row / 2 + by_column / 2 - positive).mean()
-    return loss.to(first.dtype)
+    return loss.to(view.dtype)
 
 
-def _block_sums(own: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+def _block_sums(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
     """Compute log-sum-exp of a block, over rows and over columns."""
-    scores = own @ other.t()
+    scores = rows @ columns.t()
     return scores.logsumexp(dim=1), scores.logsumexp(dim=0)
 
 
 def grouped_nt_xent(
-    first: Tensor, second: Tensor, temperature: float, size: int | None
+    view: Tensor, other_view: Tensor, temperature: float, size: int | None
 ) -> Tensor:
     """Contrast nodes within consecutive groups of rows; each node counts once."""
-    num_nodes = max(1, first.size(0))
-    parts = (view.split(size or num_nodes) for view in (first, second))
+    num_nodes = max(1, view.size(0))
+    groups = (z.split(size or num_nodes) for z in (view, other_view))
     terms = [
-        nt_xent(one, two, temperature) * (one.size(0) / num_nodes)
-        for one, two in zip(*parts, strict=True)
+        nt_xent(left, right, temperature) * (left.size(0) / num_nodes)
+        for left, right in zip(*groups, strict=True)
     ]
     return torch.stack(terms).sum()
 
@@ -297,12 +303,12 @@ def consistency_loss(outs: Sequence[Tensor], temperature: float = 0.5) -> Tensor
 def _stacked(outs: Any) -> Tensor:
     """Check the logits of all passes and stack them [S, n, C]."""
     check_type(outs, (Tensor, Sequence), 'outs', 'a sequence of tensors')
-    for part in outs:
-        check_features(part, 'outs', is_finite=False)
+    for logits in outs:
+        check_features(logits, 'outs', is_finite=False)
     if len(outs) < 2:
         raise ValueError(f"'outs' must have at least two passes (got {len(outs)})")
-    kinds = {f'{list(part.shape)} of {part.dtype}' for part in outs}
+    kinds = {f'{list(logits.shape)} of {logits.dtype}' for logits in outs}
     if len(kinds) > 1:
-        found = ' and '.join(sorted(kinds))
-        raise ValueError(f"'outs' must have one shape and dtype (got {found})")
+        descriptions = ' and '.join(sorted(kinds))
+        raise ValueError(f"'outs' must have one shape and dtype (got {descriptions})")
     return torch.stack([*outs])

@@ -64,10 +64,10 @@ class Anchor(torch.nn.Module):
             weight = self.edge_weight.new_ones(num_nodes, dtype=dtype)
             return SampledGraph(loops.repeat(2, 1), weight)
         # Each node is a target, in ascending order.
-        known = int(self.edge_index[1, -1]) + 1
-        if known != num_nodes:
+        num_anchored = int(self.edge_index[1, -1]) + 1
+        if num_anchored != num_nodes:
             raise ValueError(
-                f"'x' must hold the {known} nodes of the anchor graph, until "
+                f"'x' must hold the {num_anchored} nodes of the anchor graph, until "
                 f'reset_parameters() (got {num_nodes} nodes)'
             )
         return SampledGraph(self.edge_index, self.edge_weight.to(dtype))
@@ -192,8 +192,8 @@ class Denoiser(TwoLayers):
         negative_ratio = self.negative_ratio if self.binary else None
         masked = mask_features(x, self.mask_ratio, negative_ratio, generator=generator)
         edges = self.drop(edges, generator)
-        given = x if self.sees_hidden else masked.x
-        h = self.hidden(given, edges, generator)
+        features = x if self.sees_hidden else masked.x
+        h = self.hidden(features, edges, generator)
         places = list_by_row(masked.row, masked.column, (x.size(0), x.size(1)))
         out = self.last.at(h, edges, places)
         return restoration_loss(out, masked.target, binary=self.binary)
@@ -238,13 +238,15 @@ class Contrast(TwoLayers):
         num_nodes = x.size(0)
         edge_index, weight = self.anchor.graph(num_nodes, x.dtype)
         graphs = Edges(list_sources(edge_index, num_nodes), weight), edges
-        first, second = (
+        anchor_view, learned_view = (
             self.embed(hide_channels(x, rate, generator), graph, generator)
             for graph, rate in zip(graphs, self.mask_rate, strict=True)
         )
         if self.training:
             self.anchor.update(edges, num_nodes)
-        return grouped_nt_xent(first, second, self.temperature, self.batch_size)
+        return grouped_nt_xent(
+            anchor_view, learned_view, self.temperature, self.batch_size
+        )
 
     def embed(
         self, x: Tensor, edges: Edges, generator: torch.Generator | None
