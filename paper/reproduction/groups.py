@@ -121,32 +121,32 @@ def load(case: Case) -> tuple[Array, Array, Array]:
     source = SOURCES[case.source]
     table = source.read()
     x = table.x
-    if source.place:
-        place = KMeans(10, n_init=10, random_state=0)
-        return x, table.y, place.fit_predict(x[:, list(source.place)])
+    if source.coordinates:
+        clusters = KMeans(10, n_init=10, random_state=0)
+        return x, table.y, clusters.fit_predict(x[:, list(source.coordinates)])
     columns = source.time if case.is_later else source.time[:-1]
-    _, number = np.unique(x[:, list(columns)], axis=0, return_inverse=True)
-    return x, table.y, np.ravel(number)
+    _, group = np.unique(x[:, list(columns)], axis=0, return_inverse=True)
+    return x, table.y, np.ravel(group)
 
 
-def rows_of(case: Case, group: Array, fold: int, most: int) -> tuple[Array, Array]:
+def rows_of(case: Case, group: Array, fold: int, count: int) -> tuple[Array, Array]:
     """Return the rows for training and validation, and those of the test."""
     if case.is_later:
         order = np.argsort(group, kind='stable')
-        first = len(order) * 4 // 5
-        known, test = order[:first], order[first:]
+        num_train = len(order) * 4 // 5
+        train, test = order[:num_train], order[num_train:]
     else:
         folds = GroupKFold(case.folds, shuffle=True, random_state=0)
-        known, test = [*folds.split(group, groups=group)][fold]
-    return np.random.RandomState(fold).permutation(known)[:most], test
+        train, test = [*folds.split(group, groups=group)][fold]
+    return np.random.RandomState(fold).permutation(train)[:count], test
 
 
 def held_out(case: Case, group: Array, is_told: bool, share: float, seed: int) -> Array:
     """Return which rows are held back for the validation of boosting."""
     if is_told and case.is_later:
         return np.asarray(group >= np.quantile(group, 1 - share))
-    kind = GroupShuffleSplit if is_told else ShuffleSplit
-    splits = kind(1, test_size=share, random_state=seed)
+    splitter = GroupShuffleSplit if is_told else ShuffleSplit
+    splits = splitter(1, test_size=share, random_state=seed)
     _, val = next(splits.split(group, groups=group if is_told else None))
     return np.isin(np.arange(len(group)), val)
 
@@ -157,27 +157,26 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     warnings.filterwarnings('ignore', 'column .* may identify groups')
     case, method = CASES[run.case], METHODS[run.method]
     x, y, group = load(case)
-    known, test = rows_of(case, group, run.fold, setting['most_rows'])
+    rows, test = rows_of(case, group, run.fold, setting['most_rows'])
     start = time.perf_counter()
-    seen = x[known], y[known], group[known]
+    details: dict[str, Any] = {}
     if method.name:
-        held = held_out(case, seen[2], method.is_told, setting['held'], run.fold)
-        parts = x[known[~held]], x[known[held]], x[test]
-        data = Problem(parts, (y[known[~held]], y[known[held]]))
+        is_val = held_out(case, group[rows], method.is_told, setting['held'], run.fold)
+        train, val = rows[~is_val], rows[is_val]
+        data = Problem((x[train], x[val], x[test]), (y[train], y[val]))
         boosting = TABLE_METHODS[method.name]
         options = Options(run.fold, 1, setting)
-        predicted = fit(data, boosting, {}, options).predict(parts[2])
-        more: dict[str, Any] = {}
+        prediction = fit(data, boosting, {}, options).predict(x[test])
     else:
         model = GSLRegressor(method.graph, random_state=run.fold)
-        told = {'order' if case.is_later else 'groups': seen[2]}
-        model.fit(*seen[:2], **(told if method.is_told else {}))
-        predicted = model.predict(x[test])
-        weights = model.report_.weight.dropna().to_dict()
-        more = {'weights': weights, 'far': float(model.is_far(x[test]).mean())}
+        told = {'order' if case.is_later else 'groups': group[rows]}
+        model.fit(x[rows], y[rows], **(told if method.is_told else {}))
+        prediction = model.predict(x[test])
+        details['weights'] = model.report_.weight.dropna().to_dict()
+        details['far'] = float(model.is_far(x[test]).mean())
     seconds = round(time.perf_counter() - start, 1)
-    return str(run), {'test': score(y[test], predicted, 0)['rmse'],
-                      'seconds': seconds, **more}  # fmt: skip
+    error = score(y[test], prediction, 0)['rmse']
+    return str(run), {'test': error, 'seconds': seconds, **details}
 
 
 def groups_grid(root: Path) -> Grid:
@@ -187,11 +186,9 @@ def groups_grid(root: Path) -> Grid:
         case, method, fold = run.split('/')
         tests[case, method][fold] = result['test']
     # The folds that all methods with a run have.
-    shared = {
-        case: set.intersection(*found)
-        for case in CASES
-        if (found := [set(folds) for (c, _), folds in tests.items() if c == case])
-    }
+    shared: dict[str, set[str]] = {}
+    for (case, _), folds in tests.items():
+        shared[case] = shared.get(case, {*folds}) & {*folds}
     rows = []
     for name in dict.fromkeys(name for name in METHODS for c, n in tests if n == name):
         errors = [tests.get((case, name), {}) for case in CASES]
@@ -217,11 +214,11 @@ def main(
     lists = {'cases': [*CASES], 'methods': [*METHODS]}
     folds = max(case.folds for case in CASES.values())
     args = studies.parse_args(arguments, 'groups', __doc__, lists, folds)
-    wanted = [
+    runs = [
         Run(case, method, fold)
         for case in args.cases
         for fold in range(min(args.seeds, CASES[case].folds))
         for method in args.methods
     ]
     results = studies.Results(args.results / GROUPS, setting, METHODS)
-    results.complete('groups', wanted, execute, args.jobs)
+    results.complete('groups', runs, execute, args.jobs)

@@ -269,7 +269,7 @@ def _row(
 
 def _table_rows(root: Path) -> list[tuple[str, list[Entry]]]:
     units = tables_report.read_units(root, 'california')
-    cells = tables_report.cells(units, 'rmse')
+    cells = tables_report.random_cells(units, 'rmse')
     titles = {
         name: method.title.replace(', default', '')
         for name, method in METHODS.items()

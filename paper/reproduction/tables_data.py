@@ -61,7 +61,7 @@ class Source(NamedTuple):
         read: Function that reads it.
         is_regression: If `True`, the target is a number.
         unit: The unit of the target, for titles.
-        place: The columns of latitude and longitude.
+        coordinates: The columns of latitude and longitude.
         time: The columns of the calendar, the coarsest first.
         scaling: How columns are scaled before rows are compared: `quantile` (each to
             a normal distribution) or `unit` (each row to unit norm).
@@ -72,14 +72,14 @@ class Source(NamedTuple):
     read: Callable[[], Table]
     is_regression: bool = True
     unit: str = ''
-    place: tuple[int, ...] = ()
+    coordinates: tuple[int, ...] = ()
     time: tuple[int, ...] = ()
     scaling: str = 'quantile'
     reduce: int = 0
 
     def splits(self) -> tuple[str, ...]:
         """Return the names of the splits that the table has."""
-        absent = {PLACE: not self.place, TIME: not self.time}
+        absent = {PLACE: not self.coordinates, TIME: not self.time}
         return tuple(name for name in SPLITS if not absent.get(name, False))
 
 
@@ -90,14 +90,14 @@ class Problem(NamedTuple):
         x: The columns of rows for training, validation and test.
         y: The targets of rows for training and validation.
         num_classes: The number of classes; 0 for a regression.
-        place: The columns of latitude and longitude.
+        coordinates: The columns of latitude and longitude.
         scaling: How columns are scaled before rows are compared.
     """
 
     x: tuple[Array, Array, Array]
     y: tuple[Array, Array]
     num_classes: int = 0
-    place: tuple[int, ...] = ()
+    coordinates: tuple[int, ...] = ()
     scaling: str = 'quantile'
 
 
@@ -133,13 +133,13 @@ def diamonds() -> Table:
     head, *rows = _text('diamonds.csv.gz')
     grades = dict(zip(('cut', 'color', 'clarity'), GRADES, strict=True))
     columns = [
-        [grades[name].index(row[place]) if name in grades else row[place]
+        [grades[name].index(row[column]) if name in grades else row[column]
          for row in rows]
-        for place, name in enumerate(head)
+        for column, name in enumerate(head)
     ]  # fmt: skip
-    found = np.array(columns, dtype=float).T
+    values = np.array(columns, dtype=float).T
     target = head.index('price')
-    return Table(np.delete(found, target, axis=1), found[:, target])
+    return Table(np.delete(values, target, axis=1), values[:, target])
 
 
 def _numbers(name: str, dropped: int = 0) -> Table:
@@ -165,15 +165,15 @@ def _words(name: str) -> Table:
     x, y = data['x'], data['y'].numpy()
     if x.layout == torch.strided:
         return Table(x.numpy().astype(np.float32), y, int(y.max()) + 1)
-    parts = x.values(), x.col_indices(), x.crow_indices()
-    found = sparse.csr_matrix(tuple(part.numpy() for part in parts), tuple(x.shape))
+    arrays = x.values(), x.col_indices(), x.crow_indices()
+    matrix = sparse.csr_matrix(tuple(array.numpy() for array in arrays), tuple(x.shape))
     if SOURCES[name].reduce:
-        return Table(found, y, int(y.max()) + 1)
-    return Table(found.toarray().astype(np.float32), y, int(y.max()) + 1)
+        return Table(matrix, y, int(y.max()) + 1)
+    return Table(matrix.toarray().astype(np.float32), y, int(y.max()) + 1)
 
 
 SOURCES = {
-    'california': Source(california, unit='100,000 dollars', place=(6, 7)),
+    'california': Source(california, unit='100,000 dollars', coordinates=(6, 7)),
     'diamonds': Source(diamonds, unit='dollars'),
     # The last two inputs sum to the target. Times are year, month, day, hour.
     'bike': Source(partial(_numbers, 'bike', 2), time=(0, 1, 2, 6)),
@@ -202,7 +202,7 @@ def split(table: Table, source: Source, name: str) -> tuple[Array, Array, Array]
     if name not in source.splits():
         raise ValueError(f"'split' must be one of {source.splits()} (got '{name}')")
     if name == PLACE:
-        return _by_place(table.x[:, list(source.place)])
+        return _by_place(table.x[:, list(source.coordinates)])
     num_rows = len(table.y)
     order = np.random.RandomState(0 if name == TIME else int(name)).permutation(
         num_rows
@@ -210,16 +210,16 @@ def split(table: Table, source: Source, name: str) -> tuple[Array, Array, Array]
     if name == TIME:
         # The files are shuffled, but have columns of time.
         order = np.lexsort([table.x[:, column] for column in source.time[::-1]])
-    first, second = int(TRAIN * num_rows), int(TRAIN_AND_VAL * num_rows)
-    return order[:first], order[first:second], order[second:]
+    num_train, num_seen = int(TRAIN * num_rows), int(TRAIN_AND_VAL * num_rows)
+    return order[:num_train], order[num_train:num_seen], order[num_seen:]
 
 
 def _by_place(x: Array) -> tuple[Array, Array, Array]:
     """Hold out whole places: clusters of latitude and longitude."""
-    place = KMeans(PLACES, n_init=10, random_state=0).fit_predict(x)
+    cluster = KMeans(PLACES, n_init=10, random_state=0).fit_predict(x)
     order = np.random.RandomState(0).permutation(PLACES)
-    is_test = np.isin(place, order[:TEST_PLACES])
-    is_val = place == order[TEST_PLACES]
+    is_test = np.isin(cluster, order[:TEST_PLACES])
+    is_val = cluster == order[TEST_PLACES]
     train, val, test = map(np.flatnonzero, (~is_test & ~is_val, is_val, is_test))
     return train, val, test
 
@@ -228,16 +228,16 @@ def problem(
     table: Table, source: Source, rows: tuple[Array, Array, Array]
 ) -> tuple[Problem, Array]:
     """Return the data of a split that a method sees, and the targets of test rows."""
-    train, val, test = (table.x[part] for part in rows)
+    train, val, test = (table.x[indices] for indices in rows)
     if source.reduce:
         svd = TruncatedSVD(source.reduce, random_state=0).fit(train)
         train, val, test = map(svd.transform, (train, val, test))
-    y_train, y_val, y_test = (table.y[part] for part in rows)
+    y_train, y_val, y_test = (table.y[indices] for indices in rows)
     seen = Problem(
         (train, val, test),
         (y_train, y_val),
         table.num_classes,
-        source.place,
+        source.coordinates,
         source.scaling,
     )
     return seen, y_test
@@ -259,18 +259,18 @@ def score(y: Array, prediction: Array, num_classes: int) -> Scores:
     """
     if not num_classes:
         return {'rmse': float(np.sqrt(np.mean((prediction - y) ** 2)))}
-    share = np.clip(prediction, LEAST, None)
-    share = share / share.sum(axis=1, keepdims=True)
-    own = share[np.arange(len(y)), y]
+    probabilities = np.clip(prediction, LEAST, None)
+    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)
+    probability = probabilities[np.arange(len(y)), y]
     return {
         'error': float(np.mean(prediction.argmax(axis=1) != y)),
-        'log_loss': float(-np.log(own).mean()),
+        'log_loss': float(-np.log(probability).mean()),
     }
 
 
 def better(scores: Scores, than: Scores) -> bool:
     """Return whether scores are lower; the log loss breaks ties of errors."""
-    known = list(scores.values())
-    if not all(map(math.isfinite, known)):
+    losses = list(scores.values())
+    if not all(map(math.isfinite, losses)):
         return False
-    return known < list(than.values())
+    return losses < list(than.values())

@@ -24,10 +24,10 @@ from reproduction.tables_report import (
     TESTED,
     Key,
     below,
-    cells,
     column,
     compare_with,
     measures,
+    random_cells,
     read_units,
     relative_cells,
     single_column,
@@ -45,13 +45,13 @@ def table_grid(table: str, root: Path) -> Grid:
     names = [name for name in METHODS if any(key[0] == name for key in units)]
     titles = measures(table)
     columns = {
-        title: column(cells(units, measure, scale_of(measure)), names)
+        title: column(random_cells(units, measure, scale_of(measure)), names)
         for measure, title in titles.items()
     }
-    first, title = next(iter(titles.items()))
+    decisive, title = next(iter(titles.items()))
     for split, words in SINGLE.items():
         alone = {
-            name: Cell({0: scale_of(first) * result['test'][first]})
+            name: Cell({0: scale_of(decisive) * result['test'][decisive]})
             for (name, of), result in units.items()
             if of == split
         }
@@ -89,8 +89,8 @@ def scale_of(measure: str) -> float:
 
 def panel_grid(root: Path) -> Grid:
     """Compare all methods on all tables, relative to the spread of the target."""
-    found = relative_cells(root)
-    pairs = compare_with(found, OURS, CONTROLS)
+    cells = relative_cells(root)
+    pairs = compare_with(cells, OURS, CONTROLS)
     p_values = correct(pairs)
     note = (
         'Test rows, in %: the root mean squared error over the standard deviation of '
@@ -102,17 +102,17 @@ def panel_grid(root: Path) -> Grid:
             f'one on the same splits. A star: different {TESTED} and for all '
             f"{len(p_values)} tests of the table of wins (Holm's method)."
         )
-    return compared(found, [*METHODS], pairs, p_values, note)
+    return compared(cells, [*METHODS], pairs, p_values, note)
 
 
 def ablation_grid(root: Path) -> Grid:
     """Compare ours with variants in which one part was removed or changed."""
     names = (*OURS, *ABLATIONS)
-    found = {key: c for key, c in relative_cells(root).items() if key[1] in names}
+    cells = {key: c for key, c in relative_cells(root).items() if key[1] in names}
     pairs: dict[tuple[str, str, str], Comparison] = {}
-    for own in OURS:
-        variants = [name for name, whole in ABLATIONS.items() if whole == own]
-        pairs |= compare_with(found, [own], variants)
+    for ours in OURS:
+        variants = [name for name, base in ABLATIONS.items() if base == ours]
+        pairs |= compare_with(cells, [ours], variants)
     p_values = correct(pairs)
     note = (
         'In % as in the first table. Below it: the error of the whole, the '
@@ -123,25 +123,25 @@ def ablation_grid(root: Path) -> Grid:
             f' A star: different {TESTED} and for all {len(p_values)} tests of this '
             "table (Holm's method)."
         )
-    known = {table for table, name in found if name in ABLATIONS}
-    found = {key: cell for key, cell in found.items() if key[0] in known}
-    return compared(found, names, pairs, p_values, note)
+    tables = {table for table, name in cells if name in ABLATIONS}
+    cells = {key: cell for key, cell in cells.items() if key[0] in tables}
+    return compared(cells, names, pairs, p_values, note)
 
 
 def compared(
-    found: Mapping[Key, Cell],
+    cells: Mapping[Key, Cell],
     methods: Sequence[str],
     pairs: Mapping[tuple[str, str, str], Comparison],
     p_values: Mapping[tuple[str, str, str], float],
     note: str,
 ) -> Grid:
     """Make a table of methods and tables, with the differences of ours below."""
-    tables = [t for t in SOURCES if any(key[0] == t for key in found)]
-    names = [m for m in methods if any(key[1] == m for key in found)]
+    tables = [t for t in SOURCES if any(key[0] == t for key in cells)]
+    names = [m for m in methods if any(key[1] == m for key in cells)]
     rows: list[tuple[str, list[Entry]]] = [(METHODS[m].title, []) for m in names]
     for table in tables:
-        own = {m: found[table, m] for m in names if (table, m) in found}
-        entries = column(own, names)
+        of_table = {m: cells[table, m] for m in names if (table, m) in cells}
+        entries = column(of_table, names)
         for name, (_, row) in zip(names, rows, strict=True):
             entry = entries.get(name, Entry(''))
             key = table, name, ABLATIONS.get(name, OURS[0])
@@ -154,16 +154,16 @@ def paired_grid(root: Path) -> Grid:
     pairs = compare_with(relative_cells(root), OURS, CONTROLS)
     p_values = correct(pairs)
     counts: dict[Key, Counter[str]] = defaultdict(Counter)
-    for (table, name, own), p_value in p_values.items():
-        is_lower = pairs[table, name, own].difference < 0
+    for (table, name, ours), p_value in p_values.items():
+        is_lower = pairs[table, name, ours].difference < 0
         verdict = 'wins' if is_lower else 'losses'
-        counts[name, own][verdict if p_value < LEVEL else 'ties'] += 1
-    for (_, name, own), pair in pairs.items():
-        counts[name, own]['lower' if pair.difference < 0 else 'not lower'] += 1
+        counts[name, ours][verdict if p_value < LEVEL else 'ties'] += 1
+    for (_, name, ours), pair in pairs.items():
+        counts[name, ours]['lower' if pair.difference < 0 else 'not lower'] += 1
     rows = [
-        (METHODS[name].title, [_counted(counts.get((name, own))) for own in OURS])
+        (METHODS[name].title, [_counted(counts.get((name, ours))) for ours in OURS])
         for name in CONTROLS
-        if any((name, own) in counts for own in OURS)
+        if any((name, ours) in counts for ours in OURS)
     ]
     note = (
         'Tables in which ours has a lower error, no detectably different one, or a '
@@ -172,14 +172,14 @@ def paired_grid(root: Path) -> Grid:
         'Below it: in how many tables ours has the lower mean error, including those '
         'with fewer splits.'
     )
-    head = ['ours against', *(METHODS[own].title for own in OURS)]
+    head = ['ours against', *(METHODS[ours].title for ours in OURS)]
     return Grid(head, rows, [note], NOTHING)
 
 
 def _counted(count: Mapping[str, int] | None) -> Entry:
     if count is None:
         return Entry('')
-    verdicts = ' / '.join(str(count[kind]) for kind in ('wins', 'ties', 'losses'))
+    verdicts = ' / '.join(str(count[verdict]) for verdict in ('wins', 'ties', 'losses'))
     lower = count['lower']
     return Entry(verdicts, f'lower on {lower} of {lower + count["not lower"]}')
 
@@ -256,5 +256,5 @@ def _summary(root: Path) -> Iterator[tuple[Any, ...]]:
     for table in SOURCES:
         units = read_units(root, table)
         for measure in measures(table):
-            for method, cell in sorted(cells(units, measure).items()):
+            for method, cell in sorted(random_cells(units, measure).items()):
                 yield table, method, measure, cell.mean, cell.std, len(cell.test)

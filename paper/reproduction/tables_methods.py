@@ -32,10 +32,10 @@ def fit_pytabkit(
     """Fit a network of pytabkit with its default settings, on one split."""
     import pytabkit
 
-    kind = 'Classifier' if problem.num_classes else 'Regressor'
+    task = 'Classifier' if problem.num_classes else 'Regressor'
     (train, val, _), (y, y_val) = problem.x, problem.y
     with tempfile.TemporaryDirectory() as folder:  # For its checkpoints.
-        model = getattr(pytabkit, f'{method.options["name"]}_{kind}')(
+        model = getattr(pytabkit, f'{method.options["name"]}_{task}')(
             device='cpu',
             random_state=options.seed,
             n_threads=options.threads,
@@ -45,8 +45,8 @@ def fit_pytabkit(
     predict = model.predict_proba if problem.num_classes else model.predict
 
     def answer(x: Array) -> Array:
-        found = np.asarray(predict(x))
-        return found if problem.num_classes else found.reshape(-1)
+        predictions = np.asarray(predict(x))
+        return predictions if problem.num_classes else predictions.reshape(-1)
 
     return Fitted(answer, answer(val))
 
@@ -122,16 +122,16 @@ def _near(title: str, near: tuple[str, ...], is_tuned: bool = False) -> Method:
     )
 
 
-def _net(title: str, group: str, graph: str = 'learned', **more: Any) -> Method:
-    return Method(title, group, 'net', {'graph': graph, 'n_members': 1} | more)
+def _net(title: str, group: str, graph: str = 'learned', **options: Any) -> Method:
+    return Method(title, group, 'net', {'graph': graph, 'n_members': 1} | options)
 
 
-def _variant(title: str, **more: Any) -> Method:
-    return _net(title, 'ablation', **more)
+def _variant(title: str, **options: Any) -> Method:
+    return _net(title, 'ablation', **options)
 
 
-def _blend(title: str, group: str, **more: Any) -> Method:
-    return Method(title, group, 'net', {'graph': 'auto', **more})
+def _blend(title: str, group: str, **options: Any) -> Method:
+    return Method(title, group, 'net', {'graph': 'auto', **options})
 
 
 def _earlier(title: str) -> Method:
@@ -190,12 +190,12 @@ FITS: dict[str, Fit] = {
 
 def obstacle(table: str, method: str) -> str | None:
     """Return the reason why a method does not run on a table, if any."""
-    found = METHODS[method]
-    if found.group == 'earlier':
+    entry = METHODS[method]
+    if entry.group == 'earlier':
         return 'it was measured with an earlier version'
-    if found.near == (PLACE,) and not SOURCES[table].place:
+    if entry.near == (PLACE,) and not SOURCES[table].coordinates:
         return 'the table has no places'
-    return absence(found.library)
+    return absence(entry.library)
 
 
 def fit(
@@ -214,17 +214,17 @@ def search(
     """
     # Trials of other settings, methods or seeds do not count.
     about = json.loads(json.dumps([options.setting, method._asdict(), options.seed]))
-    kept = read_json(path) or {}
-    done = kept['trials'] if kept.get('about') == about else []
+    stored = read_json(path) or {}
+    done = stored['trials'] if stored.get('about') == about else []
     best: dict[str, Any] = {}
-    for number in range(trials + 1):
-        if number == len(done):
-            choice = draw_choice(problem, method, options.seed, number)
+    for trial in range(trials + 1):
+        if trial == len(done):
+            choice = draw_choice(problem, method, options.seed, trial)
             val = fit(problem, method, choice, options).val
             assert val is not None  # Their targets were not used.
             scores = score(problem.y[1], val, problem.num_classes)
             done.append({'choice': choice, 'val': scores})
             write_json(path, {'about': about, 'trials': done})
-        if not best or better(done[number]['val'], best['val']):
-            best = done[number]
+        if not best or better(done[trial]['val'], best['val']):
+            best = done[trial]
     return dict(best['choice'])

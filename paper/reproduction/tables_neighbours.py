@@ -39,11 +39,11 @@ class Fitted(NamedTuple):
     choice: dict[str, Any] = {}  # noqa: RUF012
 
 
-def scaler(kind: str, x: Array) -> Any:
+def scaler(scaling: str, x: Array) -> Any:
     """Fit the scaler of columns before rows are compared."""
-    if kind == 'unit':
+    if scaling == 'unit':
         return Normalizer().fit(x)
-    if kind == 'standard':
+    if scaling == 'standard':
         return StandardScaler().fit(x)
     return QuantileTransformer(
         n_quantiles=min(1000, len(x)),
@@ -54,14 +54,14 @@ def scaler(kind: str, x: Array) -> Any:
 
 
 def nearest(
-    known: Array, rows: Array, k: int, threads: int, is_same: bool = False
+    candidates: Array, rows: Array, k: int, threads: int, is_same: bool = False
 ) -> tuple[Array, Array]:
     """Return distances and indices of the nearest known rows.
 
     If the rows are the known ones, none is its own neighbour.
     """
-    k = min(k, len(known) - is_same)
-    search = NearestNeighbors(n_neighbors=k + is_same, n_jobs=threads).fit(known)
+    k = min(k, len(candidates) - is_same)
+    search = NearestNeighbors(n_neighbors=k + is_same, n_jobs=threads).fit(candidates)
     distance, index = search.kneighbors(rows)
     if not is_same:
         return distance, index
@@ -88,11 +88,11 @@ def neighbour_columns(y: Array, num_classes: int, counts: Sequence[int]) -> Arra
     """
     columns = []
     for count in counts:
-        part = y[:, :count]
+        near = y[:, :count]
         if num_classes:
-            columns.append(one_hot(part, num_classes).mean(axis=1))
+            columns.append(one_hot(near, num_classes).mean(axis=1))
         else:
-            columns += [part.mean(axis=1)[:, None], np.median(part, axis=1)[:, None]]
+            columns += [near.mean(axis=1)[:, None], np.median(near, axis=1)[:, None]]
     return np.concatenate(columns, axis=1)
 
 
@@ -110,7 +110,11 @@ class Described:
 
     def __init__(self, problem: Problem, by: Sequence[str], options: Options) -> None:
         self.problem, self.options = problem, options
-        self.by = tuple(kind for kind in by if kind != PLACE or problem.place)
+        self.by = tuple(
+            comparison
+            for comparison in by
+            if comparison != PLACE or problem.coordinates
+        )
         self.scaler = scaler(problem.scaling, problem.x[0]) if COLUMNS in by else None
         self.counts = options.setting['near']
         train, val, _ = problem.x
@@ -120,50 +124,59 @@ class Described:
 
     def new(self, x: Array) -> Array:
         """Return new rows with the added columns."""
-        known = np.concatenate(self.problem.x[:2])
-        return self._add(x, known, np.concatenate(self.problem.y))
+        candidates = np.concatenate(self.problem.x[:2])
+        return self._add(x, candidates, np.concatenate(self.problem.y))
 
-    def _add(self, x: Array, known: Array, y: Array, is_same: bool = False) -> Array:
+    def _add(
+        self, x: Array, candidates: Array, y: Array, is_same: bool = False
+    ) -> Array:
         added = [
             neighbour_columns(
-                y[self._index(kind, x, known, is_same)],
+                y[self._index(comparison, x, candidates, is_same)],
                 self.problem.num_classes,
                 self.counts,
             )
-            for kind in self.by
+            for comparison in self.by
         ]
         return np.concatenate([x, *added], axis=1) if added else x
 
-    def _index(self, kind: str, x: Array, known: Array, is_same: bool) -> Array:
-        if kind == PLACE:
-            place = list(self.problem.place)
-            x, known = x[:, place], known[:, place]
+    def _index(
+        self, comparison: str, x: Array, candidates: Array, is_same: bool
+    ) -> Array:
+        if comparison == PLACE:
+            columns = list(self.problem.coordinates)
+            x, candidates = x[:, columns], candidates[:, columns]
         elif self.scaler is not None:
-            x, known = self.scaler.transform(x), self.scaler.transform(known)
+            x, candidates = self.scaler.transform(x), self.scaler.transform(candidates)
         k = max(self.counts)
-        return nearest(known, x, k, self.options.threads, is_same)[1]
+        return nearest(candidates, x, k, self.options.threads, is_same)[1]
 
 
 def fit_knn(problem: Problem, method: Any, choice: Any, options: Options) -> Fitted:
     """Search the scaling, the number of neighbours and their weights on validation."""
     best: dict[str, Any] | None = None
-    best_val, found = np.empty(0), Scores()
+    best_val, best_scores = np.empty(0), Scores()
     for candidate, val in _candidates(problem, options):
         scores = score(problem.y[1], val, problem.num_classes)
-        if best is None or better(scores, found):
-            best, best_val, found = candidate, val, scores
+        if best is None or better(scores, best_scores):
+            best, best_val, best_scores = candidate, val, scores
     assert best is not None  # There are candidates.
-    chosen = best
+    setting = best
 
     def predict(x: Array) -> Array:
-        known = np.concatenate(problem.x[:2])
-        fitted = scaler(chosen['scaling'], problem.x[0])
-        found = nearest(
-            fitted.transform(known), fitted.transform(x), chosen['k'], options.threads
+        candidates = np.concatenate(problem.x[:2])
+        fitted_scaler = scaler(setting['scaling'], problem.x[0])
+        neighbours = nearest(
+            fitted_scaler.transform(candidates),
+            fitted_scaler.transform(x),
+            setting['k'],
+            options.threads,
         )
-        return average(np.concatenate(problem.y), *found, chosen, problem.num_classes)
+        return average(
+            np.concatenate(problem.y), *neighbours, setting, problem.num_classes
+        )
 
-    return Fitted(predict, best_val, chosen)
+    return Fitted(predict, best_val, setting)
 
 
 def _candidates(
@@ -172,14 +185,17 @@ def _candidates(
     train, val, _ = problem.x
     counts = [k for k in options.setting['neighbours'] if k <= len(train)]
     for scaling in ('quantile', 'standard', 'unit'):
-        fitted = scaler(scaling, train)
-        found = nearest(
-            fitted.transform(train), fitted.transform(val), max(counts), options.threads
+        fitted_scaler = scaler(scaling, train)
+        neighbours = nearest(
+            fitted_scaler.transform(train),
+            fitted_scaler.transform(val),
+            max(counts),
+            options.threads,
         )
         for k, weights in itertools.product(counts, ('uniform', 'distance')):
             candidate = {'scaling': scaling, 'k': k, 'weights': weights}
             y = problem.y[0]
-            yield candidate, average(y, *found, candidate, problem.num_classes)
+            yield candidate, average(y, *neighbours, candidate, problem.num_classes)
 
 
 def average(

@@ -51,10 +51,10 @@ NETWORKS: dict[str, type[TableNet]] = {
 }
 
 
-def without_members(kind: Any, removed: str) -> Any:
+def without_members(estimator: Any, removed: str) -> Any:
     """Return an estimator that blends all members but those of a kind."""
 
-    class Without(kind):  # type: ignore[misc]
+    class Without(estimator):  # type: ignore[misc]
         def _fit_members(self, *args: Any) -> Any:
             pairs = zip(*super()._fit_members(*args), strict=True)
             remaining = [(m, out) for m, out in pairs if m.family != removed]
@@ -79,10 +79,10 @@ class Snapshots:
         return model
 
 
-def with_snapshots(kind: Any) -> Any:
+def with_snapshots(estimator: Any) -> Any:
     """Return an estimator whose members average the last two cycles of a network."""
 
-    class WithSnapshots(kind):  # type: ignore[misc]
+    class WithSnapshots(estimator):  # type: ignore[misc]
         def _start(self, *args: Any) -> Any:
             training = super()._start(*args)
             training.__class__ = type('Training', (Snapshots, type(training)), {})
@@ -100,20 +100,20 @@ def with_snapshots(kind: Any) -> Any:
 
 def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
     """Build the estimator of a method for a table."""
-    given = dict(method.options)
-    network, removed = given.pop('network', None), given.pop('without', None)
-    kind: Any = GSLClassifier if problem.num_classes else GSLRegressor
+    arguments = dict(method.options)
+    network, removed = arguments.pop('network', None), arguments.pop('without', None)
+    estimator: Any = GSLClassifier if problem.num_classes else GSLRegressor
     if network is not None:
         changed = {'_network_class': NETWORKS[network]}
-        kind = type(f'{kind.__name__}_{network}', (kind,), changed)
-    if given.pop('snapshots', False):
-        kind = with_snapshots(kind)
+        estimator = type(f'{estimator.__name__}_{network}', (estimator,), changed)
+    if arguments.pop('snapshots', False):
+        estimator = with_snapshots(estimator)
     if removed is not None:
-        kind = without_members(kind, removed)
-    if given.pop('log_target', False):
-        model = kind(random_state=options.seed, **given)
+        estimator = without_members(estimator, removed)
+    if arguments.pop('log_target', False):
+        model = estimator(random_state=options.seed, **arguments)
         return TransformedTargetRegressor(model, func=np.log1p, inverse_func=np.expm1)
-    return kind(random_state=options.seed, **given)
+    return estimator(random_state=options.seed, **arguments)
 
 
 def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fitted:
@@ -127,8 +127,8 @@ def fit_net(problem: Problem, method: Any, choice: Any, options: Options) -> Fit
     predict = model.predict_proba if problem.num_classes else model.predict
     # Losses of validation rows are in units of the scaled target.
     report = getattr(model, 'regressor_', model).report_
-    chosen = {
+    validation = {
         'losses': report.loss.dropna().to_dict(),
         'weights': report.weight.dropna().to_dict(),
     }
-    return Fitted(lambda x: predict(rows.new(x)), choice=chosen)
+    return Fitted(lambda x: predict(rows.new(x)), choice=validation)

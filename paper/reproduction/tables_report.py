@@ -22,13 +22,13 @@ OURS = ('blend', 'ours')
 #: Key of a cell: a table and a method.
 Key = tuple[str, str]
 CONTROLS = tuple(
-    m for m, found in METHODS.items() if found.group in ('control', 'other')
+    m for m, method in METHODS.items() if method.group in ('control', 'other')
 )
 #: Variants, and the method that each of them changes.
 ABLATIONS = {
-    m: 'blend' if found.options['graph'] == 'auto' else 'ours'
-    for m, found in METHODS.items()
-    if found.group == 'ablation'
+    m: 'blend' if method.options['graph'] == 'auto' else 'ours'
+    for m, method in METHODS.items()
+    if method.group == 'ablation'
 }
 SINGLE = {PLACE: 'by place', TIME: 'by time'}
 TESTED = (
@@ -39,11 +39,11 @@ TESTED = (
 
 def read_units(root: Path, table: str) -> dict[Key, Result]:
     """Return the finished units of a table, by method and split."""
-    found = {}
+    units = {}
     for name, result in read_runs(results_path(root, table), METHODS).items():
         _, method, split = name.split('/')
-        found[method, split] = result
-    return found
+        units[method, split] = result
+    return units
 
 
 def measures(table: str) -> dict[str, str]:
@@ -54,7 +54,7 @@ def measures(table: str) -> dict[str, str]:
     return {'error': 'errors, %', 'log_loss': 'log loss'}
 
 
-def cells(
+def random_cells(
     units: Mapping[Key, Result], measure: str, scale: float = 1.0
 ) -> dict[str, Cell]:
     """Return the results of methods on random splits."""
@@ -67,30 +67,30 @@ def cells(
 
 def relative_cells(root: Path) -> dict[Key, Cell]:
     """Return errors in % of the target's deviation, or of the number of rows."""
-    found = {}
+    cells = {}
     for table in SOURCES:
         units = read_units(root, table)
         measure = next(iter(measures(table)))
         scale = 100.0
         if units and SOURCES[table].is_regression:
             scale /= next(iter(units.values()))['deviation']
-        for method, cell in cells(units, measure, scale).items():
-            found[table, method] = cell
-    return found
+        for method, cell in random_cells(units, measure, scale).items():
+            cells[table, method] = cell
+    return cells
 
 
 def compare_with(
-    found: Mapping[Key, Cell], ours: Iterable[str], others: Iterable[str]
+    cells: Mapping[Key, Cell], ours: Iterable[str], controls: Iterable[str]
 ) -> dict[tuple[str, str, str], Comparison]:
     """Compare errors, those of ours minus those of others, on the same splits."""
     pairs = {}
-    others = [*others]
-    for own in ours:
-        for table, method in found:
-            if method in others and (table, own) in found:
-                pair = compare(found[table, own], found[table, method], OVERLAP)
+    controls = [*controls]
+    for our_name in ours:
+        for table, method in cells:
+            if method in controls and (table, our_name) in cells:
+                pair = compare(cells[table, our_name], cells[table, method], OVERLAP)
                 if pair is not None:
-                    pairs[table, method, own] = pair
+                    pairs[table, method, our_name] = pair
     return pairs
 
 
@@ -106,32 +106,32 @@ def text_of(cell: Cell, digits: int) -> str:
     return f'{cell.mean:.{digits}f}{std} ({len(cell.test)})'
 
 
-def column(found: Mapping[str, Cell], names: Iterable[str]) -> dict[str, Entry]:
+def column(cells: Mapping[str, Cell], names: Iterable[str]) -> dict[str, Entry]:
     """Write a column; the best is one of those with the most splits."""
-    if not found:
+    if not cells:
         return {}
-    digits = statistics.median_low(digits_of(cell) for cell in found.values())
-    most = max([LEAST_RUNS, *(len(cell.test) for cell in found.values())])
-    means = [round(c.mean, digits) for c in found.values() if len(c.test) == most]
+    digits = statistics.median_low(digits_of(cell) for cell in cells.values())
+    num_splits = max([LEAST_RUNS, *(len(cell.test) for cell in cells.values())])
+    means = [round(c.mean, digits) for c in cells.values() if len(c.test) == num_splits]
     return {
         name: Entry(
-            text_of(found[name], digits),
+            text_of(cells[name], digits),
             '',
-            len(found[name].test) == most
-            and round(found[name].mean, digits) == min(means),
+            len(cells[name].test) == num_splits
+            and round(cells[name].mean, digits) == min(means),
         )
         for name in names
-        if name in found
+        if name in cells
     }
 
 
-def single_column(found: Mapping[str, Cell]) -> dict[str, Entry]:
+def single_column(cells: Mapping[str, Cell]) -> dict[str, Entry]:
     """Write a column of one split."""
-    if not found:
+    if not cells:
         return {}
-    least = min(cell.mean for cell in found.values())
+    least = min(cell.mean for cell in cells.values())
     digits = 3 if least <= 0 else min(5, max(0, 2 - math.floor(math.log10(least))))
-    texts = {name: f'{cell.mean:.{digits}f}' for name, cell in found.items()}
+    texts = {name: f'{cell.mean:.{digits}f}' for name, cell in cells.items()}
     best = f'{least:.{digits}f}'
     return {name: Entry(text, '', text == best) for name, text in texts.items()}
 

@@ -62,7 +62,7 @@ def execute(
         'deviation': None if num_classes else float(table.y.std()),
         'choice': fitted.choice,
         'trials': trials if method.is_tuned else None,
-        'rows': [len(part) for part in rows],
+        'rows': [len(indices) for indices in rows],
         'seconds': dict(zip(('search', 'fit', 'predict'), seconds, strict=True)),
         'megabytes': {'before': before, 'peak': _megabytes()},
     }
@@ -90,8 +90,8 @@ def parse_args(arguments: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     lists = {'tables': [*SOURCES], 'methods': [*METHODS], 'splits': [*SPLITS]}
     for option, names in lists.items():
-        known: dict[str, Any] = {'choices': names, 'default': names}
-        add(f'--{option}', nargs='+', metavar=option[0].upper(), **known)
+        selection: dict[str, Any] = {'choices': names, 'default': names}
+        add(f'--{option}', nargs='+', metavar=option[0].upper(), **selection)
     add('--trials', type=positive, default=TRIALS, help=f'per search ({TRIALS})')
     add('--jobs', type=positive, default=1, help='units at the same time (1)')
     add_threads(parser)
@@ -115,8 +115,8 @@ def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) 
         name: TableResults(args.results, name, setting, METHODS, args.threads)
         for name in args.tables
     }
-    for found in results.values():
-        found.check_trials(args.methods, args.trials)
+    for table_results in results.values():
+        table_results.check_trials(args.methods, args.trials)
     absent = {m: obstacle(args.tables[0], m) for m in args.methods}
     for name, reason in absent.items():
         if reason and METHODS[name].library:

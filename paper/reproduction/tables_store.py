@@ -79,17 +79,20 @@ class TableResults(studies.Results):
     ) -> None:
         self.root, self.table = root, table
         self.environments: dict[str, Any] = {}
-        self.own = environment(device='cpu', threads=threads, versions=_versions())
-        self.key = hashlib.sha256(json.dumps(self.own).encode()).hexdigest()[:10]
+        self.environment = environment(
+            device='cpu', threads=threads, versions=_versions()
+        )
+        text = json.dumps(self.environment)
+        self.key = hashlib.sha256(text.encode()).hexdigest()[:10]
         super().__init__(results_path(root, table), setting, methods)
 
     def _note(self, content: dict[str, Any]) -> None:
         self.environments |= content.get('environments', {})
 
     def _environments(self, runs: Mapping[str, Result]) -> dict[str, Any]:
-        known = self.environments | {self.key: self.own}
-        used = {run['environment'] for run in runs.values()}
-        return {'environments': {key: known[key] for key in sorted(used)}}
+        environments = self.environments | {self.key: self.environment}
+        keys = {run['environment'] for run in runs.values()}
+        return {'environments': {key: environments[key] for key in sorted(keys)}}
 
     def finish(self, run: Run, result: Result) -> None:
         """Add the result of a unit."""
@@ -108,11 +111,12 @@ class TableResults(studies.Results):
             ValueError: If the file has units of another number of trials.
         """
         for name, result in self.runs.items():
-            known = result['trials']
-            if name.split('/')[1] in methods and known not in (None, trials):
+            stored_trials = result['trials']
+            if name.split('/')[1] in methods and stored_trials not in (None, trials):
                 raise ValueError(
-                    f"'--trials' must be {known}, as of {name} in '{self.path}', or "
-                    f"another folder be named by '--results' (got {trials})"
+                    f"'--trials' must be {stored_trials}, as of {name} in "
+                    f"'{self.path}', or another folder be named by '--results' "
+                    f'(got {trials})'
                 )
 
     def claim(self, run: Run) -> contextlib.AbstractContextManager[bool]:
@@ -121,15 +125,15 @@ class TableResults(studies.Results):
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def complete(
-    wanted: list[Run],
+    units: list[Run],
     results: Mapping[str, TableResults],
     task: Task,
     jobs: int,
@@ -142,35 +146,37 @@ def complete(
     Returns:
         int: The number of units that failed.
     """
-    missing = [run for run in wanted if str(run) not in results[run.table].runs]
-    print(f'tables: {len(wanted)} units, {len(wanted) - len(missing)} finished')
+    missing = [run for run in units if str(run) not in results[run.table].runs]
+    print(f'tables: {len(units)} units, {len(units) - len(missing)} finished')
     start_server(threads)
     failures = 0
-    one = functools.partial(_one, results, task)
+    execute = functools.partial(_complete_unit, results, task)
     with ThreadPool(jobs) as pool, tqdm(total=len(missing), disable=None) as bar:
-        found = map(one, missing) if jobs == 1 else pool.imap_unordered(one, missing)
-        for text, is_failure in found:
+        apply: Any = map if jobs == 1 else pool.imap_unordered
+        for text, is_failure in apply(execute, missing):
             failures += is_failure
             bar.write(text)
             bar.update()
     return failures
 
 
-def _one(results: Mapping[str, TableResults], task: Task, run: Run) -> tuple[str, bool]:
+def _complete_unit(
+    results: Mapping[str, TableResults], task: Task, run: Run
+) -> tuple[str, bool]:
     """Execute a unit, unless another command has it; return a message."""
-    kept = results[run.table]
-    with kept.claim(run) as is_ours:
+    table = results[run.table]
+    with table.claim(run) as is_ours:
         if not is_ours:
             return f'{run}: left to another process', False
-        if kept.is_finished(run):
+        if table.is_finished(run):
             return f'{run}: finished by another process', False
-        folder = unit_folder(kept.root, run)
+        folder = unit_folder(table.root, run)
         result, error = in_own_process(task, run)
         if result is None:
             write_text(folder / 'error.txt', error)
             return f'{run}: FAILED, {error.splitlines()[-1]}', True
         (folder / 'error.txt').unlink(missing_ok=True)
-        kept.finish(run, result)
+        table.finish(run, result)
     scores = ', '.join(f'{name} {x:.4g}' for name, x in result['test'].items())
     seconds = sum(result['seconds'].values())
     return f'{run}: {scores}, {seconds:.1f} s', False

@@ -22,10 +22,10 @@ Fit = Callable[[Problem, Described, Choice, Options], Callable[[Array], Array]]
 
 
 class Draws:
-    """Sampler of settings, reproducible by seed and number."""
+    """Sampler of settings, reproducible by seed and trial."""
 
-    def __init__(self, seed: int, number: int) -> None:
-        self.rng = np.random.default_rng([seed, number])
+    def __init__(self, seed: int, trial: int) -> None:
+        self.rng = np.random.default_rng([seed, trial])
 
     def uniform(self, low: float, high: float) -> float:
         return float(self.rng.uniform(low, high))
@@ -99,13 +99,13 @@ SPACES = {
 }
 
 
-def draw_choice(problem: Problem, method: Any, seed: int, number: int) -> Choice:
+def draw_choice(problem: Problem, method: Any, seed: int, trial: int) -> Choice:
     """Sample the settings of a trial; the first one has the defaults of the library."""
-    if number == 0:
+    if trial == 0:
         return {}
-    draws = Draws(seed, number)
+    draws = Draws(seed, trial)
     choice = SPACES[method.options['library']](draws)
-    if method.near and problem.place:
+    if method.near and problem.coordinates:
         choice['near'] = draws.one_of([[COLUMNS], [PLACE], [COLUMNS, PLACE]])
     return choice
 
@@ -114,10 +114,10 @@ def fit_trees(
     problem: Problem, method: Any, choice: Choice, options: Options
 ) -> Fitted:
     """Fit boosted trees with early stopping on the validation rows."""
-    own = {key: value for key, value in choice.items() if key != 'near'}
+    parameters = {key: value for key, value in choice.items() if key != 'near'}
     rows = Described(problem, choice.get('near', method.near), options)
     library = method.options['library']
-    predict = LIBRARIES[library](problem, rows, own, options)
+    predict = LIBRARIES[library](problem, rows, parameters, options)
     return Fitted(lambda x: predict(rows.new(x)), predict(rows.val), choice)
 
 
@@ -150,8 +150,12 @@ def _lightgbm(
     )
 
     def answer(x: Array) -> Array:
-        found = np.asarray(booster.predict(x, num_threads=options.threads))
-        return np.stack([1 - found, found], axis=1) if num_classes == 2 else found
+        predictions = np.asarray(booster.predict(x, num_threads=options.threads))
+        return (
+            np.stack([1 - predictions, predictions], axis=1)
+            if num_classes == 2
+            else predictions
+        )
 
     return answer
 
@@ -161,8 +165,8 @@ def _xgboost(
 ) -> Callable[[Array], Array]:
     import xgboost
 
-    kind = xgboost.XGBClassifier if problem.num_classes else xgboost.XGBRegressor
-    model = kind(
+    estimator = xgboost.XGBClassifier if problem.num_classes else xgboost.XGBRegressor
+    model = estimator(
         n_estimators=options.setting['trees'],
         early_stopping_rounds=options.setting['patience'],
         n_jobs=options.threads,
@@ -180,8 +184,8 @@ def _catboost(
     import catboost
 
     is_class = bool(problem.num_classes)
-    kind = catboost.CatBoostClassifier if is_class else catboost.CatBoostRegressor
-    model = kind(
+    estimator = catboost.CatBoostClassifier if is_class else catboost.CatBoostRegressor
+    model = estimator(
         iterations=options.setting['trees'],
         early_stopping_rounds=options.setting['patience'],
         thread_count=options.threads,
@@ -211,11 +215,11 @@ def _hist_boosting(
     staged = model.staged_predict_proba if problem.num_classes else model.staged_predict
     # It keeps the trees after the best one, which other libraries drop.
     losses = [
-        [*score(problem.y[1], found, problem.num_classes).values()][-1]
-        for found in staged(rows.val)
+        [*score(problem.y[1], predictions, problem.num_classes).values()][-1]
+        for predictions in staged(rows.val)
     ]
-    number = int(np.argmin(losses))
-    return lambda x: np.asarray(next(itertools.islice(staged(x), number, None)))
+    best = int(np.argmin(losses))
+    return lambda x: np.asarray(next(itertools.islice(staged(x), best, None)))
 
 
 LIBRARIES: dict[str, Fit] = {

@@ -36,10 +36,10 @@ def made(num_classes=0, rows=60):
 def sources(monkeypatch):
     """Two small tables in place of all."""
     found = {
-        'numbers': Source(made, unit='m', place=(1, 2), time=(3,)),
+        'numbers': Source(made, unit='m', coordinates=(1, 2), time=(3,)),
         'classes': Source(lambda: made(3), is_regression=False),
     }
-    for name in [*SOURCES]:
+    for name in reversed([*SOURCES]):  # They come back in their order.
         monkeypatch.delitem(SOURCES, name)
     for name, source in found.items():
         monkeypatch.setitem(SOURCES, name, source)
@@ -57,8 +57,10 @@ def at_once(monkeypatch):
     monkeypatch.setattr(tables_store, 'start_server', lambda threads: None)
 
 
-def seen(num_classes=0, place=(1, 2), rows=60):
-    source = Source(lambda: made(num_classes, rows), not num_classes, place=place)
+def seen(num_classes=0, coordinates=(1, 2), rows=60):
+    source = Source(
+        lambda: made(num_classes, rows), not num_classes, coordinates=coordinates
+    )
     table = source.read()
     return problem(table, source, split(table, source, '0'))
 
@@ -72,7 +74,7 @@ def test_places_are_held_out_whole():
     centres = np.stack([np.arange(10) % 5, np.arange(10) // 5], axis=1) * 100.0
     region = np.arange(200) % 10
     x = centres[region] + rng.normal(size=(200, 2))
-    parts = split(Table(x, np.zeros(200)), Source(made, place=(0, 1)), 'place')
+    parts = split(Table(x, np.zeros(200)), Source(made, coordinates=(0, 1)), 'place')
     regions = [{*region[part].tolist()} for part in parts]
     assert [len(found) for found in regions] == [7, 1, 2]
     assert sorted(itertools.chain(*regions)) == [*range(10)]
