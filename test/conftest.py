@@ -39,6 +39,24 @@ def gsl_data():
     return find
 
 
+@pytest.fixture
+def spy(monkeypatch):
+    """Lists note(out, *args) of each call from now on: spy(owner, name, note)."""
+
+    def watch(owner, name, note=lambda out, *args: args):
+        notes, plain = [], getattr(owner, name)
+
+        def watched(*args, **kwargs):
+            out = plain(*args, **kwargs)
+            notes.append(note(out, *args))
+            return out
+
+        monkeypatch.setattr(owner, name, watched)
+        return notes
+
+    return watch
+
+
 class _Meter(TorchDispatchMode):
     """Notes all operations, what they return, and the size of their largest tensor."""
 

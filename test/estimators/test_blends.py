@@ -372,17 +372,10 @@ def test_members_without_signal_hide_none(monkeypatch):
     }
 
 
-def test_new_rows_are_searched_once_for_sums_and_distances(monkeypatch):
+def test_new_rows_are_searched_once_for_sums_and_distances(spy):
     model = fitted('numbers')
     learned = model._blend.learned[0]
-    counted = []
-    search = table_parts.best_sources
-
-    def count(*args):
-        counted.append(1)
-        return search(*args)
-
-    monkeypatch.setattr(table_parts, 'best_sources', count)
+    counted = spy(table_parts, 'best_sources')
     out, distance = learned.outputs_and_distances(NEW)
     assert len(counted) == len(learned.models)
     np.testing.assert_array_equal(out, learned.outputs(NEW))

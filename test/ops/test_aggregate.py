@@ -104,14 +104,9 @@ def test_drawn_graph_against_loops(options, loop, sets, group):
     ],
     indirect=['group'],
 )
-def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch):
-    options, calls, plain = DrawOptions(3, 1.0, 3, 8), [], runtime.checkpoint
-
-    def spy(*args, **kwargs):
-        calls.append(args[1].size(0))
-        return plain(*args, **kwargs)
-
-    monkeypatch.setattr(runtime, 'checkpoint', spy)
+def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch, spy):
+    options = DrawOptions(3, 1.0, 3, 8)
+    calls = spy(runtime, 'checkpoint', lambda _, run, block, *rest: block.size(0))
     pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))._replace(memory=budget)
     args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options
     kept = drawn_sum(*args)

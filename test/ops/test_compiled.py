@@ -17,16 +17,9 @@ needs_compiler = pytest.mark.skipif(
 
 
 @needs_compiler
-def test_a_library_is_compiled_once(tmp_path, monkeypatch):
+def test_a_library_is_compiled_once(tmp_path, monkeypatch, spy):
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    commands = []
-    run_command = compiled._run
-
-    def counted(*command):
-        commands.append(command)
-        return run_command(*command)
-
-    monkeypatch.setattr(compiled, '_run', counted)
+    commands = spy(compiled, '_run')
     compiled.load.__wrapped__('race')
     made = [*(tmp_path / 'torch_geometric_gsl').iterdir()]
     assert [path.suffix for path in made] == ['.so']

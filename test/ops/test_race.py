@@ -177,17 +177,14 @@ def test_against_loops(case, length, num_arrivals, replace, dtype):
 
 
 @pytest.fixture
-def shapes(monkeypatch, definition):
+def shapes(spy, definition):
     """The shapes of the blocks of proposals that are scored."""
-    seen, plain = [], PairScores.compare
 
-    def compare(self, rows, neighbours):
-        seen.append(tuple(neighbours.source.shape))
+    def note(_, pairs, rows, neighbours):
         assert not torch.is_grad_enabled()
-        return plain(self, rows, neighbours)
+        return tuple(neighbours.source.shape)
 
-    monkeypatch.setattr(PairScores, 'compare', compare)
-    return seen
+    return spy(PairScores, 'compare', note)
 
 
 def test_blocks_of_rows_are_as_large_as_the_budget_allows(shapes):
@@ -236,14 +233,8 @@ def test_num_proposals(m, spread):
         assert num_proposals(m, 40.0, replace=replace) == INF
 
 
-def test_tails_of_a_block_fit_into_the_budget(monkeypatch, definition):
-    seen, plain = [], race_block.propose
-
-    def propose(level, word, *args):
-        seen.append(tuple(word.shape))
-        return plain(level, word, *args)
-
-    monkeypatch.setattr(race_block, 'propose', propose)
+def test_tails_of_a_block_fit_into_the_budget(spy, definition):
+    seen = spy(race_block, 'propose', lambda _, level, word, *rest: tuple(word.shape))
     pairs = matrix_pairs(scores(9, 150))
     envelope = make_envelope(pairs, group(torch.arange(150) % 3))
     # 64 bytes a source of the tail or a bound, two tails of 100 a row: four rows fit.

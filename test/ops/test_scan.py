@@ -85,17 +85,12 @@ def test_against_loops(m, scale, arrived):
             assert found.noise[i, k].tolist() == pytest.approx(noise)
 
 
-def test_proposals_go_on_until_enough_have_arrived(monkeypatch):
+def test_proposals_go_on_until_enough_have_arrived(monkeypatch, spy):
     pairs = matrix_pairs(torch.rand(20, 300, **DOUBLE))
     found = scan(pairs, [-1], 12, races=2)
-    asked, plain = [], scan_module._look_up
+    asked = spy(scan_module, '_look_up', lambda _, rates, level: level.size(1) // 2)
     monkeypatch.setattr(scan_module, '_PER_ARRIVAL', 0)
     monkeypatch.setattr(scan_module, '_EXTRA', 1)
-    monkeypatch.setattr(
-        scan_module,
-        '_look_up',
-        lambda rates, level: asked.append(level.size(1) // 2) or plain(rates, level),
-    )
     again = scan(pairs, [-1], 12, races=2)
     assert len(asked) > 3
     assert asked == [2**i for i in range(len(asked))]

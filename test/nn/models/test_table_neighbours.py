@@ -159,16 +159,10 @@ def test_autocast_compares_keys_in_their_own_precision(dtype, monkeypatch):
         check_nearest(*draw_groups(1e-2, dtype=dtype), 25)
 
 
-def test_only_uncertain_targets_are_compared_exactly(monkeypatch):
+def test_only_uncertain_targets_are_compared_exactly(monkeypatch, spy):
     """Differences of all pairs take several times as long as products."""
-    shapes, plain = [], PairScores.best
-
-    def best(pairs, k):
-        shapes.append((pairs.dst.size(0), k))
-        return plain(pairs, k)
-
+    shapes = spy(PairScores, 'best', lambda _, pairs, k: (pairs.dst.size(0), k))
     monkeypatch.setattr(search, '_FEW', 0)
-    monkeypatch.setattr(PairScores, 'best', best)
     for spread in (1.0, 1e-4, 0.0):
         check_nearest(*draw_groups(spread), 25)
     assert shapes == []

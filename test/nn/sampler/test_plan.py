@@ -26,7 +26,7 @@ from torch_geometric_gsl.nn.sampler.plan import SMALL, make_draw
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops import race
 from torch_geometric_gsl.ops.scores import Identity
-from torch_geometric_gsl.ops.tail import draw_tail, lost_variance, tail_size
+from torch_geometric_gsl.ops.tail import lost_variance, tail_size
 
 LARGE = (10_000, 10_000)
 FEWER = 'not dense: a race proposes only 22 of {} candidates'
@@ -284,15 +284,8 @@ def test_unbounded_similarities_and_given_candidates():
     assert plan.reason.startswith(text)
 
 
-def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):
-    drawn = []
-
-    def spy(*args, **kwargs):
-        tail = draw_tail(*args, **kwargs)
-        drawn.append(0 if tail is None else tail.source.size(1) // 5)
-        return tail
-
-    monkeypatch.setattr(race, 'draw_tail', spy)
+def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(spy):
+    drawn = spy(race, 'draw_tail', lambda tail, *_: tail.source.size(1) // 5)
     expected = tail_size(0.75, 12, 300)
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), tau=0.75)
     given = torch.stack([torch.arange(300), torch.zeros(300).long()])
@@ -309,15 +302,9 @@ def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(monkeypatch):
         assert found.num_tail == drawn.pop() == expected
 
 
-def test_a_target_of_many_candidates_does_not_make_others_race(monkeypatch):
+def test_a_target_of_many_candidates_does_not_make_others_race(spy):
     """Each would gather a tail of the size that the largest needs."""
-    tails = []
-
-    def spy(*args, **kwargs):
-        tails.append(draw_tail(*args, **kwargs))
-        return tails[-1]
-
-    monkeypatch.setattr(race, 'draw_tail', spy)
+    shapes = spy(race, 'draw_tail', lambda tail, *_: tail.source.shape)
     sizes = torch.tensor([3000] + [300] * 20)
     target = torch.arange(21).repeat_interleave(sizes)
     source = torch.arange(int(sizes.sum())) % 3000
@@ -325,7 +312,7 @@ def test_a_target_of_many_candidates_does_not_make_others_race(monkeypatch):
     sampler(torch.randn(3000, 2), torch.stack([source, target]))
     size = tail_size(1.0, 16, 3000)
     assert 300 < 4 * size < 3000
-    assert [tail.source.shape for tail in tails] == [(1, 5 * size)]
+    assert shapes == [(1, 5 * size)]
 
 
 def bipartite_plan(sizes, sampler):
