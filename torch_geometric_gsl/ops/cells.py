@@ -76,13 +76,14 @@ def cells_of(pairs: PairScores, clusters: Clusters) -> tuple[list[Tensor], Tenso
     if not is_same or clusters.size.numel() > 1.5 * count:
         count = min(count, num_clusters(num_targets))
         clusters = k_means(pairs.dst, count, memory_budget=pairs.memory)
-    cells, few = [], [clusters.source[:0]]
+    cells = []
+    small_cells = [clusters.source[:0]]
     for cell in clusters.source.split(clusters.size.tolist()):
         if cell.numel() < _MIN_ROWS:
-            few.append(cell)
+            small_cells.append(cell)
         else:
             cells += cell.chunk(-(-cell.numel() // _MAX_ROWS))
-    return cells, torch.cat(few)
+    return cells, torch.cat(small_cells)
 
 
 class CellSearch(NamedTuple):
@@ -150,7 +151,8 @@ class CellSearch(NamedTuple):
         """Bound the distance to the cluster's centre from which a source can improve
         some target's list, by the triangle inequality.
         """
-        dst, centre = cell.dst, self.members.centre
+        dst = cell.dst
+        centre = self.members.centre
         worst = worst.unsqueeze(1) / cell.scale
         eps = 16 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps
         if cell.comparison == 'dot':
@@ -231,7 +233,9 @@ def _middle(dst: Tensor) -> Tensor:
 
 def _compare_range(pairs: PairScores, members: Members) -> tuple[Tensor, Tensor]:
     """Compute intervals of the compared values of the targets with each source."""
-    comparison, dst, cluster = pairs.comparison, pairs.dst, members.cluster
+    comparison = pairs.comparison
+    dst = pairs.dst
+    cluster = members.cluster
     middle = _middle(dst)
     radius = torch.linalg.vector_norm(dst - middle, dim=1).amax()
     error = 4 * (dst.size(1) + 8) * torch.finfo(dst.dtype).eps

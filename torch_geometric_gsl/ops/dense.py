@@ -80,15 +80,16 @@ def perturbed_arrivals(
     The noise is that of :func:`relaxed_weights` with the same seed; the arguments are
     those of :func:`~torch_geometric_gsl.ops.scan.stream_arrivals`.
     """
-    dst, num_columns = pairs.dst, pairs.src.size(0)
+    dst = pairs.dst
+    num_sources = pairs.src.size(0)
     noise = dst.new_empty(dst.size(0), k, num_arrivals)
     source = torch.empty_like(noise, dtype=torch.long)
     horizon = noise.new_empty(noise.shape[:2])
-    bytes_per_row = 2 * (k + 1) * num_columns * noise.element_size()
+    bytes_per_row = 2 * (k + 1) * num_sources * noise.element_size()
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         score = pairs.rows(rows).unsqueeze(1)
         time = arrival_times(
-            (score.size(0), k, num_columns),
+            (score.size(0), k, num_sources),
             dtype=score.dtype,
             device=score.device,
             generator=generator,

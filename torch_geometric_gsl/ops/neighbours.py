@@ -114,11 +114,12 @@ class Neighbours:
         """Compute inner products of each target with its sources, without gradients."""
         # The compiler warns about non-leaf tensors.
         dst, src = dst.detach(), src.detach()
-        count, missing = self.source.numel(), _VECTOR - src.size(1)
+        count = self.source.numel()
         # A sparse matrix must not have more entries than cells.
         is_sparse = 0 < count <= dst.size(0) * src.size(0)
         if src.device.type != 'cpu' or not is_sparse:
             return self.gathered(torch.Tensor.mul_, dst, src)
+        missing = _VECTOR - src.size(1)
         if missing > 0:
             dst, src = F.pad(dst, (0, missing)), F.pad(src, (0, missing))
         silence_csr_warning()

@@ -16,11 +16,13 @@ from torch_geometric_gsl.ops.scores import max_square, squared_distance
 # Distances of up to this many columns are summed column by column.
 _FEW_COLUMNS = 16
 # Trees are fast up to this number of columns, and up to this share of near sources.
-_TREE_COLUMNS, _MAX_LISTED = 3, 0.25
+_TREE_COLUMNS = 3
+_MAX_LISTED = 0.25
 # Squares of larger entries may overflow.
 _LARGE = 1e150
 # Sources found beyond the k nearest, and a bound of the rounding errors of distances.
-_SPARE, _MARGIN = 2, 1 + 1e-12
+_SPARE = 2
+_MARGIN = 1 + 1e-12
 
 
 class PointBlock(NamedTuple):
@@ -158,7 +160,8 @@ class _TreeSearch:
         """Yield the k nearest sources inside a radius, and all that tie with the last
         one; negative indices are padding.
         """
-        size, reach = min(k + _SPARE, self.tree.n), radius * _MARGIN
+        size = min(k + _SPARE, self.tree.n)
+        reach = radius * _MARGIN
         for block in row_blocks(len(self.dst), size, self.num_pairs):
             rows = np.arange(block.start, block.stop)
             distance, source = self.tree.query(
@@ -181,7 +184,8 @@ class _TreeSearch:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield all pairs inside a radius, or all pairs if those are many."""
         rows = np.arange(len(self.dst)) if rows is None else rows
-        targets, reach = self.make_tree(self.dst[rows]), radius * _MARGIN
+        targets = self.make_tree(self.dst[rows])
+        reach = radius * _MARGIN
         count = int(targets.count_neighbors(self.tree, reach))
         if count > _MAX_LISTED * self.tree.n * len(rows):
             every = torch.arange(self.tree.n).unsqueeze(0)

@@ -164,10 +164,10 @@ def race_native(block: RaceBlock) -> Tensor:
     sources; where a score differs in its last bits, a proposal may be accepted by one
     and rejected by the other, once in about ten million.
     """
-    num_arrivals, is_distinct = block.options.num_arrivals, not block.options.replace
+    options = block.options
     outputs = *block.arrivals[:3], block.num_accepted, block.clock
-    sizes = block.length, block.min_arrivals, num_arrivals
-    return _run_native('race', block, outputs, sizes, is_distinct)
+    sizes = block.length, block.min_arrivals, options.num_arrivals
+    return _run_native('race', block, outputs, sizes, not options.replace)
 
 
 def tail_native(block: RaceBlock, state: Tensor) -> tuple[Tensor, Tensor]:

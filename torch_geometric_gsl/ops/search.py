@@ -106,9 +106,11 @@ def _without_bounds(
     if is_distance(ranks):
         # Differences are several times slower than products.
         sources = Sources.of(ranks.src).single() if sources is None else sources
-        single, longest = distances_as_dots(ranks, sources), None
+        single = distances_as_dots(ranks, sources)
+        longest = None
     else:
-        single, longest = in_single_precision(ranks), row_norms(ranks.src).amax()
+        single = in_single_precision(ranks)
+        longest = row_norms(ranks.src).amax()
     source = torch.empty(num_targets, k, dtype=torch.long, device=ranks.dst.device)
     bytes_per_row = 3 * num_sources * single.dst.element_size()
     for rows in row_blocks(num_targets, bytes_per_row, ranks.memory):
@@ -155,7 +157,8 @@ def normalise_ranks(ranks: PairScores) -> PairScores:
     c) + c \cdot (z_j - c)`, whose last term is an extra column.
     """
     dst, src = ranks.dst, ranks.src
-    is_same, is_dot = dst is src, ranks.comparison == 'dot'
+    is_same = dst is src
+    is_dot = ranks.comparison == 'dot'
     can_shift = ranks.response.monotonic != 0
     if can_shift:
         centre = _safe_centre(src, dst)
@@ -284,7 +287,8 @@ def _rounding(
         length = row_norms(single.dst[:, :-1]) / 2
         largest = (2 * length + (-score).clamp(min=0).sqrt()).square()
     else:
-        length, is_dot = row_norms(ranks.dst), ranks.comparison == 'dot'
+        length = row_norms(ranks.dst)
+        is_dot = ranks.comparison == 'dot'
         largest = length * longest if is_dot else (length + longest).square()
     error = relative * largest + 4 * eps * score.abs() + 1e-30
     for param in ranks.response.params:
