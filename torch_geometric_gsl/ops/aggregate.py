@@ -28,8 +28,7 @@ def drawn_graph(
     Only the scores of these pairs are recomputed with gradients.
     """
     source = arrivals.source.flatten(1)
-    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
-    score = pairs.pairs(slice(None), neighbours).view_as(arrivals.source)
+    score = pairs.listed(source).view_as(arrivals.source)
     listed = arrivals.noise.flatten(1) > -torch.inf
     if tail is None:
         weight, _ = relax(score, arrivals, options, null=pairs.null)

@@ -124,7 +124,8 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     centre = cluster_means(unit, clusters)
     centre = unit_rows(centre) if is_dot else centre
     norm = torch.linalg.vector_norm(src, dim=1)
-    norms = [scatter(norm, cluster, 0, count, extreme) for extreme in ('min', 'max')]
+    min_norm = scatter(norm, cluster, 0, count, 'min')
+    max_norm = scatter(norm, cluster, 0, count, 'max')
     if is_dot:
         cosine = (unit * centre[cluster]).sum(dim=1)
         cosine = cosine.masked_fill(norm == 0, 1.0)  # Zero rows have no angle.
@@ -132,7 +133,8 @@ def enclose(comparison: str, src: Tensor, clusters: Clusters) -> Balls:
     else:
         distance = torch.linalg.vector_norm(src - centre[cluster], dim=1)
         radius = scatter(distance, cluster, 0, count, 'max') * (1 + error)
-    return Balls(centre, radius.clamp(min=-1.0), torch.stack(norms), error)
+    norms = torch.stack([min_norm, max_norm])
+    return Balls(centre, radius.clamp(min=-1.0), norms, error)
 
 
 def cluster_means(rows: Tensor, clusters: Clusters) -> Tensor:

@@ -20,7 +20,6 @@ from torch_geometric_gsl.ops.clusters import (
     compared_range,
     enclose,
 )
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_all, exclude
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import row_blocks
@@ -176,7 +175,7 @@ def proposal_rates(pairs: PairScores, envelope: Envelope, rows: slice) -> Rates:
         bound = bound_scores(pairs, envelope, rows)
         rate = bound + log_size
         if head is not None:
-            score = pairs.pairs(rows, Neighbours(head, pairs.src.size(0)))
+            score = pairs.listed(head, rows)
             if pairs.excluded is not None:
                 score = exclude(score, pairs.excluded[rows], head)
             bound = torch.cat([bound, score], 1)

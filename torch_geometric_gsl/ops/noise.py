@@ -212,8 +212,8 @@ def _count_up_to(ascending: Tensor, row: Tensor, value: Tensor) -> Tensor:
     bits = 0
     while 1 << bits <= width:  # One program for all widths between two powers.
         bits += 1
-    for step in (1 << bit for bit in reversed(range(bits))):
-        larger = count + step
+    for bit in reversed(range(bits)):
+        larger = count + (1 << bit)
         entry = entries[base + larger.clamp(max=width)]
         count = torch.where((larger <= width) & (entry <= value), larger, count)
     return count

@@ -14,7 +14,6 @@ from torch_geometric.utils import softmax
 
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.edges import Spread, candidate_null_share, rank_in_group
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.runtime import (
     cache_budget,
@@ -51,9 +50,7 @@ def nearest_graph(pairs: PairScores, k: int, tau: float) -> SampledGraph:
     """
     source = best_sources(pairs, min(k, pairs.available))
     # Only the scores of these pairs are recomputed with gradients.
-    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
-    score = pairs.pairs(slice(None), neighbours)
-    return neighbour_graph(source, noise_free_weights(score, tau))
+    return neighbour_graph(source, noise_free_weights(pairs.listed(source), tau))
 
 
 def nearest_candidates(

@@ -91,8 +91,10 @@ class PairScores(NamedTuple):
             return score
         return self.scale * score
 
-    def pairs(self, rows: slice, neighbours: Neighbours) -> Tensor:
-        """Score the sources that the targets of a block list."""
+    def listed(self, source: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Score the sources :math:`[n, q]` that the targets of a block list."""
+        num_sources = self.src.size(0)
+        neighbours = Neighbours(source, num_sources, memory_budget=self.memory)
         return self.respond(rows, self.compare(rows, neighbours))
 
     def compare_edges(self, edge_index: Tensor) -> Tensor:

@@ -145,8 +145,9 @@ def race_arrivals(
         block.run()
         if tail is not None:
             draw = tail_native if kernel is race_native else RaceBlock.tail
-            drawn = draw(block, race_states(tail_seed, first_race, count))
-            tail[0][rows], tail[1][rows] = (x.view(-1, *shape[1:]) for x in drawn)
+            late, share = draw(block, race_states(tail_seed, first_race, count))
+            tail[0][rows] = late.view(-1, *shape[1:])
+            tail[1][rows] = share.view(-1, *shape[1:])
     for shift in range(1, source.size(-1)):  # Repeated sources do not arrive again.
         is_repeat = source[..., shift:] == source[..., :-shift]
         noise[..., shift:].masked_fill_(is_repeat, -torch.inf)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import check_value
 from torch_geometric_gsl.ops.envelope import Rates
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
     STEP,
     draw_uniform,
@@ -94,10 +93,7 @@ class RaceBlock(NamedTuple):
         source, bound, level, gap = self._candidates(
             self.state[index], row, begin, length
         )
-        listed = Neighbours(
-            source.view(num_rows, -1), pairs.src.size(0), memory_budget=pairs.memory
-        )
-        score = pairs.respond(rows, pairs.compare(rows, listed)).view_as(source)
+        score = pairs.listed(source.view(num_rows, -1), rows).view_as(source)
         if begin == 0:  # A sample: the first proposals of each race.
             _check_bounds(self.pairs, score[:, : self.options.num_arrivals])
         accepted = level < (score - bound).exp_()

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import (
     STEP,
     draw_seed,
@@ -250,7 +249,7 @@ def _candidates(pairs: PairScores, rows: slice) -> tuple[Tensor | None, Tensor]:
     position = torch.arange(pairs.num_candidates, device=pairs.dst.device).unsqueeze(0)
     size = pairs.candidates.size[rows].unsqueeze(1)
     source = pairs.candidates.at(rows, torch.minimum(position, size - 1))
-    score = pairs.pairs(rows, Neighbours(source, pairs.src.size(0)))
+    score = pairs.listed(source, rows)
     is_none = position >= size
     if pairs.excluded is not None:
         is_none |= source == pairs.excluded[rows].unsqueeze(1)

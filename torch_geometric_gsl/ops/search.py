@@ -13,7 +13,6 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops.cells import CellSearch, cells_of
 from torch_geometric_gsl.ops.clusters import Clusters, k_means, num_clusters
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.pair_scores import (
     PairScores,
     Sources,
@@ -263,9 +262,7 @@ def _best_above(ranks: PairScores, rank: Tensor, k: int, floor: Tensor) -> Tenso
 def ranked(pairs: PairScores, source: Tensor) -> tuple[Tensor, Tensor]:
     """Sort the listed sources of each target by their scores, ties by index."""
     source = source.sort(dim=1).values
-    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
-    score = pairs.pairs(slice(None), neighbours)
-    score, order = score.sort(dim=1, descending=True, stable=True)
+    score, order = pairs.listed(source).sort(dim=1, descending=True, stable=True)
     return source.gather(1, order), score
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.edges import Candidates
-from torch_geometric_gsl.ops.neighbours import Neighbours
 from torch_geometric_gsl.ops.noise import below, draw_seed, precise_uniform, table_words
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
@@ -46,8 +45,7 @@ def tail_scores(
     """
     if tail.group == 1 or isinstance(pairs.src, SparseRows):
         source = ungroup(tail.source, tail.group, pairs.dst.size(0))
-        neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
-        score = pairs.pairs(slice(None), neighbours)
+        score = pairs.listed(source)
     else:
         src = pairs.src[tail.source] if src is None else src
         value = compare_groups(pairs.comparison, pairs.dst, src, tail.group)

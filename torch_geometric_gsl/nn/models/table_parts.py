@@ -329,5 +329,4 @@ class TableNeighbours(torch.nn.Module):
                 ranks = exact._replace(excluded=pairs.excluded)
             ranks = ranks._replace(memory=_RANKING_BUDGET)
             source = best_sources(ranks, k, sources)
-            score = pairs.pairs(slice(None), Neighbours(source, pairs.src.size(0)))
-        return source, score
+            return source, pairs.listed(source)
