@@ -8,8 +8,10 @@ import math
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import permutations
+from threading import Barrier
 
 import torch
 from scipy.stats import chi2
@@ -146,18 +148,39 @@ def truncated(score, noise, tau, kept, hard=False):
     return result
 
 
-def check_law(counts, probability):
-    """Check counts against exact probabilities by a two-sided chi-square test."""
-    assert len(counts) == len(probability)
-    assert math.isclose(sum(probability), 1, abs_tol=1e-9)
-    total = sum(counts)
-    assert min(probability) * total > 5
-    statistic = sum(
-        (count - total * p) ** 2 / (total * p)
-        for count, p in zip(counts, probability, strict=True)
+def law_statistic(counts, law):
+    """Return the chi-square statistic of counts under a law, and its freedom.
+
+    Rare outcomes count as one with the most frequent.
+    """
+    counts, law = (torch.as_tensor(x, dtype=torch.float64) for x in (counts, law))
+    assert len(counts) == len(law)
+    assert math.isclose(law.sum(), 1, abs_tol=1e-9)
+    due = counts.sum() * law
+    common = due > 8
+    common[law.argmax()] = False
+    observed, due = (
+        torch.cat([x[common], x[~common].sum().view(1)]) for x in (counts, due)
     )
-    level = chi2.cdf(statistic, len(counts) - 1)
-    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2, (statistic, level)
+    return float(((observed - due) ** 2 / due).sum()), int(common.sum())
+
+
+def check_law(counts, law):
+    """Check counts against exact probabilities by a two-sided chi-square test."""
+    level = chi2.cdf(*(found := law_statistic(counts, law)))
+    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2, (found, level)
+
+
+def at_once(function, threads=8, repeats=1):
+    """Return what a function returns in threads that begin at the same moment."""
+    barrier = Barrier(threads)
+
+    def run(_):
+        barrier.wait()
+        return [function() for _ in range(repeats)]
+
+    with ThreadPoolExecutor(threads) as pool:
+        return [out for results in pool.map(run, range(threads)) for out in results]
 
 
 def plackett_luce(score, k):

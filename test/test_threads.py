@@ -2,31 +2,16 @@
 
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from threading import Barrier
 
 import pytest
 import torch
+from oracles import at_once
 from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GaussianSimilarity, GSLNet, GumbelKNNSampler, _warnings
 from torch_geometric_gsl.nn import linear
 from torch_geometric_gsl.ops.neighbours import Neighbours
-
-THREADS = 8
-
-
-def at_once(function):
-    """What a function returns in threads that begin at the same moment."""
-    barrier = Barrier(THREADS)
-
-    def run(_):
-        barrier.wait()
-        return function()
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(run, range(THREADS)))
 
 
 def slowly(function, made):

@@ -10,7 +10,7 @@ import math
 
 import pytest
 import torch
-from oracles import ERROR_RATE, plackett_luce, seeded
+from oracles import ERROR_RATE, law_statistic, plackett_luce, seeded
 from responses import OF_USERS, RESPONSES, bounded_pairs
 from scipy import stats
 
@@ -143,16 +143,8 @@ def check_law(outcomes, laws, share):
     """Check the outcomes [runs] of each target against its law."""
     statistic, freedom = 0.0, 0
     for outcome, law in zip(outcomes, laws, strict=True):
-        counts = outcome.bincount(minlength=len(law))
-        expected = counts.sum() * law
-        # Rare ones count as one with the most frequent.
-        common = expected > 8
-        common[law.argmax()] = False
-        observed, due = (
-            torch.cat([x[common], x[~common].sum().view(1)]) for x in (counts, expected)
-        )
-        statistic += float(((observed - due) ** 2 / due).sum())
-        freedom += int(common.sum())
+        found = law_statistic(outcome.bincount(minlength=len(law)), law)
+        statistic, freedom = statistic + found[0], freedom + found[1]
     if freedom > 0:
         assert_level(stats.chi2.cdf(statistic, freedom), share)
 
@@ -256,7 +248,7 @@ def test_distinct_draws(index):
         drawn.append(
             torch.tensor([index_of[tuple(x)] for x in order[i::TARGETS].tolist()])
         )
-        laws.append(torch.tensor(law))
+        laws.append(law)
     check_law(drawn, laws, 9 / len(CASES))
 
 

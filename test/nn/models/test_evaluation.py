@@ -2,14 +2,12 @@
 
 import copy
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Barrier
 
 import pytest
 import torch
 from digest import digest
-from oracles import seeded
+from oracles import at_once, seeded
 from torch_geometric.data import Data
 
 from torch_geometric_gsl import (
@@ -120,18 +118,6 @@ def test_readers_leave_a_model_as_it_was(training):
     assert digest(model) == before
 
 
-def in_threads(function, number=8, repeats=10):
-    """Return the results of a function that threads call at the same time."""
-    barrier = Barrier(number)
-
-    def run(_):
-        barrier.wait()
-        return [function() for _ in range(repeats)]
-
-    with ThreadPoolExecutor(number) as pool:
-        return [out for results in pool.map(run, range(number)) for out in results]
-
-
 @pytest.mark.parametrize('kind', MODELS)
 def test_threads_predict_with_a_model_in_training_mode(kind):
     model = make(kind, True)
@@ -139,7 +125,7 @@ def test_threads_predict_with_a_model_in_training_mode(kind):
     # Outputs, as classes hide small errors.
     expected = copy.deepcopy(model).eval()(new)
     before = digest(model)
-    for out in in_threads(lambda: model._evaluated(new)):
+    for out in at_once(lambda: model._evaluated(new), repeats=10):
         torch.testing.assert_close(out, expected)
     assert digest(model) == before
     assert all(part.training for part in model.modules())
@@ -151,7 +137,7 @@ def test_threads_predict_with_a_table_net(similarity):
     options = {'num_frequencies': 0, 'eval_k': 7, 'similarity': similarity}
     net = TableNet(IN, 8, 1, **options).eval().index(X)
     expected, before = net(NEW), digest(net)
-    for out in in_threads(lambda: net(NEW)):
+    for out in at_once(lambda: net(NEW), repeats=10):
         torch.testing.assert_close(out, expected)
     assert digest(net) == before
 
@@ -160,7 +146,7 @@ def test_threads_store_graphs_of_few_neighbours():
     model = GSLNet(IN, 8, 2, OUT).eval()
     transform = FreezeLatentGraph(model, k=3)
     expected = transform(Data(x=X)).edge_index
-    for data in in_threads(lambda: transform(Data(x=X))):
+    for data in at_once(lambda: transform(Data(x=X)), repeats=10):
         assert torch.equal(data.edge_index, expected)
     assert model.convs[0].sampler.eval_k is None
 

@@ -5,9 +5,8 @@ from functools import partial
 
 import pytest
 import torch
-from oracles import ERROR_RATE, seeded
+from oracles import check_law, seeded
 from sampling import normal
-from scipy import stats
 
 from torch_geometric_gsl.nn.sampler import methods
 from torch_geometric_gsl.nn.sampler import row_cache as module
@@ -139,15 +138,7 @@ def check_draws(sampler, x, target):
     (source, _), weight = sampler((x, target), generator=seeded(4))
     similarity = sampler.similarity((x.to_dense(), target.to_dense()[:1]))
     law = (sampler.scale * similarity).detach().double().softmax(1)[0]
-    counts = source[weight > 0].bincount(minlength=len(x))
-    common = RUNS * law > 8
-    pooled = [
-        torch.cat([part[common], part[~common].sum().view(1)])
-        for part in (counts, RUNS * law)
-    ]
-    statistic = float(((pooled[0] - pooled[1]) ** 2 / pooled[1]).sum())
-    level = stats.chi2.cdf(statistic, int(common.sum()))
-    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2
+    check_law(source[weight > 0].bincount(minlength=len(x)), law)
 
 
 @pytest.mark.parametrize('is_trained', [False, True])
