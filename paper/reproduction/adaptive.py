@@ -39,10 +39,10 @@ from reproduction.attacked_tables import (
     ADAPTIVE_RATES,
     ADAPTIVE_RESULTS,
     ADAPTIVE_ROWS,
+    ALL,
     ATTACKED,
     ATTACKS,
-    KIND,
-    KINDS,
+    VERSIONS,
 )
 from reproduction.studies import Results, parse_args
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
@@ -67,24 +67,28 @@ class Run(NamedTuple):
     seed: int
 
     def __str__(self) -> str:
-        return f'{self.dataset}/{self.rate}/{KIND}/{self.seed}'
+        return f'{self.dataset}/{self.rate}/{ALL}/{self.seed}'
 
 
 class Nets:
     """The networks that are attacked, trained on the edges of a graph."""
 
-    def __init__(self, on: Trainer) -> None:
-        self.on = on
-        self.found, self.weights = train_mixed(on)
-        prob, refined = taught_by(on, self.found['mixture'])
-        self.found['refined'] = on.mean(refined, prob)
-        self.found['mlp, taught'] = on.net(no_graph, False, prob)
-        self.nets = {n: self._load(f) for n, f in self.found.items() if f.state}
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.predictions, self.weights = train_mixed(trainer)
+        prob, refined = taught_by(trainer, self.predictions['mixture'])
+        self.predictions['refined'] = trainer.mean(refined, prob)
+        self.predictions['mlp, taught'] = trainer.net(no_graph, False, prob)
+        self.nets = {
+            name: self._load(prediction)
+            for name, prediction in self.predictions.items()
+            if prediction.state
+        }
 
-    def _load(self, found: Prediction) -> GraphNet:
-        has_root = found.state['first'].size(0) == 2
-        net = GraphNet(self.on.sizes, has_root, 0.0).eval()
-        net.load_state_dict(found.state)
+    def _load(self, prediction: Prediction) -> GraphNet:
+        has_root = prediction.state['first'].size(0) == 2
+        net = GraphNet(self.trainer.sizes, has_root, 0.0).eval()
+        net.load_state_dict(prediction.state)
         return net.requires_grad_(False)
 
     def run(
@@ -100,40 +104,40 @@ class Nets:
         net = self.nets[name]
         if name != 'refined':
             return net.forward(x, self._along(name, graph, is_smooth))
-        on = self.on
+        trainer = self.trainer
         mixed = self._mixture(x, graph, is_smooth)
-        prob = with_labels(mixed, on.graph.y, on.split)
-        refined = refine(graph, on.graph.nearest, prob)
+        prob = with_labels(mixed, trainer.graph.y, trainer.split)
+        refined = refine(graph, trainer.graph.nearest, prob)
         least = 0.1 if is_smooth else 1e-9
-        return net.forward(x, mean(refined, on.num_nodes, least))
+        return net.forward(x, mean(refined, trainer.num_nodes, least))
 
     def _mixture(self, x: Tensor, graph: SampledGraph, is_smooth: bool) -> Tensor:
-        parts = [
+        mixed = [
             weight * self.run(name, x, graph, is_smooth).softmax(dim=1)
             for name, weight in self.weights.items()
             if weight > 0
         ]
-        return torch.stack(parts).sum(dim=0)
+        return torch.stack(mixed).sum(dim=0)
 
     def _along(self, name: str, graph: SampledGraph, is_smooth: bool) -> Graph:
         """Return the graph of a network, given the edges before its filter."""
-        kind, _, least = name.partition(', cosine > ')
-        n = self.on.num_nodes
-        if kind.startswith('mlp'):
+        network, _, least = name.partition(', cosine > ')
+        n = self.trainer.num_nodes
+        if network.startswith('mlp'):
             return no_graph
-        if kind == 'knn':
-            return mean(self.on.nearest(), n)
+        if network == 'knn':
+            return mean(self.trainer.nearest(), n)
         if least:
-            rows = self.on.graph.compared
+            rows = self.trainer.graph.compared
             cosine = LinearSimilarity(rows.size(1))(rows, graph.edge_index)
             keep = cosine > float(least)
             graph = SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
         # Weights of 1 sum to 0 or at least 1: both values then give the same mean.
         mass = 1.0 if is_smooth else 1e-9
-        if kind == 'mean':
+        if network == 'mean':
             return mean(graph, n, mass)
-        if kind == 'both':
-            return half_and_half(graph, self.on.nearest(), n, mass)
+        if network == 'both':
+            return half_and_half(graph, self.trainer.nearest(), n, mass)
         return gcn(graph, n)
 
 
@@ -154,8 +158,8 @@ def attack(victim: Victim, budget: int, setting: dict[str, Any]) -> Tensor:
     with warnings.catch_warnings():  # PyG warns that its code may change.
         warnings.simplefilter('ignore')
         from torch_geometric.contrib.nn.models import PRBCDAttack
-    on = victim.nets.on
-    seed_everything(on.seed)
+    trainer = victim.nets.trainer
+    seed_everything(trainer.seed)
     attacker = PRBCDAttack(
         victim,
         block_size=setting['block_size'],
@@ -164,9 +168,9 @@ def attack(victim: Victim, budget: int, setting: dict[str, Any]) -> Tensor:
         loss='tanh_margin',
         log=False,
     )
-    graph = on.graph
-    given = graph.x, graph.edge_index, graph.y, budget
-    edges: Tensor = attacker.attack(*given, idx_attack=on.split.test)[0]
+    graph = trainer.graph
+    inputs = graph.x, graph.edge_index, graph.y, budget
+    edges: Tensor = attacker.attack(*inputs, idx_attack=trainer.split.test)[0]
     return edges
 
 
@@ -181,15 +185,15 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     changed = {name: attack(Victim(nets, name), budget, setting) for name in ATTACKS}
     rows = {}
     for name in ADAPTIVE_ROWS:
-        found = [tested(nets, name, edges) for edges in changed.values()]
+        accuracies = [tested(nets, name, edges) for edges in changed.values()]
         # An MLP has no edges: its teacher gets the attack on the refined network.
-        own = graph._replace(edge_index=changed.get(name, changed['refined']))
-        again = Nets(Trainer(own, split, run.seed, setting))
+        changed_graph = graph._replace(edge_index=changed.get(name, changed['refined']))
+        again = Nets(Trainer(changed_graph, split, run.seed, setting))
         rows[name] = {
             'clean': tested(nets, name, graph.edge_index),
-            'own': dict(zip(changed, found, strict=True)).get(name, found[0]),
-            'test': min(found),
-            'retrained': accuracy(again.found[name].prob, graph.y, split.test),
+            'own': dict(zip(changed, accuracies, strict=True)).get(name, accuracies[0]),
+            'test': min(accuracies),
+            'retrained': accuracy(again.predictions[name].prob, graph.y, split.test),
         }
     return str(run), {'rows': rows}
 
@@ -197,9 +201,11 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 @torch.no_grad()
 def tested(nets: Nets, name: str, edge_index: Tensor) -> float:
     """Return the test accuracy of a trained network on other edges."""
-    on = nets.on
+    trainer = nets.trainer
     graph = SampledGraph(edge_index, torch.ones(edge_index.size(1)))
-    return accuracy(nets.run(name, on.graph.x, graph), on.graph.y, on.split.test)
+    return accuracy(
+        nets.run(name, trainer.graph.x, graph), trainer.graph.y, trainer.split.test
+    )
 
 
 def main(
@@ -207,11 +213,11 @@ def main(
 ) -> None:
     lists = {'datasets': list(DATASETS), 'rates': ADAPTIVE_RATES}
     args = parse_args(arguments, 'adaptive', __doc__, lists, SEEDS)
-    wanted = [
+    runs = [
         Run(dataset, rate, seed)
         for seed in range(args.seeds)
         for dataset in args.datasets
         for rate in args.rates
     ]
-    results = Results(args.results / ADAPTIVE_RESULTS, setting, KINDS)
-    results.complete('adaptive', wanted, execute, args.jobs)
+    results = Results(args.results / ADAPTIVE_RESULTS, setting, VERSIONS)
+    results.complete('adaptive', runs, execute, args.jobs)

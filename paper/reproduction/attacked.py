@@ -44,12 +44,12 @@ from reproduction.attacked_models import (
     with_labels,
 )
 from reproduction.attacked_tables import (
+    ALL,
     ATTACKED,
     ATTACKED_RESULTS,
-    KIND,
-    KINDS,
     RANDOM,
     RATES,
+    VERSIONS,
 )
 from reproduction.noisy_models import GivenGraphNet, gat
 from reproduction.studies import Results, parse_args
@@ -73,13 +73,13 @@ class Run(NamedTuple):
     seed: int
 
     def __str__(self) -> str:
-        return f'{self.dataset}/{self.rate}/{self.split}/{KIND}/{self.seed}'
+        return f'{self.dataset}/{self.rate}/{self.split}/{ALL}/{self.seed}'
 
 
 class Trained(NamedTuple):
     """Networks by name, and the weights of those that are mixed."""
 
-    found: dict[str, Prediction]
+    predictions: dict[str, Prediction]
     weights: dict[str, float]
 
 
@@ -96,14 +96,14 @@ class Trainer:
 
     def net(self, along: Any, has_root: bool, taught: Any = None) -> Prediction:
         """Train two layers that aggregate along a graph."""
-        made = self.sizes, has_root, self.setting['dropout']
-        model = seeded(lambda: GraphNet(*made), self.seed)
+        shape = self.sizes, has_root, self.setting['dropout']
+        model = seeded(lambda: GraphNet(*shape), self.seed)
         return self.fit(model, (self.graph.x, along), taught)
 
     def fit(self, model: Any, args: Any, taught: Any = None) -> Prediction:
         return fit(model, args, self.graph.y, self.split, self.setting, taught)
 
-    def given(self, value: Tensor | None = None, least: float = 0.0) -> SampledGraph:
+    def edges(self, value: Tensor | None = None, least: float = 0.0) -> SampledGraph:
         """Return the given edges, or those whose value is above `least`."""
         edge_index = self.graph.edge_index
         if value is not None:
@@ -126,77 +126,84 @@ class Trainer:
         return self.net(along, True, taught)
 
 
-def train_mixed(on: Trainer) -> Trained:
+def train_mixed(trainer: Trainer) -> Trained:
     """Train networks on fixed graphs, and mix them."""
-    found = {'mlp': on.net(no_graph, False), 'knn': on.mean(on.nearest())}
-    given = on.given()
-    found |= {'gcn': on.gcn(given), 'mean': on.mean(given), 'both': on.both(given)}
-    for least in on.setting['mixed_cosines']:
-        kept = on.given(on.graph.cosine, least)
-        found[f'gcn, cosine > {least}'] = on.gcn(kept)
-        found[f'both, cosine > {least}'] = on.both(kept)
-    mixture, weight = mix([*found.values()], on.graph.y, on.split)
-    weights = {n: round(float(w), 4) for n, w in zip(found, weight, strict=True)}
-    return Trained(found | {'mixture': mixture}, weights)
+    edges = trainer.edges()
+    predictions = {
+        'mlp': trainer.net(no_graph, False),
+        'knn': trainer.mean(trainer.nearest()),
+        'gcn': trainer.gcn(edges),
+        'mean': trainer.mean(edges),
+        'both': trainer.both(edges),
+    }
+    for least in trainer.setting['mixed_cosines']:
+        filtered = trainer.edges(trainer.graph.cosine, least)
+        predictions[f'gcn, cosine > {least}'] = trainer.gcn(filtered)
+        predictions[f'both, cosine > {least}'] = trainer.both(filtered)
+    mixture, weight = mix([*predictions.values()], trainer.graph.y, trainer.split)
+    weights = {n: round(float(w), 4) for n, w in zip(predictions, weight, strict=True)}
+    return Trained(predictions | {'mixture': mixture}, weights)
 
 
-def train_controls(on: Trainer) -> dict[str, Prediction]:
+def train_controls(trainer: Trainer) -> dict[str, Prediction]:
     """Train further networks on fixed graphs."""
-    graph, setting = on.graph, on.setting
-    found = {}
+    graph, setting = trainer.graph, trainer.setting
+    predictions = {}
     for rank in setting['ranks']:
-        along = low_rank(on.given(), on.num_nodes, rank)
-        found[f'gcn, rank {rank}'] = on.net(along, False)
+        along = low_rank(trainer.edges(), trainer.num_nodes, rank)
+        predictions[f'gcn, rank {rank}'] = trainer.net(along, False)
     for least in setting['cosines']:
-        kept = on.given(graph.cosine, least)
+        filtered = trainer.edges(graph.cosine, least)
         if least in setting['mixed_cosines']:
-            found[f'mean, cosine > {least}'] = on.mean(kept)
+            predictions[f'mean, cosine > {least}'] = trainer.mean(filtered)
         else:
-            found[f'gcn, cosine > {least}'] = on.gcn(kept)
+            predictions[f'gcn, cosine > {least}'] = trainer.gcn(filtered)
     for least in setting['jaccards']:
-        found[f'gcn, Jaccard > {least}'] = on.gcn(on.given(graph.jaccard, least))
-    widths = list(on.sizes)
+        predictions[f'gcn, Jaccard > {least}'] = trainer.gcn(
+            trainer.edges(graph.jaccard, least)
+        )
+    widths = list(trainer.sizes)
     heads, dropout = setting['heads'], setting['dropout']
     options: dict[str, Any] = {'heads': heads, 'has_root': False, 'dropout': dropout}
-    model = seeded(lambda: GivenGraphNet(gat, widths, **options), on.seed)
-    found['gat'] = on.fit(model, (graph.x, graph.edge_index))
-    return found
+    model = seeded(lambda: GivenGraphNet(gat, widths, **options), trainer.seed)
+    predictions['gat'] = trainer.fit(model, (graph.x, graph.edge_index))
+    return predictions
 
 
-def taught_by(on: Trainer, mixture: Prediction) -> tuple[Tensor, SampledGraph]:
+def taught_by(trainer: Trainer, mixture: Prediction) -> tuple[Tensor, SampledGraph]:
     """Return the probabilities that a mixture teaches, and its refined graph."""
-    prob = with_labels(mixture.prob, on.graph.y, on.split)
-    return prob, refine(on.given(), on.graph.nearest, prob)
+    prob = with_labels(mixture.prob, trainer.graph.y, trainer.split)
+    return prob, refine(trainer.edges(), trainer.graph.nearest, prob)
 
 
-def train_taught(on: Trainer, mixture: Prediction) -> dict[str, Prediction]:
+def train_taught(trainer: Trainer, mixture: Prediction) -> dict[str, Prediction]:
     """Train networks that a mixture teaches, on its refined graph and on others."""
-    prob, refined = taught_by(on, mixture)
-    kept = on.given(on.graph.cosine, on.setting['mixed_cosines'][0])
-    found = {
-        'refined': on.mean(refined, prob),
-        'refined, not taught': on.mean(refined),
-        'refined, gcn': on.gcn(refined, prob),
-        'refined, none added': on.mean(refine(on.given(), None, prob), prob),
-        'mlp, taught': on.net(no_graph, False, prob),
-        'gcn, filtered, taught': on.gcn(kept, prob),
-        'both, taught': on.both(on.given(), prob),
+    prob, refined = taught_by(trainer, mixture)
+    filtered = trainer.edges(trainer.graph.cosine, trainer.setting['mixed_cosines'][0])
+    predictions = {
+        'refined': trainer.mean(refined, prob),
+        'refined, not taught': trainer.mean(refined),
+        'refined, gcn': trainer.gcn(refined, prob),
+        'refined, none added': trainer.mean(refine(trainer.edges(), None, prob), prob),
+        'mlp, taught': trainer.net(no_graph, False, prob),
+        'gcn, filtered, taught': trainer.gcn(filtered, prob),
+        'both, taught': trainer.both(trainer.edges(), prob),
     }
-    if on.seed < GSLNET_SEEDS:
-        found['gslnet'] = train_gslnet(on, refined, prob)
-    return found
+    if trainer.seed < GSLNET_SEEDS:
+        predictions['gslnet'] = train_gslnet(trainer, refined, prob)
+    return predictions
 
 
-def train_gslnet(on: Trainer, refined: SampledGraph, prob: Tensor) -> Prediction:
+def train_gslnet(trainer: Trainer, refined: SampledGraph, prob: Tensor) -> Prediction:
     """Train a net that weights the edges of the refined graph once more."""
-    inputs, hidden, classes = on.sizes
+    inputs, hidden, classes = trainer.sizes
     sizes = inputs, hidden, 2, classes
     model = seeded(
-        lambda: GSLNet(*sizes, dropout=on.setting['dropout'], **NET), on.seed
+        lambda: GSLNet(*sizes, dropout=trainer.setting['dropout'], **NET), trainer.seed
     )
     keep = refined.edge_weight > 1e-3  # Other edges have almost no weight.
     edges = refined.edge_index[:, keep], refined.edge_weight[keep]
-    return on.fit(model, (on.graph.x, *edges), prob)
+    return trainer.fit(model, (trainer.graph.x, *edges), prob)
 
 
 def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -205,16 +212,18 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     warnings.filterwarnings('ignore', 'Sparse CSR')
     graph = load(run.dataset, run.rate, setting['k'])
     split = split_of(run.dataset, run.split, len(graph.y), run.seed)
-    on = Trainer(graph, split, run.seed, setting)
-    mixed, weights = train_mixed(on)
-    found = mixed | train_controls(on) | train_taught(on, mixed['mixture'])
+    trainer = Trainer(graph, split, run.seed, setting)
+    mixed, weights = train_mixed(trainer)
+    predictions = (
+        mixed | train_controls(trainer) | train_taught(trainer, mixed['mixture'])
+    )
     rows = {
         name: {
-            'val': one.val,
-            'loss': one.loss,
-            'test': accuracy(one.prob, graph.y, split.test),
+            'val': prediction.val,
+            'loss': prediction.loss,
+            'test': accuracy(prediction.prob, graph.y, split.test),
         }
-        for name, one in found.items()
+        for name, prediction in predictions.items()
     }
     return str(run), {'rows': rows, 'weights': weights}
 
@@ -226,12 +235,12 @@ def main(arguments: list[str] | None = None, setting: dict[str, Any] = SETTING) 
         'splits': [ATTACKED, RANDOM],
     }
     args = parse_args(arguments, 'attacked', __doc__, lists, SEEDS)
-    wanted = [
+    runs = [
         Run(dataset, rate, split, seed)
         for seed in range(args.seeds)
         for dataset in args.datasets
         for split in args.splits
         for rate in args.rates
     ]
-    results = Results(args.results / ATTACKED_RESULTS, setting, KINDS)
-    results.complete('attacked', wanted, execute, args.jobs)
+    results = Results(args.results / ATTACKED_RESULTS, setting, VERSIONS)
+    results.complete('attacked', runs, execute, args.jobs)

@@ -65,8 +65,8 @@ class AttackedGraph(NamedTuple):
     def jaccard(self) -> Tensor:
         """Return the Jaccard index of the features of both ends of each given edge."""
         rows = self.compared
-        parts = (rows.values(), rows.col_indices(), rows.crow_indices())
-        matrix = sp.csr_matrix(tuple(map(np.asarray, parts)), rows.shape) > 0
+        arrays = (rows.values(), rows.col_indices(), rows.crow_indices())
+        matrix = sp.csr_matrix(tuple(map(np.asarray, arrays)), rows.shape) > 0
         matrix = matrix.astype(np.float32)
         size = np.asarray(matrix.sum(axis=1)).ravel()
         source, target = self.edge_index.numpy()
@@ -100,10 +100,10 @@ def load(dataset: str, rate: int, k: int) -> AttackedGraph:
     if words is not None:
         x, nearest = _rows_and_nearest(dataset, k)
         return AttackedGraph(x, x, classes, nearest, edge_index)
-    own = sp.identity(len(y), dtype=np.float32, format='csr')
-    compared = _tensor(_unit_rows(adjacency + own))
+    loops = sp.identity(len(y), dtype=np.float32, format='csr')
+    compared = _tensor(_unit_rows(adjacency + loops))
     nearest = nearest_neighbours(compared, k)
-    return AttackedGraph(_tensor(own), compared, classes, nearest, edge_index)
+    return AttackedGraph(_tensor(loops), compared, classes, nearest, edge_index)
 
 
 @functools.lru_cache(maxsize=8)
@@ -141,17 +141,16 @@ def _load_clean(dataset: str) -> tuple[Any, Any, Any]:
     return adjacency[keep][:, keep], words, arrays['labels'][keep].astype(np.int64)
 
 
-def split_of(dataset: str, kind: str, num_nodes: int, seed: int) -> Split:
+def split_of(dataset: str, split_name: str, num_nodes: int, seed: int) -> Split:
     """Return the split that was attacked, or a random one of the same sizes."""
-    if kind == ATTACKED:
-        name = f'splits/{DATASETS[dataset]}_prognn_splits.json'
-        found = _read(name, lambda path: json.loads(path.read_text()))
-        parts = (found[f'idx_{part}'] for part in Split._fields)
-        return Split(*(torch.tensor(part) for part in parts))
+    if split_name == ATTACKED:
+        file = f'splits/{DATASETS[dataset]}_prognn_splits.json'
+        rows = _read(file, lambda path: json.loads(path.read_text()))
+        return Split(*(torch.tensor(rows[f'idx_{name}']) for name in Split._fields))
     order = np.random.RandomState(seed).permutation(num_nodes)
     tenth = num_nodes // 10
-    cut = np.split(order, [tenth, 2 * tenth])
-    return Split(*(torch.from_numpy(part) for part in cut))
+    splits = np.split(order, [tenth, 2 * tenth])
+    return Split(*(torch.from_numpy(rows) for rows in splits))
 
 
 def _read(name: str, read: Any) -> Any:
@@ -166,11 +165,11 @@ def _read(name: str, read: Any) -> Any:
 
 def _read_arrays(path: Path) -> dict[str, Any]:
     """Return the arrays of numbers; other arrays of the file are never unpickled."""
-    parts = ('data', 'indices', 'indptr', 'shape')
-    names = [f'{matrix}_{part}' for matrix in ('adj', 'attr') for part in parts]
+    suffixes = ('data', 'indices', 'indptr', 'shape')
+    names = [f'{matrix}_{suffix}' for matrix in ('adj', 'attr') for suffix in suffixes]
     with path.open('rb') as content, np.load(content, allow_pickle=False) as file:
-        known = [name for name in (*names, 'labels') if name in file.files]
-        return {name: file[name] for name in known}
+        present = [name for name in (*names, 'labels') if name in file.files]
+        return {name: file[name] for name in present}
 
 
 def _read_matrix(path: Path) -> Any:
@@ -180,7 +179,7 @@ def _read_matrix(path: Path) -> Any:
 
 def _matrix(arrays: dict[str, Any], name: str) -> Any:
     data, indices, indptr, shape = (
-        arrays[f'{name}_{part}'] for part in ('data', 'indices', 'indptr', 'shape')
+        arrays[f'{name}_{suffix}'] for suffix in ('data', 'indices', 'indptr', 'shape')
     )
     return sp.csr_matrix((data, indices, indptr), shape)
 
@@ -202,7 +201,7 @@ def _unit_rows(words: Any) -> Any:
 def _tensor(matrix: Any) -> Tensor:
     matrix = matrix.tocsr()
     matrix.sort_indices()
-    parts = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
-    offsets, columns = (torch.from_numpy(part) for part in parts)
+    indices = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+    offsets, columns = (torch.from_numpy(index) for index in indices)
     values = torch.from_numpy(matrix.data.astype(np.float32))
     return torch.sparse_csr_tensor(offsets, columns, values, matrix.shape)

@@ -85,11 +85,11 @@ def mean(graph: SampledGraph, num_nodes: int, least: float = 1e-9) -> Graph:
 
 
 def half_and_half(
-    graph: SampledGraph, other: SampledGraph, num_nodes: int, least: float = 1e-9
+    graph: SampledGraph, other_graph: SampledGraph, num_nodes: int, least: float = 1e-9
 ) -> Graph:
     """Return the mean of two means."""
-    edge_index = torch.cat([graph.edge_index, other.edge_index], dim=1)
-    weights = shares(graph, num_nodes, least), shares(other, num_nodes)
+    edge_index = torch.cat([graph.edge_index, other_graph.edge_index], dim=1)
+    weights = shares(graph, num_nodes, least), shares(other_graph, num_nodes)
     return sums(edge_index, torch.cat(weights) / 2, num_nodes)
 
 
@@ -107,9 +107,9 @@ class GraphNet(torch.nn.Module):
         super().__init__()
         inputs, hidden, classes = sizes
         self.dropout, self.has_root = dropout, has_root
-        parts = 2 if has_root else 1
-        self.first = torch.nn.Parameter(torch.empty(parts, inputs, hidden))
-        self.second = torch.nn.Parameter(torch.empty(parts, hidden, classes))
+        num_weights = 2 if has_root else 1
+        self.first = torch.nn.Parameter(torch.empty(num_weights, inputs, hidden))
+        self.second = torch.nn.Parameter(torch.empty(num_weights, hidden, classes))
         for weight in (*self.first, *self.second):
             torch.nn.init.xavier_uniform_(weight.data)
         self.first_bias = torch.nn.Parameter(torch.zeros(hidden))
@@ -157,20 +157,20 @@ def fit(
     options = {'lr': setting['lr'], 'weight_decay': setting['weight_decay']}
     optimizer = torch.optim.Adam(model.parameters(), **options)
     best, improved = None, 0
-    others = torch.ones_like(y, dtype=torch.bool)
-    others[split.train] = False
+    unlabelled = torch.ones_like(y, dtype=torch.bool)
+    unlabelled[split.train] = False
     for epoch in range(setting['epochs']):
         model.train()
         optimizer.zero_grad()
         out = model(*args)
         loss = F.cross_entropy(out[split.train], y[split.train])
         if taught is not None:
-            loss = loss + F.cross_entropy(out[others], taught[others])
+            loss = loss + F.cross_entropy(out[unlabelled], taught[unlabelled])
         loss.backward()
         optimizer.step()
-        found = _evaluate(model, args, y, split)
-        if best is None or found.loss < best.loss:
-            best, improved = found, epoch
+        prediction = _evaluate(model, args, y, split)
+        if best is None or prediction.loss < best.loss:
+            best, improved = prediction, epoch
         elif epoch - improved >= setting['patience']:
             break
     assert best is not None
@@ -183,8 +183,8 @@ def _evaluate(
 ) -> Prediction:
     model.eval()
     out = model(*args)
-    chosen, labels = out[split.val], y[split.val]
-    loss = float(F.cross_entropy(chosen, labels))
+    logits, labels = out[split.val], y[split.val]
+    loss = float(F.cross_entropy(logits, labels))
     state = {name: value.clone() for name, value in model.state_dict().items()}
     return Prediction(out.softmax(1), accuracy(out, y, split.val), loss, state)
 
@@ -193,24 +193,29 @@ def accuracy(out: Tensor, y: Tensor, nodes: Tensor) -> float:
     return float((out.argmax(dim=1) == y)[nodes].double().mean())
 
 
-def mixture_weights(found: list[Tensor], y: Tensor, nodes: Tensor) -> Tensor:
+def mixture_weights(probabilities: list[Tensor], y: Tensor, nodes: Tensor) -> Tensor:
     """Return the mixture weights that maximise the likelihood of the labels.
 
     Expectation maximisation converges to the only maximum.
     """
-    likely = torch.stack([prob[nodes, y[nodes]] for prob in found], 1).double()
+    likely = torch.stack([prob[nodes, y[nodes]] for prob in probabilities], 1).double()
     likely = likely.clamp(min=1e-6)
-    weight = torch.full((len(found),), 1 / len(found), dtype=torch.double)
+    weight = torch.full(
+        (len(probabilities),), 1 / len(probabilities), dtype=torch.double
+    )
     for _ in range(200):
         share = likely * weight
         weight = (share / share.sum(dim=1, keepdim=True)).mean(dim=0)
     return weight.float()
 
 
-def mix(found: list[Prediction], y: Tensor, split: Split) -> tuple[Prediction, Tensor]:
+def mix(
+    predictions: list[Prediction], y: Tensor, split: Split
+) -> tuple[Prediction, Tensor]:
     """Mix networks by weights fitted on validation nodes; return both."""
-    weight = mixture_weights([one.prob for one in found], y, split.val)
-    prob = sum(w * one.prob for w, one in zip(weight, found, strict=True))
+    probabilities = [prediction.prob for prediction in predictions]
+    weight = mixture_weights(probabilities, y, split.val)
+    prob = sum(w * p for w, p in zip(weight, probabilities, strict=True))
     assert isinstance(prob, Tensor)
     loss = float(F.nll_loss(prob[split.val].log(), y[split.val]))
     return Prediction(prob, accuracy(prob, y, split.val), loss, {}), weight

@@ -16,7 +16,7 @@ from reproduction.tables import COUNTED, Entry, Grid
 #: Results of :mod:`reproduction.attacked` and :mod:`reproduction.adaptive`.
 ATTACKED_RESULTS, ADAPTIVE_RESULTS = 'attacked.json', 'adaptive.json'
 #: Replaces the method of other experiments: a run trains all methods.
-KIND = 'all'
+ALL = 'all'
 #: Data sets, and the percentages of edges that the attacker may change.
 ATTACKED_DATASETS = ('CiteSeer', 'Cora-ML', 'Polblogs', 'PubMed')
 RATES = (0, 5, 10, 15, 20, 25)
@@ -28,13 +28,13 @@ ADAPTIVE_ROWS = (*ATTACKS, 'mlp, taught')
 ADAPTIVE_RATES = (5, 10, 25)
 
 
-class Kind(NamedTuple):
+class Version(NamedTuple):
     """Version of runs, for the digest of their results."""
 
     revision: int = 1
 
 
-KINDS = {KIND: Kind()}
+VERSIONS = {ALL: Version()}
 #: The row that all others are compared with.
 OURS = 'refined'
 #: Rows: titles, and names of their networks, of which validation selects one.
@@ -70,13 +70,13 @@ Cells = dict[tuple[str, int, str, str], Cell]
 def read_cells(root: Path) -> Cells:
     """Return test accuracies by data set, rate, split and row."""
     tests: dict[Any, dict[int, float]] = defaultdict(dict)
-    runs = studies.read_runs(root / ATTACKED_RESULTS, KINDS)
+    runs = studies.read_runs(root / ATTACKED_RESULTS, VERSIONS)
     for name, result in runs.items():
         dataset, rate, split, _, seed = name.split('/')
         for row, (_, network) in ROWS.items():
-            known = _networks(network, result['rows'])
-            if known:
-                best = max(known, key=lambda one: (one['val'], -(one['loss'] or 0.0)))
+            networks = _networks(network, result['rows'])
+            if networks:
+                best = max(networks, key=lambda n: (n['val'], -(n['loss'] or 0.0)))
                 tests[dataset, int(rate), split, row][int(seed)] = 100 * best['test']
     return {key: Cell(test) for key, test in tests.items()}
 
@@ -85,20 +85,22 @@ def _networks(name: str, rows: dict[str, Any]) -> list[dict[str, float]]:
     """Return a network, or those of all thresholds or ranks and the one without."""
     if name in rows:
         return [rows[name]]
-    filtered = [found for kind, found in rows.items() if kind.startswith(f'{name} ')]
+    filtered = [
+        scores for network, scores in rows.items() if network.startswith(f'{name} ')
+    ]
     return [rows[name.partition(',')[0]], *filtered] if filtered else []
 
 
 def attacked_grid(dataset: str, split: str, root: Path) -> Grid:
     """Compare accuracies of all rows over the rates of a data set."""
-    found = read_cells(root)
-    rates = [rate for rate in RATES if (dataset, rate, split, OURS) in found]
+    all_cells = read_cells(root)
+    rates = [rate for rate in RATES if (dataset, rate, split, OURS) in all_cells]
     rows: list[tuple[str, list[Entry]]] = []
     for row, (title, _) in ROWS.items():
-        cells = [found.get((dataset, rate, split, row)) for rate in rates]
+        cells = [all_cells.get((dataset, rate, split, row)) for rate in rates]
         if any(cells):
             entries = [
-                _entry(cell, row, found, (dataset, rate, split))
+                _entry(cell, row, all_cells, (dataset, rate, split))
                 for rate, cell in zip(rates, cells, strict=True)
             ]
             rows.append((title, entries))
@@ -114,15 +116,15 @@ def attacked_grid(dataset: str, split: str, root: Path) -> Grid:
     return Grid(head, rows, [note], f'no finished runs of {dataset} yet')
 
 
-def _entry(cell: Cell | None, row: str, found: Cells, key: Any) -> Entry:
+def _entry(cell: Cell | None, row: str, cells: Cells, key: Any) -> Entry:
     if cell is None:
         return Entry('')
     of_ours: Any = (*key, OURS)
-    ours = found[of_ours]
-    column = [c for (*k, _), c in found.items() if tuple(k) == key]
-    most = max(len(c.test) for c in column)
-    means = [c.mean for c in column if len(c.test) == most]
-    is_best = len(cell.test) == most >= LEAST_RUNS and cell.mean >= max(means)
+    ours = cells[of_ours]
+    column = [c for (*k, _), c in cells.items() if tuple(k) == key]
+    num_runs = max(len(c.test) for c in column)
+    means = [c.mean for c in column if len(c.test) == num_runs]
+    is_best = len(cell.test) == num_runs >= LEAST_RUNS and cell.mean >= max(means)
     if row == OURS:
         return Entry(str(cell), '', is_best)
     seeds = cell.test.keys() & ours.test.keys()
@@ -135,12 +137,14 @@ def _entry(cell: Cell | None, row: str, found: Cells, key: Any) -> Entry:
 def adaptive_grid(root: Path) -> Grid:
     """Show accuracies after attacks through the gradients of each network."""
     tests: dict[Any, dict[int, float]] = defaultdict(dict)
-    runs = studies.read_runs(root / ADAPTIVE_RESULTS, KINDS)
+    runs = studies.read_runs(root / ADAPTIVE_RESULTS, VERSIONS)
     for name, result in runs.items():
         dataset, percent, _, seed = name.split('/')
-        for row, found in result['rows'].items():
-            for part in ('clean', 'test', 'retrained'):
-                tests[dataset, int(percent), row, part][int(seed)] = 100 * found[part]
+        for row, accuracies in result['rows'].items():
+            for measure in ('clean', 'test', 'retrained'):
+                tests[dataset, int(percent), row, measure][int(seed)] = (
+                    100 * accuracies[measure]
+                )
     cells = {key: Cell(test) for key, test in tests.items()}
     datasets = [d for d in ATTACKED_DATASETS if any(key[0] == d for key in cells)]
     titles = {network: title for title, network in ROWS.values()}
@@ -153,7 +157,7 @@ def adaptive_grid(root: Path) -> Grid:
             entries.append(Entry('' if clean is None else f'{clean.mean:.1f}'))
             for rate in ADAPTIVE_RATES:
                 of = dataset, rate, row
-                after = [cells.get((*of, part)) for part in ('test', 'retrained')]
+                after = [cells.get((*of, measure)) for measure in ('test', 'retrained')]
                 texts = ['' if c is None else f'{c.mean:.1f}' for c in after]
                 entries.append(Entry(' / '.join(texts)))
         rows.append((titles[row], entries))
@@ -184,8 +188,8 @@ DRAWN = {
 
 def attacked_figure(root: Path) -> Figure | None:
     """Plot accuracies over the rates, on the split that was attacked."""
-    found = read_cells(root)
-    datasets = [d for d in ATTACKED_DATASETS if (d, 25, ATTACKED, OURS) in found]
+    all_cells = read_cells(root)
+    datasets = [d for d in ATTACKED_DATASETS if (d, 25, ATTACKED, OURS) in all_cells]
     if not datasets:
         return None
     # Two per row are legible on a phone.
@@ -196,11 +200,14 @@ def attacked_figure(root: Path) -> Figure | None:
         ax.remove()
     for ax, dataset in zip(axes, datasets, strict=False):
         for row, (colour, line) in DRAWN.items():
-            cells = {rate: found.get((dataset, rate, ATTACKED, row)) for rate in RATES}
-            known = {rate: cell.mean for rate, cell in cells.items() if cell}
+            keys = {rate: (dataset, rate, ATTACKED, row) for rate in RATES}
+            cells = {
+                rate: all_cells[key] for rate, key in keys.items() if key in all_cells
+            }
+            means = {rate: cell.mean for rate, cell in cells.items()}
             style: dict[str, Any] = {'color': colour, 'linestyle': line}
             style |= {'linewidth': 2.5 if row == OURS else 1.5, 'marker': '.'}
-            ax.plot([*known], [*known.values()], label=ROWS[row][0], **style)
+            ax.plot([*means], [*means.values()], label=ROWS[row][0], **style)
         ax.set(title=dataset, xlabel='edges changed by Metattack, %', xticks=RATES)
         ax.grid(alpha=0.3)
         ax.set_ylabel('test accuracy, %')

@@ -80,22 +80,21 @@ class Graphs(NamedTuple):
 
     @classmethod
     def draw(cls, delta: float, seed: int, setting: dict[str, Any]) -> Graphs:
-        held = setting['held_out_graphs']
-        sizes = (setting['steps'] * setting['graphs_per_step'], held, held)
+        num_train = setting['steps'] * setting['graphs_per_step']
+        num_held_out = setting['held_out_graphs']
         make = partial(HiddenRelation, num_nodes=setting['num_nodes'], delta=delta)
-        train, *rest = (
-            make(num_graphs=size, seed=3 * seed + number)
-            for number, size in enumerate(sizes)
-        )
-        return cls(train, *(_batch(graphs, 0, len(graphs)) for graphs in rest))
+        train = make(num_graphs=num_train, seed=3 * seed)
+        val = make(num_graphs=num_held_out, seed=3 * seed + 1)
+        test = make(num_graphs=num_held_out, seed=3 * seed + 2)
+        return cls(train, _batch(val, 0, len(val)), _batch(test, 0, len(test)))
 
     def batch(self, start: int, size: int) -> Any:
         return _batch(self.train, start, size)
 
 
 def _batch(graphs: HiddenRelation, start: int, size: int) -> Any:
-    some: list[Any] = [graphs[start + number] for number in range(size)]
-    return Batch.from_data_list(some)
+    samples: list[Any] = [graphs[start + index] for index in range(size)]
+    return Batch.from_data_list(samples)
 
 
 def relative_error(out: Tensor, y: Tensor) -> float:
@@ -231,16 +230,16 @@ def true_graph(
 
     A line from the mean to the target is fitted to some of the training graphs.
     """
-    some = graphs.batch(0, min(len(graphs.train), setting['held_out_graphs']))
-    found: dict[str, float] = {'val': math.inf}
+    sample = graphs.batch(0, min(len(graphs.train), setting['held_out_graphs']))
+    result: dict[str, float] = {'val': math.inf}
     for width in setting['widths']:
         mean = partial(mean_of_edges, width=width, delta=delta)
-        ones = torch.ones_like(some.x)
-        line = torch.linalg.lstsq(torch.cat([mean(some), ones], 1), some.y).solution
+        ones = torch.ones_like(sample.x)
+        line = torch.linalg.lstsq(torch.cat([mean(sample), ones], 1), sample.y).solution
         val, test = (
             relative_error(mean(data) * line[0] + line[1], data.y)
             for data in (graphs.val, graphs.test)
         )
-        if val < found['val']:
-            found = {'val': val, 'test': test, 'choice': width}
-    return found
+        if val < result['val']:
+            result = {'val': val, 'test': test, 'choice': width}
+    return result

@@ -21,7 +21,7 @@ from reproduction.attacked_models import (
     mix,
     mixture_weights,
 )
-from reproduction.attacked_tables import KIND, ROWS
+from reproduction.attacked_tables import ALL, ROWS
 from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph
 
@@ -55,7 +55,7 @@ RUN = attacked.Run('CiteSeer', 5, 'attacked', 0)
 
 def test_a_run_has_all_rows_and_is_the_same_again(loaded):
     name, result = attacked.execute(RUN, SMALL)
-    assert name == f'CiteSeer/5/attacked/{KIND}/0'
+    assert name == f'CiteSeer/5/attacked/{ALL}/0'
     for _, network in ROWS.values():
         assert attacked_tables._networks(network, result['rows']), network
     assert sum(result['weights'].values()) == pytest.approx(1, abs=1e-3)
@@ -130,7 +130,7 @@ def test_what_is_attacked_is_what_was_trained(graph):
     whole = SampledGraph(graph.edge_index, torch.ones(graph.edge_index.size(1)))
     for name in attacked_tables.ADAPTIVE_ROWS:
         out = nets.run(name, graph.x, whole)
-        expected = nets.found[name].prob
+        expected = nets.predictions[name].prob
         torch.testing.assert_close(out.softmax(1), expected, atol=1e-4, rtol=0)
         if name != 'refined':  # Its edges have any weights.
             smooth = nets.run(name, graph.x, whole, is_smooth=True)
@@ -155,7 +155,7 @@ def test_gradient_of_the_refined_network_is_that_of_differences(graph):
 def test_an_attack_keeps_its_budget_and_harms(loaded):
     setting = ADAPTIVE | {'lr': 0.1, 'epochs': 20, 'attack_epochs': 5}
     name, result = adaptive.execute(adaptive.Run('CiteSeer', 25, 0), setting)
-    assert name == f'CiteSeer/25/{KIND}/0'
+    assert name == f'CiteSeer/25/{ALL}/0'
     assert result['rows'].keys() == {*attacked_tables.ADAPTIVE_ROWS}
     rows = result['rows']
     assert rows['gcn']['test'] <= rows['gcn']['own'] < rows['gcn']['clean']
