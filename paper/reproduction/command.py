@@ -76,13 +76,13 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
 
 def amount(text: str, least: float = math.ulp(0.0)) -> float:
     try:
-        number = float(text)
+        value = float(text)
     except ValueError:
-        number = math.nan
-    if not least <= number < math.inf:
-        kind = 'positive' if least > 0 else 'non-negative'
-        raise argparse.ArgumentTypeError(f'must be a {kind} number (got {text!r})')
-    return number
+        value = math.nan
+    if not least <= value < math.inf:
+        condition = 'positive' if least > 0 else 'non-negative'
+        raise argparse.ArgumentTypeError(f'must be a {condition} number (got {text!r})')
+    return value
 
 
 def usable_device(text: str) -> str:
@@ -111,8 +111,8 @@ def add_choice(
 
 def choice_of(args: argparse.Namespace, seeds: Sequence[int]) -> Choice:
     """Return the selected runs; duplicates count once."""
-    named = {data_key(name, args.label): name for name in args.datasets}
-    datasets, methods = tuple(named.values()), tuple(dict.fromkeys(args.methods))
+    name_of = {data_key(name, args.label): name for name in args.datasets}
+    datasets, methods = tuple(name_of.values()), tuple(dict.fromkeys(args.methods))
     return Choice(datasets, methods, seeds, args.preset, args.label, args.results)
 
 
@@ -121,11 +121,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add('--device', type=usable_device, default='cpu', help='such as cuda:0 (cpu)')
     add_threads(parser)
-    most = 'a run beyond it is out of memory (90 %% of all, all of a GPU)'
-    add('--memory-limit', type=amount, metavar='GB', help=most)
-    kind = functools.partial(amount, least=0.0)
+    limit_help = 'a run beyond it is out of memory (90 %% of all, all of a GPU)'
+    add('--memory-limit', type=amount, metavar='GB', help=limit_help)
+    non_negative = functools.partial(amount, least=0.0)
     least = 'shortest time between two checkpoints, in seconds (30)'
-    add('--checkpoint-seconds', type=kind, default=30.0, metavar='S', help=least)
+    add(
+        '--checkpoint-seconds', type=non_negative, default=30.0, metavar='S', help=least
+    )
     add('--tensorboard', action='store_true', help='write logs into run folders')
 
 
@@ -164,9 +166,9 @@ def limit_memory(gigabytes: float) -> None:
         return
     import resource
 
-    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    size = most if math.isinf(gigabytes) else int(gigabytes * 1e9)
-    resource.setrlimit(resource.RLIMIT_DATA, (size, most))
+    hard_limit = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    size = hard_limit if math.isinf(gigabytes) else int(gigabytes * 1e9)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, hard_limit))
 
 
 class Progress:
@@ -186,8 +188,8 @@ class Progress:
         def watch(metrics: Metrics) -> None:
             self.bar.update()
             epoch = int(metrics['epoch'])
-            named = {name: v for name, v in metrics.items() if name != 'epoch'}
-            shown = {name: f'{value:.3f}' for name, value in named.items()}
+            scores = {name: v for name, v in metrics.items() if name != 'epoch'}
+            shown = {name: f'{value:.3f}' for name, value in scores.items()}
             self.bar.set_postfix(shown, refresh=False)
             if log is None:
                 return
@@ -196,7 +198,7 @@ class Progress:
 
                 # A resumed run repeats the epochs after its checkpoint.
                 self._writer = SummaryWriter(str(log), purge_step=epoch)
-            for name, value in named.items():
+            for name, value in scores.items():
                 self._writer.add_scalar(name, value, epoch)
             self._writer.flush()
 

@@ -95,8 +95,8 @@ class ConsistentNet(torch.nn.Module):
         neighbours = self._neighbours(x)
         h = self.first(x)
         if self.training:
-            kept = torch.rand(h.size(0), 1, device=h.device) >= self.node_dropout
-            h = h * kept / (1 - self.node_dropout)
+            is_kept = torch.rand(h.size(0), 1, device=h.device) >= self.node_dropout
+            h = h * is_kept / (1 - self.node_dropout)
         total = h
         for _ in range(self.order):
             h = (h + neighbours(h)) / 2

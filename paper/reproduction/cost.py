@@ -67,13 +67,13 @@ def interleave(steps: dict[str, Step], repeats: int) -> dict[str, list[float]]:
     """
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     names = list(steps)
-    for number in range(repeats + 1):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+    for turn in range(repeats + 1):
+        offset = turn % len(names)
+        for name in names[offset:] + names[:offset]:
             gc.collect()
             start = time.perf_counter()
             steps[name]()
-            if number > 0:
+            if turn > 0:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
 
@@ -92,24 +92,26 @@ def peak(method: str, data: Data) -> float:
         steps[0]()
         gc.collect()
 
-    held, _ = _allocated(start)
-    _, most = _allocated(steps[0])
-    return (held + most) / 1e6
+    live, _ = _allocated(start)
+    _, highest = _allocated(steps[0])
+    return (live + highest) / 1e6
 
 
 def _allocated(run: Step) -> tuple[int, int]:
     """Return the bytes of tensors after a function has run, and those at its peak."""
     activities = [ProfilerActivity.CPU]
-    with profile(activities=activities, profile_memory=True, acc_events=True) as found:
+    with profile(
+        activities=activities, profile_memory=True, acc_events=True
+    ) as session:
         run()
-    assert found.profiler is not None
-    events = found.profiler.kineto_results.events()
+    assert session.profiler is not None
+    events = session.profiler.kineto_results.events()
     changes = [event for event in events if event.name() == '[memory]']
-    live = most = 0
+    live = highest = 0
     for event in sorted(changes, key=lambda event: event.start_ns()):
         live += event.nbytes()
-        most = max(most, live)
-    return live, most
+        highest = max(highest, live)
+    return live, highest
 
 
 @told_plainly()

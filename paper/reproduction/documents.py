@@ -52,7 +52,7 @@ FOLDER = '_tables'
 #: Files of the units of tables.
 UNITS = 'tables/*.json'
 #: Tables with their own results file, and functions of its folder that make them.
-OWN: dict[str, tuple[str, Callable[[Path], Grid]]] = {
+STUDIES: dict[str, tuple[str, Callable[[Path], Grid]]] = {
     'table4': (COST, cost_grid),
     'hidden': (HIDDEN, hidden_grid),
     'hidden_paired': (HIDDEN, hidden_paired),
@@ -96,7 +96,7 @@ CHOICES = {
 FIXED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(('controls', 'table2', 'table3'), ('methods',)),
     'tuned': ('methods', 'preset'),
-    **dict.fromkeys(OWN, tuple(CHOICES)),
+    **dict.fromkeys(STUDIES, tuple(CHOICES)),
 }
 #: Defaults of options that were not given.
 DEFAULTS = {'format': 'markdown', 'datasets': (), 'methods': (), 'preset': PRESETS[0]}
@@ -111,8 +111,8 @@ class Filled(NamedTuple):
 
 def make_grid(name: str, store: Store, choice: Choice) -> Grid:
     """Make a table; if it has no runs, it names the presets that have some."""
-    if name in OWN:
-        return OWN[name][1](store.root)
+    if name in STUDIES:
+        return STUDIES[name][1](store.root)
     experiment, make = TABLES[name]
     datasets, methods, _ = EXPERIMENTS[experiment]
     filled = choice._replace(
@@ -121,26 +121,26 @@ def make_grid(name: str, store: Store, choice: Choice) -> Grid:
     grid = make(store, filled)
     if grid.is_empty and 'preset' not in FIXED.get(name, ()):
         grids = {p: make(store, filled._replace(preset=p)) for p in PRESETS[:3]}
-        if known := [preset for preset, other in grids.items() if not other.is_empty]:
-            words = ' and '.join(f'--preset {preset}' for preset in known)
+        if presets := [preset for preset, table in grids.items() if not table.is_empty]:
+            words = ' and '.join(f'--preset {preset}' for preset in presets)
             grid = grid._replace(empty=f'{grid.empty}, but some of {words}')
     return grid
 
 
-def render(name: str, kind: str, store: Store, choice: Choice) -> str:
+def render(name: str, markup: str, store: Store, choice: Choice) -> str:
     """Make a table and write it as text."""
-    return text_of(make_grid(name, store, choice), kind)
+    return text_of(make_grid(name, store, choice), markup)
 
 
-def fill(text: str, kind: str, store: Store) -> Filled:
+def fill(text: str, markup: str, store: Store) -> Filled:
     """Update all tables of a document, each between two marks.
 
     In reStructuredText the rows are in files, and each note appears once.
     """
     files: dict[str, str] = {}
-    known: set[str] = set()
+    written: set[str] = set()
     choice = Choice((), (), SEEDS, results=store.root)
-    left, right = ('<!-- ', ' -->') if kind == 'markdown' else ('.. ', '')
+    left, right = ('<!-- ', ' -->') if markup == 'markdown' else ('.. ', '')
     pattern = re.compile(
         rf'(^{left}begin (\w+){right}\n).*?(^{left}end \2{right}$)', re.M | re.S
     )
@@ -149,25 +149,25 @@ def fill(text: str, kind: str, store: Store) -> Filled:
     if marks[0] != marks[1]:
         raise ValueError(f"'begin' and 'end' of tables do not match: {marks}")
 
-    def renew(found: re.Match[str]) -> str:
-        grid = make_grid(found[2], store, choice)
-        if kind == 'rst' and not grid.is_empty:
-            file = f'{FOLDER}/{found[2]}.csv'
+    def renew(match: re.Match[str]) -> str:
+        grid = make_grid(match[2], store, choice)
+        if markup == 'rst' and not grid.is_empty:
+            file = f'{FOLDER}/{match[2]}.csv'
             files[file] = text_of(grid, 'csv')
-            new = [note for note in grid.notes if note not in known]
-            known.update(new)
+            new = [note for note in grid.notes if note not in written]
+            written.update(new)
             table = rst_table(grid._replace(notes=new), f'/{file}').rstrip()
             end = '\n\n' if new else '\n'  # A mark may follow a table, not text.
-            return f'{found[1]}{table}{end}{found[3]}'
-        return f'{found[1]}\n{text_of(grid, kind).rstrip()}\n\n{found[3]}'
+            return f'{match[1]}{table}{end}{match[3]}'
+        return f'{match[1]}\n{text_of(grid, markup).rstrip()}\n\n{match[3]}'
 
     return Filled(pattern.sub(renew, text), files)
 
 
 def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
     for path in paths:
-        kind = 'markdown' if path.suffix == '.md' else 'rst'
-        filled = fill(path.read_text(encoding='utf-8'), kind, store)
+        markup = 'markdown' if path.suffix == '.md' else 'rst'
+        filled = fill(path.read_text(encoding='utf-8'), markup, store)
         files = {DOCS / name: rows for name, rows in filled.files.items()}
         for file, text in {path: filled.text, **files}.items():
             if not file.exists() or file.read_text(encoding='utf-8') != text:
@@ -178,7 +178,7 @@ def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
 def table_parser() -> argparse.ArgumentParser:
     parser = command.make_parser(__doc__)
     add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
-    add('table', nargs='?', choices=[*TABLES, *OWN])
+    add('table', nargs='?', choices=[*TABLES, *STUDIES])
     add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')
     add('--methods', nargs='+', choices=METHODS, metavar='M', help=names)
@@ -190,28 +190,28 @@ def table_parser() -> argparse.ArgumentParser:
 
 def refusal(args: argparse.Namespace) -> str | None:
     """Return the reason why options conflict, if they do."""
-    given = [name for name in ('format', *CHOICES) if getattr(args, name) is not None]
+    options = [name for name in ('format', *CHOICES) if getattr(args, name) is not None]
     if args.write:
-        more = [args.table] if args.table else [f'--{name}' for name in given]
+        conflicts = [args.table] if args.table else [f'--{name}' for name in options]
         if args.results.resolve() != RESULTS.resolve():
-            more.append(f'--results {args.results}')
+            conflicts.append(f'--results {args.results}')
         why = '--write renews all tables, from the results of this program'
-        return f'{why}: leave out {more[0]}' if more else None
+        return f'{why}: leave out {conflicts[0]}' if conflicts else None
     if args.table is None:
         return 'name a table, or --write'
     for name in FIXED.get(args.table, ()):
-        if name in given:
+        if name in options:
             return f'{args.table} has {CHOICES[name]} of its own: leave out --{name}'
     return None
 
 
 def check_results(root: Path, table: str | None) -> str | None:
     """Return the reason why no table can be made from a folder, if any."""
-    needed = OWN[table][0] if table in OWN else f'*{ARCHIVE}'
+    needed = STUDIES[table][0] if table in STUDIES else f'*{ARCHIVE}'
     if root.is_dir() and any(root.glob(needed)):
         return None
-    what = 'which holds none' if root.is_dir() else 'which is no folder'
-    return f"--results must be a folder with {needed} (got '{root}', {what})"
+    obstacle = 'which holds none' if root.is_dir() else 'which is no folder'
+    return f"--results must be a folder with {needed} (got '{root}', {obstacle})"
 
 
 @command.told_plainly()

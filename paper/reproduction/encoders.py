@@ -129,8 +129,8 @@ def _shuffled(x: Tensor) -> Tensor:
     offsets, column, value = x.crow_indices(), x.col_indices(), x.values()
     size = offsets.diff()[order]
     start = torch.cat([size.new_zeros(1), size.cumsum(0)])
-    place = torch.arange(int(start[-1])) - start[:-1].repeat_interleave(size)
-    place += offsets[:-1][order].repeat_interleave(size)
+    position = torch.arange(int(start[-1])) - start[:-1].repeat_interleave(size)
+    position += offsets[:-1][order].repeat_interleave(size)
     return torch.sparse_csr_tensor(
-        start, column[place], value[place], x.shape, check_invariants=False
+        start, column[position], value[position], x.shape, check_invariants=False
     )

@@ -17,7 +17,7 @@ import torch
 from filelock import FileLock
 
 from reproduction.datasets import DATASETS
-from reproduction.files import digest_of, read_kept, write_json
+from reproduction.files import digest_of, read_results, write_json
 from reproduction.settings import METHODS, PAPER, PRESETS, RESULTS, preset_values
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -155,22 +155,22 @@ def data_key(dataset: str, label: str | None) -> str:
     return ':'.join([path.name, label or '', digest_of(path) or ''])
 
 
-def found_settings(
+def tuned_settings(
     results: Path, dataset: str, label: str | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return the setting that a search found for each method, with its preset."""
-    content = read_kept(results / TUNED) or {}
-    found: dict[str, dict[str, Any]] = content.get(data_key(dataset, label), {})
-    return found
+    content = read_results(results / TUNED) or {}
+    settings: dict[str, dict[str, Any]] = content.get(data_key(dataset, label), {})
+    return settings
 
 
-def keep_setting(
-    results: Path, dataset: str, label: str | None, method: str, found: dict[str, Any]
+def store_setting(
+    results: Path, dataset: str, label: str | None, method: str, setting: dict[str, Any]
 ) -> None:
     """Store the best setting of a method."""
     with FileLock(results / f'.{TUNED}.lock'):
-        content = read_kept(results / TUNED) or {}
-        content.setdefault(data_key(dataset, label), {})[method] = found
+        content = read_results(results / TUNED) or {}
+        content.setdefault(data_key(dataset, label), {})[method] = setting
         write_json(results / TUNED, content)
 
 
@@ -194,11 +194,11 @@ def make_config(
     if method not in METHODS:
         raise ValueError(f"'method' must be one of {list(METHODS)} (got {method!r})")
     if preset == 'tuned':
-        found = found_settings(results, dataset, label).get(method)
-        if found is None:
+        tuned = tuned_settings(results, dataset, label).get(method)
+        if tuned is None:
             raise ValueError(f"no search has tuned '{method}' on '{dataset}' yet")
-        changes = found['setting'] | changes
-        return make_config(dataset, method, seed, found['preset'], label, **changes)
+        changes = tuned['setting'] | changes
+        return make_config(dataset, method, seed, tuned['preset'], label, **changes)
     values = preset_values(dataset, method, preset) | changes
     training = {name: values.pop(name) for name in TRAINING & values.keys()}
     if dataset not in DATASETS:
@@ -247,9 +247,9 @@ class Experiment(NamedTuple):
             ValueError: If a method lacks a varied setting, or has no setting of the
                 preset.
         """
-        first = COMPARED.start if choice.preset == 'tuned' else 0
+        first_seed = COMPARED.start if choice.preset == 'tuned' else 0
         configs = [
-            choice.config(dataset, method, first + seed, **changes)
+            choice.config(dataset, method, first_seed + seed, **changes)
             for seed in choice.seeds
             for dataset, methods in self._cells(choice).items()
             for changes in self.variations
@@ -271,12 +271,12 @@ class Experiment(NamedTuple):
             return dict.fromkeys(datasets, methods)
         tuned: dict[str, tuple[str, ...]] = {}
         for dataset in datasets:
-            found = found_settings(choice.results, dataset, choice.label)
-            known = tuple(method for method in methods if method in found)
-            if choice.datasets and not (known or choice.methods):
+            settings = tuned_settings(choice.results, dataset, choice.label)
+            searched = tuple(method for method in methods if method in settings)
+            if choice.datasets and not (searched or choice.methods):
                 raise ValueError(f"no search has tuned a method on '{dataset}' yet")
-            if choice.datasets or known:
-                tuned[dataset] = choice.methods or known
+            if choice.datasets or searched:
+                tuned[dataset] = choice.methods or searched
         if not tuned:
             raise ValueError('no search has tuned such a method yet')
         return tuned

@@ -87,15 +87,15 @@ def temperature(store: Store, choice: Choice) -> Figures:
     """Plot test accuracy over temperature, on the splits that all temperatures have."""
     experiment = EXPERIMENTS['temperature']
     (method,) = experiment.methods
-    found: dict[str, tuple[set[int], list[Cell]]] = {}
+    rows: dict[str, tuple[set[int], list[Cell]]] = {}
     for dataset in choice.datasets or experiment.datasets:
         cells = [cell_of(store, choice, dataset, method, tau=tau) for tau in TAUS]
         if seeds := common_seeds(cells):
-            found[dataset] = seeds, cells
-    if not found:
+            rows[dataset] = seeds, cells
+    if not rows:
         return {}
-    figure, axes = panels(found)
-    for dataset, (seeds, cells) in found.items():
+    figure, axes = panels(rows)
+    for dataset, (seeds, cells) in rows.items():
         same = [
             Cell({s: cell.test[s] for s in seeds & cell.test.keys()}) for cell in cells
         ]
@@ -108,8 +108,8 @@ def temperature(store: Store, choice: Choice) -> Figures:
 
 def common_seeds(row: list[Cell]) -> set[int]:
     """Return the seeds that all cells with runs share; none for fewer than two."""
-    known = [set(cell.test) for cell in row if cell.test]
-    return set.intersection(*known) if len(known) > 1 else set()
+    seeds = [set(cell.test) for cell in row if cell.test]
+    return set.intersection(*seeds) if len(seeds) > 1 else set()
 
 
 def removal(store: Store, choice: Choice) -> Figures:
@@ -140,11 +140,11 @@ def parameters(store: Store, choice: Choice) -> Figures:
         data = command.load(config.dataset, config.label)
         layers = describe_model(load_trained(store, config, data), data.x).layers
         boxes: dict[str, Tensor] = {}
-        for number, layer in enumerate(layers, start=1):
+        for layer_index, layer in enumerate(layers, start=1):
             assert layer.b is not None
             assert layer.c is not None
-            boxes[f'$b_{number}$'] = layer.b
-            boxes[f'$10\\,c_{number}$'] = 10 * layer.c
+            boxes[f'$b_{layer_index}$'] = layer.b
+            boxes[f'$10\\,c_{layer_index}$'] = 10 * layer.c
         axes[config.dataset].boxplot(
             [box.flatten().cpu().numpy() for box in boxes.values()],
             tick_labels=list(boxes),
@@ -163,12 +163,13 @@ def graphs(store: Store, choice: Choice) -> Figures:
         data = command.load(config.dataset, config.label)
         model: Any = load_trained(store, config, data).eval()
         frozen = [FreezeLatentGraph(model, n, k=5)(Data(x=data.x)) for n in (0, 1)]
-        found = [SampledGraph(part.edge_index, part.edge_weight) for part in frozen]
+
         name = re.sub(r'[^\w.-]', '_', titles[config.dataset]).strip('_')
         if f'graph_{name}_layer1' in figures:
             name = f'{name}_{config.setting}'
-        for number, graph in enumerate(found, start=1):
-            figures[f'graph_{name}_layer{number}'] = draw_graph(graph, data['y'])
+        for layer_index, stored in enumerate(frozen, start=1):
+            graph = SampledGraph(stored.edge_index, stored.edge_weight)
+            figures[f'graph_{name}_layer{layer_index}'] = draw_graph(graph, data['y'])
     return figures
 
 
@@ -229,23 +230,23 @@ def panels(datasets: Iterable[str]) -> tuple[Figure, dict[str, Axes]]:
     return figure, dict(zip(titles, axes, strict=False))
 
 
-def draw_line(ax: Axes, x: Iterable[float], found: Iterable[Cell], name: str) -> None:
-    known = [(value, cell) for value, cell in zip(x, found, strict=True) if cell.test]
-    if not known:
+def draw_line(ax: Axes, x: Iterable[float], cells: Iterable[Cell], name: str) -> None:
+    points = [(value, cell) for value, cell in zip(x, cells, strict=True) if cell.test]
+    if not points:
         return
-    means = [cell.mean for _, cell in known]
-    spread = [0.0 if math.isnan(cell.std) else cell.std for _, cell in known]
-    ax.errorbar([value for value, _ in known], means, spread, marker='o', label=name)
+    means = [cell.mean for _, cell in points]
+    spread = [0.0 if math.isnan(cell.std) else cell.std for _, cell in points]
+    ax.errorbar([value for value, _ in points], means, spread, marker='o', label=name)
 
 
 def with_legend(figure: Figure) -> Figure:
-    named: dict[str, Artist] = {}
+    handles_by_label: dict[str, Artist] = {}
     for ax in figure.axes:
         handles, labels = ax.get_legend_handles_labels()
-        named |= dict(zip(labels, handles, strict=True))
+        handles_by_label |= dict(zip(labels, handles, strict=True))
     figure.legend(
-        handles=list(named.values()),
-        labels=list(named),
+        handles=list(handles_by_label.values()),
+        labels=list(handles_by_label),
         loc='outside lower center',
         ncols=min(len(figure.axes), COLUMNS),
     )
@@ -278,8 +279,10 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if unknown := [name for name in args.figures if name not in FIGURES]:
         parser.error(f"'figure' must be one of {', '.join(FIGURES)} (got {unknown})")
-    others = args.datasets or args.preset != PRESETS[0]
-    if args.out is None and (others or args.results.resolve() != RESULTS.resolve()):
+    is_selection = args.datasets or args.preset != PRESETS[0]
+    if args.out is None and (
+        is_selection or args.results.resolve() != RESULTS.resolve()
+    ):
         # Captions of the documentation describe its own figures.
         parser.error("name a folder, --out: others are not the documentation's")
     args.out = args.out or OUT
@@ -311,10 +314,10 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     choice = command.choice_of(args, SEEDS)
     for name in args.figures or FIGURES:
-        found = FIGURES[name](store, choice)
-        save(found, args.out)
+        figures = FIGURES[name](store, choice)
+        save(figures, args.out)
         lines |= dict.fromkeys(absent_runs(name, store, choice))
-        is_all = is_all and bool(found)
+        is_all = is_all and bool(figures)
     if not lines:
         return
     text = '\n  '.join(['not drawn, as runs are missing:', *lines])

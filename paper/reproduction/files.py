@@ -105,7 +105,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def read_kept(path: Path) -> dict[str, Any] | None:
+def read_results(path: Path) -> dict[str, Any] | None:
     """Read results that are costly to compute again; :obj:`None` if absent.
 
     Raises:

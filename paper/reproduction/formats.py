@@ -28,15 +28,15 @@ SIGNS = {
 MINUS = re.compile(r'(?:(?<=\s)|^)-(?=[\d\s])')
 
 
-def _parts(entry: Entry) -> list[str]:
+def _texts(entry: Entry) -> list[str]:
     ours = f'**{entry.ours}**' if entry.is_best and entry.ours else entry.ours
-    return [part for part in (ours, entry.paper) if part]
+    return [text for text in (ours, entry.paper) if text]
 
 
 def _markdown(grid: Grid) -> str:
     rows = [grid.head, ['---'] * len(grid.head)]
     rows += [
-        [title, *('<br>'.join(_parts(entry)) for entry in entries)]
+        [title, *('<br>'.join(_texts(entry)) for entry in entries)]
         for title, entries in grid.rows
     ]
     lines = [f'| {" | ".join(row)} |' for row in rows]
@@ -51,7 +51,7 @@ def csv_rows(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def _csv(grid: Grid) -> str:
-    rows = [[title, *('; '.join(_parts(e)) for e in row)] for title, row in grid.rows]
+    rows = [[title, *('; '.join(_texts(e)) for e in row)] for title, row in grid.rows]
     return csv_rows([grid.head, *rows])
 
 
@@ -85,8 +85,8 @@ def _latex(grid: Grid) -> str:
 
 def _tex(text: str) -> str:
     """Escape a text for TeX."""
-    parts = [''.join(SIGNS.get(sign, sign) for sign in t) for t in MINUS.split(text)]
-    return '$-$'.join(parts)
+    escaped = [''.join(SIGNS.get(sign, sign) for sign in t) for t in MINUS.split(text)]
+    return '$-$'.join(escaped)
 
 
 FORMATS: dict[str, Callable[[Grid], str]] = {
@@ -97,10 +97,10 @@ FORMATS: dict[str, Callable[[Grid], str]] = {
 }
 
 
-def text_of(grid: Grid, kind: str) -> str:
+def text_of(grid: Grid, markup: str) -> str:
     """Write a table in a format, or a message that there is nothing to show."""
-    if kind not in FORMATS:
-        raise ValueError(f"'format' must be one of {(*FORMATS,)} (got {kind!r})")
+    if markup not in FORMATS:
+        raise ValueError(f"'format' must be one of {(*FORMATS,)} (got {markup!r})")
     if grid.is_empty:
         return f'Nothing to show: {grid.empty}.\n'
-    return FORMATS[kind](grid)
+    return FORMATS[markup](grid)

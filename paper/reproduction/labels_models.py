@@ -134,8 +134,8 @@ def drop_features(x: Tensor) -> Tensor:
     """Set a random half of the entries to zero, and double the rest."""
     if x.layout == torch.strided:
         return F.dropout(x, 0.5)
-    parts = x.crow_indices(), x.col_indices(), F.dropout(x.values(), 0.5)
-    return torch.sparse_csr_tensor(*parts, x.shape, check_invariants=False)
+    arrays = x.crow_indices(), x.col_indices(), F.dropout(x.values(), 0.5)
+    return torch.sparse_csr_tensor(*arrays, x.shape, check_invariants=False)
 
 
 def choices(name: str) -> list[dict[str, Any]]:
@@ -152,9 +152,11 @@ def network(name: str, data: Data, choice: dict[str, Any], setting: Any) -> Any:
     options = {key: value for key, value in choice.items() if key != 'weight_decay'}
     hidden, classes = setting['hidden_channels'], int(data['y'].max()) + 1
     if name in GRAPHS:
-        own = {k: v for k, v in setting['consistent'].items() if k != 'weight_decay'}
+        defaults = {
+            k: v for k, v in setting['consistent'].items() if k != 'weight_decay'
+        }
         sizes = data.num_features, hidden, classes
-        return ConsistentNet(*sizes, graph=GRAPHS[name], **(own | options))
+        return ConsistentNet(*sizes, graph=GRAPHS[name], **(defaults | options))
     if NETWORKS[name] is KNNGCN:
         options |= {'root_weight': True, 'cached': True}
     if name == 'idgl':
@@ -191,8 +193,8 @@ def trainings(
         if METHODS[name].kind == 'table':
             yield _fit(table(name, choice, setting), data, choice)
             continue
-        kind = DropsFeatures if name == 'knn_gcn_drop' else NoGraphNet
-        model = kind(network(name, data, choice, setting))
+        wrapper = DropsFeatures if name == 'knn_gcn_drop' else NoGraphNet
+        model = wrapper(network(name, data, choice, setting))
         decay = choice.get('weight_decay', setting['consistent']['weight_decay'])
         none = torch.empty(2, 0, dtype=torch.long)
         yield train(model, data, none, choice, decay, setting)

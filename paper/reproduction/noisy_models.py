@@ -117,11 +117,11 @@ class GivenGraphNet(torch.nn.Module):
         )
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        for number, conv in enumerate(self.convs):
-            if number:
+        for layer, conv in enumerate(self.convs):
+            if layer:
                 x = F.dropout(F.elu(x), self.dropout, self.training)
             out = conv(x, edge_index)
-            x = out + self.roots[number](x) if len(self.roots) else out
+            x = out + self.roots[layer](x) if len(self.roots) else out
         return x
 
 
@@ -206,8 +206,8 @@ def choices(method: Method, setting: dict[str, Any]) -> list[dict[str, float]]:
     names = dict.fromkeys(['dropout', method.axis])
     if 'weight_decays' in method.options:
         names['weight_decay'] = None
-    known = [method.options.get(f'{name}s') or setting[f'{name}s'] for name in names]
-    return [dict(zip(names, each, strict=True)) for each in itertools.product(*known)]
+    values = [method.options.get(f'{name}s') or setting[f'{name}s'] for name in names]
+    return [dict(zip(names, each, strict=True)) for each in itertools.product(*values)]
 
 
 def build(
@@ -263,18 +263,18 @@ class Training(NamedTuple):
     prediction: Tensor
     loss: float = math.inf
 
-    def beats(self, other: Training, *, breaks_ties: bool = False) -> bool:
+    def beats(self, best: Training, *, breaks_ties: bool = False) -> bool:
         """Return whether it is better; if `breaks_ties`, the loss breaks ties."""
-        is_tie = breaks_ties and self.val == other.val
-        return self.val > other.val or (is_tie and self.loss < other.loss)
+        is_tie = breaks_ties and self.val == best.val
+        return self.val > best.val or (is_tie and self.loss < best.loss)
 
 
 def score_best(
-    found: Iterable[Training], data: Data, *, breaks_ties: bool = False
+    candidates: Iterable[Training], data: Data, *, breaks_ties: bool = False
 ) -> dict[str, Any]:
     """Return the result of the best training, the only one to read test labels."""
     best: Training | None = None
-    for training in found:
+    for training in candidates:
         if best is None or training.beats(best, breaks_ties=breaks_ties):
             best = training
     if best is None or best.epoch < 0:  # No epoch was evaluated.
@@ -341,10 +341,10 @@ def train(
         if val > best.val or loss < least:
             improved = epoch
         least = min(least, loss)
-        found = Training(val, choice, epoch, prediction, loss)
+        training = Training(val, choice, epoch, prediction, loss)
         # With few validation nodes accuracies often tie: the loss breaks ties.
-        if found.beats(best, breaks_ties=setting.get('breaks_ties', False)):
-            best = found
+        if training.beats(best, breaks_ties=setting.get('breaks_ties', False)):
+            best = training
         if epoch - improved >= setting['patience']:
             break
     return best

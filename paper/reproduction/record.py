@@ -50,8 +50,8 @@ def environment(**options: Any) -> dict[str, Any]:
 def _cpu_name() -> str:
     info = Path('/proc/cpuinfo')
     text = info.read_text() if info.exists() else ''
-    found = re.search(r'^model name.*: (.+)$', text, re.M)
-    return found[1].strip() if found else platform.processor()
+    model_name = re.search(r'^model name.*: (.+)$', text, re.M)
+    return model_name[1].strip() if model_name else platform.processor()
 
 
 def _git(*words: str) -> str | None:

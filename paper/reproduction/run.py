@@ -65,7 +65,7 @@ from reproduction.store import AGAIN, Store
 from reproduction.training import Outcome, Run, Watcher
 
 #: The seed whose trained model is stored for figures.
-KEPT_SEED = 0
+MODEL_SEED = 0
 #: Errors of PyTorch when the operating system has no memory left.
 NO_MEMORY = (
     *("can't allocate memory", 'not enough memory', 'Cannot allocate memory'),
@@ -134,7 +134,7 @@ def _train(
 ) -> tuple[Outcome, dict[str, Any]]:
     status = run.train(watch)
     run.save()
-    if run.config.seed == KEPT_SEED:
+    if run.config.seed == MODEL_SEED:
         write_tensors(run.folder / 'model.pt', run.best_state)
     cost: dict[str, Any] = {
         'seconds': round(run.seconds, 3),
@@ -176,11 +176,13 @@ def work(
                     progress.ended(config)
                 else:
                     try:
-                        failures += not _one(config, store, args, progress, is_alone)
+                        failures += not _execute_claimed(
+                            config, store, args, progress, is_alone
+                        )
                     except MemoryError:
                         crowded.append(config)
                         progress.ended(config, CROWDED)
-        failures += sum(not _alone(config, store, args) for config in crowded)
+        failures += sum(not _execute_alone(config, store, args) for config in crowded)
         if len(busy) == len(pending):
             time.sleep(PAUSE)
         pending = busy
@@ -202,7 +204,7 @@ def _unlimited(args: argparse.Namespace) -> Iterator[None]:
         command.prepare(args)
 
 
-def _one(
+def _execute_claimed(
     config: RunConfig,
     store: Store,
     args: argparse.Namespace,
@@ -241,13 +243,13 @@ def _one(
     return True
 
 
-def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
+def _execute_alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     """Execute a run in a fresh process; return whether it finished."""
     command.load.cache_clear()
     gc.collect()
     # A forked process would start with the memory of this one.
     context = multiprocessing.get_context('spawn')
-    process = context.Process(target=_only, args=(config, args))
+    process = context.Process(target=_work_alone, args=(config, args))
     if torch.device(args.device).type == 'cuda':
         torch.cuda.empty_cache()
     with _unlimited(args):  # It must not inherit a limit while it imports.
@@ -261,7 +263,7 @@ def _alone(config: RunConfig, store: Store, args: argparse.Namespace) -> bool:
     return code == 0
 
 
-def _only(config: RunConfig, args: argparse.Namespace) -> None:
+def _work_alone(config: RunConfig, args: argparse.Namespace) -> None:
     command.prepare(args)
     if work('alone', [config], Store(args.results), args, is_alone=True):
         raise SystemExit(1)
@@ -291,7 +293,7 @@ def parse_args() -> argparse.Namespace:
 @command.told_plainly()
 def main() -> None:
     # Experiments with their own graphs and results file.
-    own = {
+    studies = {
         'hidden': hidden.main,
         'noise': noisy.main,
         'labels': labels.main,
@@ -302,8 +304,8 @@ def main() -> None:
         'adaptive': adaptive.main,
         'sensors': sensors.main,
     }
-    if (name := ' '.join(sys.argv[1:2])) in own:
-        own[name](sys.argv[2:])
+    if (name := ' '.join(sys.argv[1:2])) in studies:
+        studies[name](sys.argv[2:])
         return
     args = parse_args()
     command.prepare(args)

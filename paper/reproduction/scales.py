@@ -42,17 +42,17 @@ class ScaleRun:
     ) -> None:
         limit = config.time_limit / len(SCALES)
         self.config, self.folder = config, folder
-        self._part = dataclasses.replace(config, time_limit=limit)
+        self._scale_config = dataclasses.replace(config, time_limit=limit)
         self._args = data, device, checkpoint_seconds
         self.epoch, self.seconds = 0, 0.0
         self.scale = SCALES[0]
-        self.chosen = self._begin(self.scale)[0]
+        self.selected = self._begin(self.scale)[0]
 
     def resume(self) -> bool:
         """Count the epochs in checkpoints of all scales; training resumes from them."""
-        found = [self._begin(scale) for scale in SCALES]
-        self.epoch = sum(run.epoch for run, _ in found)
-        return any(is_begun for _, is_begun in found)
+        trainings = [self._begin(scale) for scale in SCALES]
+        self.epoch = sum(run.epoch for run, _ in trainings)
+        return any(is_begun for _, is_begun in trainings)
 
     def train(self, watch: Watcher = lambda metrics: None) -> str:
         """Train with each scale to the end; return how the best training ended."""
@@ -64,42 +64,42 @@ class ScaleRun:
             self.epoch += run.epoch
             self.seconds += run.seconds
             if run.best['val'] > val:
-                val, self.scale, self.chosen = run.best['val'], scale, run
-        return str(self.chosen.status)
+                val, self.scale, self.selected = run.best['val'], scale, run
+        return str(self.selected.status)
 
     def save(self) -> None:
         """Do nothing: each training is saved when it ends."""
 
     def score(self, data: Data) -> Outcome:
         """Score the test nodes by the selected training; their labels are read once."""
-        return {**self.chosen.score(data), 'epochs': self.epoch, 'scale': self.scale}
+        return {**self.selected.score(data), 'epochs': self.epoch, 'scale': self.scale}
 
     @property
     def status(self) -> str | None:
-        """Return how the chosen training ended."""
-        return self.chosen.status
+        """Return how the selected training ended."""
+        return self.selected.status
 
     @property
     def best_state(self) -> dict[str, Tensor]:
-        """Return the parameters of the chosen training, and its scale with them."""
-        return self.chosen.best_state
+        """Return the parameters of the selected training, and its scale with them."""
+        return self.selected.best_state
 
     @property
     def model(self) -> NodeClassifier:
-        """Return the model of the chosen training."""
-        return self.chosen.model
+        """Return the model of the selected training."""
+        return self.selected.model
 
     @property
     def x(self) -> Tensor:
         """Return the features."""
-        return self.chosen.x
+        return self.selected.x
 
     def _begin(self, scale: float) -> tuple[Run, bool]:
         """Return the training with a scale, from its checkpoint if there is one."""
         data, device, seconds = self._args
         folder = self.folder / f'scale-{scale:g}'
         remove_drafts(folder)
-        run = Run(self._part, data, folder, device, seconds, scale=scale)
+        run = Run(self._scale_config, data, folder, device, seconds, scale=scale)
         return run, run.resume()
 
 

@@ -40,8 +40,8 @@ from reproduction.experiments import (
     Choice,
     RunConfig,
     data_key,
-    found_settings,
-    keep_setting,
+    store_setting,
+    tuned_settings,
 )
 from reproduction.files import read_bytes, write_bytes, write_text
 from reproduction.record import positive
@@ -140,13 +140,13 @@ def _packed(path: Path) -> Path:
 def _repair(path: Path) -> None:
     content = path.read_bytes()
     size = content.rfind(b'\n') + 1
-    for number, line in enumerate(content[:size].splitlines(), start=1):
+    for line_number, line in enumerate(content[:size].splitlines(), start=1):
         try:
             json.loads(line)
         except (ValueError, RecursionError) as error:  # noqa: PERF203
             raise ValueError(
-                f"'{path}' is damaged in line {number}: restore it, or delete it to "
-                'search again'
+                f"'{path}' is damaged in line {line_number}: restore it, or delete it "
+                'to search again'
             ) from error
     if size < len(content):
         os.truncate(path, size)
@@ -169,11 +169,11 @@ def study_of(
 def search(store: Store, dataset: str, method: str, args: argparse.Namespace) -> None:
     """Add trials until there are enough, and store the best."""
     study = study_of(store.root, dataset, args.label, method, args.preset)
-    chosen = Choice((dataset,), (method,), SPLITS, args.preset, args.label, store.root)
+    choice = Choice((dataset,), (method,), SPLITS, args.preset, args.label, store.root)
     before = len(study.trials)
     while (trial := next_trial(study, store.root, args.trials)) is not None:
         setting = SPACES[method](trial) | {'time_limit': TIME_LIMIT}
-        configs = [chosen.config(dataset, method, seed, **setting) for seed in SPLITS]
+        configs = [choice.config(dataset, method, seed, **setting) for seed in SPLITS]
         value = judge(trial, configs, store, args)
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
         study.tell(trial, value, state)
@@ -184,14 +184,14 @@ def search(store: Store, dataset: str, method: str, args: argparse.Namespace) ->
         print(f'{study.study_name}: none of {args.trials} trials has a score')
         return
     print(f'{study.study_name}: {best.value:.4f} with {best.params}')
-    found = {
+    best_setting = {
         'setting': best.params,
         'validation': best.value,
         'splits': list(SPLITS),
         'trials': args.trials,
         'preset': args.preset,
     }
-    keep_setting(store.root, dataset, args.label, method, found)
+    store_setting(store.root, dataset, args.label, method, best_setting)
 
 
 def judge(
@@ -227,8 +227,8 @@ def next_trial(study: optuna.Study, root: Path, trials: int) -> Trial | None:
 def validation(store: Store, configs: list[RunConfig]) -> float | None:
     """Return the mean validation accuracy; :obj:`None` if a run has none."""
     outcomes = [(store.record(c) or {'outcome': {}})['outcome'] for c in configs]
-    found = [outcome.get('val') for outcome in outcomes]
-    return None if None in found else statistics.mean(found)
+    accuracies = [outcome.get('val') for outcome in outcomes]
+    return None if None in accuracies else statistics.mean(accuracies)
 
 
 def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
@@ -241,8 +241,8 @@ def best_of(study: optuna.Study, trials: int) -> FrozenTrial | None:
 
 def compare(store: Store, dataset: str, args: argparse.Namespace) -> None:
     """Run the best setting of each method on splits that did not select it."""
-    found = found_settings(store.root, dataset, args.label)
-    if missing := [method for method in args.methods if method not in found]:
+    settings = tuned_settings(store.root, dataset, args.label)
+    if missing := [method for method in args.methods if method not in settings]:
         raise SystemExit(
             f'no setting was found yet of {", ".join(missing)} on {dataset}: search '
             'without --compare first'

@@ -87,14 +87,16 @@ def read_folder(folder: Path) -> Data:
     weight = torch.from_numpy(np.loadtxt(folder / 'los_adj.csv', delimiter=','))
     edge_index, edge_weight = dense_to_sparse(weight.float().fill_diagonal_(0))
     path = folder / 'metr_la_sensor_locations.csv'
-    place = np.loadtxt(path, delimiter=',', skiprows=1)
-    place_of = {int(sensor): degrees for _, sensor, *degrees in place.tolist()}
+    locations = np.loadtxt(path, delimiter=',', skiprows=1)
+    location_of = {int(sensor): degrees for _, sensor, *degrees in locations.tolist()}
     sensors = [int(name) for name in lines[0].split(',')]
     return Data(
         x=torch.from_numpy(series).float().t().contiguous(),
         edge_index=edge_index,
         edge_weight=edge_weight,
-        pos=torch.tensor([place_of[sensor] for sensor in sensors], dtype=torch.float64),
+        pos=torch.tensor(
+            [location_of[sensor] for sensor in sensors], dtype=torch.float64
+        ),
     )
 
 
@@ -104,9 +106,9 @@ def prepare(data: Data) -> Traffic:
     cut, end = (int(len(speed) * share) for share in SHARES)
     std, mean = torch.std_mean(speed[:cut], dim=0)
     step = torch.arange(WINDOW - 1, len(speed) - max(HORIZONS))
-    first, last = step + min(HORIZONS), step + max(HORIZONS)
-    train, test = step[last < cut], step[first >= end]
-    val = step[(first >= cut) & (last < end)]
+    nearest, farthest = step + min(HORIZONS), step + max(HORIZONS)
+    train, test = step[farthest < cut], step[nearest >= end]
+    val = step[(nearest >= cut) & (farthest < end)]
     scaled = (speed - mean) / std
     return Traffic(speed, scaled, mean, std, train, val, test, cut, data)
 
@@ -168,28 +170,30 @@ def ridge(traffic: Traffic, graph: SampledGraph | None) -> tuple[Tensor, Tensor]
     windows = [traffic.windows(step) for step in steps]
     std, mean = traffic.std[:, None], traffic.mean[:, None]
     y = ((traffic.targets(traffic.train) - mean) / std).double()
-    found: list[list[Tensor]] = [[], []]  # [sensors] of [penalties, steps, horizons]
+    forecasts: list[list[Tensor]] = [
+        [],
+        [],
+    ]  # [sensors] of [penalties, steps, horizons]
     for sensor in range(len(mean)):
         columns = [sensor]
         if graph is not None:
             source, target = graph.edge_index
             columns += source[target == sensor].tolist()
-        fit, *rest = (
+        fit, *held_out = (
             torch.cat([window[:, columns].flatten(1), time], dim=1).double()
             for window, time in windows
         )
         gram, moment = fit.t() @ fit, fit.t() @ y[:, sensor]
         penalty = torch.tensor(PENALTIES).double().view(-1, 1, 1)
         weight = torch.linalg.solve(gram + penalty * torch.eye(len(gram)), moment)
-        for part, x in zip(found, rest, strict=True):
-            part.append(x @ weight)
-    val, test = (torch.stack(part, dim=2).float() * std + mean for part in found)
+        for of_split, x in zip(forecasts, held_out, strict=True):
+            of_split.append(x @ weight)
+    val, test = (torch.stack(f, dim=2).float() * std + mean for f in forecasts)
     error = (val - traffic.targets(traffic.val)) / std
     best = error.square().mean(dim=(1, 2)).argmin(dim=0)
     every = torch.arange(len(HORIZONS))
-    both = (part.permute(0, 3, 1, 2)[best, every] for part in (val, test))
-    one, other = (part.permute(1, 2, 0) for part in both)
-    return one, other
+    val, test = (speed.permute(0, 3, 1, 2)[best, every] for speed in (val, test))
+    return val.permute(1, 2, 0), test.permute(1, 2, 0)
 
 
 def errors(forecast: Tensor, target: Tensor) -> dict[str, list[float]]:

@@ -121,8 +121,8 @@ class CandidateNet(NodeClassifier):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        given = {'edge_index': edge_index, 'batch': batch}
-        for name, value in given.items():
+        unsupported = {'edge_index': edge_index, 'batch': batch}
+        for name, value in unsupported.items():
             if value is not None:
                 raise ValueError(f"'{name}' must be None: candidates are searched once")
         if self._edge_index is None:
@@ -151,9 +151,9 @@ def gsl_net(
         del kwargs['scale']
     if kwargs.pop('add_self_loops', False):
         net = gsl_net(*args, num_nodes=num_nodes, candidates=candidates, **kwargs)
-        for part in net.modules():
-            if isinstance(part, gsl.LatentGraphConv):
-                part.register_forward_hook(_average_with_self_loops)
+        for module in net.modules():
+            if isinstance(module, gsl.LatentGraphConv):
+                module.register_forward_hook(_average_with_self_loops)
         return net
     if candidates is not None:
         return CandidateNet(candidates, *args, **kwargs)

@@ -26,7 +26,7 @@ from reproduction.files import (
     CHECKPOINT,
     claim_folder,
     read_json,
-    read_kept,
+    read_results,
     remove_checkpoints,
     remove_drafts,
     write_json,
@@ -69,20 +69,20 @@ class Store:
     def record(self, config: RunConfig) -> Record | None:
         """Return the finished run, or :obj:`None`."""
         archived = read_archive(self.archive(config)).get(str(config))
-        own = None if self.archives_only else self._own_record(config)
+        from_folder = None if self.archives_only else self._folder_record(config)
         # A machine with more memory may have added its result to the archive since.
-        return max(filter(None, (own, archived)), key=memory_of, default=None)
+        return max(filter(None, (from_folder, archived)), key=memory_of, default=None)
 
-    def _own_record(self, config: RunConfig) -> Record | None:
+    def _folder_record(self, config: RunConfig) -> Record | None:
         """Read the run from its folder; it may not be in an archive yet."""
         folder = self.folder(config)
-        found = read_json(folder / 'result.json')
+        result = read_json(folder / 'result.json')
         about = read_json(folder / 'about.json')
-        if found is None or about is None or found['config'] != config.to_dict():
+        if result is None or about is None or result['config'] != config.to_dict():
             return None
-        outcome = {key: value for key, value in found.items() if key != 'config'}
+        outcome = {key: value for key, value in result.items() if key != 'config'}
         return {
-            'config': found['config'],
+            'config': result['config'],
             'outcome': outcome,
             'cost': {k: v for k, v in about.items() if k != 'starts'},
             'environment': _last_environment(about['starts']),
@@ -117,11 +117,11 @@ class Store:
         """Add the finished runs to the archives of their data sets."""
         finished: dict[Path, list[RunConfig]] = {}
         for config in configs:
-            if self._own_record(config) is not None:
+            if self._folder_record(config) is not None:
                 finished.setdefault(self.archive(config), []).append(config)
-        for path, found in finished.items():
+        for path, collected in finished.items():
             # Read again: another process may have removed them meanwhile.
-            add_to_archive(path, filter(None, map(self._own_record, found)))
+            add_to_archive(path, filter(None, map(self._folder_record, collected)))
 
     def remove_leftovers(self, configs: Iterable[RunConfig]) -> None:
         """Delete checkpoints of processes killed between result and cleanup."""
@@ -164,7 +164,7 @@ def read_archive(path: Path) -> dict[str, Record]:
 
 @functools.lru_cache
 def _read(path: Path, *state: int) -> dict[str, Record]:
-    content = read_kept(path) or {'settings': ()}
+    content = read_results(path) or {'settings': ()}
     records = {}
     for group in content['settings']:
         for run in group['runs']:
@@ -177,17 +177,17 @@ def _read(path: Path, *state: int) -> dict[str, Record]:
 
 def add_to_archive(path: Path, records: Iterable[Record]) -> None:
     """Add finished runs, which are read while the archive is locked."""
-    with _opened(path) as found:
+    with _opened(path) as archive:
         for record in records:
             name = str(RunConfig(**record['config']))
-            if name not in found or memory_of(record) >= memory_of(found[name]):
-                found[name] = record
+            if name not in archive or memory_of(record) >= memory_of(archive[name]):
+                archive[name] = record
 
 
 def remove_from_archive(path: Path, name: str) -> None:
     """Remove the record of a run, if there is one."""
-    with _opened(path) as found:
-        found.pop(name, None)
+    with _opened(path) as archive:
+        archive.pop(name, None)
 
 
 def memory_of(record: Record) -> float:
@@ -201,9 +201,9 @@ def _opened(path: Path) -> Iterator[dict[str, Record]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f'.{path.name}.lock')):
         remove_drafts(path.parent, path.name)
-        found = read_archive(path)
-        yield found
-        write_json(path, _grouped(found))
+        records = read_archive(path)
+        yield records
+        write_json(path, _grouped(records))
 
 
 def _grouped(records: dict[str, Record]) -> dict[str, Any]:
@@ -232,10 +232,10 @@ def _file_name(config: RunConfig) -> str:
 def _last_environment(starts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the environment of the last start, with commits of earlier starts."""
     *before, start = starts
-    found = {key: value for key, value in start.items() if key not in UNSTABLE}
+    environment = {key: value for key, value in start.items() if key not in UNSTABLE}
     commits = {s.get('git_commit') for s in before} - {start.get('git_commit')}
     if commits:
-        found['git_commits_before'] = sorted(map(str, commits))
+        environment['git_commits_before'] = sorted(map(str, commits))
     if any(s.get('git_changes') for s in before):
-        found['git_changes'] = True
-    return found
+        environment['git_changes'] = True
+    return environment

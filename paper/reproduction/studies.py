@@ -17,7 +17,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from reproduction.command import make_parser
-from reproduction.files import read_kept, write_json
+from reproduction.files import read_results, write_json
 from reproduction.record import environment, positive
 from reproduction.settings import RESULTS
 from reproduction.summary import (
@@ -73,7 +73,7 @@ class Results:
 
     def _read(self) -> dict[str, Any]:
         """Add the runs of the file to those in memory; return runs of other methods."""
-        content = read_kept(self.path) or {}
+        content = read_results(self.path) or {}
         self._note(content)
         digests, runs = content.get('digests', {}), content.get('runs', {})
         unknown = {}
@@ -121,7 +121,7 @@ class Results:
 
 def read_runs(path: Path, methods: Mapping[str, Any]) -> dict[str, Result]:
     """Return the runs of a file whose methods have not changed."""
-    content = read_kept(path) or {}
+    content = read_results(path) or {}
     setting, digests = content.get('setting', {}), content.get('digests', {})
     current = {name: _digest(setting, method) for name, method in methods.items()}
     unchanged = {

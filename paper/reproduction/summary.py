@@ -77,7 +77,7 @@ class Cell(NamedTuple):
 
     def __str__(self) -> str:
         if not self.test:
-            return ' '.join(part for part in (self.note, self.marks) if part)
+            return ' '.join(text for text in (self.note, self.marks) if text)
         std = '' if math.isnan(self.std) else f' ± {self.std:.1f}'
         note = f', {self.note}' if self.note else ''
         return f'{self.mean:.1f}{std}{self.marks} ({len(self.test)}{note})'
@@ -122,7 +122,7 @@ def _end(record: Record) -> str:
 
 
 def compare(
-    first: Cell, second: Cell, overlap: float = TEST_TO_TRAIN
+    ours: Cell, control: Cell, overlap: float = TEST_TO_TRAIN
 ) -> Comparison | None:
     """Test the paired differences, two-sided, over the seeds that both have.
 
@@ -130,17 +130,17 @@ def compare(
     variance of the mean is 1 / n plus the ratio of test to training nodes, times the
     variance of a difference. Without overlap it is the paired t-test.
     """
-    seeds = sorted(first.test.keys() & second.test.keys())
+    seeds = sorted(ours.test.keys() & control.test.keys())
     if not seeds:
         return None
-    differences = [first.test[seed] - second.test[seed] for seed in seeds]
+    differences = [ours.test[seed] - control.test[seed] for seed in seeds]
     mean = statistics.mean(differences)
     if len(seeds) < 2:
         return Comparison(mean, math.nan, math.nan, 1)
     std = statistics.stdev(differences)
     # There is no test without any spread, for fewer than three splits, or if all seeds
     # share one split.
-    is_one_split = first.is_one_split or second.is_one_split
+    is_one_split = ours.is_one_split or control.is_one_split
     if std < ROUNDING or len(seeds) < LEAST_RUNS or is_one_split:
         return Comparison(mean, std, math.nan, len(seeds))
     error = std * math.sqrt(1 / len(seeds) + overlap)
@@ -150,10 +150,10 @@ def compare(
 
 def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:
     """Correct p-values for multiple tests (Holm, 1979), without NaN."""
-    known = {key: p for key, p in p_values.items() if not math.isnan(p)}
+    numbers = {key: p for key, p in p_values.items() if not math.isnan(p)}
     corrected, last = {}, 0.0
-    for place, key in enumerate(sorted(known, key=known.__getitem__)):
-        last = max(last, min(1.0, (len(known) - place) * known[key]))
+    for rank, key in enumerate(sorted(numbers, key=numbers.__getitem__)):
+        last = max(last, min(1.0, (len(numbers) - rank) * numbers[key]))
         corrected[key] = last
     return corrected
 
@@ -171,7 +171,7 @@ def verdict(cell: Cell, paper: Accuracy | None) -> str:
 
 def accuracies(table: str) -> dict[tuple[int, str, str], Accuracy | None]:
     """Read a published table by K, method and data set; :obj:`None`: OOM at 24 GB."""
-    found: dict[tuple[int, str, str], Accuracy | None] = {}
+    printed_cells: dict[tuple[int, str, str], Accuracy | None] = {}
     with open(PUBLISHED, encoding='utf-8', newline='') as file:
         for row in csv.DictReader(file):
             if row.pop('table') != table:
@@ -181,5 +181,5 @@ def accuracies(table: str) -> dict[tuple[int, str, str], Accuracy | None]:
                 if text:
                     mean, _, std = text.partition(' ± ')
                     printed = Accuracy(float(mean), float(std)) if std else None
-                    found[k, method, dataset] = printed
-    return found
+                    printed_cells[k, method, dataset] = printed
+    return printed_cells

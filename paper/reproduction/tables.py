@@ -16,9 +16,9 @@ from reproduction.experiments import (
     KS,
     TRANSITION,
     Choice,
-    found_settings,
+    tuned_settings,
 )
-from reproduction.files import read_kept
+from reproduction.files import read_results
 from reproduction.settings import METHODS
 from reproduction.store import Store
 from reproduction.summary import (
@@ -92,7 +92,9 @@ def cell_of(
     return make_cell(store, configs)
 
 
-def cells(store: Store, choice: Choice, **changes: Any) -> dict[tuple[str, str], Cell]:
+def cells_of(
+    store: Store, choice: Choice, **changes: Any
+) -> dict[tuple[str, str], Cell]:
     """Return the cell of each method and data set."""
     return {
         (method, dataset): cell_of(store, choice, dataset, method, **changes)
@@ -102,7 +104,7 @@ def cells(store: Store, choice: Choice, **changes: Any) -> dict[tuple[str, str],
 
 
 def rows_of(
-    found: Mapping[tuple[str, str], Cell],
+    cells: Mapping[tuple[str, str], Cell],
     choice: Choice,
     paper: Mapping[tuple[int, str, str], Accuracy | None],
     k: int = 5,
@@ -112,26 +114,26 @@ def rows_of(
         (METHODS[method].title, []) for method in choice.methods
     ]
     for dataset in choice.datasets:
-        column = [found[method, dataset] for method in choice.methods]
-        most = max(LEAST_RUNS, *(len(cell.test) for cell in column))
-        means = [cell.mean for cell in column if len(cell.test) == most]
+        column = [cells[method, dataset] for method in choice.methods]
+        num_runs = max(LEAST_RUNS, *(len(cell.test) for cell in column))
+        means = [cell.mean for cell in column if len(cell.test) == num_runs]
         best = max(means, default=math.inf)
         for method, cell, (_, row) in zip(choice.methods, column, rows, strict=True):
-            is_best = len(cell.test) == most and cell.mean >= best
+            is_best = len(cell.test) == num_runs and cell.mean >= best
             printed = paper.get((k, method, dataset), '')
             beside = '' if printed == '' else f'paper: {printed or "OOM"}'
             row.append(Entry(str(cell), beside, is_best))
     return rows
 
 
-def marks_of(found: dict[tuple[str, str], Cell]) -> list[str]:
+def marks_of(cells: dict[tuple[str, str], Cell]) -> list[str]:
     meanings = {
         'timeout': 'stopped at its time limit, in at least one run',
         'diverged': 'loss not finite in at least one run, which has no score',
         'epochs': 'ended at the last epoch, before its patience, in at least one run',
     }
-    used = ''.join(cell.marks for cell in found.values())
-    lines = [f'{mark} {meanings[end]}.' for end, mark in MARKS.items() if mark in used]
+    marks = ''.join(cell.marks for cell in cells.values())
+    lines = [f'{mark} {meanings[end]}.' for end, mark in MARKS.items() if mark in marks]
     return [' '.join(lines)] if lines else []
 
 
@@ -142,13 +144,13 @@ def of_accuracies(
 
     def table(store: Store, choice: Choice) -> Grid:
         paper = accuracies(name)
-        chosen = choice._replace(methods=methods or choice.methods)
+        selection = choice._replace(methods=methods or choice.methods)
         rows, marks = [], set()
         for k in ks or (None,):
-            found = cells(store, chosen, **({'k': k} if k else {}))
-            marks |= {*marks_of(found)}
+            cells = cells_of(store, selection, **({'k': k} if k else {}))
+            marks |= {*marks_of(cells)}
             start = f'K = {k}, ' if k else ''
-            of_k = rows_of(found, chosen, paper, k or 5)
+            of_k = rows_of(cells, selection, paper, k or 5)
             rows += [(f'{start}{title}', row) for title, row in of_k]
         end = '; below it the value in the paper.' if paper else '.'
         return Grid(head(choice.datasets), rows, [f'{COUNTED}{end}', *sorted(marks)])
@@ -157,15 +159,15 @@ def of_accuracies(
 
 
 def differences(
-    found: Mapping[tuple[str, str], Cell],
+    cells: Mapping[tuple[str, str], Cell],
     pairs: Iterable[tuple[str, str]],
     datasets: tuple[str, ...],
 ) -> list[tuple[str, list[Entry]]]:
-    """Make a row for each pair of methods: the first one minus the second."""
+    """Make a row for each pair of methods: the method minus the control."""
     rows = []
-    for first, second in pairs:
-        row = [compare(found[first, d], found[second, d]) for d in datasets]
-        title = f'{METHODS[first].title} - {METHODS[second].title}'
+    for method, control in pairs:
+        row = [compare(cells[method, d], cells[control, d]) for d in datasets]
+        title = f'{METHODS[method].title} - {METHODS[control].title}'
         rows.append((title, [Entry('' if c is None else str(c)) for c in row]))
     return rows
 
@@ -174,13 +176,13 @@ def paired(store: Store, choice: Choice) -> Grid:
     """Compare our methods with controls, and kNN with an MLP, on the same splits."""
     ours = tuple(name for name in choice.methods if METHODS[name].group == 'ours')
     shown = dict.fromkeys((*ours, *CONTROLS, 'uniform', *NEIGHBOURS))
-    found = cells(store, choice._replace(methods=tuple(shown)))
+    cells = cells_of(store, choice._replace(methods=tuple(shown)))
     pairs = [*itertools.product(ours, (*CONTROLS, 'uniform'))]
     pairs += [(method, 'mlp') for method in NEIGHBOURS]
     note = (
         f'Points of test accuracy; {PAIRED}. No p-value is corrected for their number.'
     )
-    rows = differences(found, pairs, choice.datasets)
+    rows = differences(cells, pairs, choice.datasets)
     empty = 'no finished runs to compare on the same splits yet'
     return Grid(head(choice.datasets), rows, [note], empty)
 
@@ -189,12 +191,12 @@ def verdicts(store: Store, choice: Choice) -> Grid:
     """Compare rows with the paper: within its standard deviation, above or below."""
     printed = tuple(m for m in choice.methods if METHODS[m].group != 'control')
     paper = accuracies('table1')
-    known = {dataset for _, _, dataset in paper}
-    datasets = tuple(d for d in choice.datasets if d in known)
-    others = tuple(d for d in choice.datasets if d not in known)
-    found = cells(store, choice._replace(methods=printed, datasets=datasets))
+    published = {dataset for _, _, dataset in paper}
+    datasets = tuple(d for d in choice.datasets if d in published)
+    unpublished = tuple(d for d in choice.datasets if d not in published)
+    cells = cells_of(store, choice._replace(methods=printed, datasets=datasets))
     judged, texts = {}, {}
-    for (method, d), cell in found.items():
+    for (method, d), cell in cells.items():
         beside = paper[5, method, d]
         judged[method, d] = _judged(cell, beside)
         texts[method, d] = verdict(cell, beside) + judged[method, d].marks
@@ -203,8 +205,8 @@ def verdicts(store: Store, choice: Choice) -> Grid:
         "'within': within one standard deviation of the paper's mean. From "
         f'{LEAST_RUNS} runs on.'
     )
-    absent = f'paper has no figures of {", ".join(head(others)[1:]) or "controls"}'
-    notes = [note, *marks_of(judged), *([f'The {absent}.'] if others else [])]
+    absent = f'paper has no figures of {", ".join(head(unpublished)[1:]) or "controls"}'
+    notes = [note, *marks_of(judged), *([f'The {absent}.'] if unpublished else [])]
     few = f'no method has {LEAST_RUNS} finished runs of this choice yet'
     is_printed = datasets and printed
     return Grid(head(datasets), rows, notes, few if is_printed else f'the {absent}')
@@ -219,47 +221,49 @@ def _judged(cell: Cell, printed: Accuracy | None) -> Cell:
 def tuned(store: Store, choice: Choice) -> Grid:
     """Compare settings that a search found, on splits that did not select them."""
     methods = ('neural_gau_sim', *CONTROLS)
-    known = {d: found_settings(store.root, d, choice.label) for d in choice.datasets}
-    datasets = tuple(d for d in choice.datasets if known[d].keys() >= {*methods})
+    searched = {d: tuned_settings(store.root, d, choice.label) for d in choice.datasets}
+    datasets = tuple(d for d in choice.datasets if searched[d].keys() >= {*methods})
     titles = dict(zip(datasets, head(datasets)[1:], strict=True))
     notes = [
         f'On {titles[d]}: '
-        + '; '.join(f'{METHODS[m].title} with {_setting(known[d][m])}' for m in methods)
+        + '; '.join(
+            f'{METHODS[m].title} with {_setting(searched[d][m])}' for m in methods
+        )
         + '.'
         for d in datasets
     ]
-    chosen = Choice(datasets, methods, COMPARED, 'tuned', choice.label, store.root)
-    found = cells(store, chosen)
-    rows = rows_of(found, chosen, {})
-    rows += differences(found, [(methods[0], name) for name in CONTROLS], datasets)
-    first = f'{COUNTED}; {PAIRED}.'
+    selection = Choice(datasets, methods, COMPARED, 'tuned', choice.label, store.root)
+    cells = cells_of(store, selection)
+    rows = rows_of(cells, selection, {})
+    rows += differences(cells, [(methods[0], name) for name in CONTROLS], datasets)
+    note = f'{COUNTED}; {PAIRED}.'
     empty = 'no finished runs of settings that a search has found yet'
-    return Grid(head(datasets), rows, [first, *marks_of(found), *notes], empty)
+    return Grid(head(datasets), rows, [note, *marks_of(cells), *notes], empty)
 
 
-def _setting(found: Mapping[str, Any]) -> str:
-    setting = found['setting']
+def _setting(tuned_setting: Mapping[str, Any]) -> str:
+    setting = tuned_setting['setting']
     if setting.get('candidates', '') is None:
         setting = setting | {'candidates': 'all'}
     shown = [
         f'{name} {value:.2g}' if isinstance(value, float) else f'{name} {value}'
         for name, value in setting.items()
     ]
-    return f'{", ".join(shown)} (the best of {found["trials"]} trials)'
+    return f'{", ".join(shown)} (the best of {tuned_setting["trials"]} trials)'
 
 
 def cost_grid(root: Path) -> Grid:
     """Make Table 4 from the last measurements."""
-    found = read_kept(root / COST) or {'rows': {}}
+    costs = read_results(root / COST) or {'rows': {}}
     rows = []
-    for method, row in found['rows'].items():
+    for method, row in costs['rows'].items():
         printed = [f'paper: {value}' for value in COSTS.get(method, ())] or ['', '']
         memory = '' if row['megabytes'] is None else f'{row["megabytes"]:.0f}'
         low, high = row['quartiles']
         ours = (f'{row["seconds"]:.3f} ({low:.3f} to {high:.3f})', memory)
         entries = [Entry(*pair) for pair in zip(ours, printed, strict=True)]
         rows.append((METHODS[method].title, entries))
-    threads = found.get('environment', {}).get('threads')
+    threads = costs.get('environment', {}).get('threads')
     note = (
         'One epoch of training on CiteSeer, median (quartiles), CPU threads: '
         f'{threads}, peak MB of tensors, the data left out; below it the '

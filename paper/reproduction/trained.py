@@ -49,8 +49,8 @@ def load_trained(store: Store, config: RunConfig, data: Data) -> NodeClassifier:
 
     Archives hold no models: a run without its model is trained again.
     """
-    kept = read_tensors(store.folder(config) / 'model.pt')
-    state = kept or train_again(store, config, data)
+    state = read_tensors(store.folder(config) / 'model.pt')
+    state = state or train_again(store, config, data)
     model = build(config, data)
     model.load_state_dict(state)
     return model
@@ -65,9 +65,9 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
         remove_drafts(folder)
         run = make_run(config, data, folder)
         run.resume()
-        what = f'{config}, trained again for its model'
+        title = f'{config}, trained again for its model'
         with tqdm(
-            None, what, config.total_epochs, initial=run.epoch, unit='epoch'
+            None, title, config.total_epochs, initial=run.epoch, unit='epoch'
         ) as bar:
             run.train(lambda metrics: bar.update())
         if not run.best_state:
@@ -83,12 +83,12 @@ def train_again(store: Store, config: RunConfig, data: Data) -> dict[str, Tensor
 def _check_score(store: Store, run: Run | ScaleRun, data: Data) -> None:
     """Warn if the accuracy differs: another machine may round differently."""
     record = store.record(run.config)
-    known = None if record is None else record['outcome'].get('test')
-    found = run.score(data)['test']
-    if known is not None and found != known:
+    stored = None if record is None else record['outcome'].get('test')
+    accuracy = run.score(data)['test']
+    if stored is not None and accuracy != stored:
         warnings.warn(
             f'{run.config}: trained again, the model has a test accuracy of '
-            f'{100 * found:.2f} %, its result says {100 * known:.2f} %',
+            f'{100 * accuracy:.2f} %, its result says {100 * stored:.2f} %',
             stacklevel=2,
         )
 
@@ -109,12 +109,14 @@ def without_nodes(
         model.keep_anchors(total - count, seed)
         return model
     generator = torch.Generator().manual_seed(seed)
-    kept = torch.randperm(total, generator=generator)[: total - count].sort().values
+    remaining = (
+        torch.randperm(total, generator=generator)[: total - count].sort().values
+    )
     state: dict[str, Tensor] = {
-        name: value[kept] if name.endswith(THETAS) else value
+        name: value[remaining] if name.endswith(THETAS) else value
         for name, value in model.state_dict().items()
     }
-    options = dict(config.options) | {'num_transition_nodes': len(kept)}
+    options = dict(config.options) | {'num_transition_nodes': len(remaining)}
     smaller = dataclasses.replace(config, options=options)
     model = build(smaller, data)
     model.load_state_dict(state)
@@ -142,19 +144,19 @@ def absent_runs(name: str, store: Store, choice: Choice) -> list[str]:
     if name not in EXPERIMENTS:
         return []
     experiment = EXPERIMENTS[name]
-    first = choice._replace(
+    first_seed = choice._replace(
         datasets=choice.datasets or experiment.datasets, seeds=FIRST_SEED
     )
-    wanted = {name: experiment.configs(first)}
+    configs_of = {name: experiment.configs(first_seed)}
     if name in WITH_CONTROLS:
-        first = first._replace(methods=CONTROLS)
-        wanted['table1'] = EXPERIMENTS['table1'].configs(first)
+        first_seed = first_seed._replace(methods=CONTROLS)
+        configs_of['table1'] = EXPERIMENTS['table1'].configs(first_seed)
     lines = [
         _command(each, missing, choice, one_seed=name != 'temperature')
-        for each, configs in wanted.items()
+        for each, configs in configs_of.items()
         if (missing := store.missing(configs))
     ]
-    for config in wanted[name]:
+    for config in configs_of[name]:
         record = store.record(config)
         if record is not None and not has_model(store, config):
             outcome = record['outcome']

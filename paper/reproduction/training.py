@@ -55,15 +55,15 @@ def build(config: RunConfig, data: Data) -> NodeClassifier:
     """Build the model of a run; warn if the data has fewer neighbours than `k`."""
     method = METHODS[config.method]
     options, num_nodes = dict(config.options), int(data['x'].size(0))
-    most = num_nodes - 1
+    limit = num_nodes - 1
     for name in ('k', 'candidates'):
-        if (options.get(name) or 0) > most:
+        if (options.get(name) or 0) > limit:
             warnings.warn(
-                f"'{name}' is {most} instead of {options[name]} for {config.method} on "
-                f'{config.data_name}: it has {num_nodes} nodes',
+                f"'{name}' is {limit} instead of {options[name]} for {config.method} "
+                f'on {config.data_name}: it has {num_nodes} nodes',
                 stacklevel=2,
             )
-            options[name] = most
+            options[name] = limit
     if method.is_sized:
         options['num_nodes'] = num_nodes
     out_channels = int(data['y'].max()) + 1
@@ -78,10 +78,13 @@ def parameter_groups(
     """Group parameters: graph and autoencoder of SLAPS have their own learning rate."""
     if not isinstance(model, SLAPS):
         return list(model.parameters())
-    rest = [*model.denoiser.parameters(), *model.graph_generator.parameters()]
-    own: dict[str, Any] = {'params': list(model.classifier.parameters())}
+    graph_parameters = [
+        *model.denoiser.parameters(),
+        *model.graph_generator.parameters(),
+    ]
+    classifier: dict[str, Any] = {'params': list(model.classifier.parameters())}
     lr = config.denoising_lr or config.lr
-    return [own, {'params': rest, 'lr': lr, 'weight_decay': 0.0}]
+    return [classifier, {'params': graph_parameters, 'lr': lr, 'weight_decay': 0.0}]
 
 
 def split_of(config: RunConfig, data: Data) -> Data:
@@ -237,11 +240,11 @@ class Run:
         """Score the test nodes at the selected epoch; their labels are read once."""
         test_mask = split_of(self.config, data).test_mask
         hit = (self.prediction.cpu() == data['y'])[test_mask]
-        found = self.best['epoch'] >= 0
+        is_scored = self.best['epoch'] >= 0
         return {
-            'val': self.best['val'] if found else None,
-            'test': float(hit.double().mean()) if found else None,
-            'best_epoch': int(self.best['epoch']) if found else None,
+            'val': self.best['val'] if is_scored else None,
+            'test': float(hit.double().mean()) if is_scored else None,
+            'best_epoch': int(self.best['epoch']) if is_scored else None,
             'epochs': self.epoch,
             **({'split': GIVEN} if brings_split(self.config, data) else {}),
         }
@@ -275,21 +278,25 @@ class Run:
 
     def resume(self) -> bool:
         """Resume from the last checkpoint; a damaged one is ignored."""
-        found = read_tensors(self.folder / CHECKPOINT)
-        if found is None or not found.keys() >= {'config', *RESTORED, *STATES}:
+        checkpoint = read_tensors(self.folder / CHECKPOINT)
+        if checkpoint is None or not checkpoint.keys() >= {
+            'config',
+            *RESTORED,
+            *STATES,
+        }:
             return False
-        if found['config'] != self.config.to_dict():
+        if checkpoint['config'] != self.config.to_dict():
             return False
-        if _shapes(found['model']) != _shapes(self.model.state_dict()):
+        if _shapes(checkpoint['model']) != _shapes(self.model.state_dict()):
             return False  # The code built another model.
-        self.model.load_state_dict(found['model'])
-        self.optimizer.load_state_dict(found['optimizer'])
+        self.model.load_state_dict(checkpoint['model'])
+        self.optimizer.load_state_dict(checkpoint['optimizer'])
         for name in RESTORED:
-            setattr(self, name, found[name])
-        self.prediction = found['prediction'].to(self.y.device)
-        torch.set_rng_state(found['random']['cpu'])
-        if torch.cuda.is_available() and found['random']['cuda']:
-            torch.cuda.set_rng_state_all(found['random']['cuda'])
+            setattr(self, name, checkpoint[name])
+        self.prediction = checkpoint['prediction'].to(self.y.device)
+        torch.set_rng_state(checkpoint['random']['cpu'])
+        if torch.cuda.is_available() and checkpoint['random']['cuda']:
+            torch.cuda.set_rng_state_all(checkpoint['random']['cuda'])
         return True
 
 

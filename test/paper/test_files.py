@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reproduction.files import (
     read_json,
-    read_kept,
+    read_results,
     read_tensors,
     write_json,
     write_tensors,
@@ -76,7 +76,7 @@ def test_other_json_counts_as_damaged(tmp_path, text, name):
     write_text(path, text)
     assert read_json(path) is None
     with pytest.raises(ValueError, match=r"a\.json(\.gz)?' is damaged or was edited"):
-        read_kept(path)
+        read_results(path)
 
 
 def test_tensors_are_read_without_executing(tmp_path, capsys):

@@ -7,7 +7,7 @@ import pytest
 from reproduction import search
 from reproduction.experiments import (
     RunConfig,
-    found_settings,
+    tuned_settings,
 )
 from reproduction.search import open_journal, pack_journal
 from reproduction.store import Store
@@ -51,7 +51,7 @@ def test_two_processes_share_the_trials(store, monkeypatch):
     # The other one did two; the first one found its own to be one more than asked for.
     study = search.study_of(store.root, 'wine', None, 'mlp', 'quick')
     assert [trial.value for trial in study.trials] == [0.1, 0.1, 0.3, 0.4]
-    found = found_settings(store.root, 'wine')['mlp']
+    found = tuned_settings(store.root, 'wine')['mlp']
     assert (found['validation'], found['setting']) == (0.3, study.trials[2].params)
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reproduction.documents import DOCS, DOCUMENTS, OWN, RESULTS, fill
+from reproduction.documents import DOCS, DOCUMENTS, RESULTS, STUDIES, fill
 from reproduction.formats import FORMATS, text_of
 from reproduction.settings import PAPER
 from reproduction.store import ARCHIVE, Store, read_archive
@@ -81,7 +81,7 @@ def test_tables_are_what_the_script_writes(path):
 def test_every_table_stands_in_a_document():
     pages = '\n'.join(path.read_text(encoding='utf-8') for path in DOCUMENTS)
     found = re.findall(r'^(?:\.\.|<!--) begin (\w+)', pages, re.M)
-    assert sorted(found) == sorted([*TABLES, *OWN])
+    assert sorted(found) == sorted([*TABLES, *STUDIES])
 
 
 def test_results_are_of_committed_code_and_one_thread():

@@ -174,7 +174,7 @@ def test_resumes_at_any_scale(tmp_path, data):
         second.train(watch)
         # What a checkpoint holds is not trained again.
         assert watch.call_count == whole.epoch - number
-        assert fields(second.chosen) == fields(whole.chosen)
+        assert fields(second.selected) == fields(whole.selected)
         assert second.score(data) == whole.score(data)
 
 
