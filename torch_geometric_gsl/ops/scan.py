@@ -24,9 +24,8 @@ SCAN_FACTOR = 8
 _F64 = torch.float64
 # The size of blocks of candidates whose rates are summed; one block is searched.
 _BLOCK = 32
-# Proposals of others per arrival, and in addition: nearly always enough.
-_PER_ARRIVAL = 2
-_EXTRA = 8
+# Proposals of others in addition to one for each arrival: nearly always enough.
+_EXTRA = 4
 
 
 class NextArrivals(NamedTuple):
@@ -112,7 +111,7 @@ def scan_arrivals(
     if 2 * num_best >= num_candidates:
         num_best = num_candidates
     # Scores and rates, and the blocks that proposals search.
-    searched = 2 * _BLOCK * state.size(1) * (num_best + 8)
+    searched = 4 * _BLOCK * state.size(1) * (num_arrivals + _EXTRA)
     bytes_per_row = pairs.dst.element_size() * (4 * num_candidates + searched)
     for rows in row_blocks(state.size(0), bytes_per_row, pairs.memory):
         listed, score = _candidates(pairs, rows)
@@ -124,7 +123,8 @@ def scan_arrivals(
             horizon[rows].double(),
             None if arrived is None else arrived[rows],
         )
-        position, log_time = race.first_arrivals(min(num_arrivals, num_candidates))
+        num_first = min(num_arrivals, num_candidates)
+        position, log_time = race.first_arrivals(num_first, num_first + _EXTRA)
         block = rows, slice(None), slice(position.size(-1))
         flat = position.flatten(1)
         score = score.gather(1, flat).view_as(position)
@@ -148,19 +148,37 @@ class _Race(NamedTuple):
     horizon: Tensor
     arrived: Tensor | None
 
-    def first_arrivals(self, num_arrivals: int) -> tuple[Tensor, Tensor]:
-        """Return the positions and times of the first arrivals, in order."""
+    def first_arrivals(self, num_arrivals: int, count: int) -> tuple[Tensor, Tensor]:
+        """Return the positions and times of the first arrivals, in order.
+
+        Others are proposed :obj:`count` times, more often only where this is not
+        enough.
+        """
         position, time = self._best()
-        count = _PER_ARRIVAL * num_arrivals + _EXTRA
-        while self.rates.weight.numel() > 0:
-            proposed, late, end = self._propose(count)
-            # All arrivals up to the last proposal are known.
-            value, index = torch.cat([time, late], -1).topk(num_arrivals, largest=False)
-            if not bool((value[..., -1] > end).any()):
-                return torch.cat([position, proposed], -1).gather(-1, index), value
-            count *= 2
-        value, index = time.topk(num_arrivals, largest=False)
-        return position.gather(-1, index), value
+        if self.rates.weight.numel() == 0:
+            time, index = time.topk(num_arrivals, largest=False)
+            return position.gather(-1, index), time
+        proposed, proposed_time, end = self._propose(count)
+        time, index = torch.cat([time, proposed_time], -1).topk(
+            num_arrivals, largest=False
+        )
+        position = torch.cat([position, proposed], -1).gather(-1, index)
+        # All arrivals up to the last proposal are known.
+        is_unknown = (time[..., -1] > end).any(dim=1)
+        if bool(is_unknown.any()):
+            again = self.take(is_unknown).first_arrivals(num_arrivals, 2 * count)
+            position[is_unknown], time[is_unknown] = again
+        return position, time
+
+    def take(self, target: Tensor) -> _Race:
+        """Return the races of some targets."""
+        return self._replace(
+            listed=None if self.listed is None else self.listed[target],
+            rates=_Rates(*(rate[target] for rate in self.rates)),
+            state=self.state[target],
+            horizon=self.horizon[target],
+            arrived=None if self.arrived is None else self.arrived[target],
+        )
 
     def _words(self, start: int, count: int) -> Tensor:
         column = torch.arange(start + 1, start + count + 1, device=self.state.device)
