@@ -23,7 +23,7 @@ from reproduction.baselines.nodeformer import (
     orthogonal_directions,
 )
 from torch_geometric_gsl import GSLNet
-from torch_geometric_gsl.ops.noise import arrival_times
+from torch_geometric_gsl.ops.noise import log_arrival_times
 
 # The sampler method to which all ratios refer.
 OURS = 'race'
@@ -244,14 +244,11 @@ class PlainNodeFormer(torch.nn.Module):
         directions = layer.directions
         gumbel = torch.zeros(h.size(0), layer.heads, 1)
         if self.training:
-            tensor_options: dict[str, Any] = {
-                'dtype': h.dtype,
-                'device': h.device,
-                'generator': generator,
-            }
-            directions = orthogonal_directions(*directions.shape, **tensor_options)
+            directions = orthogonal_directions(
+                *directions.shape, dtype=h.dtype, device=h.device, generator=generator
+            )
             size = (h.size(0), layer.heads, layer.k)
-            gumbel = -arrival_times(size, **tensor_options).log()
+            gumbel = -log_arrival_times(size, h, generator)
         projected = (layer.query(h), layer.key(h), layer.value(h))
         query, key, value = (
             rows.view(h.size(0), layer.heads, -1) for rows in projected

@@ -16,7 +16,7 @@ from threading import Barrier
 import torch
 from scipy.stats import chi2
 
-from torch_geometric_gsl.ops.noise import arrival_times
+from torch_geometric_gsl.ops.noise import log_arrival_times
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.scan import stream_arrivals
 from torch_geometric_gsl.ops.scores import Identity
@@ -60,8 +60,7 @@ def sigmoid(value):
 
 def replay(seed, *size, dtype=torch.float64):
     """Return the Gumbel noise that a seed gives in the order (target, draw, source)."""
-    cpu = torch.device('cpu')
-    return -arrival_times(size, dtype=dtype, device=cpu, generator=seeded(seed)).log()
+    return -log_arrival_times(size, torch.empty(0, dtype=dtype), seeded(seed))
 
 
 def matrix_pairs(score, *, loop=True):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.utils import softmax
 
 from torch_geometric_gsl.ops.edges import expand_ranges, rank_in_group
-from torch_geometric_gsl.ops.noise import arrival_times, clone_generator
+from torch_geometric_gsl.ops.noise import clone_generator, log_arrival_times
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (
@@ -88,14 +88,8 @@ def perturbed_arrivals(
     bytes_per_row = 2 * (k + 1) * num_sources * noise.element_size()
     for rows in row_blocks(dst.size(0), bytes_per_row, pairs.memory):
         score = pairs.rows(rows).unsqueeze(1)
-        time = arrival_times(
-            (score.size(0), k, num_sources),
-            dtype=score.dtype,
-            device=score.device,
-            generator=generator,
-        )
-        # In logarithms, so that no scale overflows; the earliest is the largest.
-        gumbel = time.log_().neg_()
+        size = score.size(0), k, num_sources
+        gumbel = log_arrival_times(size, score, generator).neg_()
         value, index = (gumbel + score).topk(num_arrivals, dim=-1)
         source[rows], noise[rows] = index, gumbel.gather(-1, index)
         horizon[rows] = -value[..., -1]
@@ -155,10 +149,8 @@ def _draw(
     score: Tensor, k: int, tau: float, generator: torch.Generator | None
 ) -> Tensor:
     size = (score.size(0), k, score.size(1))
-    time = arrival_times(
-        size, dtype=score.dtype, device=score.device, generator=generator
-    )
-    return torch.softmax((score.unsqueeze(1) - time.log_()).div_(tau), dim=-1)
+    log_time = log_arrival_times(size, score, generator)
+    return torch.softmax((score.unsqueeze(1) - log_time).div_(tau), dim=-1)
 
 
 @disable_compile
@@ -197,10 +189,8 @@ def candidate_graph(
     degree = torch.bincount(edge_index[1], minlength=num_targets)
     start = (degree.cumsum(0) - degree).repeat_interleave(draws)
     draw, edge = expand_ranges(start, degree.repeat_interleave(draws))
-    time = arrival_times(
-        edge.shape, dtype=score.dtype, device=score.device, generator=generator
-    )
-    value = score.index_select(0, edge) - time.log_()
+    log_time = log_arrival_times(edge.shape, score, generator)
+    value = score.index_select(0, edge) - log_time
     keep = value != -torch.inf
     if not options.replace:
         keep &= rank_in_group(value.detach(), draw) < options.k

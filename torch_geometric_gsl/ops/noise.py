@@ -110,23 +110,20 @@ def precise_uniform(word: Tensor) -> Tensor:
     return ((word >> 12 & _MASK_52).double() + 0.5) * 2.0**-52
 
 
-def arrival_times(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype,
-    device: torch.device,
-    generator: torch.Generator | None = None,
+def log_arrival_times(
+    size: Sequence[int], like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""Draw arrival times :math:`E = -\log U` of a process of unit rate.
+    r"""Draw the logarithms of arrival times :math:`E = -\log U` of unit rate.
 
     :math:`-\log E` is standard Gumbel noise, and :math:`E / e^{s}` is the arrival
     time of an item with score :math:`s`, so that the smallest arrival time is the
-    largest perturbed score (Gumbel-max). Times are positive and finite. On a CPU a
-    tensor drawn in pieces equals one drawn at once.
+    largest perturbed score (Gumbel-max). Logarithms are finite, and overflow for no
+    score. On a CPU a tensor drawn in pieces equals one drawn at once.
     """
-    uniform = torch.rand(tuple(size), dtype=dtype, device=device, generator=generator)
-    smallest = max(_MIN_UNIFORM, torch.finfo(dtype).tiny)
-    return uniform.clamp_(min=smallest).log_().neg_()
+    options: Any = {'dtype': like.dtype, 'device': like.device, 'generator': generator}
+    uniform = torch.rand(tuple(size), **options)
+    smallest = max(_MIN_UNIFORM, torch.finfo(like.dtype).tiny)
+    return uniform.clamp_(min=smallest).log_().neg_().log_()
 
 
 def clone_generator(

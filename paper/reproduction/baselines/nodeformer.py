@@ -25,7 +25,7 @@ from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.layers import resolve_activation
 from torch_geometric_gsl.nn.models.row_index import RowIndexMixin
-from torch_geometric_gsl.ops.noise import arrival_times, dropout
+from torch_geometric_gsl.ops.noise import dropout, log_arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 from torch_geometric_gsl.typing import Batch, Features
 
@@ -164,10 +164,7 @@ class NodeFormerLayer(torch.nn.Module):
 
     def _draw_noise(self, key: Tensor, generator: torch.Generator | None) -> Tensor:
         size = (*key.shape[:2], self.k)
-        time = arrival_times(
-            size, dtype=key.dtype, device=key.device, generator=generator
-        )
-        return -time.log_() / self.tau
+        return -log_arrival_times(size, key, generator) / self.tau
 
 
 def context_sizes(

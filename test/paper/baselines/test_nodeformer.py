@@ -173,7 +173,7 @@ def test_against_plain_layers(training):
     for norm in model.norms:
         torch.nn.init.normal_(norm.weight)
         torch.nn.init.normal_(norm.bias)
-    drawn = {'orthogonal_directions': [], 'arrival_times': []}
+    drawn = {'orthogonal_directions': [], 'log_arrival_times': []}
     with ExitStack() as stack:
         for name, found in drawn.items():
             own = getattr(nodeformer, name)
@@ -184,10 +184,10 @@ def test_against_plain_layers(training):
 
             stack.enter_context(mock.patch.object(nodeformer, name, call))
         out = model(x)
-    directions, times = drawn.values()
-    noises = [-time.log() for time in times]
+    directions, log_times = drawn.values()
+    noises = [-log_time for log_time in log_times]
     if training:
-        assert [part.shape for part in times] == [(5, 2, 3)] * 2
+        assert [log_time.shape for log_time in log_times] == [(5, 2, 3)] * 2
     else:
         assert not directions
         directions = [layer.directions for layer in model.layers]
