@@ -99,7 +99,7 @@ def test_graphs_of_a_batch_do_not_add_up(training, method):
     conv = LatentGraphConv(8, 16, method=method, budget=Budget(memory=2**16)).train(
         training
     )
-    batch = torch.arange(12).repeat_interleave(50)
-    small, large = (made_bytes(conv, n, None, None, batch[:n]) for n in (300, 600))
+    batch = torch.arange(12).repeat_interleave(20)
+    small, large = (made_bytes(conv, n, None, None, batch[:n]) for n in (120, 240))
     assert 0 < large.all < 2.1 * small.all
     assert 0 < large.largest < 2.1 * small.largest
