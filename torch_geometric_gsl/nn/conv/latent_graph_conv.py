@@ -169,9 +169,7 @@ class LatentGraphConv(LearnedGraphConv):
     def _add_labels(self, ends: Ends, h: Tensor, y: Tensor | None) -> Tensor:
         """Add the labels to the messages of the sources."""
         if self.label is None:
-            if y is not None:
-                raise ValueError("'y' needs a layer with 'label_channels' (got None)")
-            return h
+            raise ValueError("'y' needs a layer with 'label_channels' (got None)")
         if y is None:
             raise ValueError("'y' must be given with 'label_channels' (got None)")
         if ends.src is ends.dst if ends.is_pair else self.sampler.loop:
