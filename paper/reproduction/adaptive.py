@@ -15,6 +15,8 @@ the attack on itself (poisoning). Finished runs are stored in
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -36,20 +38,26 @@ from reproduction.attacked_models import (
     with_labels,
 )
 from reproduction.attacked_tables import (
-    ADAPTIVE_RATES,
-    ADAPTIVE_RESULTS,
-    ADAPTIVE_ROWS,
     ALL,
     ATTACKED,
-    ATTACKS,
+    ATTACKED_DATASETS,
+    ROWS,
     VERSIONS,
 )
-from reproduction.studies import Results, parse_args
+from reproduction.studies import Results, parse_args, read_runs
+from reproduction.summary import Cell
+from reproduction.tables import Entry, Grid
 from torch_geometric_gsl.nn.similarity import LinearSimilarity
 from torch_geometric_gsl.transforms.refine_graph import refine
 from torch_geometric_gsl.typing import SampledGraph
 
+#: The file of the results.
+ADAPTIVE_RESULTS = 'adaptive.json'
 DATASETS = ('CiteSeer', 'Cora-ML')
+#: The networks that are attacked through their own gradients.
+ATTACKS = ('gcn', 'gcn, cosine > 0.1', 'both', 'mixture', 'refined')
+ADAPTIVE_ROWS = (*ATTACKS, 'mlp, taught')
+ADAPTIVE_RATES = (5, 10, 25)
 SEEDS = 3
 ADAPTIVE_SETTING: dict[str, Any] = SETTING | {
     'block_size': 50_000,
@@ -206,6 +214,46 @@ def tested(nets: Nets, name: str, edge_index: Tensor) -> float:
     return accuracy(
         nets.run(name, trainer.graph.x, graph), trainer.graph.y, trainer.split.test
     )
+
+
+def adaptive_grid(root: Path) -> Grid:
+    """Show accuracies after attacks through the gradients of each network."""
+    tests: dict[Any, dict[int, float]] = defaultdict(dict)
+    runs = read_runs(root / ADAPTIVE_RESULTS, VERSIONS)
+    for name, result in runs.items():
+        dataset, percent, _, seed = name.split('/')
+        for row, accuracies in result['rows'].items():
+            for measure in ('clean', 'test', 'retrained'):
+                tests[dataset, int(percent), row, measure][int(seed)] = (
+                    100 * accuracies[measure]
+                )
+    cells = {key: Cell(test) for key, test in tests.items()}
+    datasets = [d for d in ATTACKED_DATASETS if any(key[0] == d for key in cells)]
+    titles = {network: title for title, network in ROWS.values()}
+    titles['gcn, cosine > 0.1'] = 'GCN, cosine above 0.1'
+    rows: list[tuple[str, list[Entry]]] = []
+    for row in ADAPTIVE_ROWS:
+        entries = []
+        for dataset in datasets:
+            clean = cells.get((dataset, ADAPTIVE_RATES[0], row, 'clean'))
+            entries.append(Entry('' if clean is None else f'{clean.mean:.1f}'))
+            for rate in ADAPTIVE_RATES:
+                of = dataset, rate, row
+                after = [cells.get((*of, measure)) for measure in ('test', 'retrained')]
+                texts = ['' if c is None else f'{c.mean:.1f}' for c in after]
+                entries.append(Entry(' / '.join(texts)))
+        rows.append((titles[row], entries))
+    head = ['']
+    for dataset in datasets:
+        head += [f'{dataset}, clean', *(f'{rate} %' for rate in ADAPTIVE_RATES)]
+    counts = sorted({len(cell.test) for cell in cells.values()} or {0})
+    seeds = ' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    note = (
+        'Test accuracy in %: of the trained network under the worst of all attacks / '
+        f'trained again on the graph of the attack on itself. Seeds: {seeds}. The MLP '
+        'trains again on the graph of the attack on the refined network.'
+    )
+    return Grid(head, rows, [note], 'no finished runs yet')
 
 
 def main(

@@ -13,8 +13,8 @@ from reproduction.studies import signed
 from reproduction.summary import LEAST_RUNS, Cell
 from reproduction.tables import COUNTED, Entry, Grid
 
-#: Results of :mod:`reproduction.attacked` and :mod:`reproduction.adaptive`.
-ATTACKED_RESULTS, ADAPTIVE_RESULTS = 'attacked.json', 'adaptive.json'
+#: Results of :mod:`reproduction.attacked`.
+ATTACKED_RESULTS = 'attacked.json'
 #: Replaces the method of other experiments: a run trains all methods.
 ALL = 'all'
 #: Data sets, and the percentages of edges that the attacker may change.
@@ -22,10 +22,6 @@ ATTACKED_DATASETS = ('CiteSeer', 'Cora-ML', 'Polblogs', 'PubMed')
 RATES = (0, 5, 10, 15, 20, 25)
 #: The split whose labels the attacker knew, and random ones.
 ATTACKED, RANDOM = 'attacked', 'random'
-#: The networks that are attacked through their own gradients.
-ATTACKS = ('gcn', 'gcn, cosine > 0.1', 'both', 'mixture', 'refined')
-ADAPTIVE_ROWS = (*ATTACKS, 'mlp, taught')
-ADAPTIVE_RATES = (5, 10, 25)
 
 
 class Version(NamedTuple):
@@ -132,46 +128,6 @@ def _entry(cell: Cell | None, row: str, cells: Cells, key: Any) -> Entry:
     mean = signed(sum(differences) / len(differences))
     ahead = sum(value > 0 for value in differences)
     return Entry(str(cell), f'{mean}, {ahead} of {len(differences)}', is_best)
-
-
-def adaptive_grid(root: Path) -> Grid:
-    """Show accuracies after attacks through the gradients of each network."""
-    tests: dict[Any, dict[int, float]] = defaultdict(dict)
-    runs = studies.read_runs(root / ADAPTIVE_RESULTS, VERSIONS)
-    for name, result in runs.items():
-        dataset, percent, _, seed = name.split('/')
-        for row, accuracies in result['rows'].items():
-            for measure in ('clean', 'test', 'retrained'):
-                tests[dataset, int(percent), row, measure][int(seed)] = (
-                    100 * accuracies[measure]
-                )
-    cells = {key: Cell(test) for key, test in tests.items()}
-    datasets = [d for d in ATTACKED_DATASETS if any(key[0] == d for key in cells)]
-    titles = {network: title for title, network in ROWS.values()}
-    titles['gcn, cosine > 0.1'] = 'GCN, cosine above 0.1'
-    rows: list[tuple[str, list[Entry]]] = []
-    for row in ADAPTIVE_ROWS:
-        entries = []
-        for dataset in datasets:
-            clean = cells.get((dataset, ADAPTIVE_RATES[0], row, 'clean'))
-            entries.append(Entry('' if clean is None else f'{clean.mean:.1f}'))
-            for rate in ADAPTIVE_RATES:
-                of = dataset, rate, row
-                after = [cells.get((*of, measure)) for measure in ('test', 'retrained')]
-                texts = ['' if c is None else f'{c.mean:.1f}' for c in after]
-                entries.append(Entry(' / '.join(texts)))
-        rows.append((titles[row], entries))
-    head = ['']
-    for dataset in datasets:
-        head += [f'{dataset}, clean', *(f'{rate} %' for rate in ADAPTIVE_RATES)]
-    counts = sorted({len(cell.test) for cell in cells.values()} or {0})
-    seeds = ' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    note = (
-        'Test accuracy in %: of the trained network under the worst of all attacks / '
-        f'trained again on the graph of the attack on itself. Seeds: {seeds}. The MLP '
-        'trains again on the graph of the attack on the refined network.'
-    )
-    return Grid(head, rows, [note], 'no finished runs yet')
 
 
 #: The rows of the figure, and their styles.

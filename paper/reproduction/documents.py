@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reproduction import command
+from reproduction.adaptive import ADAPTIVE_RESULTS, adaptive_grid
 from reproduction.attacked_tables import (
-    ADAPTIVE_RESULTS,
     ATTACKED,
     ATTACKED_DATASETS,
     ATTACKED_RESULTS,
     RANDOM,
-    adaptive_grid,
     attacked_grid,
 )
 from reproduction.datasets import OBSERVED

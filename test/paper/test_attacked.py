@@ -128,7 +128,7 @@ def test_low_rank_keeps_the_largest_eigenvalues():
 def test_what_is_attacked_is_what_was_trained(graph):
     nets = adaptive.Nets(attacked.Trainer(graph, SPLIT, 0, ADAPTIVE))
     whole = SampledGraph(graph.edge_index, torch.ones(graph.edge_index.size(1)))
-    for name in attacked_tables.ADAPTIVE_ROWS:
+    for name in adaptive.ADAPTIVE_ROWS:
         out = nets.run(name, graph.x, whole)
         expected = nets.predictions[name].prob
         torch.testing.assert_close(out.softmax(1), expected, atol=1e-4, rtol=0)
@@ -156,7 +156,7 @@ def test_an_attack_keeps_its_budget_and_harms(loaded):
     setting = ADAPTIVE | {'lr': 0.1, 'epochs': 20, 'attack_epochs': 5}
     name, result = adaptive.execute(adaptive.Run('CiteSeer', 25, 0), setting)
     assert name == f'CiteSeer/25/{ALL}/0'
-    assert result['rows'].keys() == {*attacked_tables.ADAPTIVE_ROWS}
+    assert result['rows'].keys() == {*adaptive.ADAPTIVE_ROWS}
     rows = result['rows']
     assert rows['gcn']['test'] <= rows['gcn']['own'] < rows['gcn']['clean']
     assert rows['mlp, taught']['test'] == rows['mlp, taught']['clean']
