@@ -109,7 +109,8 @@ def test_graph_and_output_against_matrices(layout, graph_generator, kind, act):
     torch.testing.assert_close(to_matrix(*graph, N, N), expected)
     out = classified(model, expected, x)
     torch.testing.assert_close(model(as_layout(x, layout)), out)
-    model = build(kind, graph_generator=graph_generator, graph_act=act, k=N - 1)
+    # With fewer others than that, a node keeps all of them.
+    model = build(kind, graph_generator=graph_generator, graph_act=act, k=N)
     found = graph_matrix(model, as_layout(x, layout))
     torch.testing.assert_close(found, adjacency(model, x, act, N - 1))
 
@@ -120,25 +121,6 @@ def test_it_begins_as_the_nearest_neighbours(graph_generator):
     model = build(SLAPS, False, graph_generator=graph_generator, graph_act='relu')
     nearest = to_matrix(*nearest_neighbours(words(), K + 1, loop=True), N, N)
     torch.testing.assert_close(graph_matrix(model, words()), normalised(nearest))
-
-
-@LAYOUTS
-@GENERATORS
-def test_batch(layout, graph_generator):
-    # The second graph has fewer nodes than neighbours, the third but one.
-    sizes = [7, 3, 1, 8]
-    model = build(HESGSL, graph_generator=graph_generator)
-    x = words(sum(sizes), seed=2)
-    batch = torch.arange(4).repeat_interleave(torch.tensor(sizes))
-    (graph,) = model.graphs(as_layout(x, layout), batch=batch)
-    a = torch.zeros(len(x), len(x)).double()
-    for number, size in enumerate(sizes):
-        own = batch == number
-        k = max(1, min(K, size - 1))
-        a[own.outer(own)] = adjacency(model, x[own], 'relu', k).flatten()
-    torch.testing.assert_close(to_matrix(*graph, len(x), len(x)), a)
-    out = model(as_layout(x, layout), batch=batch)
-    torch.testing.assert_close(out, classified(model, a, x))
 
 
 @LAYOUTS

@@ -109,8 +109,9 @@ def test_given_edges_and_their_weights(name):
 def test_a_batch_is_its_graphs(name, layout):
     options = {'num_anchors': N} if name == 'IDGLAnchor' else {}
     model, x = make(name, **options).double().eval(), features().double().relu()
-    batch = torch.tensor([0] * 5 + [2] * 7)
-    parts = [model(as_layout(part, layout)) for part in (x[:5], x[5:])]
+    # Two of the graphs have fewer nodes than neighbours, and one number has no graph.
+    batch = torch.tensor([0] * 2 + [2] + [3] * 9)
+    parts = [model(as_layout(part, layout)) for part in (x[:2], x[2:3], x[3:])]
     out = model(as_layout(x, layout), batch=batch)
     torch.testing.assert_close(out, torch.cat(parts))
 

@@ -131,19 +131,6 @@ def test_bad_inputs(name, given, error, match):
             call(**args, **others)
 
 
-@pytest.mark.parametrize('name', ['KNNGCN', *EMBED, *IDGLS])
-@pytest.mark.parametrize('number', [1, 2])
-def test_few_rows_are_all_neighbours(name, number):
-    x = features()[:number]
-    out, (graph, *_) = (
-        make_baseline(name).eval()(x),
-        make_baseline(name).eval().graphs(x),
-    )
-    assert bool(out.isfinite().all())
-    apart = graph.edge_index[0] != graph.edge_index[1]
-    assert int(apart.sum()) <= number * (number - 1)
-
-
 @pytest.mark.parametrize(
     ('name', 'number'),
     [(name, number) for name, rows in PUBLISHED.items() for number in range(len(rows))],
@@ -185,16 +172,3 @@ def test_tasks(name, task):
     assert list(model.score(x, y, torch.arange(6, N))) == [scores[task]]
     assert model.predict(x).shape == y.shape
     assert f"task='{task}'" in repr(model)
-
-
-@pytest.mark.parametrize('name', PUBLISHED)
-def test_the_loss_is_of_the_labelled_nodes(name):
-    def loss(mask):
-        torch.manual_seed(1)
-        return make_baseline(name).loss(features(), Y, mask)
-
-    one = torch.arange(N) == 3
-    assert bool(loss(one).isfinite())
-    assert torch.equal(loss(torch.tensor([3])), loss(one))
-    with pytest.raises(ValueError, match="'mask' must select at least one node"):
-        loss(torch.zeros_like(one))
