@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch_geometric.utils import coalesce
 
 from torch_geometric_gsl.ops.edges import Edges, list_by_row
-from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.neighbours import Neighbours, gather, neighbour_sum
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.runtime import full_precision, recomputed
@@ -90,9 +90,9 @@ def _relax_all(
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the arrivals, and the sums over the tail, by blocks."""
     # Sources of tails are gathered once for all blocks, unless they are sparse.
-    late_h = h[tail.source]
+    late_h = gather(h, tail.source)
     is_sparse = isinstance(pairs.src, SparseRows)
-    late_src = tail.source if is_sparse else pairs.src[tail.source]
+    late_src = tail.source if is_sparse else gather(pairs.src, tail.source)
     bytes_per_row = 8 * (value.size(1) + late_h.size(1)) * value.element_size()
     # A block has whole groups.
     step = max(1, pairs.memory // (tail.group * bytes_per_row)) * tail.group

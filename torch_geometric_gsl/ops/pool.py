@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum, scatter, softmax
 
-from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
+from torch_geometric_gsl.ops.neighbours import Neighbours, gather, neighbour_sum
 from torch_geometric_gsl.ops.noise import (
     STEP,
     dropout,
@@ -174,7 +174,7 @@ def _average_draws(
     options: DrawOptions,
 ) -> Tensor:
     """Average the draws of a block of targets, whose pairs are sorted by target."""
-    noise = _gumbel(state[target], source.unsqueeze(1), score)
+    noise = _gumbel(gather(state, target), source.unsqueeze(1), score)
     null_noise = None
     if null is not None:  # That of one more source.
         null_noise = _gumbel(state, source.new_tensor(num_sources), score)
@@ -209,10 +209,13 @@ class _PoolDraws(HandWritten):
         if null is not None and null_noise is not None:
             null_logit = (null + null_noise).div_(options.tau)
             largest = torch.maximum(largest, null_logit)
-        weight = logit.sub_(largest[target]).exp_()
+        weight = logit.sub_(gather(largest, target)).exp_()
         null_weight = null_logit.sub_(largest).exp_()
         total = scatter(weight, target, 0, num_targets, 'sum').add_(null_weight)
-        weight, null_weight = weight.div_(total[target]), null_weight.div_(total)
+        weight, null_weight = (
+            weight.div_(gather(total, target)),
+            null_weight.div_(total),
+        )
         draws = weight
         if options.hard:
             draws = _winners(weight, null_weight, target)
@@ -234,7 +237,7 @@ class _PoolDraws(HandWritten):
         weight, null_weight, _, null = ctx.saved_tensors
         grad = grad.unsqueeze(1)
         inner = scatter(weight * grad, ctx.target, 0, null_weight.size(0), 'sum')
-        slope = weight * (grad - inner[ctx.target])
+        slope = weight * (grad - gather(inner, ctx.target))
         grad_null = None
         if null is not None:
             grad_null = (null_weight * inner).sum().mul_(-ctx.factor)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_geometric_gsl.ops.neighbours import gather
 from torch_geometric_gsl.ops.noise import (
     STEP,
     draw_seed,
@@ -240,7 +241,7 @@ def _look_up(rates: _Rates, level: Tensor) -> tuple[Tensor, Tensor]:
     block = torch.searchsorted(rates.sums, level, right=True).clamp_(max=num_blocks - 1)
     before = rates.sums.gather(1, (block - 1).clamp(min=0)).masked_fill(block == 0, 0.0)
     row = torch.arange(num_rows, device=level.device).unsqueeze(1)
-    weight = rates.weight.flatten(0, 1)[row * num_blocks + block]
+    weight = gather(rates.weight.flatten(0, 1), row * num_blocks + block)
     level = (level - before).to(weight.dtype).unsqueeze(-1)
     inner = torch.searchsorted(weight.cumsum(dim=-1), level, right=True)
     inner = inner.clamp_(max=_BLOCK - 1)

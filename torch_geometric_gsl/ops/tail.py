@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_geometric_gsl.ops.edges import Candidates
+from torch_geometric_gsl.ops.neighbours import gather
 from torch_geometric_gsl.ops.noise import below, draw_seed, precise_uniform, table_words
 from torch_geometric_gsl.ops.pair_scores import PairScores, compare_groups, exclude
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
@@ -47,7 +48,7 @@ def tail_scores(
         source = ungroup(tail.source, tail.group, pairs.dst.size(0))
         score = pairs.listed(source)
     else:
-        src = pairs.src[tail.source] if src is None else src
+        src = gather(pairs.src, tail.source) if src is None else src
         value = compare_groups(pairs.comparison, pairs.dst, src, tail.group)
         score = pairs.respond(slice(None), value)
     return mask_tail(pairs, tail, arrivals, score)
