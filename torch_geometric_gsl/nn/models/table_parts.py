@@ -24,6 +24,7 @@ from torch_geometric_gsl.ops.pair_scores import (
     Sources,
     distances_as_dots,
     is_distance,
+    with_null,
 )
 from torch_geometric_gsl.ops.pool import pool_softmax, pool_sum
 from torch_geometric_gsl.ops.runtime import is_exporting, row_blocks
@@ -239,7 +240,7 @@ class TableNeighbours(torch.nn.Module):
             best = score.topk(k, dim=1)
             score = torch.full_like(score, -torch.inf)
             score = score.scatter(1, best.indices, best.values)
-        score = self._with_null(score)
+        score = with_null(score, self.sampler.null_score)
         # Weights that round to zero would be denormal numbers, which are slow.
         largest = score.detach().amax(dim=1, keepdim=True)
         has_none = largest == -torch.inf
@@ -254,13 +255,6 @@ class TableNeighbours(torch.nn.Module):
             return dropout(weight, self.dropout, self.training, generator)
         tau = self.sampler.tau
         return relaxed_weights(score, self.draws, tau, generator=generator)
-
-    def _with_null(self, score: Tensor) -> Tensor:
-        """Append the score of the null neighbour, if there is one."""
-        if self.sampler.null_score is None:
-            return score
-        null = self.sampler.null_score.to(score.dtype).expand(score.size(0), 1)
-        return torch.cat([score, null], dim=1)
 
     def distance(self, z: Features) -> Tensor:
         """Return the negative of the best score of each target."""
@@ -296,7 +290,8 @@ class TableNeighbours(torch.nn.Module):
         return_graph: bool = False,
     ) -> tuple[Tensor, SampledGraph | None]:
         """Sum the messages of the sources listed for each target, by their scores."""
-        weight = self._normalised(self._with_null(score), generator)
+        score = with_null(score, self.sampler.null_score)
+        weight = self._normalised(score, generator)
         weight = weight[:, : source.size(1)]
         neighbours = Neighbours(source, message.size(0))
         out = neighbour_sum(message, weight.to(message.dtype), neighbours)
