@@ -177,10 +177,3 @@ def test_indices_of_another_type():
     pairs = pairs._replace(excluded=pairs.excluded.int())
     short, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
     assert torch.equal(arrivals.source, short.source)
-
-
-def test_the_definition_takes_its_place(monkeypatch):
-    monkeypatch.setattr(compiled, 'load', lambda name: None)
-    pairs, options, _ = make(Case())
-    arrivals, _ = race.race_arrivals(pairs, options, 22, generator=seeded())
-    assert int((arrivals.noise > -torch.inf).sum()) > 0
