@@ -42,18 +42,18 @@ def features():
     return torch.randn(N, IN, generator=torch.Generator().manual_seed(0))
 
 
-def make_baseline(name, number=0, **options):
+def make_baseline(name, index=0, **options):
     """Build a baseline with the options of a row, or with others."""
     sizes = dict(zip(NAMES, SIZES, strict=True))
-    return getattr(baselines, name)(**(sizes | BASELINES[name][number] | options))
+    return getattr(baselines, name)(**(sizes | BASELINES[name][index] | options))
 
 
-def contrast(first, second, temperature):
+def contrast(view, other_view, temperature):
     """Compute the contrast of two views, a pair of nodes at a time."""
-    n = len(first)
+    n = len(view)
     score = [
-        [float(F.cosine_similarity(a, b, dim=0)) / temperature for b in second]
-        for a in first
+        [float(F.cosine_similarity(a, b, dim=0)) / temperature for b in other_view]
+        for a in view
     ]
     total = 0.0
     for i in range(n):

@@ -63,77 +63,79 @@ def test_a_run_has_all_rows_and_is_the_same_again(loaded):
 
 
 def test_labels_of_test_nodes_are_read_for_the_score_alone(loaded, monkeypatch):
-    first = attacked.execute(RUN, SMALL)[1]
+    result = attacked.execute(RUN, SMALL)[1]
     y = loaded.y.clone()
     y[SPLIT.test] = y[SPLIT.test].roll(1)
     monkeypatch.setattr(attacked, 'load', lambda *args: loaded._replace(y=y))
-    other = attacked.execute(RUN, SMALL)[1]
-    assert other['weights'] == first['weights']
-    for name, row in first['rows'].items():
-        assert other['rows'][name]['val'] == row['val']
-        np.testing.assert_equal(other['rows'][name]['loss'], row['loss'])
-    assert other['rows'] != first['rows']  # The scores themselves differ.
+    changed = attacked.execute(RUN, SMALL)[1]
+    assert changed['weights'] == result['weights']
+    for name, row in result['rows'].items():
+        assert changed['rows'][name]['val'] == row['val']
+        np.testing.assert_equal(changed['rows'][name]['loss'], row['loss'])
+    assert changed['rows'] != result['rows']  # The scores themselves differ.
 
 
 def test_mixture_weights_are_the_most_likely(graph):
     generator = torch.Generator().manual_seed(0)
-    found = [torch.rand(48, 3, generator=generator).softmax(1) for _ in range(2)]
-    found[0] = found[0] + 0.5 * F.one_hot(graph.y, 3)
-    found[0] /= found[0].sum(1, keepdim=True)
-    found[1][::2] = found[0][::2].flip(1)
-    first = mixture_weights(found, graph.y, SPLIT.val)[0]
+    probabilities = [
+        torch.rand(48, 3, generator=generator).softmax(1) for _ in range(2)
+    ]
+    probabilities[0] = probabilities[0] + 0.5 * F.one_hot(graph.y, 3)
+    probabilities[0] /= probabilities[0].sum(1, keepdim=True)
+    probabilities[1][::2] = probabilities[0][::2].flip(1)
+    weight = mixture_weights(probabilities, graph.y, SPLIT.val)[0]
 
     def likelihood(w):
-        mixed = w * found[0] + (1 - w) * found[1]
+        mixed = w * probabilities[0] + (1 - w) * probabilities[1]
         return float(mixed[SPLIT.val, graph.y[SPLIT.val]].log().sum())
 
     best = max(np.linspace(0, 1, 1001), key=likelihood)
-    assert float(first) == pytest.approx(best, abs=0.002)
+    assert float(weight) == pytest.approx(best, abs=0.002)
 
 
 def test_mixture_of_equal_networks_is_their_prediction(graph):
-    one = Prediction(torch.rand(48, 3).softmax(1), 0.5, 1.0, {})
-    mixture, weight = mix([one, one], graph.y, SPLIT)
-    torch.testing.assert_close(mixture.prob, one.prob)
+    prediction = Prediction(torch.rand(48, 3).softmax(1), 0.5, 1.0, {})
+    mixture, weight = mix([prediction, prediction], graph.y, SPLIT)
+    torch.testing.assert_close(mixture.prob, prediction.prob)
     assert weight.tolist() == [0.5, 0.5]
 
 
 def test_sums_are_those_of_matrices(graph):
-    given = SampledGraph(graph.edge_index, torch.rand(graph.edge_index.size(1)))
+    weighted = SampledGraph(graph.edge_index, torch.rand(graph.edge_index.size(1)))
     h = torch.randn(48, 4)
 
-    def matrix(one):
+    def matrix(graph):
         dense = torch.zeros(48, 48)
-        dense[one.edge_index[1], one.edge_index[0]] = one.edge_weight
+        dense[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight
         return dense / dense.sum(1, keepdim=True).clamp(min=1e-9)
 
-    torch.testing.assert_close(mean(given, 48)(h), matrix(given) @ h)
-    both = (matrix(given) @ h + matrix(graph.nearest) @ h) / 2
-    torch.testing.assert_close(half_and_half(given, graph.nearest, 48)(h), both)
+    torch.testing.assert_close(mean(weighted, 48)(h), matrix(weighted) @ h)
+    both = (matrix(weighted) @ h + matrix(graph.nearest) @ h) / 2
+    torch.testing.assert_close(half_and_half(weighted, graph.nearest, 48)(h), both)
 
 
 def test_low_rank_keeps_the_largest_eigenvalues():
     generator = torch.Generator().manual_seed(0)
     upper = (torch.rand(30, 30, generator=generator) < 0.2).triu(1)
     edge_index = (upper | upper.T).nonzero().T
-    given = SampledGraph(edge_index, torch.ones(edge_index.size(1)))
-    matrix = gcn(given, 30)(torch.eye(30))
+    graph = SampledGraph(edge_index, torch.ones(edge_index.size(1)))
+    matrix = gcn(graph, 30)(torch.eye(30))
     values, vectors = torch.linalg.eigh(matrix.double())
     keep = values.abs().argsort(descending=True)[:9]
     expected = vectors[:, keep] * values[keep] @ vectors[:, keep].T
-    found = low_rank(given, 30, 9)(torch.eye(30))
-    torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=0)
+    product = low_rank(graph, 30, 9)(torch.eye(30))
+    torch.testing.assert_close(product, expected.float(), atol=1e-5, rtol=0)
 
 
 def test_what_is_attacked_is_what_was_trained(graph):
     nets = adaptive.Nets(attacked.Trainer(graph, SPLIT, 0, ADAPTIVE))
-    whole = SampledGraph(graph.edge_index, torch.ones(graph.edge_index.size(1)))
+    edges = SampledGraph(graph.edge_index, torch.ones(graph.edge_index.size(1)))
     for name in adaptive.ADAPTIVE_ROWS:
-        out = nets.run(name, graph.x, whole)
+        out = nets.run(name, graph.x, edges)
         expected = nets.predictions[name].prob
         torch.testing.assert_close(out.softmax(1), expected, atol=1e-4, rtol=0)
         if name != 'refined':  # Its edges have any weights.
-            smooth = nets.run(name, graph.x, whole, is_smooth=True)
+            smooth = nets.run(name, graph.x, edges, is_smooth=True)
             torch.testing.assert_close(smooth, out)
 
 
@@ -160,8 +162,8 @@ def test_an_attack_keeps_its_budget_and_harms(loaded):
     rows = result['rows']
     assert rows['gcn']['test'] <= rows['gcn']['own'] < rows['gcn']['clean']
     assert rows['mlp, taught']['test'] == rows['mlp, taught']['clean']
-    on = attacked.Trainer(loaded, SPLIT, 0, setting)
-    victim = adaptive.Victim(adaptive.Nets(on), 'gcn')
+    trainer = attacked.Trainer(loaded, SPLIT, 0, setting)
+    victim = adaptive.Victim(adaptive.Nets(trainer), 'gcn')
     edges = adaptive.attack(victim, 7, setting)
     before, after = ({*map(tuple, e.T.tolist())} for e in (loaded.edge_index, edges))
     assert 0 < len(before ^ after) <= 14
@@ -187,11 +189,11 @@ def test_real_files(dataset, nodes, edges, gsl_data, monkeypatch):
 
 
 def test_random_splits_have_no_node_twice():
-    parts = attacked_data.split_of('CiteSeer', 'random', 105, 3)
-    assert [len(part) for part in parts] == [10, 10, 85]
-    assert sorted(torch.cat(parts).tolist()) == [*range(105)]
+    splits = attacked_data.split_of('CiteSeer', 'random', 105, 3)
+    assert [len(rows) for rows in splits] == [10, 10, 85]
+    assert sorted(torch.cat(splits).tolist()) == [*range(105)]
     again = attacked_data.split_of('CiteSeer', 'random', 105, 4)
-    assert not torch.equal(again.train, parts.train)
+    assert not torch.equal(again.train, splits.train)
 
 
 @pytest.mark.parametrize('content', [b'', b'PK\x03\x04 cut'])
@@ -212,9 +214,15 @@ def test_objects_in_files_are_not_unpickled(tmp_path, monkeypatch):
     attacked_data._load_clean.cache_clear()
     path = tmp_path / 'attacked' / 'citeseer.npz'
     path.parent.mkdir()
-    one = sp.csr_matrix(np.eye(3))
-    parts = {'adj_data': one.data, 'adj_indices': one.indices}
+    identity = sp.csr_matrix(np.eye(3))
+    arrays = {'adj_data': identity.data, 'adj_indices': identity.indices}
     labels = np.array([0, 1, None], dtype=object)
-    np.savez(path, **parts, adj_indptr=one.indptr, adj_shape=one.shape, labels=labels)
+    np.savez(
+        path,
+        **arrays,
+        adj_indptr=identity.indptr,
+        adj_shape=identity.shape,
+        labels=labels,
+    )
     with pytest.raises(OSError, match=r'damaged: .*allow_pickle=False'):
         attacked_data.load('CiteSeer', 0, 2)

@@ -36,15 +36,15 @@ def test_a_file_is_known_by_its_content(tmp_path):
     assert str(again) == str(config)
     assert again.to_dict() == config.to_dict()
     # The label is that of files: among them may stand a name.
-    named = make_config('wine', 'mlp', 0, label='y')
-    assert (named.label, named.digest) == (None, None)
+    config = make_config('wine', 'mlp', 0, label='y')
+    assert (config.label, config.digest) == (None, None)
 
 
 def test_tuned(tmp_path):
     with pytest.raises(ValueError, match="no search has tuned 'mlp' on 'wine' yet"):
         make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
-    found = {'setting': {'lr': 0.25, 'dropout': 0.75}, 'preset': 'quick'}
-    write_json(tmp_path / 'tuned.json', {'wine': {'mlp': found}})
+    tuned = {'setting': {'lr': 0.25, 'dropout': 0.75}, 'preset': 'quick'}
+    write_json(tmp_path / 'tuned.json', {'wine': {'mlp': tuned}})
     config = make_config('wine', 'mlp', 0, 'tuned', results=tmp_path)
     assert (config.lr, config.options['dropout'], config.epochs) == (0.25, 0.75, 20)
     # Changes come last.
@@ -70,8 +70,8 @@ def test_setting_ignores_the_seed_and_nothing_else():
     numbers = ('lr', 'weight_decay', 'epochs', 'eval_every', 'patience', 'revision')
     numbers += ('pretrain_epochs', 'time_limit', 'denoising_lr')
     texts = {'dataset': 'digits', 'method': 'uniform', 'label': 'kind', 'digest': '7'}
-    others = {'options': {'k': 6}, 'optimizer': 'adamw'}
-    changes = others | texts | dict.fromkeys(numbers, 7)
+    objects = {'options': {'k': 6}, 'optimizer': 'adamw'}
+    changes = objects | texts | dict.fromkeys(numbers, 7)
     fields = {field.name for field in dataclasses.fields(RunConfig)} - {'seed'}
     assert fields == changes.keys()
     settings = {make(**{name: value}).setting for name, value in changes.items()}
@@ -124,10 +124,10 @@ def digest(method, data):
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def defaults(kind):
+def defaults(function):
     return {
         f'default of {name}': repr(parameter.default)
-        for name, parameter in inspect.signature(kind).parameters.items()
+        for name, parameter in inspect.signature(function).parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
 

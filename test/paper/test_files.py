@@ -16,16 +16,16 @@ from reproduction.files import (
 )
 
 CONTENT = {'a': 1.5, 'b': ['x', None, True], 'c': {'é': 'ü'}}
-KINDS = {
+FORMATS = {
     'a.json': (write_json, read_json),
     'a.json.gz': (write_json, read_json),
     'a.pt': (write_tensors, read_tensors),
 }
 
 
-@pytest.mark.parametrize('name', KINDS)
+@pytest.mark.parametrize('name', FORMATS)
 def test_round_trip(tmp_path, name):
-    (write, read), path = KINDS[name], tmp_path / 'new' / name
+    (write, read), path = FORMATS[name], tmp_path / 'new' / name
     assert read(path) is None
     write(path, CONTENT)
     assert read(path) == CONTENT
@@ -38,21 +38,21 @@ def test_round_trip(tmp_path, name):
         assert torch.equal(read(path)['a'], tensor)
 
 
-@pytest.mark.parametrize('name', KINDS)
+@pytest.mark.parametrize('name', FORMATS)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_damage_is_found(tmp_path_factory, name, data):
     path = tmp_path_factory.mktemp('damage') / name
-    (write, read), content = KINDS[name], {'a': [1, 2, 3], 'b': 0.25}
+    (write, read), content = FORMATS[name], {'a': [1, 2, 3], 'b': 0.25}
     write(path, content)
-    whole = path.read_bytes()
-    place = data.draw(st.integers(0, len(whole) - 1))
+    written = path.read_bytes()
+    position = data.draw(st.integers(0, len(written) - 1))
     if data.draw(st.booleans()):
-        path.write_bytes(whole[:place])
+        path.write_bytes(written[:position])
     else:
-        other = data.draw(st.integers(1, 255))
-        changed = bytes([whole[place] ^ other])
-        path.write_bytes(whole[:place] + changed + whole[place + 1 :])
+        flip = data.draw(st.integers(1, 255))
+        changed = bytes([written[position] ^ flip])
+        path.write_bytes(written[:position] + changed + written[position + 1 :])
     # White space between items and the header of a compressed file are no content.
     assert read(path) in (None, content)
     if name == 'a.pt':

@@ -22,9 +22,9 @@ def _one_small_network(monkeypatch):
 def test_folds_hold_out_whole_groups(fold):
     x, y, group = groups.load(CASES['patients'])
     assert len(x) == len(y) == len(group) == 4000
-    known, test = groups.rows_of(CASES['patients'], group, fold, 4000)
-    assert not np.isin(group[test], group[known]).any()
-    assert len(known) + len(test) == 4000
+    train, test = groups.rows_of(CASES['patients'], group, fold, 4000)
+    assert not np.isin(group[test], group[train]).any()
+    assert len(train) + len(test) == 4000
     assert len(groups.rows_of(CASES['patients'], group, fold, 300)[0]) == 300
 
 
@@ -36,20 +36,20 @@ def test_each_group_is_held_out_once():
 
 def test_later_rows_are_held_out():
     order = np.random.RandomState(0).permutation(100) // 2
-    known, test = groups.rows_of(CASES['later'], order, 0, 100)
-    assert order[known].max() <= order[test].min()
-    assert (len(known), len(test)) == (80, 20)
+    train, test = groups.rows_of(CASES['later'], order, 0, 100)
+    assert order[train].max() <= order[test].min()
+    assert (len(train), len(test)) == (80, 20)
 
 
 @pytest.mark.parametrize('is_told', [False, True])
 def test_validation_rows(is_told):
     group = np.arange(400) // 8
-    held = groups.held_out(CASES['patients'], group, is_told, 0.2, 0)
-    assert held.sum() == 80
-    assert np.isin(group[held], group[~held]).any() != is_told
-    held = groups.held_out(CASES['later'], group, is_told, 0.2, 0)
-    assert held.sum() == 80
-    assert (group[held].min() > group[~held].max()) == is_told
+    is_val = groups.held_out(CASES['patients'], group, is_told, 0.2, 0)
+    assert is_val.sum() == 80
+    assert np.isin(group[is_val], group[~is_val]).any() != is_told
+    is_val = groups.held_out(CASES['later'], group, is_told, 0.2, 0)
+    assert is_val.sum() == 80
+    assert (group[is_val].min() > group[~is_val].max()) == is_told
 
 
 @pytest.mark.filterwarnings('ignore')

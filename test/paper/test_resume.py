@@ -70,16 +70,16 @@ def configs(table, seeds=2, epochs=6):
     ]
 
 
-def start(root, wanted, count=-1, is_after=False):
-    names = {'configs': wanted, 'store': Store(root), 'args': ARGS}
+def start(root, runs, count=-1, is_after=False):
+    names = {'configs': runs, 'store': Store(root), 'args': ARGS}
     values = names | {'count': count, 'is_after': is_after}
     process = CONTEXT.Process(target=exec, args=(WORKER, values))
     process.start()
     return process
 
 
-def finish(root, wanted):
-    process = start(root, wanted)
+def finish(root, runs):
+    process = start(root, runs)
     process.join()
     assert process.exitcode == 0
 
@@ -96,40 +96,40 @@ def results(root):
 
 def starts(root):
     """How often a run was started or taken up."""
-    found = [json.loads(path.read_text()) for path in root.rglob('about.json')]
-    return sum(len(about['starts']) for about in found)
+    records = [json.loads(path.read_text()) for path in root.rglob('about.json')]
+    return sum(len(about['starts']) for about in records)
 
 
 @pytest.fixture(scope='module')
 def undisturbed(tmp_path_factory, table):
     root = tmp_path_factory.mktemp('undisturbed')
     finish(root, configs(table))
-    found = results(root)
-    assert len(found) == 4
-    return found
+    outcomes = results(root)
+    assert len(outcomes) == 4
+    return outcomes
 
 
 def test_killed_at_random_moments(tmp_path, table, undisturbed):
     """Of the 6 epochs of 4 runs each replaces two files: 4 kills before their end."""
-    wanted, moments = configs(table), random.Random(0)
-    for number in range(KILLS):
-        process = start(tmp_path, wanted, moments.randint(1, 10), number % 2 == 1)
+    runs, moments = configs(table), random.Random(0)
+    for kill in range(KILLS):
+        process = start(tmp_path, runs, moments.randint(1, 10), kill % 2 == 1)
         process.join()
         assert process.exitcode == -signal.SIGKILL
-    assert Store(tmp_path).missing(wanted)
-    finish(tmp_path, wanted)
+    assert Store(tmp_path).missing(runs)
+    finish(tmp_path, runs)
     assert results(tmp_path) == undisturbed
     # Whole files only, and a record of every start.
     assert not list(tmp_path.rglob('checkpoint.pt'))
     assert not list(tmp_path.rglob('.*.tmp'))
-    assert starts(tmp_path) >= len(wanted) + KILLS / 2
+    assert starts(tmp_path) >= len(runs) + KILLS / 2
 
 
 def test_two_workers_share(tmp_path, table, undisturbed):
-    wanted = configs(table)
-    both = [start(tmp_path, wanted) for _ in range(2)]
+    runs = configs(table)
+    both = [start(tmp_path, runs) for _ in range(2)]
     for process in both:
         process.join()
         assert process.exitcode == 0
     assert results(tmp_path) == undisturbed
-    assert starts(tmp_path) == len(wanted)
+    assert starts(tmp_path) == len(runs)

@@ -51,8 +51,8 @@ def test_two_processes_share_the_trials(store, monkeypatch):
     # The other one did two; the first one found its own to be one more than asked for.
     study = search.study_of(store.root, 'wine', None, 'mlp', 'quick')
     assert [trial.value for trial in study.trials] == [0.1, 0.1, 0.3, 0.4]
-    found = tuned_settings(store.root, 'wine')['mlp']
-    assert (found['validation'], found['setting']) == (0.3, study.trials[2].params)
+    tuned = tuned_settings(store.root, 'wine')['mlp']
+    assert (tuned['validation'], tuned['setting']) == (0.3, study.trials[2].params)
 
 
 @pytest.fixture
@@ -93,10 +93,10 @@ def test_a_journal_is_packed_and_taken_up(path):
 
 
 def test_a_torn_line_is_cut_off(path):
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-15])
+    journal = path.read_bytes()
+    path.write_bytes(journal[:-15])
     open_journal(path)
-    assert path.read_bytes() == whole[: whole.rstrip().rfind(b'\n') + 1]
+    assert path.read_bytes() == journal[: journal.rstrip().rfind(b'\n') + 1]
     assert values(path) == [1.0, None]
     study = journal_study(path)
     study.tell(study.ask(), 3.0)

@@ -37,11 +37,11 @@ def test_windows_end_before_their_targets_begin(traffic):
     step = torch.tensor([20, 57])
     window, time = traffic.windows(step)
     target = traffic.targets(step)
-    for number, last in enumerate(step.tolist()):
+    for index, last in enumerate(step.tolist()):
         for lag in range(WINDOW):
-            assert torch.equal(window[number, :, lag], traffic.scaled[last - lag])
-        for place, ahead in enumerate(HORIZONS):
-            assert torch.equal(target[number, :, place], traffic.speed[last + ahead])
+            assert torch.equal(window[index, :, lag], traffic.scaled[last - lag])
+        for horizon, ahead in enumerate(HORIZONS):
+            assert torch.equal(target[index, :, horizon], traffic.speed[last + ahead])
     assert time.square().sum(1) == pytest.approx([1, 1])
 
 
@@ -82,8 +82,8 @@ def test_graphs(traffic):
 def test_ridge_finds_the_sensor_that_comes_first(traffic):
     graph = largest(sensors_data.lagged_correlation(traffic, 12), 1)
     target = traffic.targets(traffic.test)
-    own, near = (errors(ridge(traffic, g)[1], target) for g in (None, graph))
-    assert near['rmse'][2] < 0.5 * own['rmse'][2]
+    alone, near = (errors(ridge(traffic, g)[1], target) for g in (None, graph))
+    assert near['rmse'][2] < 0.5 * alone['rmse'][2]
 
 
 @pytest.mark.parametrize('graph_name', NETWORKS)
@@ -115,24 +115,24 @@ def test_later_readings_of_new_sensors_are_not_seen(graph_name, traffic, monkeyp
     sources, targets = torch.arange(3, 14), torch.arange(3)
     later = traffic.scaled.clone()
     later[traffic.cut :, :3] = 100.0
-    other = traffic._replace(scaled=later)
+    changed_later = traffic._replace(scaled=later)
     # Nor does anything that is trained see them: their errors change, and no other.
     order = torch.randperm(14, generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(sensors.torch, 'randperm', lambda n: order[:n].argsort())
-    held = order.argsort()[:3]
+    new = order.argsort()[:3]
     speed, scaled = traffic.speed.clone(), traffic.scaled.clone()
-    speed[traffic.cut :, held], scaled[traffic.cut :, held] = 7.0, 7.0
-    first = sensors.forecast_new(sensors.Run(NEW, graph_name, 0), traffic, setting)
+    speed[traffic.cut :, new], scaled[traffic.cut :, new] = 7.0, 7.0
+    before = sensors.forecast_new(sensors.Run(NEW, graph_name, 0), traffic, setting)
     changed = traffic._replace(speed=speed, scaled=scaled)
     again = sensors.forecast_new(sensors.Run(NEW, graph_name, 0), changed, setting)
-    assert again['val'] == first['val']
-    assert again['test'] != first['test']
+    assert again['val'] == before['val']
+    assert again['test'] != before['test']
     if graph_name == 'last values':
         return
     outs = []
-    for one in (traffic, other):
+    for readings in (traffic, changed_later):
         torch.manual_seed(0)
-        model = sensors_models.NewSensors(graph_name, one, sources, setting).eval()
+        model = sensors_models.NewSensors(graph_name, readings, sources, setting).eval()
         outs.append(model(traffic.test[:5], targets))
         graph = model.graph(sources)
         loops = sources[graph.edge_index[0]] == sources[graph.edge_index[1]]
@@ -144,8 +144,8 @@ def test_later_readings_of_new_sensors_are_not_seen(graph_name, traffic, monkeyp
 def test_draws_reach_the_scale(traffic):
     torch.manual_seed(0)
     model = Forecaster('lagged draws', traffic, SMALL)
-    one, other = model.lagged(), model.lagged()
-    assert not torch.equal(one.edge_weight, other.edge_weight)
+    graph, again = model.lagged(), model.lagged()
+    assert not torch.equal(graph.edge_weight, again.edge_weight)
     model(traffic.train[:3], torch.arange(14)).sum().backward()
     grads = [p.grad for p in model.lagged.parameters()]
     assert len(grads) == 1
@@ -157,11 +157,11 @@ def test_draws_reach_the_scale(traffic):
 def test_real_series(gsl_data, monkeypatch):
     monkeypatch.setenv('GSL_DATA', str(gsl_data('traffic').parent))
     sensors_data.load.cache_clear()
-    found = sensors_data.load()
-    assert [len(part) for part in found[4:7]] == [1388, 192, 395]
-    target = found.targets(found.test)
-    graph = fixed_graph('lagged nearest', found)
-    test = errors(ridge(found, graph)[1], target)
+    traffic = sensors_data.load()
+    assert [len(steps) for steps in traffic[4:7]] == [1388, 192, 395]
+    target = traffic.targets(traffic.test)
+    graph = fixed_graph('lagged nearest', traffic)
+    test = errors(ridge(traffic, graph)[1], target)
     assert test['rmse'][2] == pytest.approx(8.45, abs=0.02)
     assert test['mae'][2] == pytest.approx(5.08, abs=0.02)
 

@@ -144,14 +144,16 @@ def test_less_memory_changes_no_result(tmp_path):
 
 def test_only_finished_runs_leave_no_checkpoint(tmp_path):
     store = Store(tmp_path)
-    held, absent = (RunConfig('wine', 'mlp', seed) for seed in (2, 3))
-    for config in (CONFIG, OTHER, held):
+    claimed, absent = (RunConfig('wine', 'mlp', seed) for seed in (2, 3))
+    for config in (CONFIG, OTHER, claimed):
         finish(store, config)
         (store.folder(config) / 'checkpoint.pt').write_text('state')
     (store.folder(OTHER) / 'result.json').unlink()
-    with store.claim(held):
-        store.remove_leftovers([CONFIG, OTHER, held, absent])
-    left = [(store.folder(c) / 'checkpoint.pt').exists() for c in (CONFIG, OTHER, held)]
+    with store.claim(claimed):
+        store.remove_leftovers([CONFIG, OTHER, claimed, absent])
+    left = [
+        (store.folder(c) / 'checkpoint.pt').exists() for c in (CONFIG, OTHER, claimed)
+    ]
     assert left == [False, True, True]
     assert not store.folder(absent).exists()
 
@@ -165,8 +167,8 @@ def test_forget(tmp_path):
     again.forget([CONFIG, OTHER], 'timeout')
     assert again.missing([CONFIG, OTHER]) == []
     again.forget([CONFIG, OTHER], 'oom')
-    for found in (again, store, Store(tmp_path, archives_only=True)):
-        assert found.missing([CONFIG, OTHER]) == [CONFIG]
+    for reader in (again, store, Store(tmp_path, archives_only=True)):
+        assert reader.missing([CONFIG, OTHER]) == [CONFIG]
     # What was done since is not lost to a store that has seen the result.
     checkpoint = store.folder(CONFIG) / 'checkpoint.pt'
     checkpoint.write_text('state')
@@ -177,9 +179,9 @@ def test_forget(tmp_path):
 
 
 def test_a_claim_excludes(tmp_path):
-    first, second = Store(tmp_path), Store(tmp_path)
+    store, second_store = Store(tmp_path), Store(tmp_path)
     for _ in range(2):
-        with first.claim(CONFIG) as is_first, second.claim(CONFIG) as is_second:
+        with store.claim(CONFIG) as is_first, second_store.claim(CONFIG) as is_second:
             assert (is_first, is_second) == (True, False)
-            with second.claim(OTHER) as is_other:
+            with second_store.claim(OTHER) as is_other:
                 assert is_other

@@ -12,15 +12,15 @@ from reproduction.summary import Cell, compare, holm, make_cell
 
 
 def test_errors_are_compared_by_their_ratios():
-    ours, other = Cell({0: -0.1, 1: -0.2, 2: -0.4}), Cell({0: -0.2, 1: -0.6, 2: -1.6})
-    row = Setting('', (other, None, None, ours), 'error')
+    ours, control = Cell({0: -0.1, 1: -0.2, 2: -0.4}), Cell({0: -0.2, 1: -0.6, 2: -1.6})
+    row = Setting('', (control, None, None, ours), 'error')
     ratios = [math.log(0.2 / 0.1), math.log(0.6 / 0.2), math.log(1.6 / 0.4)]
     assert row.p_value() == pytest.approx(stats.ttest_1samp(ratios, 0).pvalue)
 
 
 def test_holm():
-    found = holm({'a': 0.01, 'b': 0.04, 'c': 0.03, 'd': math.nan})
-    assert found == pytest.approx({'a': 0.03, 'c': 0.06, 'b': 0.06})
+    corrected = holm({'a': 0.01, 'b': 0.04, 'c': 0.03, 'd': math.nan})
+    assert corrected == pytest.approx({'a': 0.03, 'c': 0.06, 'b': 0.06})
     assert holm({'a': 0.9, 'b': 0.8}) == {'b': 1.0, 'a': 1.0}
 
 
@@ -50,23 +50,23 @@ def test_make_cell(tmp_path):
 
 
 def test_compare_is_the_paired_t_test_for_splits_that_overlap():
-    first = Cell({0: 70.0, 1: 72.5, 2: 71.0, 3: 69.0, 9: 1.0})
-    second = Cell({3: 68.5, 2: 70.0, 1: 70.0, 0: 70.5, 8: 1.0})
-    found = compare(first, second)
+    ours = Cell({0: 70.0, 1: 72.5, 2: 71.0, 3: 69.0, 9: 1.0})
+    control = Cell({3: 68.5, 2: 70.0, 1: 70.0, 0: 70.5, 8: 1.0})
+    comparison = compare(ours, control)
     pairs = [70.0, 72.5, 71.0, 69.0], [70.5, 70.0, 70.0, 68.5]
     plain = stats.ttest_rel(*pairs)
     # The variance of the mean is 1/4 + 1/2 times that of a difference, not 1/4.
     corrected = 2 * stats.t.sf(abs(plain.statistic) / 3**0.5, 3)
-    assert found.p_value == pytest.approx(corrected)
-    assert found.difference == pytest.approx(0.875)
-    assert found.num_splits == 4
-    assert str(found) == f'+0.9 ± 1.2, p = {found.p_value:.3f} (4)'
+    assert comparison.p_value == pytest.approx(corrected)
+    assert comparison.difference == pytest.approx(0.875)
+    assert comparison.num_splits == 4
+    assert str(comparison) == f'+0.9 ± 1.2, p = {comparison.p_value:.3f} (4)'
 
 
 def test_compare_few():
     assert compare(Cell({0: 1.0}), Cell({1: 1.0})) is None
-    one = compare(Cell({0: 2.0}), Cell({0: 1.0}))
-    assert str(one) == '+1.0 (1)'
+    single = compare(Cell({0: 2.0}), Cell({0: 1.0}))
+    assert str(single) == '+1.0 (1)'
     same = compare(Cell({0: 2.0, 1: 3.0}), Cell({0: 1.0, 1: 2.0}))
     assert math.isnan(same.p_value)
     # Nor do equal differences have a spread where they are rounded: 1 of 45 nodes.

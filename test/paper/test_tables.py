@@ -59,11 +59,11 @@ MLP & 60.0$\dagger$ (1) & 50\% \\
 }
 
 
-@pytest.mark.parametrize('kind', FORMATS)
-def test_formats(kind):
-    assert text_of(GRID, kind) == TEXTS[kind]
+@pytest.mark.parametrize('markup', FORMATS)
+def test_formats(markup):
+    assert text_of(GRID, markup) == TEXTS[markup]
     empty = Grid(['', 'wine'], [('MLP', [Entry('', 'paper: 1')])], ['A note.'])
-    assert text_of(empty, kind).startswith('Nothing to show: no finished runs')
+    assert text_of(empty, markup).startswith('Nothing to show: no finished runs')
     with pytest.raises(ValueError, match=r"'format' must be one of .* \(got 'html'\)"):
         text_of(GRID, 'html')
 
@@ -71,8 +71,8 @@ def test_formats(kind):
 @pytest.mark.parametrize('path', DOCUMENTS, ids=lambda path: path.name)
 def test_tables_are_what_the_script_writes(path):
     text = path.read_text(encoding='utf-8')
-    kind = 'markdown' if path.suffix == '.md' else 'rst'
-    filled = fill(text, kind, Store(RESULTS, archives_only=True))
+    markup = 'markdown' if path.suffix == '.md' else 'rst'
+    filled = fill(text, markup, Store(RESULTS, archives_only=True))
     assert filled.text == text
     for name, rows in filled.files.items():
         assert (DOCS / name).read_text(encoding='utf-8') == rows, name
@@ -80,8 +80,8 @@ def test_tables_are_what_the_script_writes(path):
 
 def test_every_table_stands_in_a_document():
     pages = '\n'.join(path.read_text(encoding='utf-8') for path in DOCUMENTS)
-    found = re.findall(r'^(?:\.\.|<!--) begin (\w+)', pages, re.M)
-    assert sorted(found) == sorted([*TABLES, *STUDIES])
+    names = re.findall(r'^(?:\.\.|<!--) begin (\w+)', pages, re.M)
+    assert sorted(names) == sorted([*TABLES, *STUDIES])
 
 
 def test_results_are_of_committed_code_and_one_thread():

@@ -39,43 +39,45 @@ def fields(run):
 @pytest.mark.parametrize('is_sparse', [False, True])
 def test_each_method_trains_and_resumes(tmp_path, method, is_sparse, data):
     data.x = (data.x * (data.x > 0.5)).to_sparse_csr() if is_sparse else data.x
-    whole = Run(make(method), data, tmp_path / 'whole')
-    assert whole.train() == 'done'
-    assert whole.epoch == 6
-    assert len({m['loss'] for m in whole.history}) == 6
+    undisturbed = Run(make(method), data, tmp_path / 'whole')
+    assert undisturbed.train() == 'done'
+    assert undisturbed.epoch == 6
+    assert len({m['loss'] for m in undisturbed.history}) == 6
 
-    first = Run(make(method), data, tmp_path / 'parts', checkpoint_seconds=0)
+    killed = Run(make(method), data, tmp_path / 'parts', checkpoint_seconds=0)
     # In the epoch after the checkpoint of the one before.
     with pytest.raises(KeyboardInterrupt):
-        first.train(mock.Mock(side_effect=[None] * 3 + [KeyboardInterrupt]))
-    second = Run(make(method), data, tmp_path / 'parts')
-    assert second.resume()
-    assert second.epoch == 3
-    second.train()
-    assert fields(second) == fields(whole)
-    assert second.score(data) == whole.score(data)
+        killed.train(mock.Mock(side_effect=[None] * 3 + [KeyboardInterrupt]))
+    resumed = Run(make(method), data, tmp_path / 'parts')
+    assert resumed.resume()
+    assert resumed.epoch == 3
+    resumed.train()
+    assert fields(resumed) == fields(undisturbed)
+    assert resumed.score(data) == undisturbed.score(data)
 
 
 @pytest.mark.parametrize('method', METHODS)
-@pytest.mark.parametrize('part', ['test', 'val'])
-def test_labels_of_others_do_not_train(tmp_path, method, part, data):
-    mask = paper_split(data, seed=1)[f'{part}_mask']
+@pytest.mark.parametrize('split_name', ['test', 'val'])
+def test_labels_of_others_do_not_train(tmp_path, method, split_name, data):
+    mask = paper_split(data, seed=1)[f'{split_name}_mask']
     noise = data.clone()
     noise.y = torch.where(mask, (data.y + 1) % 3, data.y)
-    first, second = (Run(make(method), item, tmp_path) for item in (data, noise))
+    clean_run, noisy_run = (Run(make(method), item, tmp_path) for item in (data, noise))
     # The labels of test nodes are not even there.
-    assert bool((first.y == data.y)[mask].any()) == (part == 'val')
-    for run in (first, second):
+    assert bool((clean_run.y == data.y)[mask].any()) == (split_name == 'val')
+    for run in (clean_run, noisy_run):
         torch.manual_seed(0)
         run.train()
-    assert [m['loss'] for m in first.history] == [m['loss'] for m in second.history]
-    if part == 'val':
-        assert first.least_loss != second.least_loss
-        models = (run.model.state_dict() for run in (first, second))
+    assert [m['loss'] for m in clean_run.history] == [
+        m['loss'] for m in noisy_run.history
+    ]
+    if split_name == 'val':
+        assert clean_run.least_loss != noisy_run.least_loss
+        models = (run.model.state_dict() for run in (clean_run, noisy_run))
         torch.testing.assert_close(*models, rtol=0, atol=0, equal_nan=True)
         return
-    assert fields(first) == fields(second)
-    for run, item in ((first, data), (second, noise)):
+    assert fields(clean_run) == fields(noisy_run)
+    for run, item in ((clean_run, data), (noisy_run, noise)):
         score = run.score(item)
         assert score['val'] == run.best['val']
         hit = (run.prediction == item.y)[mask].double().mean()
@@ -115,9 +117,9 @@ def test_a_file_s_own_split_is_used(tmp_path, data):
         score = run.score(data)
         assert score['test'] == float(hit.double().mean())
         assert score['split'] == 'given'
-    named = Run(make('mlp'), data, tmp_path)
-    assert not torch.equal(named.train_mask, data.train_mask)
-    assert 'split' not in named.score(data)
+    of_registry = Run(make('mlp'), data, tmp_path)
+    assert not torch.equal(of_registry.train_mask, data.train_mask)
+    assert 'split' not in of_registry.score(data)
     del data.test_mask
     assert not torch.equal(Run(config, data, tmp_path).train_mask, data.train_mask)
 
@@ -156,26 +158,26 @@ def scale_of(model):
 
 def test_resumes_at_any_scale(tmp_path, data):
     config = make('gau_sim_t', scale='auto', num_transition_nodes=5)
-    whole = ScaleRun(config, data, tmp_path / 'whole')
-    assert not whole.resume()
-    assert whole.train() == whole.status == 'done'
+    undisturbed = ScaleRun(config, data, tmp_path / 'whole')
+    assert not undisturbed.resume()
+    assert undisturbed.train() == undisturbed.status == 'done'
     # Six epochs with each of the scales.
-    assert whole.epoch == 6 * len(SCALES)
-    for number in (2, 9):
-        folder = tmp_path / str(number)
-        first = ScaleRun(config, data, folder, checkpoint_seconds=0)
-        effects = [None] * number + [KeyboardInterrupt]
+    assert undisturbed.epoch == 6 * len(SCALES)
+    for num_epochs in (2, 9):
+        folder = tmp_path / str(num_epochs)
+        killed = ScaleRun(config, data, folder, checkpoint_seconds=0)
+        effects = [None] * num_epochs + [KeyboardInterrupt]
         with pytest.raises(KeyboardInterrupt):
-            first.train(mock.Mock(side_effect=effects))
-        second = ScaleRun(config, data, folder)
-        assert second.resume()
-        assert second.epoch == number
+            killed.train(mock.Mock(side_effect=effects))
+        resumed = ScaleRun(config, data, folder)
+        assert resumed.resume()
+        assert resumed.epoch == num_epochs
         watch = mock.Mock()
-        second.train(watch)
+        resumed.train(watch)
         # What a checkpoint holds is not trained again.
-        assert watch.call_count == whole.epoch - number
-        assert fields(second.selected) == fields(whole.selected)
-        assert second.score(data) == whole.score(data)
+        assert watch.call_count == undisturbed.epoch - num_epochs
+        assert fields(resumed.selected) == fields(undisturbed.selected)
+        assert resumed.score(data) == undisturbed.score(data)
 
 
 def test_validation_alone_chooses(tmp_path, data, monkeypatch):

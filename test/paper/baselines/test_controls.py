@@ -19,10 +19,12 @@ def features(n=N):
     return torch.randn(n, IN, generator=seeded(0), dtype=torch.float64)
 
 
-def make(kind, num_layers=2, **kwargs):
+def make(model_class, num_layers=2, **kwargs):
     torch.manual_seed(1)
     options = {KNNGCN: {'k': 3}, MLPClassifier: {}}
-    model = kind(IN, 6, num_layers, OUT, **{**options[kind], **kwargs}).double()
+    model = model_class(
+        IN, 6, num_layers, OUT, **{**options[model_class], **kwargs}
+    ).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
@@ -36,8 +38,8 @@ def plain_adjacency(x, k, heat):
     weight = [[0.0] * n for _ in range(n)]
     for i in range(n):
         cosine = [inner(rows[i], row) for row in rows]
-        others = sorted((j for j in range(n) if j != i), key=lambda j: -cosine[j])
-        for j in others[:k]:
+        neighbours = sorted((j for j in range(n) if j != i), key=lambda j: -cosine[j])
+        for j in neighbours[:k]:
             distance = math.dist(rows[i], rows[j]) ** 2
             weight[i][j] = math.exp(-distance / 2) if heat else max(cosine[j], 0.0)
         weight[i][i] = 1.0
@@ -67,11 +69,11 @@ def test_gcn_against_a_plain_loop(root_weight, similarity, layout):
         plain_adjacency(h.tolist(), 11, similarity == 'heat_kernel'),
         dtype=torch.float64,
     )
-    for number, conv in enumerate(model.convs):
+    for index, conv in enumerate(model.convs):
         out = adjacency @ (h @ conv.lin.weight.t()) + conv.bias
         if root_weight:
-            out = out + h @ model.roots[number].weight.t()
-        h = F.elu(out) if number < 2 else out
+            out = out + h @ model.roots[index].weight.t()
+        h = F.elu(out) if index < 2 else out
     torch.testing.assert_close(model(x), h)
 
 
@@ -99,16 +101,20 @@ def test_a_lone_node_and_a_node_without_features():
 def test_mlp_against_layers(layout):
     model, h = make(MLPClassifier, 3).eval(), features()
     expected = h
-    for number, lin in enumerate(model.lins):
+    for index, lin in enumerate(model.lins):
         expected = expected @ lin.weight.t() + lin.bias
-        expected = F.elu(expected) if number < 2 else expected
+        expected = F.elu(expected) if index < 2 else expected
     torch.testing.assert_close(model(as_layout(h, layout)), expected)
 
 
-@pytest.mark.parametrize('kind', [KNNGCN, MLPClassifier])
-def test_dropout_follows_hidden_layers_only(kind):
-    model, received = make(kind, 3, dropout=0.25, act=None), []
-    lins = model.lins if kind is MLPClassifier else [conv.lin for conv in model.convs]
+@pytest.mark.parametrize('model_class', [KNNGCN, MLPClassifier])
+def test_dropout_follows_hidden_layers_only(model_class):
+    model, received = make(model_class, 3, dropout=0.25, act=None), []
+    lins = (
+        model.lins
+        if model_class is MLPClassifier
+        else [conv.lin for conv in model.convs]
+    )
     for lin in lins:
         lin.register_forward_pre_hook(lambda _, args: received.append(args[0]))
     out = model(features(400))
@@ -118,11 +124,11 @@ def test_dropout_follows_hidden_layers_only(kind):
 
 def test_a_loaded_state_brings_no_graph_of_other_rows():
     x = features()
-    model, other = (make(KNNGCN, cached=True).eval() for _ in range(2))
+    model, loaded = (make(KNNGCN, cached=True).eval() for _ in range(2))
     expected = model(x)
-    other(x.flip(0))
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(other(x), expected)
+    loaded(x.flip(0))
+    loaded.load_state_dict(model.state_dict())
+    assert torch.equal(loaded(x), expected)
 
 
 def test_the_graph_cannot_be_exported():
@@ -146,9 +152,9 @@ def make_linkx(num_layers=2, **kwargs):
 def linkx_of(model):
     """PyG's model, with the same weights."""
     sizes = IN, 6, OUT, model.num_layers
-    other = LINKX(N, *sizes, dropout=model.dropout).to(model.linkx.edge_lin.bias)
-    other.load_state_dict(model.linkx.state_dict())
-    return other.train(model.training)
+    expected = LINKX(N, *sizes, dropout=model.dropout).to(model.linkx.edge_lin.bias)
+    expected.load_state_dict(model.linkx.state_dict())
+    return expected.train(model.training)
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -165,10 +171,10 @@ def test_linkx_is_pyg_s_on_the_nearest_neighbours(
     source = cosine.masked_fill(apart, -2).topk(3).indices
     edge_index = torch.stack([source, torch.arange(N).unsqueeze(1).expand(N, 3)])
     expected = linkx_of(model)(x, edge_index.flatten(1))
-    given = as_layout(x, layout)
+    laid_out = as_layout(x, layout)
     batch = None if num_graphs == 1 else batch
-    torch.testing.assert_close(model(given, batch=batch), expected)
-    assert model.graphs(given, batch=batch)[0].edge_weight.tolist() == [1.0] * 3 * N
+    torch.testing.assert_close(model(laid_out, batch=batch), expected)
+    assert model.graphs(laid_out, batch=batch)[0].edge_weight.tolist() == [1.0] * 3 * N
 
 
 def test_linkx_is_pyg_s_on_a_given_graph():
@@ -176,8 +182,8 @@ def test_linkx_is_pyg_s_on_a_given_graph():
     edge_index, weight = torch.randint(0, N, (2, 30)), torch.rand(30).double()
     edge_index[:, 1] = edge_index[:, 0]
     for training in (True, False):
-        other = linkx_of(model.train(training))
+        expected = linkx_of(model.train(training))
         torch.manual_seed(2)
         out = model(x, edge_index, edge_weight=weight)
         torch.manual_seed(2)
-        torch.testing.assert_close(out, other(x, edge_index, weight))
+        torch.testing.assert_close(out, expected(x, edge_index, weight))

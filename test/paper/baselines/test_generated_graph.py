@@ -24,7 +24,7 @@ MODELS = {
     HESGSL: {'denoising_channels': 6, 'mask_ratio': 2.0, 'num_hops': 2},
     SUBLIME: {'encoder_channels': 5, 'embedding_channels': 4, 'projected_channels': 4},
 }
-KINDS = pytest.mark.parametrize('kind', MODELS)
+MODEL_CLASSES = pytest.mark.parametrize('model_class', MODELS)
 GENERATORS = pytest.mark.parametrize('graph_generator', ['mlp', 'mlp_d'])
 LAYOUTS = pytest.mark.parametrize('layout', ['dense', 'sparse'])
 BINARY = pytest.mark.parametrize('binary', [True, False])
@@ -45,11 +45,11 @@ def labels():
     return torch.full((N,), -1).index_put((MASK,), torch.tensor([2, 0, 2]))
 
 
-def build(kind, randomize=True, out_channels=OUT, **options):
+def build(model_class, randomize=True, out_channels=OUT, **options):
     """A small model with parameters that are no longer those of its beginning."""
     torch.manual_seed(7)
-    options = {'k': K, **MODELS[kind], **options}
-    model = kind(IN, 4, 2, out_channels, **options).double().eval()
+    options = {'k': K, **MODELS[model_class], **options}
+    model = model_class(IN, 4, 2, out_channels, **options).double().eval()
     if randomize:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -65,8 +65,8 @@ def graph_matrix(model, x):
 # The graph and the classifier, for whole matrices.
 
 
-def normalised(kept):
-    both = (kept.relu() + kept.relu().t()) / 2
+def normalised(cosine):
+    both = (cosine.relu() + cosine.relu().t()) / 2
     degree = both.sum(dim=1)
     scale = degree.where(degree > 0, 1).rsqrt()
     return scale.unsqueeze(1) * both * scale
@@ -84,23 +84,25 @@ def adjacency(model, x, act, k=K):
     z = F.normalize(z, dim=1)
     cosine = z @ z.t()
     nearest = cosine.argsort(dim=1, descending=True, stable=True)[:, : k + 1]
-    kept = torch.zeros_like(cosine).scatter(1, nearest, cosine.gather(1, nearest))
-    return normalised(kept)
+    nearest_cosine = torch.zeros_like(cosine).scatter(
+        1, nearest, cosine.gather(1, nearest)
+    )
+    return normalised(nearest_cosine)
 
 
 def classified(model, a, h):
-    for number, layer in enumerate(model.classifier):
-        h = a @ (h.relu() if number else h) @ layer.lin.weight.t() + layer.bias
+    for index, layer in enumerate(model.classifier):
+        h = a @ (h.relu() if index else h) @ layer.lin.weight.t() + layer.bias
     return h
 
 
 @LAYOUTS
 @GENERATORS
-@KINDS
+@MODEL_CLASSES
 @pytest.mark.parametrize('act', ['tanh', 'relu'])
 @torch.no_grad()
-def test_graph_and_output_against_matrices(layout, graph_generator, kind, act):
-    model = build(kind, graph_generator=graph_generator, graph_act=act)
+def test_graph_and_output_against_matrices(layout, graph_generator, model_class, act):
+    model = build(model_class, graph_generator=graph_generator, graph_act=act)
     x = words()
     expected = adjacency(model, x, act)
     (graph,) = model.graphs(as_layout(x, layout))
@@ -110,9 +112,9 @@ def test_graph_and_output_against_matrices(layout, graph_generator, kind, act):
     out = classified(model, expected, x)
     torch.testing.assert_close(model(as_layout(x, layout)), out)
     # With fewer others than that, a node keeps all of them.
-    model = build(kind, graph_generator=graph_generator, graph_act=act, k=N)
-    found = graph_matrix(model, as_layout(x, layout))
-    torch.testing.assert_close(found, adjacency(model, x, act, N - 1))
+    model = build(model_class, graph_generator=graph_generator, graph_act=act, k=N)
+    matrix = graph_matrix(model, as_layout(x, layout))
+    torch.testing.assert_close(matrix, adjacency(model, x, act, N - 1))
 
 
 @GENERATORS
@@ -163,11 +165,11 @@ def test_products_of_sparse_rows(memory_budget):
     csr = x.to_sparse_csr()
     places = Neighbours(csr.col_indices(), 6, csr.crow_indices())
     value, dense = csr.values().clone().requires_grad_(), x.clone().requires_grad_()
-    found = sparse_pair_dots(value, places, neighbours, memory_budget=memory_budget)
+    dots = sparse_pair_dots(value, places, neighbours, memory_budget=memory_budget)
     expected = pair_dots(dense, dense, neighbours)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(dots, expected)
     weight = torch.randn(18, dtype=torch.float64)
-    for out in (found, expected):
+    for out in (dots, expected):
         (out * weight).sum().backward()
     torch.testing.assert_close(value.grad, dense.grad[x != 0])
 
@@ -194,12 +196,12 @@ def reference(network, x, graph, generator, anchor=None):
         ratio = network.negative_ratio if network.binary else None
         masked = mask_features(x, network.mask_ratio, ratio, generator=generator)
         assert 5 < masked.target.numel() < x.numel()
-        place = masked.row, masked.column
-        hidden = x if network.sees_hidden else x.index_put(place, x.new_zeros(()))
-        out = two_layers(adjacency(graph), hidden)[place]
+        position = masked.row, masked.column
+        hidden = x if network.sees_hidden else x.index_put(position, x.new_zeros(()))
+        out = two_layers(adjacency(graph), hidden)[position]
         if network.binary:
-            return (-torch.where(x[place] > 0, out, -out)).exp().log1p().mean()
-        return (out - x[place]).square().mean()
+            return (-torch.where(x[position] > 0, out, -out)).exp().log1p().mean()
+        return (out - x[position]).square().mean()
     views = []
     for edges, rate in zip((anchor, graph), network.mask_rate, strict=True):
         hidden = hide_channels(x, rate, generator)
@@ -211,39 +213,45 @@ def reference(network, x, graph, generator, anchor=None):
 
 @LAYOUTS
 @GENERATORS
-@KINDS
+@MODEL_CLASSES
 @BINARY
 @pytest.mark.parametrize('training', [True, False])
 @torch.no_grad()
-def test_losses_against_matrices(layout, graph_generator, kind, binary, training):
+def test_losses_against_matrices(
+    layout, graph_generator, model_class, binary, training
+):
     options = {'adjacency_dropout': 0.3, 'dropout': 0.0}
-    options |= {} if kind is SUBLIME else {'binary': binary, 'negative_ratio': 1.0}
-    model = build(kind, graph_generator=graph_generator, **options).train(training)
+    options |= (
+        {} if model_class is SUBLIME else {'binary': binary, 'negative_ratio': 1.0}
+    )
+    model = build(model_class, graph_generator=graph_generator, **options).train(
+        training
+    )
     x = words()
     (graph,) = model.graphs(x)
-    if kind is SUBLIME:
+    if model_class is SUBLIME:
         anchor = EVERY.repeat(2, 1), torch.ones(N).double()
-        found = model.contrastive_loss(as_layout(x, layout), generator=seeded(3))
+        loss = model.contrastive_loss(as_layout(x, layout), generator=seeded(3))
         expected = reference(model.encoder, x, graph, seeded(3), anchor)
     else:
-        found = model.denoising_loss(as_layout(x, layout), generator=seeded(3))
+        loss = model.denoising_loss(as_layout(x, layout), generator=seeded(3))
         expected = reference(model.denoiser, x, graph, seeded(3))
-        assert model.denoiser.sees_hidden == (kind is HESGSL and binary)
-    torch.testing.assert_close(found, expected)
+        assert model.denoiser.sees_hidden == (model_class is HESGSL and binary)
+    torch.testing.assert_close(loss, expected)
 
 
-def homophily(a, label, num_hops, num_classes=OUT):
+def homophily(a, labels, num_hops, num_classes=OUT):
     """The formula of HESGSL, a node and a class at a time."""
-    n, classes = len(label), range(num_classes)
-    value = [[float(c == own) for c in classes] for own in label]
+    n, classes = len(labels), range(num_classes)
+    value = [[float(c == label) for c in classes] for label in labels]
     for _ in range(num_hops):
         value = [
             [math.fsum(a[i][j] * value[j][c] for j in range(n)) for c in classes]
             for i in range(n)
         ]
     total = 0.0
-    for row, own in zip(value, label, strict=True):
-        total += math.log(math.fsum(map(math.exp, row))) - row[own]
+    for row, label in zip(value, labels, strict=True):
+        total += math.log(math.fsum(map(math.exp, row))) - row[label]
     return total / (n * num_classes)
 
 
@@ -258,9 +266,9 @@ def test_homophily_loss_against_loops(layout, graph_generator, num_hops):
     label[MASK] = y[MASK]
     a = graph_matrix(model, x).tolist()
     for target, mask in ((y, MASK), (EVERY % OUT, EVERY < N)):
-        own = label if mask is MASK else target
+        expected_labels = label if mask is MASK else target
         loss = model.homophily_loss(as_layout(x, layout), target, mask)
-        expected = homophily(a, own.tolist(), num_hops)
+        expected = homophily(a, expected_labels.tolist(), num_hops)
         assert loss.item() == pytest.approx(expected, abs=1e-12)
 
 
@@ -280,31 +288,31 @@ def test_homophily_loss_has_no_noise():
 
 def graph_losses(model, x, y):
     """The losses of the graph beside the names of their weights."""
-    found = {}
+    losses = {}
     if isinstance(model, SUBLIME):
-        found['contrastive_weight'] = model.contrastive_loss(x, generator=seeded())
+        losses['contrastive_weight'] = model.contrastive_loss(x, generator=seeded())
     else:
-        found['denoising_weight'] = model.denoising_loss(x, generator=seeded())
+        losses['denoising_weight'] = model.denoising_loss(x, generator=seeded())
     if isinstance(model, HESGSL):
-        found['homophily_weight'] = model.homophily_loss(x, y, MASK)
-    return found
+        losses['homophily_weight'] = model.homophily_loss(x, y, MASK)
+    return losses
 
 
 @pytest.mark.parametrize(
     ('layout', 'graph_generator'), [('dense', 'mlp'), ('sparse', 'mlp_d')]
 )
-@KINDS
+@MODEL_CLASSES
 @BINARY
-def test_gradient_of_the_loss(layout, graph_generator, kind, binary):
-    options = {} if kind is SUBLIME else {'binary': binary}
-    model = build(kind, graph_generator=graph_generator, **options)
+def test_gradient_of_the_loss(layout, graph_generator, model_class, binary):
+    options = {} if model_class is SUBLIME else {'binary': binary}
+    model = build(model_class, graph_generator=graph_generator, **options)
     x, y = as_layout(words(), layout), labels()
     leaves = list(model.parameters())
-    if kind is SUBLIME:  # To its labels the graph is a constant.
+    if model_class is SUBLIME:  # To its labels the graph is a constant.
         leaves = [*model.graph_generator.parameters(), *model.encoder.parameters()]
 
     def loss(*_):
-        if kind is SUBLIME:
+        if model_class is SUBLIME:
             return model.contrastive_loss(x, generator=seeded())
         return model.loss(x, y, MASK, generator=seeded())
 
@@ -321,40 +329,42 @@ TRAINED = {
 
 @LAYOUTS
 @GENERATORS
-@KINDS
-def test_the_loss_and_what_each_part_trains(layout, graph_generator, kind):
-    model = build(kind, graph_generator=graph_generator, dropout=0.0)
+@MODEL_CLASSES
+def test_the_loss_and_what_each_part_trains(layout, graph_generator, model_class):
+    model = build(model_class, graph_generator=graph_generator, dropout=0.0)
     x, y = as_layout(words(), layout), labels()
     losses = graph_losses(model, x, y)
     cases = [(TRAINED[name], value) for name, value in losses.items()]
-    of_labels = {'classifier'} | (set() if kind is SUBLIME else {'graph_generator'})
+    of_labels = {'classifier'} | (
+        set() if model_class is SUBLIME else {'graph_generator'}
+    )
     cases += [(of_labels, F.cross_entropy(model(x)[MASK], y[MASK]))]
-    for number, name in enumerate(losses):
-        setattr(model, name, 3.5 + number)
+    for index, name in enumerate(losses):
+        setattr(model, name, 3.5 + index)
     loss = model.loss(x, y, MASK, generator=seeded())
     expected = cases[-1][1]
-    for number, value in enumerate(losses.values()):
-        expected = expected + (3.5 + number) * value
+    for index, value in enumerate(losses.values()):
+        expected = expected + (3.5 + index) * value
     torch.testing.assert_close(loss, expected)
-    cases += [(set().union(*(parts for parts, _ in cases)), loss)]
-    for parts, loss in cases:
+    cases += [(set().union(*(modules for modules, _ in cases)), loss)]
+    for modules, loss in cases:
         model.zero_grad()
         loss.backward()
         for name, value in model.named_parameters():
-            is_trained = name.split('.')[0] in parts
+            is_trained = name.split('.')[0] in modules
             assert (value.grad is not None) == is_trained, name
             assert not is_trained or bool(value.grad.isfinite().all()), name
             assert not is_trained or bool(value.grad.any()), name
 
 
 @pytest.mark.parametrize('dropped', ['dropout', 'adjacency_dropout'])
-@pytest.mark.parametrize('place', [0, 1])
-def test_each_network_has_its_dropout(dropped, place):
+@pytest.mark.parametrize('network', [0, 1])
+def test_each_network_has_its_dropout(dropped, network):
     options = {'dropout': 0.0, 'adjacency_dropout': 0.0}
-    options[dropped] = tuple(0.5 * (place == number) for number in (0, 1))
+    options[dropped] = tuple(0.5 * (network == index) for index in (0, 1))
     model, x = build(SLAPS, mask_ratio=1.0, **options), words()
     quiet = model.denoising_loss(x), model(x)
     model.train()
     loud = model.denoising_loss(x), model(x)
-    for number, (a, b) in enumerate(zip(quiet, loud, strict=True)):
-        assert torch.equal(a, b) == (number != place)
+    for index, (a, b) in enumerate(zip(quiet, loud, strict=True)):
+        assert torch.equal(a, b) == (index != network)

@@ -11,7 +11,7 @@ from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 # Sizes of the problem and of its models.
 N, IN, OUT, K = 9, 5, 3, 2
 LABELLED = torch.tensor([0, 3, 4, 7])
-KINDS = pytest.mark.parametrize('kind', [IDGL, IDGLAnchor])
+MODEL_CLASSES = pytest.mark.parametrize('model_class', [IDGL, IDGLAnchor])
 
 
 def problem(num_nodes=N):
@@ -22,14 +22,14 @@ def problem(num_nodes=N):
     return x, y
 
 
-def make(kind=IDGL, **kwargs):
+def make(model_class=IDGL, **kwargs):
     """A model without noise that iterates three times."""
     torch.manual_seed(5)
     options = {'k': K, 'dropout': 0.0, 'delta': 0.0, 'max_iterations': 3}
-    if kind is IDGLAnchor:
+    if model_class is IDGLAnchor:
         options |= {'num_anchors': 4, 'smoothness': 0.4, 'sparsity': 0.2}
     sizes = {'num_layers': 2, **options, **kwargs}
-    return kind(IN, 4, out_channels=OUT, **sizes).double()
+    return model_class(IN, 4, out_channels=OUT, **sizes).double()
 
 
 # The method written out for whole matrices.
@@ -63,8 +63,8 @@ def prior(x):
 def penalty(model, x, sources, a):
     if isinstance(model, IDGLAnchor):  # The graph of the anchors.
         a = a.t() @ shares(a)
-    size, own = len(sources), x[sources]
-    square = (own.unsqueeze(1) - own).square().sum(dim=2)
+    size, rows = len(sources), x[sources]
+    square = (rows.unsqueeze(1) - rows).square().sum(dim=2)
     return (
         model.smoothness / size**2 * (a * square).sum() / 2
         - model.degree / size * (a.sum(dim=1) + 1e-12).log().sum()
@@ -84,13 +84,13 @@ def reference(model, x, y, sources):
         weight = model.metrics[min(t, 1)].weight
         graphs.append(metric(hidden, sources, weight, model.epsilon))
         h = x
-        for number, lin in enumerate(model.lins):
-            if number:
+        for index, lin in enumerate(model.lins):
+            if index:
                 h = hidden = h.relu()
             h = h @ lin.weight.t()
             ends = graphs[-1], graphs[0]
-            now, first = (along(a, h, isinstance(model, IDGLAnchor)) for a in ends)
-            h = skip * start @ h + (1 - skip) * (eta * now + (1 - eta) * first)
+            now, initial = (along(a, h, isinstance(model, IDGLAnchor)) for a in ends)
+            h = skip * start @ h + (1 - skip) * (eta * now + (1 - eta) * initial)
         outputs.append(h)
         of_labels = F.cross_entropy(h[LABELLED], y[LABELLED])
         losses.append(of_labels + penalty(model, x, sources, graphs[-1]))
@@ -111,27 +111,27 @@ CASES = [
 ]
 
 
-@KINDS
+@MODEL_CLASSES
 @pytest.mark.parametrize('form', ['dense', 'positive', 'sparse'])
 @pytest.mark.parametrize('case', CASES, ids=str)
-def test_every_equation(kind, case, form):
-    if kind is IDGLAnchor:
+def test_every_equation(model_class, case, form):
+    if model_class is IDGLAnchor:
         case = {'num_anchors': 6, **case}
-    model = make(kind, **case)
+    model = make(model_class, **case)
     x, y = problem()
     x = x if form == 'dense' else x.relu()
     sources = list(range(N))
-    if kind is IDGLAnchor:
+    if model_class is IDGLAnchor:
         sources = sorted(torch.randperm(N, generator=seeded(1))[:6].tolist())
     outputs, graphs, loss = reference(model, x, y, sources)
-    given = x.to_sparse_csr() if form == 'sparse' else x
-    for number, output in enumerate(outputs):
-        model.max_iterations = number + 1
-        out = model(given, generator=seeded(1))
+    laid_out = x.to_sparse_csr() if form == 'sparse' else x
+    for index, output in enumerate(outputs):
+        model.max_iterations = index + 1
+        out = model(laid_out, generator=seeded(1))
         torch.testing.assert_close(out, output)
-    found = model.loss(given, y, LABELLED, generator=seeded(1))
-    assert float(found.detach()) == pytest.approx(loss, rel=1e-9)
-    learned = model.graphs(given, generator=seeded(1))
+    value = model.loss(laid_out, y, LABELLED, generator=seeded(1))
+    assert float(value.detach()) == pytest.approx(loss, rel=1e-9)
+    learned = model.graphs(laid_out, generator=seeded(1))
     for (edge_index, weight), a in zip(learned, graphs, strict=True):
         expected = torch.zeros(N, N, dtype=torch.double)
         expected[:, sources] = shares(a)
@@ -140,10 +140,10 @@ def test_every_equation(kind, case, form):
         torch.testing.assert_close(dense, expected)
 
 
-@KINDS
+@MODEL_CLASSES
 @pytest.mark.parametrize('is_sparse', [False, True])
-def test_gradient_of_the_loss(kind, is_sparse):
-    model = make(kind, num_heads=2, degree=0.3)
+def test_gradient_of_the_loss(model_class, is_sparse):
+    model = make(model_class, num_heads=2, degree=0.3)
     x, y = problem(6)
     x = x.relu().to_sparse_csr() if is_sparse else x.requires_grad_()
     # The numeric gradient moves the parameters themselves.
@@ -164,8 +164,8 @@ def test_rule_that_ends_the_iteration():
     model = make(max_iterations=8)
     graphs = reference(model, x, y, list(range(N)))[1]
     change = [
-        float((one - two).square().sum() / graphs[0].square().sum())
-        for one, two in zip(graphs[1:], graphs, strict=False)
+        float((graph - last).square().sum() / graphs[0].square().sum())
+        for graph, last in zip(graphs[1:], graphs, strict=False)
     ]
     for end, value in enumerate(change, start=2):
         if value < min(change[: end - 2], default=math.inf):
@@ -175,9 +175,9 @@ def test_rule_that_ends_the_iteration():
             assert count(model, x) > end or end == 8
 
 
-@KINDS
-def test_graph_to_start_from(kind):
-    model, x = make(kind).eval(), problem()[0]
+@MODEL_CLASSES
+def test_graph_to_start_from(model_class):
+    model, x = make(model_class).eval(), problem()[0]
     edge_index, _ = nearest_neighbours(x, K)
     expected = model(x)
     torch.testing.assert_close(model(x, edge_index), expected)
@@ -197,19 +197,19 @@ def test_dropout_of_the_first_iteration():
     assert torch.equal(model(x), model(x))
 
 
-@KINDS
-def test_rows_of_zeros(kind):
+@MODEL_CLASSES
+def test_rows_of_zeros(model_class):
     x, y = problem()
     x[2] = 0
-    for given in (x, x.to_sparse_csr()):
-        model = make(kind, degree=0.1, skip_weight=0.0)
-        loss = model.loss(given, y, torch.arange(N), generator=seeded(1))
+    for laid_out in (x, x.to_sparse_csr()):
+        model = make(model_class, degree=0.1, skip_weight=0.0)
+        loss = model.loss(laid_out, y, torch.arange(N), generator=seeded(1))
         loss.backward()
         assert bool(loss.isfinite())
         for parameter in model.parameters():
             assert parameter.grad is not None
             assert bool(parameter.grad.isfinite().all())
-        assert not bool((model.graphs(given)[0].edge_index[1] == 2).any())
+        assert not bool((model.graphs(laid_out)[0].edge_index[1] == 2).any())
 
 
 # Anchors alone.
@@ -226,9 +226,9 @@ def anchored(**kwargs):
 
 def anchors(model, num_nodes=40, **kwargs):
     """The sources of the first graph; hidden rows of zeros are none of later ones."""
-    first, later = model.graphs(features(num_nodes), **kwargs)
-    assert {*later.edge_index[0].tolist()} <= {*first.edge_index[0].tolist()}
-    return first.edge_index[0].unique().tolist()
+    initial, later = model.graphs(features(num_nodes), **kwargs)
+    assert {*later.edge_index[0].tolist()} <= {*initial.edge_index[0].tolist()}
+    return initial.edge_index[0].unique().tolist()
 
 
 def test_training_draws_anchors():
@@ -242,7 +242,7 @@ def test_training_draws_anchors():
 
 
 def test_evaluation_does_not_draw():
-    model, other, x = anchored().eval(), anchored().eval(), features()
+    model, loaded, x = anchored().eval(), anchored().eval(), features()
     expected = model(x)
     assert torch.equal(model(x, generator=seeded(1)), expected)
     model.train()(x)
@@ -250,20 +250,20 @@ def test_evaluation_does_not_draw():
     assert len(anchors(model)) == 12
     # Other nodes have other anchors, other models as well; the state tells which.
     assert max(anchors(model, num_nodes=100)) >= 40
-    other.reset_parameters()
-    assert anchors(other) != anchors(model)
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(other(x), expected)
+    loaded.reset_parameters()
+    assert anchors(loaded) != anchors(model)
+    loaded.load_state_dict(model.state_dict())
+    assert torch.equal(loaded(x), expected)
 
 
 def test_kept_anchors():
     model = anchored().eval()
-    found = [set(anchors(model))]
-    for kept in (9, 4, 1):
-        model.keep_anchors(kept)
-        found.append(set(anchors(model)))
-        assert len(found[-1]) == kept
-        assert found[-1] < found[-2]
+    nested = [set(anchors(model))]
+    for num_kept in (9, 4, 1):
+        model.keep_anchors(num_kept)
+        nested.append(set(anchors(model)))
+        assert len(nested[-1]) == num_kept
+        assert nested[-1] < nested[-2]
     assert len(anchors(model.train())) == 12  # Training takes all of them.
 
 
@@ -280,7 +280,7 @@ def test_randomly_kept_anchors():
         assert set(anchors(model)) < choices[-1]
     # Each anchor is kept as often as any other. Binomial: mean 58, standard deviation
     # 4.9; one of twelve is beyond five of them with a probability of 1e-5.
-    counts = [sum(anchor in kept for kept in choices) for anchor in every]
+    counts = [sum(anchor in choice for choice in choices) for anchor in every]
     assert min(counts) > 58 - 5 * 4.9
     assert max(counts) < 58 + 5 * 4.9
 
@@ -300,9 +300,9 @@ def test_wrong_numbers_of_anchors(error, value, seed, match):
 
 
 def test_more_anchors_than_nodes():
-    every, more = anchored(num_anchors=40), anchored(num_anchors=500)
-    assert anchors(more) == list(range(40))
-    torch.testing.assert_close(more(features()), every(features()))
+    every, limited = anchored(num_anchors=40), anchored(num_anchors=500)
+    assert anchors(limited) == list(range(40))
+    torch.testing.assert_close(limited(features()), every(features()))
 
 
 def test_graphs_without_anchors():
@@ -310,8 +310,8 @@ def test_graphs_without_anchors():
     (anchor,) = anchors(model)
     batch = (torch.arange(40) >= 20).long()
     alone = batch != batch[anchor]
-    (first, *_) = model.graphs(x, batch=batch)
-    assert not bool(alone[first.edge_index[1]].any())
+    (graph, *_) = model.graphs(x, batch=batch)
+    assert not bool(alone[graph.edge_index[1]].any())
     out = model(x, batch=batch)
     # Their messages are those of the graph to start from alone.
     torch.nn.init.normal_(model.metrics[0].weight)

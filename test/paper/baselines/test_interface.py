@@ -68,11 +68,11 @@ def test_a_model_takes_what_it_serves(name):
     takes_edges = 'edge_index' in TAKES[name]
     in_order = ['x', 'edge_index', 'edge_weight', 'batch']
     assert places == (in_order if takes_edges else ['x'])
-    own, common = (
+    declared, common = (
         [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
         for f in (type(model).loss, NodeClassifier.loss)
     )
-    assert own == common
+    assert declared == common
     for call in calls(model):
         for key in {'edge_index', 'batch', 'z'} - TAKES[name]:
             with pytest.raises(TypeError, match=f"unexpected keyword argument '{key}'"):
@@ -111,15 +111,15 @@ def test_a_batch_is_its_graphs(name, layout):
     model, x = make(name, **options).double().eval(), features().double().relu()
     # Two of the graphs have fewer nodes than neighbours, and one number has no graph.
     batch = torch.tensor([0] * 2 + [2] + [3] * 9)
-    parts = [model(as_layout(part, layout)) for part in (x[:2], x[2:3], x[3:])]
+    outs = [model(as_layout(rows, layout)) for rows in (x[:2], x[2:3], x[3:])]
     out = model(as_layout(x, layout), batch=batch)
-    torch.testing.assert_close(out, torch.cat(parts))
+    torch.testing.assert_close(out, torch.cat(outs))
 
 
 @pytest.mark.parametrize('name', CACHING)
 @LAYOUTS
 def test_the_cached_graph(name, layout):
-    x, other = as_layout(features(), layout), as_layout(features().flip(1), layout)
+    x, flipped = as_layout(features(), layout), as_layout(features().flip(1), layout)
     with mock.patch.object(
         knn_gcn, 'nearest_neighbours', wraps=nearest_neighbours
     ) as search:
@@ -131,36 +131,36 @@ def test_the_cached_graph(name, layout):
         out.sum().backward()
         torch.testing.assert_close(out, expected)
         if name != 'KNNGCN':  # Other features, on the graph of the first.
-            plain = make(name).eval()(other, nearest_neighbours(x, 2).edge_index)
-            torch.testing.assert_close(model(other), plain)
+            plain = make(name).eval()(flipped, nearest_neighbours(x, 2).edge_index)
+            torch.testing.assert_close(model(flipped), plain)
         assert torch.equal(copy.deepcopy(model)(x), expected)
         # It goes with the model, but not with its state.
-        found = copy.deepcopy(model).double()(as_layout(features().double(), layout))
-        torch.testing.assert_close(found.float(), expected, rtol=1e-3, atol=1e-4)
+        double = copy.deepcopy(model).double()(as_layout(features().double(), layout))
+        torch.testing.assert_close(double.float(), expected, rtol=1e-3, atol=1e-4)
         assert '_cached_weight' not in model.state_dict()
         assert search.call_count == 1
         # KNNLINKX has weights for each of the nodes as well.
         with pytest.raises(ValueError, match=r'12 (nodes of the cached|rows).*got 9'):
             model(as_layout(features()[:9], layout))
         model.reset_parameters()
-        model(other)
+        model(flipped)
         assert search.call_count == 2
 
 
 @pytest.mark.parametrize('name', CACHING)
-@pytest.mark.parametrize('first', [None, BATCH])
-def test_the_batch_of_the_cached_graph(name, first):
-    model, x, one = make(name, cached=True), features(), torch.zeros(N).long()
-    model(x, batch=first)
-    model(x, batch=one if first is None else first.clone())
+@pytest.mark.parametrize('batch', [None, BATCH])
+def test_the_batch_of_the_cached_graph(name, batch):
+    model, x, one_graph = make(name, cached=True), features(), torch.zeros(N).long()
+    model(x, batch=batch)
+    model(x, batch=one_graph if batch is None else batch.clone())
     match = r"'batch' must be that of the cached .* \(got another graph for 6 of 12 no"
-    for other in [BATCH] if first is None else [None, one]:
+    for wrong in [BATCH] if batch is None else [None, one_graph]:
         with pytest.raises(ValueError, match=match):
-            model(x, batch=other)
+            model(x, batch=wrong)
     with pytest.raises(ValueError, match="'batch' must have one entry per node"):
         model(x, batch=BATCH[:6])
     model.reset_parameters()
-    model(x, batch=other)
+    model(x, batch=wrong)
 
 
 @OF_ANY_SIZE
@@ -168,8 +168,8 @@ def test_the_batch_of_the_cached_graph(name, first):
 @LAYOUTS
 def test_no_nodes(name, layout, training):
     model, x = make(name).train(training), as_layout(features()[:0], layout)
-    given = [{}, {'batch': BATCH[:0]}, {'edge_index': EDGES[:, :0]}]
-    for kwargs in given:
+    cases = [{}, {'batch': BATCH[:0]}, {'edge_index': EDGES[:, :0]}]
+    for kwargs in cases:
         if not TAKES[name].issuperset(kwargs):
             continue
         out = model(x, **kwargs)
@@ -192,23 +192,23 @@ def test_all_that_is_random_comes_from_the_generator(name, training):
     def results(seed, global_seed):
         torch.manual_seed(global_seed)
         state = torch.get_rng_state()
-        found = []
+        numbers = []
         for call in calls(copy.deepcopy(model)):
-            found += flat(call(generator=seeded(seed)))
+            numbers += flat(call(generator=seeded(seed)))
         assert torch.equal(torch.get_rng_state(), state)
-        return found
+        return numbers
 
     for call in calls(model):
         with pytest.raises(TypeError, match=r"'generator' must be a torch\.Gen"):
             call(generator=3)
-    first = results(1, global_seed=0)
-    assert first == results(1, global_seed=5)
+    numbers = results(1, global_seed=0)
+    assert numbers == results(1, global_seed=5)
     if training:
-        assert first != results(2, global_seed=0)
+        assert numbers != results(2, global_seed=0)
 
 
 def flat(result):
     """The numbers of an output, of a loss, or of graphs."""
     is_one = isinstance(result, torch.Tensor)
-    tensors = [result] if is_one else [part for graph in result for part in graph]
+    tensors = [result] if is_one else [tensor for graph in result for tensor in graph]
     return [tensor.tolist() for tensor in tensors]

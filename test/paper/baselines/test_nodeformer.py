@@ -52,47 +52,47 @@ def quadratic(query, key, value, directions, noise):
                     )
                 )
             for draw in range(draws):
-                own = [
+                noisy = [
                     weight * math.exp(float(noise[j, head, draw]))
                     for j, weight in enumerate(weights)
                 ]
-                for j, weight in enumerate(own):
-                    out[i, head] += weight / sum(own) * value[j, head] / draws
+                for j, weight in enumerate(noisy):
+                    out[i, head] += weight / sum(noisy) * value[j, head] / draws
     return out
 
 
 @pytest.mark.parametrize('size', [(4, 5, 2, 3, 6), (1, 1, 1, 1, 1), (3, 7, 1, 2, 2)])
 def test_against_sums_over_all_pairs(size):
-    *parts, noise = args = problem(*size)
+    *fixed, noise = args = problem(*size)
     expected = quadratic(*args)
     torch.testing.assert_close(kernel_attention(*args), expected)
     # Noise of a draw far beyond what exponentials can hold.
     shifted = noise + 900 * torch.arange(-1, noise.size(2) - 1)
-    torch.testing.assert_close(kernel_attention(*parts, shifted), expected)
-    plain = kernel_attention(*parts)
-    expected = quadratic(*parts, torch.zeros_like(noise[..., :1]))
+    torch.testing.assert_close(kernel_attention(*fixed, shifted), expected)
+    plain = kernel_attention(*fixed)
+    expected = quadratic(*fixed, torch.zeros_like(noise[..., :1]))
     torch.testing.assert_close(plain, expected)
-    *inputs, directions = (part.requires_grad_() for part in parts)
+    *inputs, directions = (tensor.requires_grad_() for tensor in fixed)
     assert torch.autograd.gradcheck(
-        lambda *given: kernel_attention(*given, directions, noise), inputs
+        lambda *tensors: kernel_attention(*tensors, directions, noise), inputs
     )
 
 
 @pytest.mark.parametrize('size', [1.0, 30.0])
 def test_nothing_overflows(size):
     # Few keys count for a query, and few of them have the noise that counts.
-    parts = [size * normal(300, 1, 8, seed=seed) for seed in (1, 2)]
-    parts.append(normal(300, 1, 2))
+    tensors = [size * normal(300, 1, 8, seed=seed) for seed in (1, 2)]
+    tensors.append(normal(300, 1, 2))
     time = torch.empty(300, 1, 10).double().exponential_(generator=seeded())
     fixed = orthogonal_directions(30, 8, generator=seeded()), -20 * time.log()
-    found = []
+    outs = []
     for dtype in (torch.float64, torch.float32):
-        inputs = [part.to(dtype).requires_grad_() for part in parts]
-        out = kernel_attention(*inputs, *(part.to(dtype) for part in fixed))
-        found.append(out.detach().double())
+        inputs = [tensor.to(dtype).requires_grad_() for tensor in tensors]
+        out = kernel_attention(*inputs, *(tensor.to(dtype) for tensor in fixed))
+        outs.append(out.detach().double())
         for grad in torch.autograd.grad(out.square().sum(), inputs):
             assert bool(grad.isfinite().all())
-    torch.testing.assert_close(*found, rtol=0, atol=1e-5 * size)
+    torch.testing.assert_close(*outs, rtol=0, atol=1e-5 * size)
 
 
 @pytest.mark.parametrize('channels', [1, 3, 4])
@@ -104,9 +104,9 @@ def test_features_are_unbiased(channels):
     )
     product = (feature_exponents(x, w) + feature_exponents(y, w)).exp()
     # Blocks alone are independent; their means are far from normal one by one.
-    found = product.view(blocks, channels).mean(dim=1)
+    means = product.view(blocks, channels).mean(dim=1)
     expected = math.exp(inner(x.tolist(), y.tolist()))
-    z = (float(found.mean()) - expected) / (float(found.std()) / math.sqrt(blocks))
+    z = (float(means.mean()) - expected) / (float(means.std()) / math.sqrt(blocks))
     assert abs(z) < stats.norm.isf(ERROR_RATE / 2)
 
 
@@ -122,7 +122,9 @@ def test_law_of_the_directions(channels):
         for column in range(channels)
     ]
     length = w.norm(dim=-1)
-    rates += [stats.kstest(part, 'chi', (channels,)).pvalue for part in length.t()]
+    rates += [
+        stats.kstest(lengths, 'chi', (channels,)).pvalue for lengths in length.t()
+    ]
     assert min(rates) > ERROR_RATE / len(rates)
     gram = (w @ w.mT) / (length.unsqueeze(1) * length.unsqueeze(2))
     torch.testing.assert_close(
@@ -153,16 +155,16 @@ def plain_layer(layer, x, directions, noise):
 
 
 def plain_model(model, x, directions, noises):
-    def norm(number, h):
-        part = model.norms[number]
+    def norm(index, h):
+        layer_norm = model.norms[index]
         centred = h - h.mean(dim=1, keepdim=True)
-        size = (centred.square().mean(dim=1, keepdim=True) + part.eps).sqrt()
-        return centred / size * part.weight + part.bias
+        size = (centred.square().mean(dim=1, keepdim=True) + layer_norm.eps).sqrt()
+        return centred / size * layer_norm.weight + layer_norm.bias
 
     h = F.elu(norm(0, x @ model.lin_in.weight.t() + model.lin_in.bias))
-    for number, layer in enumerate(model.layers):
-        out = plain_layer(layer, h, directions[number], noises[number])
-        h = norm(number + 1, out + h)
+    for index, layer in enumerate(model.layers):
+        out = plain_layer(layer, h, directions[index], noises[index])
+        h = norm(index + 1, out + h)
     return h @ model.lin_out.weight.t() + model.lin_out.bias
 
 
@@ -175,12 +177,12 @@ def test_against_plain_layers(training):
         torch.nn.init.normal_(norm.bias)
     drawn = {'orthogonal_directions': [], 'log_arrival_times': []}
     with ExitStack() as stack:
-        for name, found in drawn.items():
-            own = getattr(nodeformer, name)
+        for name, results in drawn.items():
+            function = getattr(nodeformer, name)
 
-            def call(*args, own=own, found=found, **kwargs):
-                found.append(own(*args, **kwargs))
-                return found[-1].clone()
+            def call(*args, function=function, results=results, **kwargs):
+                results.append(function(*args, **kwargs))
+                return results[-1].clone()
 
             stack.enter_context(mock.patch.object(nodeformer, name, call))
         out = model(x)
@@ -192,7 +194,7 @@ def test_against_plain_layers(training):
         assert not directions
         directions = [layer.directions for layer in model.layers]
         noises = [torch.zeros(5, 2, 1, dtype=torch.float64)] * 2
-    assert [part.shape for part in directions] == [(6, HIDDEN)] * 2
+    assert [w.shape for w in directions] == [(6, HIDDEN)] * 2
     torch.testing.assert_close(out, plain_model(model, x, directions, noises))
 
 
@@ -239,23 +241,23 @@ def test_attention_to_sources(is_sparse, is_batch):
     net = NodeFormer(IN, HIDDEN, 3, OUT).double().eval()
     x, new = features(40).relu(), features(9).relu() + 0.1
 
-    def call(pair, **given):
+    def call(pair, **options):
         pair = tuple(rows.to_sparse_csr() for rows in pair) if is_sparse else pair
-        return net(pair, **given)
+        return net(pair, **options)
 
     ids = (torch.arange(9) // 4 % 2).sort().values
     pair = {'batch': (BATCH, ids)} if is_batch else {}
-    own = {'batch': BATCH} if is_batch else {}
+    of_sources = {'batch': BATCH} if is_batch else {}
     # A source gets what it got there.
     rows = torch.tensor([3, 3, 17])
     joined = {'batch': (BATCH, BATCH[rows])} if is_batch else {}
-    torch.testing.assert_close(call((x, x[rows]), **joined), net(x, **own)[rows])
+    torch.testing.assert_close(call((x, x[rows]), **joined), net(x, **of_sources)[rows])
     # What a row gets depends on no other row.
     together = call((x, new), **pair)
     for row in range(9):
         alone = {'batch': (BATCH, ids[row : row + 1])} if is_batch else {}
-        found = call((x, new[row : row + 1]), **alone)
-        torch.testing.assert_close(found[0], together[row])
+        out = call((x, new[row : row + 1]), **alone)
+        torch.testing.assert_close(out[0], together[row])
     assert call((x, new[:0])).shape == (0, OUT)
     # The definition: keys and values are those of the sources' own call.
     layer, hidden = net.layers[0], torch.nn.functional.elu
@@ -272,8 +274,8 @@ def test_attention_to_sources(is_sparse, is_batch):
         root = (HIDDEN**0.5 * layer.tau) ** 0.5
         out = kernel_attention(query / root, key / root, value, layer.directions)
         expected = layer.out(out.flatten(1))
-        found = layer(h, source, [(len(new), len(x))])
-        torch.testing.assert_close(found, expected)
+        out = layer(h, source, [(len(new), len(x))])
+        torch.testing.assert_close(out, expected)
 
 
 def test_indexed_rows_are_attended_to(tmp_path):

@@ -22,8 +22,8 @@ Y, ROWS = torch.arange(N) % 4, torch.arange(N)
 
 def spread(cases):
     return [
-        pytest.param(name, *case, id=f'{name}-{"-".join(case[0])}-{number}')
-        for number, (names, *case) in enumerate(cases)
+        pytest.param(name, *case, id=f'{name}-{"-".join(case[0])}-{index}')
+        for index, (names, *case) in enumerate(cases)
         for name in names
     ]
 
@@ -118,44 +118,44 @@ BAD_INPUTS = [
 ]
 
 
-@pytest.mark.parametrize(('name', 'given', 'error', 'match'), spread(BAD_INPUTS))
-def test_bad_inputs(name, given, error, match):
-    model, args = make_baseline(name), {'x': features(), **given}
+@pytest.mark.parametrize(('name', 'inputs', 'error', 'match'), spread(BAD_INPUTS))
+def test_bad_inputs(name, inputs, error, match):
+    model, args = make_baseline(name), {'x': features(), **inputs}
     labels = {'y': torch.arange(N) % 4, 'mask': torch.arange(N)}
     calls = [(model.loss, labels), (model, {})]
     # Without a share of the graph to start from, its arguments are checked as well.
-    if name in IDGLS and 'x' not in given:
+    if name in IDGLS and 'x' not in inputs:
         calls += [(make_baseline(name, skip_weight=0.0), {})]
-    for call, others in calls:
+    for call, labelled in calls:
         with pytest.raises(error, match=match):
-            call(**args, **others)
+            call(**args, **labelled)
 
 
 @pytest.mark.parametrize(
-    ('name', 'number'),
-    [(name, number) for name, rows in PUBLISHED.items() for number in range(len(rows))],
+    ('name', 'index'),
+    [(name, index) for name, rows in PUBLISHED.items() for index in range(len(rows))],
 )
-def test_files_copies_and_resets(name, number, tmp_path):
+def test_files_copies_and_resets(name, index, tmp_path):
     torch.manual_seed(5)
-    model = make_baseline(name, number)
+    model = make_baseline(name, index)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.rand(parameter.shape, generator=seeded(1)))
     expected = model.eval()(features())
     model.save(tmp_path / 'model.pt')
     again = NodeClassifier.load(tmp_path / 'model.pt')
-    for other in (again, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert type(other) is type(model)
-        assert repr(other) == repr(model)
-        assert torch.equal(other(features()), expected)
+    for restored in (again, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(restored) is type(model)
+        assert repr(restored) == repr(model)
+        assert torch.equal(restored(features()), expected)
     again.train().loss(features(), Y, ROWS).backward()
     assert any(parameter.grad is not None for parameter in again.parameters())
     with GeneratorMode(seeded(6)):  # Buffers are drawn from it as well.
         model.reset_parameters()
     torch.manual_seed(6)
     again.reset_parameters()
-    own, other = model.state_dict(), again.state_dict()
-    assert all(torch.equal(value, other[key]) for key, value in own.items())
+    state, loaded = model.state_dict(), again.state_dict()
+    assert all(torch.equal(value, loaded[key]) for key, value in state.items())
 
 
 @pytest.mark.parametrize('name', EVERY)

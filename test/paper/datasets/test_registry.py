@@ -83,22 +83,24 @@ def snapshot(folder):
 def test_documented_counts():
     doc = load_dataset.__doc__ or ''
     rows = re.findall(r'(\w+) +([\d,]+) +([\d,]+) +([\d,]+)\n', doc)
-    found = {n: tuple(int(c.replace(',', '')) for c in counts) for n, *counts in rows}
-    assert tuple(found) == DATASETS
+    documented = {
+        n: tuple(int(c.replace(',', '')) for c in counts) for n, *counts in rows
+    }
+    assert tuple(documented) == DATASETS
     for name, raw in RAW_FILES.items():
-        assert raw.counts == found[name]
+        assert raw.counts == documented[name]
         assert re.fullmatch(r'(https://[\w.-]+(/[\w.-]+)+)?', raw.url), raw
 
 
 def digest(*tensors):
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for x in tensors:
         is_dense = x.layout == torch.strided
-        parts = [x] if is_dense else [x.crow_indices(), x.col_indices(), x.values()]
-        for part in parts:
-            found.update(f'{part.dtype}{list(part.shape)}'.encode())
-            found.update(part.numpy().tobytes())
-    return found.hexdigest()[:16]
+        arrays = [x] if is_dense else [x.crow_indices(), x.col_indices(), x.values()]
+        for array in arrays:
+            sha.update(f'{array.dtype}{list(array.shape)}'.encode())
+            sha.update(array.numpy().tobytes())
+    return sha.hexdigest()[:16]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +125,8 @@ def test_real_words(gsl_data, monkeypatch, tmp_path, name, words, expected, edge
     assert int(x.count_nonzero()) == words
     assert digest(data.x, data.y) == expected
     if edges is not None:
-        found = load_observed_edges(name, str(tmp_path))
-        assert digest(found) == edges
+        observed = load_observed_edges(name, str(tmp_path))
+        assert digest(observed) == edges
     assert not list(tmp_path.iterdir())  # Nothing is written, the source is no root.
 
 
@@ -159,23 +161,23 @@ def test_tables_of_scikit_learn(tmp_path, name):
 
 
 @pytest.mark.usefixtures('chameleon')
-@pytest.mark.parametrize('place', [FOLDER, 'chameleon/geom_gcn'])
-def test_files_of_the_environment_come_first(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize('subfolder', [FOLDER, 'chameleon/geom_gcn'])
+def test_files_of_the_environment_come_first(tmp_path, monkeypatch, subfolder):
     write_chameleon(tmp_path / 'root' / FOLDER, b'damaged')
-    write_chameleon(tmp_path / 'own' / place)
+    write_chameleon(tmp_path / 'own' / subfolder)
     monkeypatch.setenv('GSL_DATA', str(tmp_path / 'own'))
     before = snapshot(tmp_path)
     data = load_dataset('Chameleon', str(tmp_path / 'root'))
     # Rows that sum to more than 1 are divided; the density of 1/3 keeps them dense.
     assert data.x.tolist() == [[0, 1, 0], [7 / 8, 1 / 8, 0], [0, 0, 0]]
     assert data.y.tolist() == [1, 0, 1]
-    assert raw_folder('Chameleon') == tmp_path / 'own' / place
+    assert raw_folder('Chameleon') == tmp_path / 'own' / subfolder
     edges = load_observed_edges('Chameleon', str(tmp_path / 'root'))
     assert edges.tolist() == [[0, 1], [1, 0]]
     # The home folder is known by its sign.
     monkeypatch.setenv('HOME', str(tmp_path))
     monkeypatch.delenv('GSL_DATA')
-    if place == FOLDER:
+    if subfolder == FOLDER:
         assert load_dataset('Chameleon', '~/own').num_nodes == 3
     assert snapshot(tmp_path) == before
 
@@ -201,10 +203,12 @@ def test_download(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.hub, 'download_url_to_file', download)
     for _ in range(2):  # The second time it is there.
         assert load_dataset('Chameleon', str(tmp_path)).num_nodes == 3
-        first, second = urls
-    assert first.startswith('https://raw.githubusercontent.com/graphdml-uiuc-jlu/')
-    assert first.endswith(f'/new_data/chameleon/{FILE}')
-    assert second.endswith(f'/new_data/chameleon/{EDGE_FILE}')
+        features_url, edges_url = urls
+    assert features_url.startswith(
+        'https://raw.githubusercontent.com/graphdml-uiuc-jlu/'
+    )
+    assert features_url.endswith(f'/new_data/chameleon/{FILE}')
+    assert edges_url.endswith(f'/new_data/chameleon/{EDGE_FILE}')
 
 
 @pytest.mark.parametrize(
@@ -232,9 +236,11 @@ def test_unknown_bytes_are_refused(tmp_path, harm):
     write_planetoid(folder)
     path = folder / 'ind.citeseer.x'
     path.write_bytes(pickle.dumps(harm))
-    (known,) = RAW_FILES['CiteSeer'].digests['ind.citeseer.x']
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    text = f"'{path}' must have a known digest, {known} (got {found}): it is damaged"
+    (expected,) = RAW_FILES['CiteSeer'].digests['ind.citeseer.x']
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    text = (
+        f"'{path}' must have a known digest, {expected} (got {sha256}): it is damaged"
+    )
     with pytest.raises(OSError, match=re.escape(text)):
         load_dataset('CiteSeer', str(tmp_path))
     with pytest.raises(OSError, match=re.escape(text)):
@@ -263,20 +269,20 @@ def test_coauthor_reads_what_pyg_reads(tmp_path, small, width, is_sparse):
     rng = np.random.default_rng(0)
     # A part that is not needed may hold objects, which are not unpickled.
     arrays = {'labels': np.arange(6) % 3, 'names': np.array([{}])}
-    for kind, size in (('attr', 5), ('adj', 6)):
+    for matrix_name, size in (('attr', 5), ('adj', 6)):
         matrix = sparse.csr_matrix(rng.integers(1, 3, size=(6, size)))
         matrix.data[::4] = 0  # Stored, yet no occurrence.
-        matrix.resize(6, width if kind == 'attr' else 6)
-        for part in ('data', 'indices', 'indptr', 'shape'):
-            arrays[f'{kind}_{part}'] = getattr(matrix, part)
+        matrix.resize(6, width if matrix_name == 'attr' else 6)
+        for suffix in ('data', 'indices', 'indptr', 'shape'):
+            arrays[f'{matrix_name}_{suffix}'] = getattr(matrix, suffix)
     path = write(tmp_path / 'CS' / 'raw', {}) / 'ms_academic_cs.npz'
     np.savez_compressed(path, **arrays)
     small('CS', (6, width, 3), {path.name: path.read_bytes()})
-    found, expected = load_dataset('CS', str(tmp_path)), read_npz(str(path))
+    loaded, expected = load_dataset('CS', str(tmp_path)), read_npz(str(path))
     x = NormalizeFeatures()(Data(x=expected.x)).x
-    assert (found.x.layout == torch.sparse_csr) == is_sparse
-    torch.testing.assert_close(found.x.to_dense() if is_sparse else found.x, x)
-    assert torch.equal(found.y, expected.y)
+    assert (loaded.x.layout == torch.sparse_csr) == is_sparse
+    torch.testing.assert_close(loaded.x.to_dense() if is_sparse else loaded.x, x)
+    assert torch.equal(loaded.y, expected.y)
 
 
 # 20News
@@ -292,9 +298,11 @@ def posts():
     """Two posts in each of the ten groups, and two in one that is left out."""
     groups = [*GROUPS, 'zzz.other']
     texts = [f'the common {group.replace(".", "")}' for group in groups]
-    part = {'data': texts, 'target': np.arange(11), 'target_names': groups}
+    content = {'data': texts, 'target': np.arange(11), 'target_names': groups}
     bunch = pytest.importorskip('sklearn.utils').Bunch
-    return dict.fromkeys(['train', 'test'], bunch(**part, filenames=np.array(groups)))
+    return dict.fromkeys(
+        ['train', 'test'], bunch(**content, filenames=np.array(groups))
+    )
 
 
 def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
@@ -338,10 +346,10 @@ def test_downloaded_posts_are_kept_as_text(tmp_path, small, monkeypatch):
 def write_mini(root, **changes):
     rng = np.random.default_rng(0)
     content = {}
-    for part, size in {'train': 6, 'val': 4, 'test': 2}.items():
-        content[f'x_{part}'] = torch.from_numpy(rng.standard_normal((size, 4))).float()
+    for split, size in {'train': 6, 'val': 4, 'test': 2}.items():
+        content[f'x_{split}'] = torch.from_numpy(rng.standard_normal((size, 4))).float()
         # Any numbers are labels, and are counted in their order.
-        content[f'y_{part}'] = np.array([64, 80, 99])[np.arange(size) % 3]
+        content[f'y_{split}'] = np.array([64, 80, 99])[np.arange(size) % 3]
     content |= changes
     folder = root / 'MiniImageNet' / 'raw'
     write(folder, {'mini_imagenet.pkl': pickle.dumps(content)})

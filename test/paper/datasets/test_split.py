@@ -30,12 +30,12 @@ def test_sizes(num_nodes, options, sizes):
 def test_a_seed_gives_one_split():
     data = Data(x=torch.zeros(50, 1))
     state = torch.get_rng_state()
-    first = masks(paper_split(data))
+    split = masks(paper_split(data))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(1)  # The global state is not read, either.
-    assert torch.equal(first, masks(paper_split(data, 0, train=0.5, val=0.25)))
-    assert torch.equal(first, masks(paper_split(data, seed=0)))
-    assert not torch.equal(first, masks(paper_split(data, seed=4)))
+    assert torch.equal(split, masks(paper_split(data, 0, train=0.5, val=0.25)))
+    assert torch.equal(split, masks(paper_split(data, seed=0)))
+    assert not torch.equal(split, masks(paper_split(data, seed=4)))
 
 
 def test_every_node_is_as_likely_in_each_set():

@@ -43,10 +43,10 @@ def loop_loss(outs, temperature):
 def test_against_loops(num_passes, num_nodes, num_classes, temperature):
     outs = 2 * normal(num_passes, num_nodes, num_classes)
     expected = loop_loss(outs.tolist(), temperature)
-    found = consistency_loss(list(outs), temperature)
-    assert float(found) == pytest.approx(expected, abs=1e-12)
+    loss = consistency_loss(list(outs), temperature)
+    assert float(loss) == pytest.approx(expected, abs=1e-12)
     # The order of the passes means nothing.
-    torch.testing.assert_close(found, consistency_loss(outs.flip(0), temperature))
+    torch.testing.assert_close(loss, consistency_loss(outs.flip(0), temperature))
 
 
 def test_no_gradient_flows_through_the_mean():
@@ -56,17 +56,19 @@ def test_no_gradient_flows_through_the_mean():
     target = (power / power.sum(dim=1, keepdim=True)).detach()
     expected = (share - target).square().sum(dim=-1).mean()
     losses = consistency_loss(outs), expected
-    found, expected = (torch.autograd.grad(loss, outs)[0] for loss in losses)
-    torch.testing.assert_close(found, expected)
+    gradient, expected_gradient = (
+        torch.autograd.grad(loss, outs)[0] for loss in losses
+    )
+    torch.testing.assert_close(gradient, expected_gradient)
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
 def test_dtypes(dtype):
     outs = normal(2, 5, 3).to(dtype)
-    found = consistency_loss(outs)
-    assert found.dtype == dtype
+    loss = consistency_loss(outs)
+    assert loss.dtype == dtype
     expected = consistency_loss(outs.double())
-    assert float(found) == pytest.approx(float(expected), rel=0.02)
+    assert float(loss) == pytest.approx(float(expected), rel=0.02)
 
 
 def test_large_logits_and_no_nodes():

@@ -58,20 +58,20 @@ def test_choose(probability):
     hits, sizes = torch.zeros(count, dtype=torch.long), []
     neighbours = 0
     for _ in range(runs):
-        chosen = choose_numbers(count, probability, generator=generator)
-        assert bool((chosen.diff() > 0).all())
-        hits[chosen] += 1
-        sizes.append(chosen.numel())
-        neighbours += int((chosen.diff() == 1).sum())
+        numbers = choose_numbers(count, probability, generator=generator)
+        assert bool((numbers.diff() > 0).all())
+        hits[numbers] += 1
+        sizes.append(numbers.numel())
+        neighbours += int((numbers.diff() == 1).sum())
     # Each with the one probability, also the first and the last of them...
     assert all(is_law(int(hit), runs, probability) for hit in hits)
     # ...and by itself: sizes are binomial, and so are pairs of neighbours.
     table = torch.tensor(sizes).bincount(minlength=count + 1).double()
     law = torch.from_numpy(stats.binom.pmf(range(count + 1), count, probability)) * runs
     often = law > 5
-    rest = (float(table[~often].sum()), float(law[~often].sum()))
-    observed = [*table[often].tolist(), rest[0]]
-    expected = [*law[often].tolist(), rest[1]]
+    rare = (float(table[~often].sum()), float(law[~often].sum()))
+    observed = [*table[often].tolist(), rare[0]]
+    expected = [*law[often].tolist(), rare[1]]
     total = sum(observed) / sum(expected)
     assert stats.chisquare(observed, [e * total for e in expected]).pvalue > 1e-5
     pairs = runs * (count - 1)
@@ -96,14 +96,14 @@ def test_choose_at_the_limits():
 @pytest.mark.parametrize('negative_ratio', [None, 0, 3, 1e6])
 def test_what_is_hidden_is_told_and_nothing_else(layout, negative_ratio):
     x = words()
-    given = as_layout(x, layout)
-    before = given.to_dense().clone()
-    masked = mask_features(given, 2.5, negative_ratio, generator=seeded())
+    laid_out = as_layout(x, layout)
+    before = laid_out.to_dense().clone()
+    masked = mask_features(laid_out, 2.5, negative_ratio, generator=seeded())
     # One seed hides the same features, however they are stored.
     same = mask_features(x, 2.5, negative_ratio, generator=seeded())
     assert all(map(torch.equal, masked[1:], same[1:]))
-    assert masked.x.layout == given.layout
-    assert torch.equal(given.to_dense(), before)
+    assert masked.x.layout == laid_out.layout
+    assert torch.equal(laid_out.to_dense(), before)
     cells = list(zip(masked.row.tolist(), masked.column.tolist(), strict=True))
     assert cells == sorted(set(cells))
     hidden = x[masked.row, masked.column]
@@ -123,23 +123,26 @@ def test_what_is_hidden_is_told_and_nothing_else(layout, negative_ratio):
 def test_rates(layout):
     x = words(60, 50)
     ones, zeros = int((x > 0).sum()), int((x == 0).sum())
-    given, generator = as_layout(x, layout), seeded(2)
+    laid_out, generator = as_layout(x, layout), seeded(2)
     runs, ratio, negative_ratio = 60, 8.0, 3.0
     counts = [0, 0, 0]
     hits = torch.zeros(x.shape, dtype=torch.long)
     for _ in range(runs):
-        masked = mask_features(given, ratio, negative_ratio, generator=generator)
+        masked = mask_features(laid_out, ratio, negative_ratio, generator=generator)
         counts[0] += int(masked.target.sum())
         counts[1] += masked.target.numel() - int(masked.target.sum())
         hits[masked.row, masked.column] += 1
-        counts[2] += mask_features(given, ratio, generator=generator).target.numel()
+        counts[2] += mask_features(laid_out, ratio, generator=generator).target.numel()
     assert is_law(counts[0], runs * ones, 1 / ratio)
     assert is_law(counts[1], runs * zeros, ones / zeros * negative_ratio / ratio)
     assert is_law(counts[2], runs * x.numel(), 1 / ratio)
     # Each row has its share.
     for i in range(x.size(0)):
-        found, of = int(hits[i][x[i] > 0].sum()), runs * int((x[i] > 0).sum())
-        assert of == 0 or is_law(found, of, 1 / ratio)
+        num_hidden, num_ones = (
+            int(hits[i][x[i] > 0].sum()),
+            runs * int((x[i] > 0).sum()),
+        )
+        assert num_ones == 0 or is_law(num_hidden, num_ones, 1 / ratio)
 
 
 @pytest.mark.parametrize('layout', ['dense', 'sparse'])
@@ -158,10 +161,10 @@ def test_smallest_inputs(layout):
 def test_hidden_channels_are_those_of_all_nodes(layout):
     x = words()
     x[5] += 1
-    found = hide_channels(as_layout(x, layout), 0.7, seeded()).to_dense()
-    kept = found[5] != 0
-    assert int(kept.sum()) == 30 - int(0.7 * 30) == 9
-    assert torch.equal(found, x * kept)
+    masked = hide_channels(as_layout(x, layout), 0.7, seeded()).to_dense()
+    is_kept = masked[5] != 0
+    assert int(is_kept.sum()) == 30 - int(0.7 * 30) == 9
+    assert torch.equal(masked, x * is_kept)
     assert torch.equal(hide_channels(x, 0.03, seeded()), x)
 
 
@@ -184,32 +187,32 @@ def views(n=7, width=4):
 
 def test_contrast_against_loops():
     # What is left over is a group; a group of one node has nothing to be told from.
-    first, second = views()
+    view, other_view = views()
     for size, ends in ((3, (3, 6, 7)), (6, (6, 7)), (100, (7,)), (None, (7,))):
-        parts, start = [], 0
+        terms, start = [], 0
         for end in ends:
-            part = contrast(first[start:end], second[start:end], T)
-            parts.append(part * (end - start) / 7)
+            term = contrast(view[start:end], other_view[start:end], T)
+            terms.append(term * (end - start) / 7)
             start = end
-        found = float(grouped_nt_xent(first, second, T, size))
-        assert found == pytest.approx(math.fsum(parts), abs=1e-12)
-    assert float(nt_xent(first[:1], second[:1], T)) == pytest.approx(0, abs=1e-12)
+        loss = float(grouped_nt_xent(view, other_view, T, size))
+        assert loss == pytest.approx(math.fsum(terms), abs=1e-12)
+    assert float(nt_xent(view[:1], other_view[:1], T)) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32])
 def test_contrast_of_sharp_scores(dtype):
-    first, second = (view.to(dtype).requires_grad_() for view in views())
-    loss = nt_xent(first, second, 0.001)
+    view, other_view = (view.to(dtype).requires_grad_() for view in views())
+    loss = nt_xent(view, other_view, 0.001)
     loss.backward()
     assert loss.dtype == dtype
-    assert bool(loss.isfinite() & first.grad.isfinite().all())
+    assert bool(loss.isfinite() & view.grad.isfinite().all())
 
 
 def test_blocks_bound_what_is_computed_at_once(meter):
-    first, second = (view.requires_grad_() for view in views(600))
+    view, other_view = (view.requires_grad_() for view in views(600))
     for rows in (60, 200):
         with meter() as measured:
-            nt_xent(first, second, T, memory_budget=3 * 600 * 8 * rows).backward()
+            nt_xent(view, other_view, T, memory_budget=3 * 600 * 8 * rows).backward()
         assert measured.largest == 600 * rows
 
 
