@@ -116,14 +116,6 @@ def test_random_draws_name_the_transforms_that_work():
         grad(lambda x: grad(lambda x: module(x).sum())(x).sum())(x)
 
 
-def test_jvp_in_evaluation():
-    module = GSLNet(IN, 8, 2, OUT).double().eval()
-    x, step = torch.randn(2, N, IN, dtype=torch.double)
-    _, found = jvp(module, (x,), (step,))
-    expected = torch.einsum('nchw,hw->nc', jacrev(module)(x), step)
-    torch.testing.assert_close(found, expected)
-
-
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('factory', CASES)
 def test_vmap_equals_a_loop_or_names_the_module(factory, training):

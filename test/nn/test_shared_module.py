@@ -47,11 +47,6 @@ def names_of(parts):
     return [names for names in found.values() if len(names) > 1]
 
 
-def rows_of(module):
-    """The input of a module, as wide as its sources."""
-    return features(module)
-
-
 def call(module, x):
     torch.manual_seed(3)
     return module(x)
@@ -72,7 +67,7 @@ def test_every_part_is_registered_once(factory):
 def test_functional_call_leaves_the_module_as_it_was(factory, training):
     torch.manual_seed(1)
     module = factory().train(training)
-    x = rows_of(module)
+    x = features(module)
     call(module, x)  # Initializes lazy parameters.
     before = dict(module.named_parameters())
     values = copy.deepcopy(module.state_dict())
@@ -98,7 +93,7 @@ def test_functional_call_leaves_the_module_as_it_was(factory, training):
 @pytest.mark.parametrize('factory', SHARED)
 def test_copies_share_their_own_parts(factory, how):
     module = factory()
-    x = rows_of(module)
+    x = features(module)
     call(module, x)
     if how in ('deepcopy', 'pickle'):
         twin = copy.deepcopy(module)
