@@ -233,12 +233,12 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
             check_type(shard, RowShard, 'shard', 'a RowShard')
             check_absent(self.readout, 'readout', "with 'shard'")
             shard = shard.memoized()  # All layers may compare the same rows.
-        (src, dst), src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
-        is_index = src is not None and src is self._index_tensor('x')
-        is_index = is_index and not isinstance(x, tuple | list)
+        ends, src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
+        src, dst, is_pair = ends
+        is_indexed = is_pair and not isinstance(x, tuple | list)
         hidden = None
         # A part of the model may still be random.
-        if is_index and not any(module.training for module in self.modules()):
+        if is_indexed and not any(module.training for module in self.modules()):
             hidden = self._index_tensor('hidden')
         graphs: list[SampledGraph] = []
         last_layer = self.num_layers - 1
@@ -269,7 +269,7 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
 
     def _inputs(
         self, x: Any, edge_index: Any, edge_weight: Any, batch: Any, z: Any
-    ) -> tuple[tuple[Any, Any], Arguments, Arguments]:
+    ) -> tuple[Ends, Arguments, Arguments]:
         """Return sources and targets, and the arguments of layers for both."""
         self._check_z(z)
         args = {'edge_index': edge_index, 'edge_weight': edge_weight}
@@ -301,7 +301,7 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
             self._check_batch(batch, dst)
             src_args['batch'] = args['batch'] = None
         rows = dst if src is None else (src, dst)
-        return (src, dst), self._layer_args(src, src_args), self._layer_args(rows, args)
+        return ends, self._layer_args(src, src_args), self._layer_args(rows, args)
 
     def _check_batch(self, batch: Any, x: Any) -> None:
         """Check graph ids with transition nodes, which only a readout uses."""
