@@ -147,15 +147,9 @@ def fit_blend(
     splits: list[RowSplit],
     num_classes: int,
 ) -> Blend:
-    """Find the weights of members, and drop those without weight.
+    """Find the weights of members by their outputs of the rows that splits hold back.
 
-    Args:
-        members (list[Any]): The fitted members.
-        val_outputs (numpy.ndarray): Their outputs of the held-back rows of all splits.
-        x (numpy.ndarray or scipy.sparse.csr_matrix): All rows, as numbers.
-        table (Table): The targets, and the weights of rows.
-        splits (list[RowSplit]): The rows held back.
-        num_classes (int): The number of classes, or 0.
+    Members without weight are dropped. The rows are numbers, dense or sparse.
     """
     is_class = num_classes > 0
     if all(split is splits[0] for split in splits):  # The same rows, several times.
@@ -167,6 +161,7 @@ def fit_blend(
     weight = table.weight.cpu().double().numpy()
     labelled = np.flatnonzero(weight > 0)
     constant = constant_of(y[labelled], weight[labelled], num_classes)
+    names = [member.name for member in members]
     far = [i for i, member in enumerate(members) if member.serves_far]
     w = np.full(len(members), 1 / len(members))
     far_w = np.full(len(far), 1 / max(1, len(far)))
@@ -189,9 +184,8 @@ def fit_blend(
             row_losses(outputs, y[val], is_class=is_class)
             for outputs in (np.tensordot(w, val_outputs, axes=1), *val_outputs)
         ]
-        names = ['blend', *(member.name for member in members)]
         means = np.average(of_rows, axis=1, weights=weight[val]).tolist()
-        losses = dict(zip(names, means, strict=True)) | control_losses
+        losses = dict(zip(['blend', *names], means, strict=True)) | control_losses
         constants = np.tile(constant, (len(val), 1))
         gain = row_losses(constants, y[val], is_class=is_class) - of_rows[0]
         _warn_of_signal(losses, is_sure=is_certain(gain, weight[val]))
@@ -201,8 +195,8 @@ def fit_blend(
             f'{len(y)} rows, or of those of a class, are held back for validation',
             UserWarning,
         )
-    weights = {m.name: float(v) for m, v in zip(members, w, strict=True)}
-    far_weights = {members[i].name: float(v) for i, v in zip(far, far_w, strict=True)}
+    weights = dict(zip(names, w.tolist(), strict=True))
+    far_weights = dict(zip([names[i] for i in far], far_w.tolist(), strict=True))
     return Blend(
         # Those for far rows stay, even without weight.
         [m for m in members if weights[m.name] + far_weights.get(m.name, 0) > 0],

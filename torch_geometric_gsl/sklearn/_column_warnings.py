@@ -189,19 +189,14 @@ def find_identifier(
         if ratio < _MIN_RATIO or (worst is not None and ratio < worst[1]):
             continue
         if values.dtype.kind in 'iufmM':
-            intervals = _fifths(codes[sample])
+            # The fifth of the distinct values, in their order, of each row.
+            distinct_codes, ranks = np.unique(codes[sample], return_inverse=True)
+            intervals = 5 * ranks // len(distinct_codes)
             loss = _loss(features, y[sample], GroupKFold(5), intervals, is_class)
             if loss > ratio * group_loss:
                 continue
         worst = name, ratio
     return worst
-
-
-def _fifths(codes: NDArray[Any]) -> NDArray[Any]:
-    """Return the fifth of the distinct values, in their order, of each row."""
-    values, ranks = np.unique(codes, return_inverse=True)
-    fifths: NDArray[Any] = 5 * ranks // len(values)
-    return fifths
 
 
 def _value_codes(values: NDArray[Any]) -> tuple[Any, Any]:

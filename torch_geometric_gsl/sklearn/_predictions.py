@@ -41,9 +41,10 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
                 lines.append(f'{name:{width}}  {loss:<9} {weight}'.rstrip())
         return '\n'.join(lines)
 
-    # What `fit` sets: the blend, the training rows as numbers,
+    # What `fit` sets: the blend, the training rows as numbers, their groups and order,
     _blend: Blend
     _x: Any
+    _seen: list[Any]
     # and the same rows as passed to it: columns, targets and names.
     _rows: Any
     _targets: Any

@@ -98,17 +98,12 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     @classmethod
+    @default_modes()
     def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
         if device is not None:
             options['device'] = state['device'] = str(device)
-        with default_modes():
-            # Parameters that were set after `fit` are checked by the next one.
-            self: Any = cls(**options)
-            self._restore(state)
-        return self
-
-    def _restore(self: Any, state: Any) -> None:
-        """Restore what was fitted; columns are encoded and scaled again."""
+        # Parameters that were set after `fit` are checked by the next one.
+        self: Any = cls(**options)
         for name in _PLAIN:
             setattr(self, name, state['fit'][name])
         for name in self._TARGETS:
@@ -118,6 +113,7 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
         self._labels = _unpacked(state['labels'])
         self._known_y = state['known_y']
         self._dtype = np.dtype(state['dtype'])
+        # Columns are encoded and scaled again.
         x = self._rows
         self._table = None
         if state['table'] is not None:
@@ -148,6 +144,7 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
         if not self._blend.members:
             raise ValueError('it has no member')
         self._prepare()
+        return self
 
     def _unpacked_member(self: Any, member: dict[str, Any]) -> Any:
         scaling = Scaling(member['scaling']).fit(self._x)

@@ -56,30 +56,27 @@ class Column(NamedTuple):
     value_types: Any
 
 
-def _look_like_dates(texts: list[str]) -> bool:
-    return len(texts) > 2 and all(map(_DATE.fullmatch, texts))
-
-
-def _advice(texts: list[str]) -> str:
-    """Return what to do with many strings."""
-    if _look_like_dates(texts):
-        return 'convert dates with pandas.to_datetime (dayfirst=True for 26.4.2021)'
-    numeric = [text for text in texts if _NUMBER.fullmatch(text)]
-    advice = 'count the words of texts'
-    if 2 * len(numeric) > len(texts):
-        advice = 'convert numbers with pandas.to_numeric'
-    return f'{advice}, or drop it if it identifies the rows'
-
-
 def _warn_of_texts(name: Any, texts: list[Any], is_declared: bool) -> None:
     """Warn about a column of dates, or of many distinct strings."""
     distinct_texts = sorted({text for text in texts if text is not None})
-    is_dated = not is_declared and _look_like_dates(distinct_texts)
+    are_dates = len(distinct_texts) > 2 and all(map(_DATE.fullmatch, distinct_texts))
+    is_dated = are_dates and not is_declared
     if is_dated or len(distinct_texts) > max(_MAX_VALUES, len(texts) / 2):
+        num_numbers = sum(map(bool, map(_NUMBER.fullmatch, distinct_texts)))
+        advice = 'count the words of texts, or drop it if it identifies the rows'
+        if are_dates:
+            advice = (
+                'convert dates with pandas.to_datetime (dayfirst=True for 26.4.2021)'
+            )
+        elif 2 * num_numbers > len(distinct_texts):
+            advice = (
+                'convert numbers with pandas.to_numeric, or drop it if it identifies '
+                'the rows'
+            )
         warn_caller(
             f'column {name!r} has {len(distinct_texts)} distinct strings in '
             f'{len(texts)} rows (such as {shorten(distinct_texts[0], 30)!r}), each '
-            f'of which becomes a column: {_advice(distinct_texts)}',
+            f'of which becomes a column: {advice}',
             UserWarning,
         )
 
