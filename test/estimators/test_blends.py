@@ -363,7 +363,7 @@ def test_members_without_signal_hide_none(monkeypatch):
     split = RowSplit(np.arange(200), np.arange(200), np.arange(200, 240))
     table = Table(None, *map(torch.from_numpy, (y, y, np.ones(240))))
     held = np.stack([y[200:] + 0.9, *(y[200:] * -9 for _ in range(4))])
-    blend = fit_blend(model._blend.members, held, X, table, [split], 0)
+    blend = fit_blend(model._blend.members, held, X, table, [split])
     # Even weights, as of few rows, would give a larger loss than the mean target.
     assert np.square(held.mean(axis=0) - y[200:]).mean() > 1
     assert not blend.is_constant

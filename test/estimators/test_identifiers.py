@@ -76,9 +76,7 @@ def test_the_search_takes_any_labels(case):
     rows = np.arange(300)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        found = find_identifier(
-            columns, rows, graph_of(group), traits, y, known, is_class=True
-        )
+        found = find_identifier(columns, rows, graph_of(group), traits, y, known)
     assert found is None if case == 'few groups' else found[0] == 'site'
 
 
@@ -96,9 +94,7 @@ def test_a_smooth_quantity_is_no_identifier(kind):
     columns = {'a': traits[:, 0], 'site': name if kind == 'text' else group}
     x = np.stack([traits[:, 0], np.unique(columns['site'], return_inverse=True)[1]], 1)
     rows = np.arange(240)
-    found = find_identifier(
-        columns, rows, graph_of(group), x, y[:, None], rows, is_class=False
-    )
+    found = find_identifier(columns, rows, graph_of(group), x, y[:, None], rows)
     assert (found is None) == (kind == 'quantity')
 
 

@@ -170,16 +170,11 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         tensors = target, self._known_y, torch.from_numpy(weight), *self._seen
         table = Table(None, *self._on_device(*tensors))
         members, val_outputs = self._fit_members(table, splits, random)
-        self._blend = fit_blend(
-            members, np.stack(val_outputs), x, table, splits, self._num_classes
-        )
+        self._blend = fit_blend(members, np.stack(val_outputs), x, table, splits)
         self._prepare()
         if validation_mask is None and self._seen == [None, None]:
-            warn_of_groups(
-                *(self._blend, self._rows, x, target.numpy()),
-                np.flatnonzero(is_known),
-                is_class=self._num_classes > 0,
-            )
+            labelled = np.flatnonzero(is_known)
+            warn_of_groups(self._blend, self._rows, x, target.numpy(), labelled)
         return self
 
     def _splits(self, y: Any, is_known: Any, mask: Any, random: Any) -> list[RowSplit]:

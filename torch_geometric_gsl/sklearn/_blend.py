@@ -145,49 +145,45 @@ def fit_blend(
     x: Any,
     table: Table,
     splits: list[RowSplit],
-    num_classes: int,
 ) -> Blend:
     """Find the weights of members by their outputs of the rows that splits hold back.
 
     Members without weight are dropped. The rows are numbers, dense or sparse.
     """
-    is_class = num_classes > 0
+    num_outputs = val_outputs.shape[-1]
     if all(split is splits[0] for split in splits):  # The same rows, several times.
-        shape = len(val_outputs), len(splits), -1, val_outputs.shape[-1]
+        shape = len(val_outputs), len(splits), -1, num_outputs
         val_outputs = val_outputs.reshape(shape).mean(axis=1)
         splits = splits[:1]
     val = np.concatenate([split.val for split in splits])
     y = table.y.cpu().numpy()
     weight = table.weight.cpu().double().numpy()
     labelled = np.flatnonzero(weight > 0)
-    constant = constant_of(y[labelled], weight[labelled], num_classes)
+    constant = constant_of(y[labelled], weight[labelled], num_outputs)
     names = [member.name for member in members]
     far = [i for i, member in enumerate(members) if member.serves_far]
     w = np.full(len(members), 1 / len(members))
     far_w = np.full(len(far), 1 / max(1, len(far)))
     losses: dict[str, float] = {}
     if len(val) >= MIN_VALIDATION:
-        controls, rows = control_outputs(x, y, weight, splits, num_classes)
+        controls, rows = control_outputs(x, y, weight, splits, num_outputs)
         control_losses = {
-            name: mean_loss(out, y[rows], weight[rows], is_class=is_class)
+            name: mean_loss(out, y[rows], weight[rows])
             for name, out in controls.items()
         }
         w = weights_above_constant(
-            *(val_outputs, y[val], weight[val], control_losses['constant']),
-            is_class=is_class,
+            *(val_outputs, y[val], weight[val], control_losses['constant'])
         )
         if far:
-            far_w = blend_weights(
-                val_outputs[far], y[val], weight[val], is_class=is_class
-            )
+            far_w = blend_weights(val_outputs[far], y[val], weight[val])
         of_rows = [
-            row_losses(outputs, y[val], is_class=is_class)
+            row_losses(outputs, y[val])
             for outputs in (np.tensordot(w, val_outputs, axes=1), *val_outputs)
         ]
         means = np.average(of_rows, axis=1, weights=weight[val]).tolist()
         losses = dict(zip(['blend', *names], means, strict=True)) | control_losses
         constants = np.tile(constant, (len(val), 1))
-        gain = row_losses(constants, y[val], is_class=is_class) - of_rows[0]
+        gain = row_losses(constants, y[val]) - of_rows[0]
         _warn_of_signal(losses, is_sure=is_certain(gain, weight[val]))
     elif len(members) > 1:
         warn_caller(
@@ -231,25 +227,21 @@ def _warn_of_signal(losses: dict[str, float], *, is_sure: bool) -> None:
         )
 
 
-def row_losses(
-    outputs: NDArray[Any], y: NDArray[Any], *, is_class: bool
-) -> NDArray[Any]:
+def row_losses(outputs: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return the log loss of probabilities, or the squared error of numbers, of rows.
 
     Outputs are :math:`(n, C)`; targets are classes :math:`(n)` or numbers
     :math:`(n, C)`.
     """
-    if is_class:
+    if y.ndim == 1:
         likelihood = np.clip(outputs[np.arange(len(y)), y], _MIN_PROBABILITY, None)
         return np.asarray(-np.log(likelihood))
     return np.asarray(np.square(outputs - y).mean(axis=1))
 
 
-def mean_loss(
-    outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any], *, is_class: bool
-) -> float:
+def mean_loss(outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any]) -> float:
     """Return the weighted mean of :func:`row_losses`."""
-    losses = row_losses(outputs, y, is_class=is_class)
+    losses = row_losses(outputs, y)
     return float(np.average(losses, weights=weight))
 
 
@@ -261,7 +253,7 @@ def is_certain(gain: NDArray[Any], weight: NDArray[Any]) -> bool:
 
 
 def blend_weights(
-    outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any], *, is_class: bool
+    outputs: NDArray[Any], y: NDArray[Any], weight: NDArray[Any]
 ) -> NDArray[Any]:
     r"""Find the weights of members with the least loss of their mean.
 
@@ -274,34 +266,32 @@ def blend_weights(
 
     Args:
         outputs (numpy.ndarray): The outputs :math:`(M, n, C)` of the members.
-        y (numpy.ndarray): Classes :math:`(n)`, or numbers :math:`(n, C)`.
+        y (numpy.ndarray): Classes :math:`(n)`, with outputs that are probabilities and
+            the log loss, or numbers :math:`(n, C)`.
         weight (numpy.ndarray): The weights of the rows.
-        is_class (bool): If :obj:`True`, outputs are probabilities, and the loss is the
-            log loss.
 
     Example:
         >>> y = np.arange(4000.0)[:, None]
         >>> outputs = np.stack([y + 1, -y])
-        >>> blend_weights(outputs, y, np.ones(4000), is_class=False)
+        >>> blend_weights(outputs, y, np.ones(4000))
         array([1., 0.])
     """
+    is_class = y.ndim == 1
     num_members = len(outputs)
     if num_members == 1:
         return np.ones(1)
-    losses = np.array([mean_loss(o, y, weight, is_class=is_class) for o in outputs])
+    losses = np.array([mean_loss(o, y, weight) for o in outputs])
     share = weight / weight.sum()
     means = np.bincount(y, share, outputs.shape[2]) if is_class else share @ y
     constant = np.broadcast_to(means, outputs.shape[1:])
-    rounding = mean_loss(constant, y, weight, is_class=is_class) / len(y)
+    rounding = mean_loss(constant, y, weight) / len(y)
     unit = max(losses.min(), rounding)
     if unit == 0:  # Constant targets, known exactly.
         unit = 1.0
     is_excluded = losses > _MAX_LOSS_RATIO * unit
     if is_excluded.any():
         w = np.zeros(num_members)
-        w[~is_excluded] = blend_weights(
-            outputs[~is_excluded], y, weight, is_class=is_class
-        )
+        w[~is_excluded] = blend_weights(outputs[~is_excluded], y, weight)
         return w
     penalty = _PENALTY + _PENALTY_OF_ROWS / len(y)
     if is_class:
@@ -336,19 +326,17 @@ def weights_above_constant(
     y: NDArray[Any],
     weight: NDArray[Any],
     constant_loss: float,
-    *,
-    is_class: bool,
 ) -> NDArray[Any]:
     """Find :func:`blend_weights`, of the members that beat a constant if not of all.
 
     Nearly even weights of few rows include members without signal.
     """
-    w = blend_weights(outputs, y, weight, is_class=is_class)
-    losses = [mean_loss(out, y, weight, is_class=is_class) for out in outputs]
-    loss = mean_loss(np.tensordot(w, outputs, axes=1), y, weight, is_class=is_class)
+    w = blend_weights(outputs, y, weight)
+    losses = [mean_loss(out, y, weight) for out in outputs]
+    loss = mean_loss(np.tensordot(w, outputs, axes=1), y, weight)
     is_better = np.less(losses, constant_loss)
     if loss < constant_loss or not is_better.any():
         return w
     w = np.zeros(len(outputs))
-    w[is_better] = blend_weights(outputs[is_better], y, weight, is_class=is_class)
+    w[is_better] = blend_weights(outputs[is_better], y, weight)
     return w

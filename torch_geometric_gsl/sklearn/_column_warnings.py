@@ -95,9 +95,7 @@ def find_far(column: NDArray[Any]) -> int | None:
     return int(distance.argmax()) if is_apart else None
 
 
-def warn_of_groups(
-    blend: Blend, table: Any, x: Any, y: Any, labelled: Any, *, is_class: bool
-) -> None:
+def warn_of_groups(blend: Blend, table: Any, x: Any, y: Any, labelled: Any) -> None:
     """Warn about a column that identifies groups of rows.
 
     Args:
@@ -106,7 +104,6 @@ def warn_of_groups(
         x (numpy.ndarray or scipy.sparse.csr_matrix): The same rows as numbers.
         y (numpy.ndarray): Classes, or numbers :math:`(n, C)`.
         labelled (numpy.ndarray): The indices of the labelled rows.
-        is_class (bool): Whether targets are classes.
     """
     if scipy.sparse.issparse(x) or len(y) < _MIN_TABLE_ROWS:
         return
@@ -114,10 +111,8 @@ def warn_of_groups(
         return
     rows = np.random.RandomState(0).permutation(len(y))[:_MAX_TARGETS]
     with threads_for(len(y)):
-        identifier = find_identifier(
-            *(columns_of(table), rows, blend.graph(x[rows]), x, y, labelled),
-            is_class=is_class,
-        )
+        graph = blend.graph(x[rows])
+        identifier = find_identifier(columns_of(table), rows, graph, x, y, labelled)
     if identifier is not None:
         name, ratio = identifier
         warn_caller(
@@ -136,8 +131,6 @@ def find_identifier(
     x: NDArray[Any],
     y: NDArray[Any],
     labelled: NDArray[Any],
-    *,
-    is_class: bool,
 ) -> tuple[Any, float] | None:
     """Find a column whose values identify groups that new rows may not belong to.
 
@@ -155,7 +148,6 @@ def find_identifier(
         x (numpy.ndarray): The same columns as numbers.
         y (numpy.ndarray): Classes, or numbers :math:`(n, C)`.
         labelled (numpy.ndarray): The indices of the labelled rows.
-        is_class (bool): Whether targets are classes.
 
     Returns:
         The name of the column, and the ratio of the two losses.
@@ -183,8 +175,8 @@ def find_identifier(
         # One number a value: trees cannot use many rare columns of zeros and ones.
         features = np.column_stack([x[sample], codes[sample]])
         folds = KFold(5, shuffle=True, random_state=0)
-        random_loss = _loss(features, y[sample], folds, None, is_class)
-        group_loss = _loss(features, y[sample], GroupKFold(5), codes[sample], is_class)
+        random_loss = _loss(features, y[sample], folds, None)
+        group_loss = _loss(features, y[sample], GroupKFold(5), codes[sample])
         ratio = group_loss / max(random_loss, 1e-12)
         if ratio < _MIN_RATIO or (worst is not None and ratio < worst[1]):
             continue
@@ -192,7 +184,7 @@ def find_identifier(
             # The fifth of the distinct values, in their order, of each row.
             distinct_codes, ranks = np.unique(codes[sample], return_inverse=True)
             intervals = 5 * ranks // len(distinct_codes)
-            loss = _loss(features, y[sample], GroupKFold(5), intervals, is_class)
+            loss = _loss(features, y[sample], GroupKFold(5), intervals)
             if loss > ratio * group_loss:
                 continue
         worst = name, ratio
@@ -228,9 +220,9 @@ def _determines(codes: NDArray[Any], columns: list[NDArray[Any]]) -> bool:
     return False
 
 
-def _loss(x: Any, y: Any, folds: Any, groups: Any, is_class: bool) -> float:
+def _loss(x: Any, y: Any, folds: Any, groups: Any) -> float:
     """Return the loss of boosting on held-back rows."""
-    if is_class:
+    if y.ndim == 1:
         classes, y = np.unique(y, return_inverse=True)
         model: Any = HistGradientBoostingClassifier(random_state=0)
         out = np.zeros((len(y), len(classes)))
@@ -242,8 +234,8 @@ def _loss(x: Any, y: Any, folds: Any, groups: Any, is_class: bool) -> float:
                 if len(present) > 1
                 else 1.0
             )
-        return mean_loss(out, y, np.ones(len(y)), is_class=True)
+        return mean_loss(out, y, np.ones(len(y)))
     model = HistGradientBoostingRegressor(random_state=0)
     target = y[:, 0]
     out = cross_val_predict(model, x, target, cv=folds, groups=groups)
-    return mean_loss(out[:, None], y[:, :1], np.ones(len(y)), is_class=False)
+    return mean_loss(out[:, None], y[:, :1], np.ones(len(y)))

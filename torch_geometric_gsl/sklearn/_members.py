@@ -268,13 +268,13 @@ def fit_sklearn(
     return models
 
 
-def constant_of(y: Any, weight: Any, num_classes: int) -> Any:
-    """Return the weighted mean target, or the shares of the classes."""
-    return np.average(np.eye(num_classes)[y] if num_classes else y, 0, weight)
+def constant_of(y: Any, weight: Any, num_outputs: int) -> Any:
+    """Return the weighted mean of targets, or the shares of classes, which are 1-D."""
+    return np.average(np.eye(num_outputs)[y] if y.ndim == 1 else y, 0, weight)
 
 
 def control_outputs(
-    x: Any, y: Any, weight: Any, splits: list[RowSplit], num_classes: int
+    x: Any, y: Any, weight: Any, splits: list[RowSplit], num_outputs: int
 ) -> tuple[dict[str, Any], NDArray[Any]]:
     """Compute outputs of a constant, and of nearest rows by standardized columns.
 
@@ -284,6 +284,7 @@ def control_outputs(
     # Our own scaling takes values of any unit.
     scaling = Scaling('unit norm' if scipy.sparse.issparse(x) else 'standard')
     scaled = scaling.fit(x).apply(x, np.float64)
+    is_class = y.ndim == 1
     random = np.random.RandomState(0)
     k = min(_NUM_NEAREST, *(len(split.train) for split in splits))
     constants = []
@@ -293,15 +294,15 @@ def control_outputs(
         train = random.permutation(split.train)[:_MAX_ROWS]
         val = random.permutation(split.val)[:_MAX_ROWS]
         rows.append(val)
-        constant = constant_of(y[train], weight[train], num_classes)
+        constant = constant_of(y[train], weight[train], num_outputs)
         constants.append(np.tile(constant, (len(val), 1)))
-        knn = KNeighborsClassifier(k) if num_classes else KNeighborsRegressor(k)
+        knn = KNeighborsClassifier(k) if is_class else KNeighborsRegressor(k)
         knn.fit(scaled[train], y[train])
-        out = np.zeros((len(val), num_classes))
-        if num_classes:
+        out = np.zeros((len(val), num_outputs))
+        if is_class:
             out[:, knn.classes_] = knn.predict_proba(scaled[val])
         else:
-            out = knn.predict(scaled[val]).reshape(len(val), -1)
+            out = knn.predict(scaled[val]).reshape(out.shape)
         nearest.append(out)
     outputs = {'constant': constants, f'{k} nearest rows': nearest}
     concatenated = {name: np.concatenate(blocks) for name, blocks in outputs.items()}
