@@ -230,10 +230,10 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
 
     def _named_components(self, components: dict[str, Any]) -> dict[str, Any]:
         """Return the parts in the units of the target."""
-        named = {}
+        columns = {}
         for name, component in components.items():
             is_total = name in ('constant', 'prediction')
             value = component * self._width + is_total * self._center
             for i, column in enumerate(value.T):
-                named[name if self._targets.ndim == 1 else f'{name} {i}'] = column
-        return named
+                columns[name if self._targets.ndim == 1 else f'{name} {i}'] = column
+        return columns
