@@ -21,7 +21,6 @@ from torch import Tensor
 from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
 from torch_geometric_gsl.sklearn._scaling import Scaling, to_tensor
 from torch_geometric_gsl.sklearn._splits import RowSplit, Table
-from torch_geometric_gsl.typing import SampledGraph
 
 # New rows predicted at once.
 _BLOCK = 2048
@@ -145,8 +144,12 @@ class Nets:
             matrices = []
             for args, row_mask in calls:
                 _, graph = model(*args, **row_mask, return_graph=True)
+                source, target = graph.edge_index.cpu().numpy()
+                weight = graph.edge_weight.cpu().numpy()
                 shape = args[0].size(0), self.x.shape[0]
-                matrices.append(_to_csr(graph, shape))
+                matrices.append(
+                    scipy.sparse.csr_matrix((weight, (target, source)), shape)
+                )
             graphs.append(scipy.sparse.vstack(matrices, format='csr'))
         return graphs
 
@@ -167,16 +170,6 @@ class Nets:
             outputs = [out.softmax(dim=1) for out in outputs]
         mean = np.mean([out.double().cpu().numpy() for out in outputs], axis=0)
         return np.asarray(mean)
-
-
-def _to_csr(graph: SampledGraph, shape: tuple[int, int]) -> Any:
-    """Convert edges to a matrix of targets by sources, with explicit zeros."""
-    source, target = graph.edge_index.cpu().numpy()
-    weight = graph.edge_weight.detach().cpu().numpy()
-    order = np.lexsort((source, target))
-    offsets = np.searchsorted(target[order], np.arange(shape[0] + 1))
-    data = weight[order]
-    return scipy.sparse.csr_matrix((data, source[order], offsets), shape=shape)
 
 
 class SklearnModels:
