@@ -56,9 +56,9 @@ KINDS = {
 
 
 @lru_cache
-def fitted(kind):
+def fitted(target):
     """Returns a fitted blend with weights of all members; no test may change it."""
-    cls, y = KINDS[kind]
+    cls, y = KINDS[target]
     options = {'n_members': 2, 'hidden_channels': 16, 'max_iter': 30}
     weights = np.array([0.3, 0.2, 0.1, 0.15, 0.25])
     with pytest.MonkeyPatch.context() as patch:
@@ -82,8 +82,8 @@ def test_auto_blends_all_kinds_of_members(few):
     assert report['loss']['blend'] < 0.3
     assert len(model._blend.members) == (report['weight'] > 0).sum()
     for graph, name in (('learned', MEMBERS[0]), ('none', MEMBERS[1])):
-        other = GSLRegressor(graph, **few).fit(X, Y).report_
-        assert other['weight'].dropna().to_dict() == {name: 1.0}
+        single = GSLRegressor(graph, **few).fit(X, Y).report_
+        assert single['weight'].dropna().to_dict() == {name: 1.0}
 
 
 def test_quantiles_join_from_some_rows_on(few, monkeypatch):
@@ -98,32 +98,32 @@ def test_quantiles_join_from_some_rows_on(few, monkeypatch):
         GSLRegressor(**options, scaling='standard').fit(X, Y),
         GSLRegressor('learned', **options).fit(X, Y),
     ]
-    for other in fits:
-        assert not quantiles & {*other.report_.index}
+    for fit in fits:
+        assert not quantiles & {*fit.report_.index}
     assert 'no graph, standard' in fits[1].report_.index
 
 
-@pytest.mark.parametrize('kind', ['numbers', 'classes'])
-def test_losses_are_those_of_the_held_back_rows(kind, few):
-    y = Y if kind == 'numbers' else np.digitize(Y, [-0.5, 0.5])
-    cls = GSLRegressor if kind == 'numbers' else GSLClassifier
+@pytest.mark.parametrize('target', ['numbers', 'classes'])
+def test_losses_are_those_of_the_held_back_rows(target, few):
+    y = Y if target == 'numbers' else np.digitize(Y, [-0.5, 0.5])
+    cls = GSLRegressor if target == 'numbers' else GSLClassifier
     weight = 1.0 + np.arange(240) % 3
-    held = np.arange(240) % 3 == 0
+    is_val = np.arange(240) % 3 == 0
     options = few | {'max_iter': 1}
-    model = cls('none', **options).fit(X, y, weight, held)
+    model = cls('none', **options).fit(X, y, weight, is_val)
     report = model.report_['loss']
-    if kind == 'numbers':
+    if target == 'numbers':
         scaled = (y - model._center) / model._width
-        mean = np.average(scaled[~held], weights=weight[~held])
+        mean = np.average(scaled[~is_val], weights=weight[~is_val])
         losses = (scaled - mean) ** 2
         out = (model._blend.members[0].outputs(X)[:, 0] - scaled) ** 2
     else:
-        share = np.bincount(y[~held], weight[~held])
+        share = np.bincount(y[~is_val], weight[~is_val])
         losses = -np.log(share / share.sum())[y]
         out = -np.log(model._blend.members[0].outputs(X)[np.arange(240), y])
-    expected = np.average(losses[held], weights=weight[held])
+    expected = np.average(losses[is_val], weights=weight[is_val])
     assert report['constant'] == pytest.approx(expected, rel=1e-5)
-    expected = np.average(out[held], weights=weight[held])
+    expected = np.average(out[is_val], weights=weight[is_val])
     assert report['blend'] == pytest.approx(expected, rel=1e-3)
 
 
@@ -143,12 +143,12 @@ def test_print_shows_the_report():
     assert str(new) == repr(new)
 
 
-@pytest.mark.parametrize('kind', ['numbers', 'targets', 'classes'])
-def test_contributions_sum_to_the_prediction(kind):
-    model = fitted(kind)
+@pytest.mark.parametrize('target', ['numbers', 'targets', 'classes'])
+def test_contributions_sum_to_the_prediction(target):
+    model = fitted(target)
     table = model.contributions(NEW)
     assert len(table) == 60
-    if kind == 'targets':
+    if target == 'targets':
         names = [f'{name} {i}' for name in PARTS for i in range(2)]
         assert sorted(table.columns) == sorted(names)
         tables = [table[[f'{name} {i}' for name in PARTS]] for i in range(2)]
@@ -159,11 +159,11 @@ def test_contributions_sum_to_the_prediction(kind):
         proba = getattr(model, 'predict_proba', None)
         expected = [model.predict(NEW) if proba is None else proba(NEW).max(axis=1)]
     for each, values in zip(tables, expected, strict=True):
-        parts = each.set_axis(PARTS, axis=1)
-        np.testing.assert_allclose(parts['prediction'], values)
-        np.testing.assert_allclose(parts[PARTS[:4]].sum(axis=1), values)
-        assert (parts[['trees', 'own columns', 'neighbours']].std() > 1e-3).all()
-    if kind == 'numbers':
+        components = each.set_axis(PARTS, axis=1)
+        np.testing.assert_allclose(components['prediction'], values)
+        np.testing.assert_allclose(components[PARTS[:4]].sum(axis=1), values)
+        assert (components[['trees', 'own columns', 'neighbours']].std() > 1e-3).all()
+    if target == 'numbers':
         assert table['constant'].nunique() == 1
         constant = model._blend.constant[0] * model._width[0] + model._center[0]
         assert table['constant'][0] == pytest.approx(constant)
@@ -180,11 +180,11 @@ def test_each_part_is_what_its_members_change():
     constant = model._blend.constant[0]
     weight = dict(zip(MEMBERS, [0.3, 0.2, 0.1, 0.15, 0.25], strict=True))
     trees = sum(weight[n] * (outputs[n] - constant) for n in MEMBERS[3:])
-    own = sum(weight[n] * (outputs[n] - constant) for n in MEMBERS[1:3])
-    own = own + weight[MEMBERS[0]] * (alone - constant)
+    columns = sum(weight[n] * (outputs[n] - constant) for n in MEMBERS[1:3])
+    columns = columns + weight[MEMBERS[0]] * (alone - constant)
     neighbours = weight[MEMBERS[0]] * (outputs[MEMBERS[0]] - alone)
-    for name, part in zip(PARTS[1:4], (trees, own, neighbours), strict=True):
-        np.testing.assert_allclose(table[name], part * model._width, atol=1e-9)
+    for name, change in zip(PARTS[1:4], (trees, columns, neighbours), strict=True):
+        np.testing.assert_allclose(table[name], change * model._width, atol=1e-9)
 
 
 def test_without_neighbours_they_tell_nothing(few):
@@ -204,9 +204,11 @@ def test_far_rows_lean_on_members_that_need_no_near_ones():
     far = np.array([[40.0, -40.0, 40.0], [-40.0, 40.0, 40.0]])
     assert model.is_far(far).all()
     # Of all members but that with a learned graph, alike.
-    others = [m.outputs(far) for m in model._blend.members if m.name in MEMBERS[1:]]
-    assert len(others) == 4
-    of_others = np.mean(others, axis=0)
+    far_outputs = [
+        m.outputs(far) for m in model._blend.members if m.name in MEMBERS[1:]
+    ]
+    assert len(far_outputs) == 4
+    of_others = np.mean(far_outputs, axis=0)
     every = np.average(
         [m.outputs(far) for m in model._blend.members],
         axis=0,
@@ -216,8 +218,8 @@ def test_far_rows_lean_on_members_that_need_no_near_ones():
     assert (share < 1).all()
     assert share.min() < 0.3
     expected = share * every[:, 0] + (1 - share) * of_others[:, 0]
-    found = (model.predict(far) - model._center) / model._width
-    np.testing.assert_allclose(found, expected)
+    scaled = (model.predict(far) - model._center) / model._width
+    np.testing.assert_allclose(scaled, expected)
     table = model.contributions(far)
     np.testing.assert_allclose(table['prediction'], model.predict(far))
 
@@ -270,8 +272,8 @@ def test_labels_of_the_own_group_are_not_used(few):
     model.fit(X, Y, groups=GROUP)
     (nets,) = model._blend.members
     expected = nets.own_outputs(model._x)
-    known = nets.known_y
-    known[GROUP == 3] += 5
+    known_y = nets.known_y
+    known_y[GROUP == 3] += 5
     moved = (nets.own_outputs(model._x) != expected).any(axis=1)
     assert not moved[GROUP == 3].any()
     assert moved[GROUP != 3].all()
@@ -295,13 +297,13 @@ def test_groups_are_routed_through_scikit_learn(name, few, monkeypatch):
 
     model = Noting('none', **few | {'max_iter': 1})
     model.set_fit_request(**{'groups': False} | {name: True})
-    given = {name: GROUP} | {'groups': GROUP}
-    scores = cross_val_score(model, X, Y, params=given, cv=GroupKFold(4))
+    params = {name: GROUP} | {'groups': GROUP}
+    scores = cross_val_score(model, X, Y, params=params, cv=GroupKFold(4))
     assert len(scores) == len(seen) == 4
     assert all(len(set(groups)) == 12 for groups in seen)
     seen.clear()
     search = GridSearchCV(model, {'weight_decay': [0.0, 0.1]}, cv=GroupKFold(2))
-    search.fit(X, Y, **given)
+    search.fit(X, Y, **params)
     # Of two parameters in two folds, and of the best one on all rows.
     assert [len(set(groups)) for groups in seen] == [8] * 4 + [16]
     assert search.predict(NEW).shape == (60,)
@@ -326,9 +328,9 @@ def test_weights_count_for_members_of_scikit_learn(num_classes, has_val):
     table = Table(None, target, None, torch.from_numpy(weight))
     val = rows[150:] if has_val else rows[:0]
     split = RowSplit(rows[:150], rows[:150], val)
-    given = np.zeros((200, 1)), table, split, num_classes
+    args = np.zeros((200, 1)), table, split, num_classes
     for name in (_members.LINEAR, *_members.BOOSTINGS):
-        models = _members.fit_sklearn(name, *given, 0)
+        models = _members.fit_sklearn(name, *args, 0)
         out = _members.sklearn_outputs(models, np.zeros((1, 1)), num_classes)
         assert out[0, -1] == pytest.approx(0.75, abs=1e-3)
 
@@ -351,10 +353,10 @@ def test_classes_that_no_split_trains(few):
 def test_classes_of_held_back_rows_alone_are_told(name, few):
     row = np.arange(240)
     y = np.array(['low', 'mid', 'high'])[np.where(row < 200, row % 2, 2)]
-    given = {name: row if name == 'order' else row >= 200}
+    choice = {name: row if name == 'order' else row >= 200}
     text = r"no member learns to predict the classes \['high'\]: all"
     with pytest.warns(UserWarning, match=text):
-        GSLClassifier(**few | {'max_iter': 2}).fit(X, y, **given)
+        GSLClassifier(**few | {'max_iter': 2}).fit(X, y, **choice)
 
 
 def test_members_without_signal_hide_none(monkeypatch):
@@ -362,10 +364,10 @@ def test_members_without_signal_hide_none(monkeypatch):
     y = Y[:, None] / Y.std()
     split = RowSplit(np.arange(200), np.arange(200), np.arange(200, 240))
     table = Table(None, *map(torch.from_numpy, (y, y, np.ones(240))))
-    held = np.stack([y[200:] + 0.9, *(y[200:] * -9 for _ in range(4))])
-    blend = fit_blend(model._blend.members, held, X, table, [split])
+    val_outputs = np.stack([y[200:] + 0.9, *(y[200:] * -9 for _ in range(4))])
+    blend = fit_blend(model._blend.members, val_outputs, X, table, [split])
     # Even weights, as of few rows, would give a larger loss than the mean target.
-    assert np.square(held.mean(axis=0) - y[200:]).mean() > 1
+    assert np.square(val_outputs.mean(axis=0) - y[200:]).mean() > 1
     assert not blend.is_constant
     assert blend.weights == {
         member.name: float(i == 0) for i, member in enumerate(model._blend.members)
@@ -415,9 +417,9 @@ def test_explain_shows_the_spread_of_weights_between_networks():
     x = np.random.RandomState(0).normal(size=(80, 3))
     y = x[:, 0] + x[:, 1]
     options = {'max_iter': 4, 'random_state': 0}
-    one = GSLRegressor('learned', n_members=1, **options).fit(x, y)
+    single = GSLRegressor('learned', n_members=1, **options).fit(x, y)
     several = GSLRegressor('learned', n_members=3, **options).fit(x, y)
-    assert 'spread' not in one.explain(x[:1] + 0.1)
+    assert 'spread' not in single.explain(x[:1] + 0.1)
     table = several.explain(x[:1] + 0.1, 4).iloc[1:]
     rows = table.index.tolist()
     networks = [

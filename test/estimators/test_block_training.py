@@ -48,15 +48,15 @@ def in_single_precision(monkeypatch):
     monkeypatch.setattr(_runtime, 'has_fast_bfloat16', lambda device: False)
 
 
-def draw_table(num_rows=N, seed=0, kind='numbers', rows=ROWS):
+def draw_table(num_rows=N, seed=0, target='numbers', rows=ROWS):
     x = torch.randn(num_rows, 5, generator=seeded(seed))
     y = x[:, :1].sin() + x[:, 1:2]
-    y = y if kind == 'numbers' else (y[:, 0] > 0).long() + (y[:, 0] > 1)
-    known = y.clone()
+    y = y if target == 'numbers' else (y[:, 0] > 0).long() + (y[:, 0] > 1)
+    known_y = y.clone()
     is_unknown = torch.ones(num_rows, dtype=torch.bool)
     is_unknown[rows.train] = is_unknown[rows.val] = False
-    known[is_unknown] = torch.nan if kind == 'numbers' else -1
-    return Table(x, y, known, torch.ones(num_rows))
+    known_y[is_unknown] = torch.nan if target == 'numbers' else -1
+    return Table(x, y, known_y, torch.ones(num_rows))
 
 
 def make(graph='learned', out_channels=1, **options):
@@ -90,9 +90,9 @@ def test_blocks_are_a_partition_of_even_sizes(num_rows, size):
     sizes = [len(block) for block in blocks]
     assert len(blocks) == max(1, round(num_rows / size))
     assert max(sizes) - min(sizes) <= np.log2(len(blocks)) + 1
-    again, other = (near_blocks(z, size, seeded(seed)) for seed in (1, 2))
+    again, by_other_seed = (near_blocks(z, size, seeded(seed)) for seed in (1, 2))
     assert all(map(torch.equal, blocks, again))
-    assert len(blocks) == 1 or not all(map(torch.equal, blocks, other))
+    assert len(blocks) == 1 or not all(map(torch.equal, blocks, by_other_seed))
 
 
 def test_near_rows_are_mostly_in_one_block():
@@ -112,30 +112,30 @@ def test_near_rows_are_mostly_in_one_block():
 
 
 def test_the_loss_falls():
-    for kind, out_channels in (('numbers', 1), ('classes', 3)):
-        table = draw_table(kind=kind)
+    for target, out_channels in (('numbers', 1), ('classes', 3)):
+        table = draw_table(target=target)
         for graph in ('learned', 'none'):
             net = make(graph, out_channels)
-            found = fit(table, net=net, max_iter=40)
-            assert len(found.losses) == 40
-            assert found.losses[-1] < 0.5 * found.losses[0]
-            out, _ = outputs_of(found.model, table, ROWS)
+            training = fit(table, net=net, max_iter=40)
+            assert len(training.losses) == 40
+            assert training.losses[-1] < 0.5 * training.losses[0]
+            out, _ = outputs_of(training.model, table, ROWS)
             loss = losses_of(out, table.y[ROWS.val]).mean()
-            assert loss.item() == pytest.approx(found.best, rel=1e-5)
-            assert not found.model.training
+            assert loss.item() == pytest.approx(training.best, rel=1e-5)
+            assert not training.model.training
 
 
 @pytest.mark.parametrize('options', [{}, {'draws': 2}, {'dropout': 0.3}])
 def test_one_seed_one_network(options):
-    first, again, other = (
+    trained, again, by_other_seed = (
         fit(net=make(**options), seed=seed, max_iter=2) for seed in (0, 0, 1)
     )
-    assert torch.equal(numbers_of(first), numbers_of(again))
-    assert not torch.equal(numbers_of(first), numbers_of(other))
+    assert torch.equal(numbers_of(trained), numbers_of(again))
+    assert not torch.equal(numbers_of(trained), numbers_of(by_other_seed))
     # The global generator does not count.
     net, state = make(**options), torch.get_rng_state()
     torch.manual_seed(77)
-    assert torch.equal(numbers_of(fit(net=net, max_iter=2)), numbers_of(first))
+    assert torch.equal(numbers_of(fit(net=net, max_iter=2)), numbers_of(trained))
     torch.set_rng_state(state)
 
 
@@ -151,17 +151,17 @@ def test_a_row_of_weight_two_counts_twice():
     weight = table.weight.clone()
     weight[:30] = 2
     twice = torch.cat([torch.arange(100), torch.arange(30)])
-    copied = Table(*(part[twice] for part in table[:4]))
-    more = RowSplit(torch.arange(130), torch.arange(130), torch.arange(0))
+    copied = Table(*(values[twice] for values in table[:4]))
+    rows_twice = RowSplit(torch.arange(130), torch.arange(130), torch.arange(0))
     options = {'graph': 'none', 'block_size': 1000, 'max_iter': 1}
     once = fit(table._replace(weight=weight), rows=rows, **options)
-    again = fit(copied, rows=more, **options)
+    again = fit(copied, rows=rows_twice, **options)
     plain = fit(table, rows=rows, **options)
     # A step of the mean loss, whatever the unit of weights.
     assert once.losses == pytest.approx(again.losses, rel=1e-5)
     apart = (numbers_of(once) - numbers_of(plain)).abs().max()
-    other = fit(table._replace(weight=1e3 * weight), rows=rows, **options)
-    for same in (again, other):  # But for the rounding of Muon.
+    in_other_unit = fit(table._replace(weight=1e3 * weight), rows=rows, **options)
+    for same in (again, in_other_unit):  # But for the rounding of Muon.
         assert (numbers_of(once) - numbers_of(same)).abs().max() < 0.05 * apart
 
 
@@ -173,8 +173,8 @@ def test_the_loss_of_an_epoch_is_the_weighted_mean():
         losses = losses_of(net(table.x), table.y)[:200]
     weight = table.weight[:200]
     expected = (losses @ weight / weight.sum()).item()
-    found = fit(table, net=net, **options)
-    assert found.losses == pytest.approx([expected], rel=1e-5)
+    training = fit(table, net=net, **options)
+    assert training.losses == pytest.approx([expected], rel=1e-5)
 
 
 def test_unlabelled_rows_are_neighbours_without_a_loss():
@@ -182,17 +182,17 @@ def test_unlabelled_rows_are_neighbours_without_a_loss():
     expected = numbers_of(fit(table, max_iter=1))
     y = table.y.clone()
     y[200:220] = 1e3
-    found = numbers_of(fit(table._replace(y=y), max_iter=1))
-    assert torch.equal(found, expected)
+    parameters = numbers_of(fit(table._replace(y=y), max_iter=1))
+    assert torch.equal(parameters, expected)
     x = table.x.clone()
     x[200:220] += 1
-    found = numbers_of(fit(table._replace(x=x), max_iter=1))
-    assert not torch.equal(found, expected)
+    parameters = numbers_of(fit(table._replace(x=x), max_iter=1))
+    assert not torch.equal(parameters, expected)
     # Held-back rows are seen by none, and choose the cycle only.
     x = table.x.clone()
     x[220:] += 1
-    found = numbers_of(fit(table._replace(x=x), max_iter=1))
-    assert torch.equal(found, expected)
+    parameters = numbers_of(fit(table._replace(x=x), max_iter=1))
+    assert torch.equal(parameters, expected)
 
 
 def test_sparse_rows_are_those_of_the_dense_table():
@@ -201,9 +201,9 @@ def test_sparse_rows_are_those_of_the_dense_table():
     sparse = scipy.sparse.csr_matrix(x.numpy())
     for graph in ('learned', 'none'):
         dense = fit(table._replace(x=x), graph, max_iter=3)
-        found = fit(table._replace(x=sparse), graph, max_iter=3)
-        assert found.losses == pytest.approx(dense.losses, rel=1e-3)
-        assert found.best == pytest.approx(dense.best, rel=1e-2)
+        training = fit(table._replace(x=sparse), graph, max_iter=3)
+        assert training.losses == pytest.approx(dense.losses, rel=1e-3)
+        assert training.best == pytest.approx(dense.best, rel=1e-2)
 
 
 def test_blocks_see_neither_their_group_nor_later_rows(monkeypatch):
@@ -232,8 +232,8 @@ def test_blocks_see_neither_their_group_nor_later_rows(monkeypatch):
         fit(table._replace(x=x, **{name: values}), net=net, max_iter=2)
         num_edges = 0
         for rows, edges in seen:
-            number = (N * rows[:, 0]).round().long()
-            source, target = values[number][edges]
+            row = (N * rows[:, 0]).round().long()
+            source, target = values[row][edges]
             assert not is_hidden(source, target).any()
             num_edges += edges.size(1)
         assert num_edges > 1000
@@ -264,28 +264,32 @@ def test_muon_gets_the_matrices_and_no_scalar_decays():
         for optimizer in (adam, muon)
         for group in optimizer.param_groups
     ]
-    every = [name for *_, found in groups for name in found]
+    every = [name for *_, param_names in groups for name in param_names]
     assert sorted(every) == sorted(names.values())
-    (matrices,) = (found for kind, _, found in groups if kind == 'Muon')
+    (matrices,) = (
+        param_names
+        for optimizer_name, _, param_names in groups
+        if optimizer_name == 'Muon'
+    )
     blocks = {f'blocks.{i}.lin{j}.weight' for i in (0, 1) for j in (1, 2)}
     # The map of twenty inputs, the keys of twenty channels, and the head are smaller.
     assert matrices == blocks | {'lin_value.weight'}
-    for kind, group, found in groups:
-        is_scalar = found & {
+    for optimizer_name, group, param_names in groups:
+        is_scalar = param_names & {
             'neighbours.sampler.log_scale',
             'neighbours.sampler.null_score',
         }
         assert group['weight_decay'] == (0 if is_scalar else 0.5)
-        factor = 30 if 'neighbours.sampler.null_score' in found else 1
-        factor = 2 if kind == 'Muon' else factor
+        factor = 30 if 'neighbours.sampler.null_score' in param_names else 1
+        factor = 2 if optimizer_name == 'Muon' else factor
         assert group['peak'] == pytest.approx(factor * 0.01)
     # Frequencies are no matrix, whatever their number.
     wide = TableNet(32, 40, 2, num_frequencies=32)
     _, muon = make_optimizers(wide, options)
-    found = {id(param) for param in muon.param_groups[0]['params']}
+    param_ids = {id(param) for param in muon.param_groups[0]['params']}
     assert wide.encoder.periodic.periodic.weight.shape == (32, 32)
-    assert id(wide.encoder.periodic.periodic.weight) not in found
-    assert id(wide.encoder.lin.weight) in found
+    assert id(wide.encoder.periodic.periodic.weight) not in param_ids
+    assert id(wide.encoder.lin.weight) in param_ids
     # Networks without large matrices need no Muon.
     small = TableNet(5, 8, 2)
     assert len(make_optimizers(small, options)) == 1
@@ -296,13 +300,13 @@ def test_rates_of_a_cycle():
     shares = []
     for progress in np.linspace(0, 1, 201):
         set_rates(optimizers, progress)
-        found = {
+        ratios = {
             round(group['lr'] / group['peak'], 12)
             for optimizer in optimizers
             for group in optimizer.param_groups
         }
-        assert len(found) == 1
-        shares += found
+        assert len(ratios) == 1
+        shares += ratios
     best = int(np.argmax(shares))
     assert (shares[0], best, shares[best]) == (0.05, 30, 1)
     assert (np.diff(shares[: best + 1]) > 0).all()
@@ -349,10 +353,10 @@ def test_products_in_bfloat16(is_fast, monkeypatch):
         dtypes.clear()
         net = make(graph)
         net.head.__class__ = Noting
-        found = fit(net=net, max_iter=20)
+        training = fit(net=net, max_iter=20)
         assert dtypes == {torch.bfloat16 if is_fast else torch.float32}
-        assert found.losses[-1] < 0.5 * found.losses[0]
-        assert {param.dtype for param in found.model.parameters()} == {torch.float32}
+        assert training.losses[-1] < 0.5 * training.losses[0]
+        assert {param.dtype for param in training.model.parameters()} == {torch.float32}
 
 
 # Cycles
@@ -392,18 +396,18 @@ def run_cycles(monkeypatch, values, block_size=1000, train_loss=1e-3, **options)
     monkeypatch.setattr(Training, '_steps', steps)
     monkeypatch.setattr(Training, '_val_loss', val_loss)
     options = {'max_iter': 1000, **options}
-    found = fit(graph='none', block_size=block_size, step_blocks=1, **options)
-    return found, epochs, parameters
+    training = fit(graph='none', block_size=block_size, step_blocks=1, **options)
+    return training, epochs, parameters
 
 
 def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     # Of one step an epoch, the first cycle has thirty. The least gain of a cycle grows
     # to a tenth by six hundred epochs steps; before half of them one cycle may fail.
     monkeypatch.setattr(_training, '_LONG_STEPS', 600)
-    found, epochs, _ = run_cycles(monkeypatch, [1.0, 1.0, 1.0])
+    training, epochs, _ = run_cycles(monkeypatch, [1.0, 1.0, 1.0])
     assert epochs == [30, 90, 210]
-    assert found.has_converged
-    assert len(found.losses) == 210
+    assert training.has_converged
+    assert len(training.losses) == 210
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.5, 0.9, 0.89])
     assert epochs == [30, 90, 210, 450]
     # It may later, too, while the loss of the training rows is much larger.
@@ -414,9 +418,9 @@ def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
     assert epochs == [30, 90, 210, 450]
     _, epochs, _ = run_cycles(monkeypatch, [1.0, 1.5, 0.9, 0.8, 0.79])
     assert epochs == [30, 90, 210, 450, 1000]
-    found, epochs, _ = run_cycles(monkeypatch, [0.5**i for i in range(9)])
+    training, epochs, _ = run_cycles(monkeypatch, [0.5**i for i in range(9)])
     assert epochs == [30, 90, 210, 450, 1000]
-    assert not found.has_converged
+    assert not training.has_converged
     # Nothing more is to be gained from a tiny loss.
     assert run_cycles(monkeypatch, [1.0, 0.9e-4])[1] == [30, 90]
     # Of many steps an epoch, the first cycle has one epoch. After many visits of rows
@@ -429,26 +433,26 @@ def test_cycles_double_until_the_loss_hardly_falls(monkeypatch):
 @pytest.mark.parametrize('max_iter', [1, 7, 30, 31, 89, 90, 100, 211])
 def test_the_number_of_epochs_is_limited(max_iter, monkeypatch):
     values = [0.5**i for i in range(9)]
-    found, epochs, _ = run_cycles(monkeypatch, values, max_iter=max_iter)
-    assert len(found.losses) == epochs[-1] == max_iter
-    assert not found.has_converged
+    training, epochs, _ = run_cycles(monkeypatch, values, max_iter=max_iter)
+    assert len(training.losses) == epochs[-1] == max_iter
+    assert not training.has_converged
 
 
 def test_the_averaged_parameters_of_the_best_cycle_are_kept(monkeypatch):
-    found, epochs, parameters = run_cycles(monkeypatch, [1.0, 0.5, 0.6, 0.7])
+    training, epochs, parameters = run_cycles(monkeypatch, [1.0, 0.5, 0.6, 0.7])
     assert epochs == [30, 90, 210, 450]
-    assert found.best == 0.5
-    assert found.model.head.bias.item() == parameters[1]
+    assert training.best == 0.5
+    assert training.model.head.bias.item() == parameters[1]
     # A mean of the last parameters lags behind them.
     assert parameters[1] < 90 + parameters[0]
 
 
 def test_without_held_back_rows_there_is_one_cycle(monkeypatch):
     rows = ROWS._replace(val=torch.arange(0))
-    found, epochs, _ = run_cycles(monkeypatch, [], rows=rows)
-    assert (epochs, len(found.losses), found.has_converged) == ([], 30, True)
-    found, *_ = run_cycles(monkeypatch, [], rows=rows, max_iter=4)
-    assert (len(found.losses), found.has_converged) == (4, False)
+    training, epochs, _ = run_cycles(monkeypatch, [], rows=rows)
+    assert (epochs, len(training.losses), training.has_converged) == ([], 30, True)
+    training, *_ = run_cycles(monkeypatch, [], rows=rows, max_iter=4)
+    assert (len(training.losses), training.has_converged) == (4, False)
 
 
 @pytest.mark.parametrize(
@@ -501,12 +505,12 @@ def test_validation_looks_at_a_random_sample(monkeypatch):
     assert all(map(torch.equal, subsample(every, 0), every))
     monkeypatch.setattr(_splits, '_MAX_VAL_ROWS', 20)
     monkeypatch.setattr(_splits, '_MAX_CANDIDATES', 10)
-    found, again, other = (subsample(every, seed) for seed in (0, 0, 1))
-    assert torch.equal(found.train, every.train)
-    assert (len(found.val.unique()), len(found.candidates.unique())) == (20, 10)
-    assert found.val.max() > 150
-    assert torch.equal(found.val, again.val)
-    assert not torch.equal(found.val, other.val)
+    sample, again, by_other_seed = (subsample(every, seed) for seed in (0, 0, 1))
+    assert torch.equal(sample.train, every.train)
+    assert (len(sample.val.unique()), len(sample.candidates.unique())) == (20, 10)
+    assert sample.val.max() > 150
+    assert torch.equal(sample.val, again.val)
+    assert not torch.equal(sample.val, by_other_seed.val)
 
 
 @pytest.mark.parametrize(
@@ -527,11 +531,11 @@ def test_sizes_by_the_number_of_rows(num_rows, expected):
             return self.params
 
     names = ('hidden_channels', 'dropout', 'num_blocks', 'block_size', 'step_blocks')
-    found = _fitting.options_of(Estimator(), num_rows)
-    assert tuple(getattr(found, name) for name in names) == expected
+    options = _fitting.options_of(Estimator(), num_rows)
+    assert tuple(getattr(options, name) for name in names) == expected
     Estimator.params = {'hidden_channels': 5, 'dropout': 0.0, 'block_size': 9}
-    found = _fitting.options_of(Estimator(), num_rows)
-    assert (found.hidden_channels, found.dropout, found.block_size) == (5, 0.0, 9)
+    options = _fitting.options_of(Estimator(), num_rows)
+    assert (options.hidden_channels, options.dropout, options.block_size) == (5, 0.0, 9)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ BRIEF = {'n_members': 1, 'hidden_channels': 32, 'max_iter': 8, 'learning_rate': 
 GRAPHS = ('learned', 'none')
 #: A row of weight 0 remains a node, and one of weight 2 is no second node.
 WEIGHTS_OF_NODES = {
-    f'check_sample_weight_equivalence_on_{kind}_data': 'rows are nodes of a graph'
-    for kind in ('dense', 'sparse')
+    f'check_sample_weight_equivalence_on_{storage}_data': 'rows are nodes of a graph'
+    for storage in ('dense', 'sparse')
 }
 
 
@@ -78,14 +78,14 @@ def test_one_row_without_a_second_dimension(places, few, has_frame):
         model.predict(row)
     with pytest.raises(ValueError, match=text.format('ndarray', r'X.reshape\(1, -1\)')):
         model.predict(x[0])
-    for given, way in ((row.to_dict(), '[X]'), (rows.to_dict('list'), 'X')):
+    for row_of_x, way in ((row.to_dict(), '[X]'), (rows.to_dict('list'), 'X')):
         with pytest.raises(TypeError, match=re.escape(f'pandas.DataFrame({way})')):
-            model.predict(given)
+            model.predict(row_of_x)
     with pytest.raises(ValueError, match=r'a Series of 60 values'):
         GSLRegressor('none', **few).fit(rows['a'], y)
     expected = model.predict(rows[:1] if has_frame else x[:1])
-    given = row.to_frame().T if has_frame else x[0].reshape(1, -1)
-    np.testing.assert_array_equal(model.predict(given), expected)
+    row_of_x = row.to_frame().T if has_frame else x[0].reshape(1, -1)
+    np.testing.assert_array_equal(model.predict(row_of_x), expected)
 
 
 # Fits
@@ -164,8 +164,8 @@ def test_sparse_rows(dtype, few):
         np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-6)
     # Sparse rows are those of the dense table that was fitted, too.
     dense = GSLClassifier('learned', **few).fit(x[:80].toarray(), y[:80])
-    found = dense.predict_proba(x[80:])
-    np.testing.assert_array_equal(found, dense.predict_proba(x[80:].toarray()))
+    proba = dense.predict_proba(x[80:])
+    np.testing.assert_array_equal(proba, dense.predict_proba(x[80:].toarray()))
 
 
 @pytest.mark.filterwarnings("ignore:graph='auto' weighs its")
@@ -204,11 +204,11 @@ def test_unlabelled_rows_do_not_count_in_the_score(few, wine):
     model = GSLClassifier('none', **few).fit(x, y)
     y = np.where(np.arange(len(y)) % 7 == 0, 0, y)
     some = np.where(np.arange(len(y)) % 4 == 0, -1, y)
-    known = some != -1
-    expected = model.score(x[known], y[known])
+    is_known = some != -1
+    expected = model.score(x[is_known], y[is_known])
     assert model.score(x, some) == pytest.approx(expected)
     weight = np.arange(len(y)) + 1.0
-    expected = model.score(x[known], y[known], weight[known])
+    expected = model.score(x[is_known], y[is_known], weight[is_known])
     assert model.score(x, some, weight) == pytest.approx(expected)
     assert model.score(x, y) != pytest.approx(expected)
 
@@ -238,8 +238,8 @@ def test_small_tables_have_more_members(num_rows, expected, max_iter, few, place
     out = torch.stack([net(rows) for net in nets.models]).detach().numpy()
     assert len(np.unique(out[:, 0])) == expected
     mean = out.mean(axis=0)[:, 0] * model._width + model._center
-    found = nets.outputs(x)[:, 0] * model._width + model._center
-    np.testing.assert_allclose(found, mean)
+    prediction = nets.outputs(x)[:, 0] * model._width + model._center
+    np.testing.assert_allclose(prediction, mean)
 
 
 @pytest.mark.filterwarnings('default::sklearn.exceptions.ConvergenceWarning')
@@ -346,9 +346,9 @@ def test_weights_count_the_same_in_all_blocks(block_size, few):
     y[:10], weight[:10] = 1, 31  # The weighted mean is one half.
     options = few | {'max_iter': 300, 'validation_fraction': 0.0}
     model = GSLRegressor('none', **options, block_size=block_size)
-    found = model.fit(x, y, sample_weight=weight).predict(x[:1])
+    prediction = model.fit(x, y, sample_weight=weight).predict(x[:1])
     # Steps of the optimizer leave some noise; each block by itself gave 0.33.
-    np.testing.assert_allclose(found, 0.5, atol=0.1)
+    np.testing.assert_allclose(prediction, 0.5, atol=0.1)
 
 
 # Units and rounding
@@ -358,9 +358,9 @@ def test_weights_count_the_same_in_all_blocks(block_size, few):
 def test_targets_are_centred_before_they_are_cast(unit, offset, few):
     x = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
     y = offset + unit * 3 * x[:, 0].astype(float)
-    found = GSLRegressor('none', **few | {'max_iter': 60}).fit(x, y).predict(x)
-    assert found.dtype == np.float64
-    error = (found / unit - y / unit) / np.std(y / unit)
+    prediction = GSLRegressor('none', **few | {'max_iter': 60}).fit(x, y).predict(x)
+    assert prediction.dtype == np.float64
+    error = (prediction / unit - y / unit) / np.std(y / unit)
     assert np.mean(error**2) < 0.1
 
 
@@ -376,8 +376,10 @@ def test_columns_of_any_unit_count(wine, unit, few):
     # Of sparse rows, each has one unit.
     tables = [scipy.sparse.csr_matrix((u * x).astype('f4')) for u in (1, unit)]
     model = GSLClassifier('none', **few)
-    found = [clone(model).fit(table, y).predict_proba(table) for table in tables]
-    np.testing.assert_allclose(*found, atol=3e-2)
+    probabilities = [
+        clone(model).fit(table, y).predict_proba(table) for table in tables
+    ]
+    np.testing.assert_allclose(*probabilities, atol=3e-2)
 
 
 @pytest.mark.parametrize('scaling', ['standard', 'none'])
@@ -502,18 +504,18 @@ def test_quantiles_survive_a_far_value(far):
     x = np.random.default_rng(0).normal(size=(500, 1))
     plain = Scaling('quantile').fit(x).apply(x)
     moved = np.r_[x, [[far]]]
-    found = Scaling('quantile').fit(moved).apply(moved)
-    assert np.isfinite(found).all()
-    assert np.abs(found[:-1] - plain)[np.abs(plain) < 2].max() < 0.05
-    assert found[-1, 0] == (found.max() if far > 0 else found.min())
+    scaled = Scaling('quantile').fit(moved).apply(moved)
+    assert np.isfinite(scaled).all()
+    assert np.abs(scaled[:-1] - plain)[np.abs(plain) < 2].max() < 0.05
+    assert scaled[-1, 0] == (scaled.max() if far > 0 else scaled.min())
 
 
-@pytest.mark.parametrize('kind', ['float', 'list', 'frame'])
+@pytest.mark.parametrize('form', ['float', 'list', 'frame'])
 @pytest.mark.parametrize('gap', [np.nan, -np.inf])
-def test_targets_with_gaps_are_told(kind, gap):
+def test_targets_with_gaps_are_told(form, gap):
     x, y = np.eye(200)[:, :3], np.arange(200.0)
     y[3] = gap
-    y = {'list': [*y], 'frame': pandas.DataFrame({'a': y, 'b': 1.0})}.get(kind, y)
+    y = {'list': [*y], 'frame': pandas.DataFrame({'a': y, 'b': 1.0})}.get(form, y)
     text = (
         "'y' must hold finite numbers (got NaN or inf in 1 of 200 rows, first in row 3)"
     )

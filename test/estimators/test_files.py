@@ -60,9 +60,9 @@ def test_neighbours_as_a_matrix_of_distances(classifier, wine):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         search = NearestNeighbors(n_neighbors=8, metric='precomputed').fit(graph)
-        found = search.kneighbors(graph)
-    assert np.array_equal(found[1], rows)
-    np.testing.assert_array_equal(found[0], distances)
+        neighbours = search.kneighbors(graph)
+    assert np.array_equal(neighbours[1], rows)
+    np.testing.assert_array_equal(neighbours[0], distances)
     assert (y[rows[:, 1]] == y).mean() > 0.9
 
 
@@ -71,22 +71,22 @@ def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     x, y = wine
     some = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     model = GSLClassifier(graph, **few).fit(x, some)
-    found, edges = model.transduction_, model.graph_
-    number = {'none': 0, 'learned': 96}[graph]
-    assert set(np.diff(edges.indptr)) == {number}
-    np.testing.assert_allclose(edges.sum(axis=1), float(number > 0))
+    transduction, edges = model.transduction_, model.graph_
+    num_neighbours = {'none': 0, 'learned': 96}[graph]
+    assert set(np.diff(edges.indptr)) == {num_neighbours}
+    np.testing.assert_allclose(edges.sum(axis=1), float(num_neighbours > 0))
     assert not edges.diagonal().any()
     # A row's own label makes no difference to what the others tell it.
     (nets,) = model._blend.members
-    known = nets.known_y
+    known_y = nets.known_y
     for row in (0, 3):
-        known[row] = (known[row] + 1) % 3
+        known_y[row] = (known_y[row] + 1) % 3
         moved = nets.own_outputs(model._x)
-        known[row] = int(some[row])
+        known_y[row] = int(some[row])
         assert np.array_equal(moved[row], nets.own_outputs(model._x)[row])
         assert np.array_equal(moved, nets.own_outputs(model._x)) == (graph == 'none')
     if graph == 'none':
-        assert np.array_equal(model.predict(x), found)
+        assert np.array_equal(model.predict(x), transduction)
 
 
 def test_explain(regressor, few, places):
@@ -100,64 +100,65 @@ def test_explain(regressor, few, places):
     np.testing.assert_allclose(table['weight'][1:], weights[0])
     np.testing.assert_allclose(table['target'][1:], y[rows[0]])
     np.testing.assert_allclose(table.iloc[1:, 2:], x[rows[0]])
-    one = [*regressor.predict(x[200:201]), *x[200]]
-    np.testing.assert_allclose(table.iloc[0, 1:], one)
+    cells = [*regressor.predict(x[200:201]), *x[200]]
+    np.testing.assert_allclose(table.iloc[0, 1:], cells)
     sparse = scipy.sparse.csr_matrix(x[:60])
     model = GSLRegressor('learned', **few).fit(sparse, np.stack([y, -y], axis=1)[:60])
     with pytest.warns(UserWarning, match=r"'row' 0 equals the training rows \[0\], "):
-        found = model.explain(sparse[:1])
-    assert [*found][:3] == ['weight', 'target 0', 'target 1']
-    np.testing.assert_allclose(found.iloc[0, 3:].astype(float), x[0])
+        of_targets = model.explain(sparse[:1])
+    assert [*of_targets][:3] == ['weight', 'target 0', 'target 1']
+    np.testing.assert_allclose(of_targets.iloc[0, 3:].astype(float), x[0])
 
 
-@pytest.mark.parametrize('kind', ['array', 'sparse', 'frame'])
-def test_explain_names_the_row_itself(few, places, kind):
+@pytest.mark.parametrize('form', ['array', 'sparse', 'frame'])
+def test_explain_names_the_row_itself(few, places, form):
     x, y = places(80)
     x[7] = x[3]
     rows = {
         'array': x,
         'sparse': scipy.sparse.csr_matrix(x),
         'frame': pandas.DataFrame(x, columns=['a', 'b', 'c']).assign(k=['u'] * 80),
-    }[kind]
+    }[form]
     model = GSLRegressor('learned', **few).fit(rows, y)
-    label = 3 if kind == 'frame' else 0
+    label = 3 if form == 'frame' else 0
     text = rf"'row' {label} equals the training rows \[(3, 7|7, 3)\], which are among"
     with pytest.warns(UserWarning, match=text):
         table = model.explain(rows[3:4])
     assert {3, 7} <= {*table.index[1:]}
-    moved = rows[3:4] + 0.01 if kind == 'array' else rows[3:4].copy()
-    if kind == 'sparse':
+    moved = rows[3:4] + 0.01 if form == 'array' else rows[3:4].copy()
+    if form == 'sparse':
         moved.data += 0.01
-    elif kind == 'frame':
+    elif form == 'frame':
         moved['a'] += 0.01
     assert [*model.explain(moved)] == [*table]  # No warning of a new row.
     assert not model.graph_.diagonal().any()
 
 
 @pytest.mark.filterwarnings('ignore:.* equals the training rows')
-@pytest.mark.parametrize('kind', ['array', 'sparse', 'frame'])
-def test_explains_several_rows(regressor, few, places, kind):
+@pytest.mark.parametrize('form', ['array', 'sparse', 'frame'])
+def test_explains_several_rows(regressor, few, places, form):
     x, y = places()
     model, rows = regressor, x[198:202]
-    if kind == 'sparse':
+    if form == 'sparse':
         rows = scipy.sparse.csr_matrix(rows)
-    elif kind == 'frame':
+    elif form == 'frame':
         frame = pandas.DataFrame(x, columns=['a', 'b', 'explained'])
         frame.index = pandas.Index(
             [('row', i) for i in range(240)], tupleize_cols=False
         )
         model = GSLRegressor('learned', **few).fit(frame[:60], y[:60])
         rows = frame[58:62]
-    labels = [*rows.index] if kind == 'frame' else [0, 1, 2, 3]
+    labels = [*rows.index] if form == 'frame' else [0, 1, 2, 3]
     table = model.explain(rows, 3)
     assert table['explained'].tolist() == [label for label in labels for _ in range(4)]
-    own = [*'ab', 'explained_'] if kind == 'frame' else ['x0', 'x1', 'x2']
-    assert [*table][-4:] == ['target', *own]
+    names = [*'ab', 'explained_'] if form == 'frame' else ['x0', 'x1', 'x2']
+    assert [*table][-4:] == ['target', *names]
     table.columns = [str(name).replace('explained_', 'explained') for name in table]
     for i in range(4):
-        one, part = model.explain(rows[i : i + 1], 3), table.iloc[4 * i : 4 * i + 4]
-        assert one.index.equals(part.index)
-        pandas.testing.assert_frame_equal(one, part.iloc[:, 1:][[*one]])
+        single = model.explain(rows[i : i + 1], 3)
+        rows_of_one = table.iloc[4 * i : 4 * i + 4]
+        assert single.index.equals(rows_of_one.index)
+        pandas.testing.assert_frame_equal(single, rows_of_one.iloc[:, 1:][[*single]])
 
 
 def test_rows_of_no_weight_explain_nothing(few):
@@ -189,9 +190,9 @@ def test_explains_rows_of_any_kind(few, places):
     assert [*expected.columns] == names
     assert expected.notna().to_numpy()[1:].all()
     row = frame.iloc[0]
-    for one in (row, row.tolist(), frame[['k', 'weight', 'a', 'b']][:1]):
-        found = model.explain(one).astype(expected.dtypes)
-        pandas.testing.assert_frame_equal(found, expected)
+    for example in (row, row.tolist(), frame[['k', 'weight', 'a', 'b']][:1]):
+        explained = model.explain(example).astype(expected.dtypes)
+        pandas.testing.assert_frame_equal(explained, expected)
     plain = GSLRegressor('learned', **few).fit(x, y).explain(frame.iloc[:1, :3])
     assert [*plain.columns] == ['weight', 'target', 'x0', 'x1', 'x2']
 
@@ -210,9 +211,9 @@ def test_explore(tmp_path, few, places):
     frame = (1000 * frame).round().assign(kind=['flat', None] * 30)
     frame['day'] = pandas.date_range('1970-01-02', periods=60, tz='Europe/Berlin')
     model = GSLRegressor('learned', **few).fit(frame, y)
-    for one in (model, pickle.loads(pickle.dumps(model))):
-        found = re.search(r'id="data">(.*?)</script>', one.explore(page).read_text())
-        colours = json.loads(found[1])['colours']
+    for twin in (model, pickle.loads(pickle.dumps(model))):
+        match = re.search(r'id="data">(.*?)</script>', twin.explore(page).read_text())
+        colours = json.loads(match[1])['colours']
         values = {each['name']: each['values'] for each in colours}
         assert values['bbb'] == frame['bbb'].tolist()
         assert values['kind'] == [0, None] * 30
@@ -242,8 +243,8 @@ def through(path):
         assert twin.report_.equals(model.report_)
         assert np.array_equal(twin.is_far(x), model.is_far(x))
         assert twin.contributions(x).equals(model.contributions(x))
-        for one in (twin, pickle.loads(pickle.dumps(model))):
-            assert np.array_equal(one.predict(x), model.predict(x))
+        for copy in (twin, pickle.loads(pickle.dumps(model))):
+            assert np.array_equal(copy.predict(x), model.predict(x))
         assert np.array_equal(twin.transduction_, model.transduction_)
         assert (twin.graph_ != model.graph_).nnz == 0
         return twin
@@ -252,7 +253,7 @@ def through(path):
 
 
 @pytest.mark.parametrize(
-    ('make', 'graph', 'kind'),
+    ('make', 'graph', 'form'),
     [
         (GSLClassifier, 'learned', 'dense'),
         (GSLClassifier, 'auto', 'sparse'),
@@ -263,10 +264,10 @@ def through(path):
         (GSLRegressor, 'learned', 'sparse'),
     ],
 )
-def test_files(wine, make, graph, kind, through, few, few_trees):
+def test_files(wine, make, graph, form, through, few, few_trees):
     x, y = wine[0][::2], wine[1][::2]
-    x = {'sparse': scipy.sparse.csr_matrix, 'single': np.float32}.get(kind, np.array)(x)
-    y = y.astype(str) if kind == 'texts' else y
+    x = {'sparse': scipy.sparse.csr_matrix, 'single': np.float32}.get(form, np.array)(x)
+    y = y.astype(str) if form == 'texts' else y
     options = few | {'max_iter': 3, 'n_members': 2}
     model = make(graph, **options, eval_k=np.int64(9), dropout=np.float64(0.5))
     twin = through(model.fit(x, y), x)
@@ -294,15 +295,15 @@ def test_frames(through, few, places, unit):
     frame.loc[3, 'size'] = frame.loc[4, 'kind'] = None
     frame['day'] = np.arange(60).astype('M8[D]').astype(f'M8[{unit}]')
     model = GSLRegressor('learned', **few).fit(frame, y)
-    found = model.explain(frame[5:6])
-    assert found.columns.tolist() == ['weight', 'target', *frame.columns]
-    assert found['kind'].iloc[0] == frame['kind'][5]
-    rows = found.index[1:]
-    assert found['kind'][1:].tolist() == frame['kind'][rows].tolist()
+    explained = model.explain(frame[5:6])
+    assert explained.columns.tolist() == ['weight', 'target', *frame.columns]
+    assert explained['kind'].iloc[0] == frame['kind'][5]
+    rows = explained.index[1:]
+    assert explained['kind'][1:].tolist() == frame['kind'][rows].tolist()
     # Texts, numbers and times are what they were.
     twin = through(model, frame)
     again = twin.explain(frame[5:6])
-    assert again.equals(found)
+    assert again.equals(explained)
     assert twin.feature_names_in_.tolist() == [*frame]
     # Whole numbers that name columns remain numbers.
     frame = pandas.DataFrame(x)
@@ -322,22 +323,22 @@ def test_a_file_of_another_device_is_loaded_on_this_one(path, classifier, wine):
     with pytest.raises(ValueError, match="'device' must be a PyTorch device"):
         GSLClassifier.load(path)
     state = torch.get_rng_state()
-    found = GSLClassifier.load(path, device='cpu')
+    loaded = GSLClassifier.load(path, device='cpu')
     assert torch.equal(torch.get_rng_state(), state)
-    assert found.device == 'cpu'
-    np.testing.assert_array_equal(found.predict(wine[0]), model.predict(wine[0]))
+    assert loaded.device == 'cpu'
+    np.testing.assert_array_equal(loaded.predict(wine[0]), model.predict(wine[0]))
 
 
 @pytest.mark.parametrize('name', ['kneighbors', 'explain', 'explore'])
 def test_without_a_graph_the_call_is_named(name, classifier, wine, tmp_path):
     model, page = classifier('none'), tmp_path / 'graph.html'
-    given = page if name == 'explore' else wine[0][:1]
+    argument = page if name == 'explore' else wine[0][:1]
     text = (
         f"'{name}' needs a graph, and no member with neighbours has a weight "
         r"\(got {'no graph, robust': 1.0}\): fit with graph='learned'"
     )
     with pytest.raises(ValueError, match=text):
-        getattr(model, name)(given)
+        getattr(model, name)(argument)
     assert not page.exists()
 
 
@@ -383,8 +384,8 @@ def test_changed_contents_are_refused(path, classifier):
         for name in state
     ]
     damaged.append(content | {'options': content['options'] | {'other': 1}})
-    for one in damaged:
-        torch.save(one, path)
+    for changed in damaged:
+        torch.save(changed, path)
         with pytest.raises(
             ValueError, match=r'GSLClassifier of version .* cannot be r'
         ):
@@ -411,9 +412,9 @@ def test_every_kind_of_member_goes_through_a_file(through, wine, few, few_trees)
     }
     twin = through(model, x)
     assert str(twin) == str(model)
-    for one, other in zip(model._blend.members, twin._blend.members, strict=True):
-        assert np.array_equal(one.outputs(x), other.outputs(x))
-        assert np.array_equal(one.own_outputs(x), other.own_outputs(x))
+    for member, copy in zip(model._blend.members, twin._blend.members, strict=True):
+        assert np.array_equal(member.outputs(x), copy.outputs(x))
+        assert np.array_equal(member.own_outputs(x), copy.own_outputs(x))
 
 
 class Untrusted:

@@ -49,7 +49,7 @@ def test_a_category_is_no_identifier(name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         GSLRegressor('learned', **FEW).fit(table, y)
-    assert not any('identify' in str(one.message) for one in caught)
+    assert not any('identify' in str(warning.message) for warning in caught)
 
 
 def graph_of(group):
@@ -64,38 +64,40 @@ def graph_of(group):
 def test_the_search_takes_any_labels(case):
     random, group, traits, _ = draw_groups(20, 15)
     y = random.permutation(np.arange(20) % 2)[group]
-    known = np.arange(300)
+    labelled = np.arange(300)
     if case == 'few groups':
-        known = known[group < 4]
+        labelled = labelled[group < 4]
     elif case == 'lost class':
         y[group == 5] = 2
-        known = known[y != 1]
+        labelled = labelled[y != 1]
     else:
         y[7] = 2
     columns = {'a': traits[:, 0], 'site': group}
     rows = np.arange(300)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        found = find_identifier(columns, rows, graph_of(group), traits, y, known)
-    assert found is None if case == 'few groups' else found[0] == 'site'
+        identifier = find_identifier(
+            columns, rows, graph_of(group), traits, y, labelled
+        )
+    assert identifier is None if case == 'few groups' else identifier[0] == 'site'
 
 
-@pytest.mark.parametrize('kind', ['quantity', 'text', 'number', 'regions'])
-def test_a_smooth_quantity_is_no_identifier(kind):
+@pytest.mark.parametrize('case', ['quantity', 'text', 'number', 'regions'])
+def test_a_smooth_quantity_is_no_identifier(case):
     random, group, traits, _ = draw_groups(40, 6)
     effect = 2 * random.normal(size=40)[group]
-    if kind in ('quantity', 'text'):  # An hour, and names with an effect of each.
+    if case in ('quantity', 'text'):  # An hour, and names with an effect of each.
         effect = 3 * np.sin(group / 5)
         traits = random.normal(size=(240, 2))
-    elif kind == 'regions':  # Numbers in the order of regions, with their effects.
+    elif case == 'regions':  # Numbers in the order of regions, with their effects.
         effect += 2 * random.normal(size=8)[group // 5]
     y = effect + 0.3 * random.normal(size=240)
     name = np.array([f'site {g}' for g in random.permutation(40)])[group]
-    columns = {'a': traits[:, 0], 'site': name if kind == 'text' else group}
+    columns = {'a': traits[:, 0], 'site': name if case == 'text' else group}
     x = np.stack([traits[:, 0], np.unique(columns['site'], return_inverse=True)[1]], 1)
     rows = np.arange(240)
-    found = find_identifier(columns, rows, graph_of(group), x, y[:, None], rows)
-    assert (found is None) == (kind == 'quantity')
+    identifier = find_identifier(columns, rows, graph_of(group), x, y[:, None], rows)
+    assert (identifier is None) == (case == 'quantity')
 
 
 def test_a_fit_with_labels_in_few_groups_ends():

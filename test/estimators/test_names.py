@@ -48,28 +48,28 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize('kind', NAMES)
-def test_columns_go_by_name(kind, tmp_path):
-    frame = pandas.DataFrame(X, columns=NAMES[kind])
-    other = frame.iloc[:, ::-1]
+@pytest.mark.parametrize('case', NAMES)
+def test_columns_go_by_name(case, tmp_path):
+    frame = pandas.DataFrame(X, columns=NAMES[case])
+    reordered = frame.iloc[:, ::-1]
     renamed = pandas.Index(['new', *list(frame)[1:]], tupleize_cols=False)
     model = GSLRegressor('learned', **BRIEF).fit(frame, Y)
     model.save(tmp_path / 'model.pt')
     expected = model.predict(frame)
-    for one in (model, GSLRegressor.load(tmp_path / 'model.pt')):
-        np.testing.assert_array_equal(one.predict(frame), expected)
-        np.testing.assert_array_equal(one.predict(other), expected)
-        table = one.explain(other[:1])
+    for twin in (model, GSLRegressor.load(tmp_path / 'model.pt')):
+        np.testing.assert_array_equal(twin.predict(frame), expected)
+        np.testing.assert_array_equal(twin.predict(reordered), expected)
+        table = twin.explain(reordered[:1])
         np.testing.assert_array_equal(table.iloc[0, 3:].astype(float), X[0])
         assert len(set(map(str, table.columns))) == 7
-        one.explore(tmp_path / 'graph.html')
+        twin.explore(tmp_path / 'graph.html')
         # Not by position if a name is missing, or if all have other names.
         for names in (renamed, [*'wxyz']):
             with pytest.raises(ValueError, match=r'columns are missing: .*to_numpy'):
-                one.predict(frame.set_axis(names, axis=1))
-        np.testing.assert_array_equal(one.predict(frame.to_numpy()), expected)
+                twin.predict(frame.set_axis(names, axis=1))
+        np.testing.assert_array_equal(twin.predict(frame.to_numpy()), expected)
     encoder = make_table_transformer().fit(frame)
-    np.testing.assert_array_equal(encoder.transform(other), X)
+    np.testing.assert_array_equal(encoder.transform(reordered), X)
     with pytest.raises(ValueError, match='columns are missing'):
         encoder.transform(frame.set_axis(renamed, axis=1))
 
@@ -97,9 +97,9 @@ def test_a_column_of_training_that_comes_twice(fitted):
     ):
         method(twice)
     # Other columns do not count.
-    more = pandas.concat([frame, frame[['a']].set_axis(['e'], axis=1)] * 2, axis=1)
-    more = more.iloc[:, [0, 1, 2, 3, 4, 9]]
-    np.testing.assert_array_equal(method(more), method(frame))
+    wider = pandas.concat([frame, frame[['a']].set_axis(['e'], axis=1)] * 2, axis=1)
+    wider = wider.iloc[:, [0, 1, 2, 3, 4, 9]]
+    np.testing.assert_array_equal(method(wider), method(frame))
 
 
 ROWS = {
@@ -117,14 +117,14 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize('kind', ROWS)
-def test_labels_of_rows_find_them(kind, tmp_path):
-    frame = pandas.DataFrame(X, columns=[*'abcd'], index=ROWS[kind])
+@pytest.mark.parametrize('case', ROWS)
+def test_labels_of_rows_find_them(case, tmp_path):
+    frame = pandas.DataFrame(X, columns=[*'abcd'], index=ROWS[case])
     model = GSLRegressor('learned', **BRIEF).fit(frame, Y)
     model.save(tmp_path / 'model.pt')
     expected = model.explain(frame[:1])
-    for one in (model, GSLRegressor.load(tmp_path / 'model.pt')):
-        table = one.explain(frame[:1])
+    for twin in (model, GSLRegressor.load(tmp_path / 'model.pt')):
+        table = twin.explain(frame[:1])
         assert table.index.equals(expected.index)
         assert [*map(type, table.index)] == [*map(type, expected.index)]
         for label, row in zip(
@@ -185,9 +185,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize('kind', TABLES)
-def test_encoded_names_are_distinct(kind):
-    frame = pandas.DataFrame(TABLES[kind])
+@pytest.mark.parametrize('case', TABLES)
+def test_encoded_names_are_distinct(case):
+    frame = pandas.DataFrame(TABLES[case])
     encoder = make_table_transformer().fit(frame)
     names = encoder.get_feature_names_out().tolist()
     assert len({*names}) == len(names) == encoder.transform(frame).shape[1]

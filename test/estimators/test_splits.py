@@ -38,19 +38,19 @@ def check_split(split, is_known):
 @pytest.mark.parametrize('num_classes', [0, 3])
 def test_random_splits(num_classes):
     y = seeded().randint(3, size=N)
-    given = KNOWN, 4, 0.2, seeded(), num_classes
-    splits = random_splits(y, *given)
+    args = KNOWN, 4, 0.2, seeded(), num_classes
+    splits = random_splits(y, *args)
     for split in splits:
         check_split(split, KNOWN)
         assert len(split.candidates) + len(split.val) == N
         assert abs(len(split.val) - 0.2 * KNOWN.sum()) <= max(1, num_classes)
-    held = np.concatenate([split.val for split in splits])
-    assert len(set(held)) == len(held)
+    val = np.concatenate([split.val for split in splits])
+    assert len(set(val)) == len(val)
     # The same of one seed, others of another.
-    again = random_splits(y, *given[:3], seeded(), num_classes)
-    other = random_splits(y, *given[:3], seeded(1), num_classes)
+    again = random_splits(y, *args[:3], seeded(), num_classes)
+    by_other_seed = random_splits(y, *args[:3], seeded(1), num_classes)
     assert all(np.array_equal(a.val, b.val) for a, b in zip(splits, again, strict=True))
-    assert not np.array_equal(splits[0].val, other[0].val)
+    assert not np.array_equal(splits[0].val, by_other_seed[0].val)
 
 
 def test_classes_are_held_back_by_their_share():
@@ -79,17 +79,17 @@ def test_whole_groups_are_held_back(num_groups, num_splits, expected):
     group = seeded().randint(num_groups, size=N)
     splits = group_splits(group, KNOWN, num_splits, 0.2, seeded())
     assert len(splits) == expected
-    held = []
+    val_groups = []
     for split in splits:
         check_split(split, KNOWN)
         seen = set(group[split.val])
         assert not seen & set(group[split.candidates])
         # Neither do unlabelled rows of a held-back group remain.
         assert len(split.candidates) == N - np.isin(group, [*seen]).sum()
-        held += seen
-    assert len(set(held)) == len(held)
+        val_groups += seen
+    assert len(set(val_groups)) == len(val_groups)
     if num_groups < 10:
-        assert set(held) == set(range(num_groups))
+        assert set(val_groups) == set(range(num_groups))
     else:
         sizes = [len(split.val) for split in splits]
         assert max(sizes) - min(sizes) <= np.bincount(group).max()
@@ -204,9 +204,9 @@ BAD = {
 
 @pytest.mark.parametrize('case', BAD)
 def test_bad_groups_and_orders(case):
-    given, text = BAD[case]
+    options, text = BAD[case]
     with pytest.raises((TypeError, ValueError), match=text):
-        GSLRegressor('none', max_iter=1).fit(X, Y, **given)
+        GSLRegressor('none', max_iter=1).fit(X, Y, **options)
 
 
 def test_all_labels_in_one_group_or_at_one_time(few):
@@ -219,7 +219,7 @@ def test_all_labels_in_one_group_or_at_one_time(few):
 
 
 @pytest.mark.parametrize(
-    ('given', 'expected'),
+    ('options', 'expected'),
     [
         ({'groups': np.arange(60) % 3}, [{0}, {1}, {2}]),
         ({'groups': np.arange(60) % 20}, None),
@@ -227,7 +227,7 @@ def test_all_labels_in_one_group_or_at_one_time(few):
         ({'order': DAYS}, [set(range(48, 60))]),
     ],
 )
-def test_what_an_estimator_holds_back(given, expected, few, monkeypatch):
+def test_what_an_estimator_holds_back(options, expected, few, monkeypatch):
     seen = []
 
     class Noting(_fitting.Training):
@@ -236,19 +236,19 @@ def test_what_an_estimator_holds_back(given, expected, few, monkeypatch):
             super().__init__(model, table, split, *args)
 
     monkeypatch.setattr(_fitting, 'Training', Noting)
-    GSLRegressor('none', **few | {'max_iter': 1}).fit(X, Y, **given)
-    value = given.get('groups', given.get('order'))
+    GSLRegressor('none', **few | {'max_iter': 1}).fit(X, Y, **options)
+    value = options.get('groups', options.get('order'))
     value = np.unique(value, return_inverse=True)[1]
-    held = [set(value[split.val.numpy()].tolist()) for split in seen]
+    val_groups = [set(value[split.val.numpy()].tolist()) for split in seen]
     if expected is None:
-        (held,) = held
-        assert len(held) == 4  # A fifth of twenty groups.
+        (val_groups,) = val_groups
+        assert len(val_groups) == 4  # A fifth of twenty groups.
         return
-    assert sorted(held, key=min) == expected
+    assert sorted(val_groups, key=min) == expected
 
 
 def test_without_a_fraction_no_row_is_held_back(few):
     options = few | {'max_iter': 1, 'validation_fraction': 0.0}
-    for given in ({'groups': MASK}, {'order': DAYS}):
-        model = GSLRegressor('none', **options).fit(X, Y, **given)
+    for choice in ({'groups': MASK}, {'order': DAYS}):
+        model = GSLRegressor('none', **options).fit(X, Y, **choice)
         assert model.report_['loss'].isna().all()

@@ -23,11 +23,11 @@ pytestmark = [
 
 @pytest.mark.parametrize('dtype', [object, 'category', 'string'])
 def test_columns(dtype):
-    kind = pandas.Series(['a', 'b', None, 'a'], dtype=dtype)
-    frame = pandas.DataFrame({'n': [1.0, np.nan, 3.0, 5.0], 'kind': kind})
+    category = pandas.Series(['a', 'b', None, 'a'], dtype=dtype)
+    frame = pandas.DataFrame({'n': [1.0, np.nan, 3.0, 5.0], 'kind': category})
     frame['flag'] = [True, False, True, True]
     transformer = make_table_transformer()
-    found = transformer.fit_transform(frame)
+    encoded = transformer.fit_transform(frame)
     # The median, which number was missing; a, b and none; false and true.
     expected = [
         [1, 0, 1, 0, 0, 0, 1],
@@ -35,7 +35,7 @@ def test_columns(dtype):
         [3, 0, 0, 0, 1, 0, 1],
         [5, 0, 1, 0, 0, 0, 1],
     ]
-    assert np.array_equal(found, expected)
+    assert np.array_equal(encoded, expected)
     assert len(transformer.get_feature_names_out()) == 7
     new = frame.iloc[:1].assign(kind=pandas.Series(['new'], dtype=dtype))
     assert transformer.transform(new).tolist() == [[1, 0, 0, 0, 0, 0, 1]]
@@ -48,7 +48,7 @@ def frames(columns, dtype=None):
 def held_as(*gap):
     """Numbers, and the same held by objects of several kinds."""
     kinds = [Decimal, Fraction, np.float32, np.float64]
-    objects = [[*map(kind, (0.5, 2.0, 4.0)), *gap] for kind in kinds]
+    objects = [[*map(convert, (0.5, 2.0, 4.0)), *gap] for convert in kinds]
     objects += [[0.5, 2, np.int8(4), *gap], [0.5, 2, 4, *[None for _ in gap]]]
     nullable = [[0.5, 2, 4, *[pandas.NA for _ in gap]]]
     return (
@@ -80,8 +80,8 @@ DAYS = [timedelta(days=1), timedelta(days=5), timedelta(days=2)]
 )
 def test_numbers_whatever_holds_them(tables, expected):
     for table in tables:
-        found = make_table_transformer().fit_transform(table)
-        np.testing.assert_array_equal(found, expected)
+        encoded = make_table_transformer().fit_transform(table)
+        np.testing.assert_array_equal(encoded, expected)
 
 
 def test_durations_stay_durations():
@@ -118,9 +118,9 @@ def test_types_that_drift():
         assert np.array_equal(transformer.transform(later), expected)
     text = "column 'own' holds int, but held bool in training: 3 of its 3 values"
     with pytest.warns(UserWarning, match=text) as caught:
-        found = transformer.transform(train.assign(own=[1, 0, 1]))
+        encoded = transformer.transform(train.assign(own=[1, 0, 1]))
     assert caught[0].filename == __file__
-    assert (found[:, 2:] == 0).all()
+    assert (encoded[:, 2:] == 0).all()
     table = pandas.DataFrame({'k': ['1.0', '2.0', '2.5', '1.0']})
     transformer = make_table_transformer().fit(table)
     text = "column 'k' holds float, but held str in training: 3 of its 4 values are"
@@ -130,8 +130,8 @@ def test_types_that_drift():
     assert transformer.transform(new).sum() == 1
     numbers = make_table_transformer().fit(pandas.DataFrame({'n': [0.5, 1, 2]}))
     for n in (['0.5', '1', '2'], pandas.Series([0.5, True, '2'], dtype=object)):
-        found = numbers.transform(pandas.DataFrame({'n': n}))
-        assert found.tolist() == [[0.5], [1], [2]]
+        encoded = numbers.transform(pandas.DataFrame({'n': n}))
+        assert encoded.tolist() == [[0.5], [1], [2]]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_columns_are_found_by_name():
     frame = pandas.DataFrame({'a': [1, 2], 'b': ['u', 'v']})
     transformer = make_table_transformer().fit(frame)
     expected = transformer.transform(frame)
-    found = transformer.transform(frame[['b', 'a']].assign(c=object()))
-    assert np.array_equal(found, expected)
+    encoded = transformer.transform(frame[['b', 'a']].assign(c=object()))
+    assert np.array_equal(encoded, expected)
     with pytest.warns(UserWarning, match='X does not have valid feature names'):
         assert np.array_equal(transformer.transform(frame.to_numpy()), expected)
     with pytest.raises(ValueError, match=r"columns are missing: \['b'\]"):
@@ -166,30 +166,30 @@ def test_columns_are_found_by_name():
     assert names.get_feature_names_out().tolist() == ['x0', 'x1_u', 'x1_v']
 
 
-@pytest.mark.parametrize('kind', ['pandas', 'polars', 'array'])
-def test_frames_of_every_kind(kind):
+@pytest.mark.parametrize('library', ['pandas', 'polars', 'array'])
+def test_frames_of_every_kind(library):
     columns = {'n': [1.5, None, 3.5, 4.5], 'c': ['u', 'v', None, 'u']}
     columns |= {'f': [True, False, True, None], 't': [timedelta(1)] * 3 + [None]}
     frame = pandas.DataFrame(columns)
     expected = make_table_transformer().fit_transform(frame.astype({'n': float}))
-    if kind == 'polars':
+    if library == 'polars':
         frame = pytest.importorskip('polars').DataFrame(columns)
-    elif kind == 'array':
+    elif library == 'array':
         frame = np.array(list(columns.values()), dtype=object).T
     assert np.array_equal(make_table_transformer().fit_transform(frame), expected)
 
 
-@pytest.mark.parametrize('kind', ['pandas', 'polars'])
+@pytest.mark.parametrize('library', ['pandas', 'polars'])
 @pytest.mark.parametrize('make', [GSLClassifier, GSLRegressor])
-def test_estimators_take_frames(kind, make, few):
+def test_estimators_take_frames(library, make, few):
     random = np.random.default_rng(0)
-    number = random.normal(size=80)
+    value = random.normal(size=80)
     columns = {
-        'n': np.where(np.arange(80) % 9 == 0, np.nan, number),
-        'kind': np.where(number > 0, 'high', 'low'),
+        'n': np.where(np.arange(80) % 9 == 0, np.nan, value),
+        'kind': np.where(value > 0, 'high', 'low'),
         'flag': random.random(80) > 0.5,
     }
-    frame, y = pytest.importorskip(kind).DataFrame(columns), (number > 0).astype(int)
+    frame, y = pytest.importorskip(library).DataFrame(columns), (value > 0).astype(int)
     model = make('none', **few | {'max_iter': 60}).fit(frame[:60], y[:60])
     assert model.score(frame[60:], y[60:]) > 0.8
     assert model.n_features_in_ == 3
@@ -205,12 +205,12 @@ def test_frames_of_single_precision(few):
     x = random.normal(size=(40, 3)).astype(np.float32)
     y = x[:, 0] > 0
     models = [GSLClassifier('none', **few) for _ in range(2)]
-    found = [
+    probabilities = [
         model.fit(rows, y).predict_proba(rows)
         for model, rows in zip(models, (x, pandas.DataFrame(x)), strict=True)
     ]
-    assert found[0].dtype == found[1].dtype == np.float32
-    assert np.array_equal(*found)
+    assert probabilities[0].dtype == probabilities[1].dtype == np.float32
+    assert np.array_equal(*probabilities)
 
 
 @pytest.mark.parametrize(
@@ -301,5 +301,5 @@ def test_gaps_that_training_lacks_are_told():
     model = make_table_transformer().fit(pandas.DataFrame({'a': [1.0, 2.0, 4.0]}))
     text = "column 'a' has gaps in 1 rows, but had none in training: the median repl"
     with pytest.warns(UserWarning, match=text):
-        found = model.transform(pandas.DataFrame({'a': [None, 4.0]}))
-    assert found.tolist() == [[2.0], [4.0]]
+        encoded = model.transform(pandas.DataFrame({'a': [None, 4.0]}))
+    assert encoded.tolist() == [[2.0], [4.0]]

@@ -20,15 +20,15 @@ def test_scaling(scaling):
     random = np.random.default_rng(0)
     x = np.stack([np.exp(random.normal(size=1200)), random.integers(0, 2, 1200)], 1)
     made = Scaling(scaling).fit(x)
-    found = made.apply(x)
+    scaled = made.apply(x)
     assert made.varied.tolist() == [0]
     if scaling == 'none':
-        assert np.array_equal(found, x)
+        assert np.array_equal(scaled, x)
         return
-    np.testing.assert_allclose(found[:, 1].std(), 1)
+    np.testing.assert_allclose(scaled[:, 1].std(), 1)
     if scaling == 'quantile':
         inner = abs(np.log(x[:, 0])) < 2
-        np.testing.assert_allclose(found[inner, 0], np.log(x[inner, 0]), atol=0.2)
+        np.testing.assert_allclose(scaled[inner, 0], np.log(x[inner, 0]), atol=0.2)
 
 
 def test_robust_scaling_bends_what_is_far():
@@ -42,12 +42,12 @@ def test_robust_scaling_bends_what_is_far():
     low, middle, high = np.percentile(x, (25, 50, 75), axis=0)
     z = (x[:, 0] - middle[0]) / (high[0] - low[0])
     expected = z / np.sqrt(1 + (z / 3) ** 2)
-    found = scaling.apply(x, np.float64)
-    np.testing.assert_allclose(found[:, 0], expected)
-    np.testing.assert_allclose(found[:, 1], expected, atol=1e-9)
+    scaled = scaling.apply(x, np.float64)
+    np.testing.assert_allclose(scaled[:, 0], expected)
+    np.testing.assert_allclose(scaled[:, 1], expected, atol=1e-9)
     z = 2 * (x[:, 2] - 3) / 2
-    np.testing.assert_allclose(found[:, 2], z / np.sqrt(1 + (z / 3) ** 2))
-    assert not found[:, 3].any()
+    np.testing.assert_allclose(scaled[:, 2], z / np.sqrt(1 + (z / 3) ** 2))
+    assert not scaled[:, 3].any()
     # Far rows differ from each other, and never exceed three.
     far = np.full((3, 4), 4.0)
     far[:, 0] = 5, 10, 1e300
@@ -71,30 +71,30 @@ def answers(model, x, y):
 
 @pytest.mark.parametrize('name', RANDOM)
 def test_a_fit_neither_reads_nor_changes_global_generators(wine, name):
-    found = []
+    predictions = []
     for seed in range(2):
         torch.manual_seed(seed)
         of_numpy = check_random_state(None)
         of_numpy.seed(seed)
         state, words = torch.get_rng_state(), of_numpy.get_state()[1].copy()
-        found.append(answers(RANDOM[name], *wine))
+        predictions.append(answers(RANDOM[name], *wine))
         assert torch.equal(torch.get_rng_state(), state)
         assert np.array_equal(of_numpy.get_state()[1], words)
-    assert np.array_equal(*found)
-    other = clone(RANDOM[name]).set_params(random_state=1)
-    assert not np.array_equal(answers(other, *wine), found[0])
+    assert np.array_equal(*predictions)
+    with_other_seed = clone(RANDOM[name]).set_params(random_state=1)
+    assert not np.array_equal(answers(with_other_seed, *wine), predictions[0])
 
 
 def test_without_a_state_the_seed_is_that_of_numpy(wine):
     model = clone(RANDOM['regressor']).set_params(random_state=None)
-    found = []
+    predictions = []
     for seed in (0, 0, 1):
         check_random_state(None).seed(seed)
         state = torch.get_rng_state()
-        found.append(answers(model, *wine))
+        predictions.append(answers(model, *wine))
         assert torch.equal(torch.get_rng_state(), state)
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
+    assert np.array_equal(predictions[0], predictions[1])
+    assert not np.array_equal(predictions[0], predictions[2])
 
 
 @pytest.mark.parametrize('graph', ['learned', 'none', 'auto'])
@@ -103,20 +103,20 @@ def test_without_a_signal_the_constant_is_predicted(graph, few, recwarn):
     x, y = random.randn(200, 3), random.randn(200)  # No relation.
     options = few | {'max_iter': 1, 'learning_rate': 1e-9}
     weight = random.rand(200)
-    held = np.arange(200) < 100
-    model = GSLRegressor(graph, **options).fit(x, y, weight, held)
+    is_val = np.arange(200) < 100
+    model = GSLRegressor(graph, **options).fit(x, y, weight, is_val)
     texts = [str(warning.message) for warning in recwarn]
     assert any(text.startswith('no signal was found: on held-back') for text in texts)
     expected = np.average(y, weights=weight)
     np.testing.assert_allclose(model.predict(x), expected, rtol=1e-6)
     np.testing.assert_allclose(model.transduction_, expected, rtol=1e-6)
     # On held-back rows, the constant of the others is looked at.
-    constant = np.average(y[~held], weights=weight[~held])
-    loss = np.average((y - constant)[held] ** 2, weights=weight[held])
+    constant = np.average(y[~is_val], weights=weight[~is_val])
+    loss = np.average((y - constant)[is_val] ** 2, weights=weight[is_val])
     scale = np.average((y - y.mean()) ** 2)
-    found = model.report_['loss']
-    np.testing.assert_allclose(found['constant'], loss / scale, rtol=1e-5)
-    assert found['blend'] >= found['constant']
+    losses = model.report_['loss']
+    np.testing.assert_allclose(losses['constant'], loss / scale, rtol=1e-5)
+    assert losses['blend'] >= losses['constant']
     assert model.report_['weight'].dropna().to_dict() == {'constant': 1.0}
     shown = [line.split() for line in str(model).splitlines()]
     assert [words[0] for words in shown if words[-1] == '1.00'] == ['constant']
@@ -124,7 +124,7 @@ def test_without_a_signal_the_constant_is_predicted(graph, few, recwarn):
     assert (table[['trees', 'own columns', 'neighbours']] == 0).all(axis=None)
     np.testing.assert_allclose(table['constant'], expected, rtol=1e-6)
     classes = np.where(random.rand(200) < 0.3, 'a', 'b')
-    model = GSLClassifier(graph, **options).fit(x, classes, validation_mask=held)
+    model = GSLClassifier(graph, **options).fit(x, classes, validation_mask=is_val)
     share = (classes == 'a').mean()
     np.testing.assert_allclose(model.predict_proba(x)[:, 0], share, rtol=1e-5)
 
@@ -141,10 +141,10 @@ def test_little_signal_is_told(few, recwarn):
 
 def test_few_rows_do_not_tell_that_there_is_no_signal(few, places):
     x, y = places(80)
-    held = np.zeros(80, dtype=bool)
-    held[np.argsort(np.abs(y - y.mean()))[:4]] = True
+    is_val = np.zeros(80, dtype=bool)
+    is_val[np.argsort(np.abs(y - y.mean()))[:4]] = True
     model = GSLRegressor('none', **few | {'max_iter': 60})
-    model.fit(x, y, validation_mask=held)
+    model.fit(x, y, validation_mask=is_val)
     assert len(set(model.predict(x))) > 40
 
 
@@ -155,9 +155,9 @@ def test_neighbours_of_a_constant_are_told(name, few, tmp_path):
     x, y = random.randn(200, 3), random.randn(200)
     model = GSLRegressor('learned', **options).fit(x, y)
     assert len(set(model.predict(x))) == 1
-    given = tmp_path / 'graph.html' if name == 'explore' else x[:1]
+    argument = tmp_path / 'graph.html' if name == 'explore' else x[:1]
     with pytest.warns(UserWarning, match='no signal was found in training'):
-        getattr(model, name)(given)
+        getattr(model, name)(argument)
     model.save(tmp_path / 'model.pt')
     again = GSLRegressor.load(tmp_path / 'model.pt')
     np.testing.assert_array_equal(again.predict(x), model.predict(x))

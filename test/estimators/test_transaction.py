@@ -90,7 +90,7 @@ def out_of(model, rows):
 
 
 @contextmanager
-def interrupt_of_call(number):
+def interrupt_of_call(index):
     """Raise at a call into the package, as Ctrl-C does; count the calls."""
     calls = [0]
 
@@ -104,7 +104,7 @@ def interrupt_of_call(number):
             and not is_generator
         ):
             calls[0] += 1
-            if calls[0] == number:
+            if calls[0] == index:
                 raise KeyboardInterrupt
 
     sys.setprofile(profile)
@@ -124,23 +124,24 @@ def interrupt_of_call(number):
     ],
 )
 def test_a_fit_that_is_killed_changes_nothing(name, table):
-    rows, other = TABLES[table], targets(name)[::-1]
+    rows = TABLES[table]
+    y = targets(name)[::-1]
     model = copy.deepcopy(fitted(name, table))
     with interrupt_of_call(0) as calls:  # Of a second fit: the first one fills caches.
-        MAKERS[name]().fit(rows[::-1], other)
+        MAKERS[name]().fit(rows[::-1], y)
     before, out = digest(model), out_of(model, rows)
     new = MAKERS[name]()
     unfitted = digest(new)
-    for number in np.linspace(2, 0.98 * calls[0], 10).astype(int):
-        for one, expected in ((model, before), (new, unfitted)):
-            with pytest.raises(KeyboardInterrupt), interrupt_of_call(number):
-                one.fit(rows[::-1], other)
-            assert digest(one) == expected
+    for index in np.linspace(2, 0.98 * calls[0], 10).astype(int):
+        for estimator, expected in ((model, before), (new, unfitted)):
+            with pytest.raises(KeyboardInterrupt), interrupt_of_call(index):
+                estimator.fit(rows[::-1], y)
+            assert digest(estimator) == expected
         with pytest.raises(NotFittedError):
             out_of(new, rows)
     np.testing.assert_array_equal(out_of(model, rows), out)
     # The same fit, without an interrupt, changes the model.
-    assert name == 'columns' or digest(model.fit(rows[::-1], other)) != before
+    assert name == 'columns' or digest(model.fit(rows[::-1], y)) != before
 
 
 def test_a_signal_changes_nothing(monkeypatch):
@@ -194,15 +195,15 @@ BAD = {
 def test_a_fit_that_raises_changes_nothing(case, table):
     name, rows, y, options = BAD[case]
     names = {'validation_mask', 'sample_weight'} & options.keys()
-    given = {key: options[key] for key in names}
+    fit_params = {key: options[key] for key in names}
     params = {key: value for key, value in options.items() if key not in names}
     model = copy.deepcopy(fitted(name, table)).set_params(**params)
     new = clone(model)
-    for one in (model, new):
-        before = digest(one)
+    for estimator in (model, new):
+        before = digest(estimator)
         with pytest.raises((TypeError, ValueError)):
-            one.fit(rows, y, **given)
-        assert digest(one) == before
+            estimator.fit(rows, y, **fit_params)
+        assert digest(estimator) == before
     with pytest.raises(NotFittedError):
         out_of(new, TABLES[table])
 
@@ -304,7 +305,7 @@ def test_threads_predict_while_one_saves(graph, tmp_path):
 def test_parameters_that_are_set_later_change_nothing(name, table, tmp_path):
     rows = TABLES[table]
     model = copy.deepcopy(fitted(name, table))
-    other = {
+    changes = {
         **{'graph': 'none', 'eval_k': 2, 'draws': 3, 'similarity': 'linear'},
         **{'hidden_channels': 3, 'dropout': 0.9, 'scaling': 'none', 'n_members': 7},
         **{'block_size': 5, 'learning_rate': 9.0, 'weight_decay': 3.0},
@@ -312,18 +313,18 @@ def test_parameters_that_are_set_later_change_nothing(name, table, tmp_path):
         **{'random_state': 8, 'device': 'meta', 'verbose': True},
     }
     params = model.get_params()
-    assert params.keys() <= other.keys()
+    assert params.keys() <= changes.keys()
     expected = out_of(model, rows)
-    model.set_params(**{key: other[key] for key in params})
+    model.set_params(**{key: changes[key] for key in params})
     twins = [model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
     if hasattr(model, 'save'):
         model.save(tmp_path / 'model.pt')
         twins.append(type(model).load(tmp_path / 'model.pt'))
         assert twins[-1].get_params() == model.get_params()
-    for one in twins:
-        np.testing.assert_array_equal(out_of(one, rows), expected)
-        if hasattr(one, 'save') and one.graph_.nnz > 0:
-            assert one.kneighbors(rows, 4)[0].shape == (80, 4)
+    for twin in twins:
+        np.testing.assert_array_equal(out_of(twin, rows), expected)
+        if hasattr(twin, 'save') and twin.graph_.nnz > 0:
+            assert twin.kneighbors(rows, 4)[0].shape == (80, 4)
 
 
 @pytest.mark.parametrize(('name', 'table'), CASES)
@@ -419,14 +420,14 @@ def test_the_state_of_the_process_does_not_count(state, name, table, tmp_path):
 def test_byte_orders_and_long_doubles(name, as_frame, dtype, tmp_path):
     rows, y = (100 * X).round(), targets(name)
     y = np.unique(y, return_inverse=True)[1] if name == 'classes' else y.round()
-    kind = np.dtype(dtype)
-    plain = np.float64 if kind == np.longdouble else kind.newbyteorder('=')
-    tables = [rows.astype(kind), rows.astype(plain)]
+    swapped = np.dtype(dtype)
+    plain = np.float64 if swapped == np.longdouble else swapped.newbyteorder('=')
+    tables = [rows.astype(swapped), rows.astype(plain)]
     if as_frame:
         tables = [pandas.DataFrame(each, columns=['a', 'b', 'c']) for each in tables]
     model, expected = (
         MAKERS[name]().fit(table, y.astype(each))
-        for table, each in zip(tables, (kind, plain), strict=True)
+        for table, each in zip(tables, (swapped, plain), strict=True)
     )
     out = out_of(expected, tables[1])
     np.testing.assert_array_equal(out_of(model, tables[0]), out)
@@ -447,9 +448,9 @@ def test_masked_values_are_named():
             out_of(fitted(name, 'array'), rows)
         MAKERS[name]().fit(np.ma.array(X), targets(name))
     masked = np.ma.array(y, mask=y > 1)
-    for given in ({'y': masked}, {'y': y, 'sample_weight': masked**2}):
+    for arguments in ({'y': masked}, {'y': y, 'sample_weight': masked**2}):
         with pytest.raises(ValueError, match='must have no masked values'):
-            MAKERS['learned']().fit(X, **given)
+            MAKERS['learned']().fit(X, **arguments)
     # Columns of a table may have gaps.
     out = make_table_transformer().fit_transform(rows)
     expected = make_table_transformer().fit_transform(np.where(X > 1, np.nan, X))
