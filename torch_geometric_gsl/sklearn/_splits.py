@@ -140,7 +140,7 @@ def masked_split(mask: Any, is_known: NDArray[np.bool_]) -> RowSplit:
     """Hold back the rows of a mask; unlabelled ones send no messages either.
 
     Raises:
-        ValueError: If the mask is none of the rows, or leaves no row on one side.
+        ValueError: If the mask has no bool per row, or has no labelled row on a side.
     """
     is_masked = np.asarray(mask)
     if is_masked.dtype != bool or is_masked.shape != is_known.shape:
