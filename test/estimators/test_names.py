@@ -22,6 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
     pytest.mark.filterwarnings('ignore:no signal was found'),
     pytest.mark.filterwarnings('ignore:X does not have valid feature names'),
+    # Training rows are explained.
+    pytest.mark.filterwarnings('ignore:.row. .* equals the training rows'),
 ]
 
 BRIEF = {'n_members': 1, 'hidden_channels': 8, 'max_iter': 2, 'random_state': 0}
@@ -60,8 +62,8 @@ def test_columns_go_by_name(case, tmp_path):
         np.testing.assert_array_equal(twin.predict(frame), expected)
         np.testing.assert_array_equal(twin.predict(reordered), expected)
         table = twin.explain(reordered[:1])
-        np.testing.assert_array_equal(table.iloc[0, 3:].astype(float), X[0])
-        assert len(set(map(str, table.columns))) == 7
+        np.testing.assert_array_equal(table.iloc[0, 2:].astype(float), X[0])
+        assert len(set(map(str, table.columns))) == 6
         twin.explore(tmp_path / 'graph.html')
         # Not by position if a name is missing, or if all have other names.
         for names in (renamed, [*'wxyz']):
@@ -128,7 +130,7 @@ def test_labels_of_rows_find_them(case, tmp_path):
         assert table.index.equals(expected.index)
         assert [*map(type, table.index)] == [*map(type, expected.index)]
         for label, row in zip(
-            table.index[1:], table.iloc[1:, 3:].to_numpy(float), strict=True
+            table.index[1:], table.iloc[1:, 2:].to_numpy(float), strict=True
         ):
             assert row.tolist() in np.atleast_2d(frame.loc[label]).tolist()
 
