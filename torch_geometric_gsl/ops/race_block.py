@@ -172,12 +172,12 @@ class RaceBlock(NamedTuple):
         out_source = arrivals.source.view(-1, options.num_arrivals)
         out_noise = arrivals.noise.view(-1, options.num_arrivals)
         if not options.replace:
-            is_known = torch.zeros_like(accepted)
+            has_arrived = torch.zeros_like(accepted)
             for column in range(options.num_arrivals):
                 is_new = column < self.num_accepted[race]
                 earlier = out_source[race, column].masked_fill(~is_new, -1)
-                is_known |= source == earlier.unsqueeze(1)
-            accepted &= ~is_known
+                has_arrived |= source == earlier.unsqueeze(1)
+            accepted &= ~has_arrived
             accepted &= ~is_repeated(source, accepted)
         # Slot 0 takes what is rejected, the last one what comes too late.
         num_arrivals = options.num_arrivals

@@ -1,4 +1,4 @@
-"""Compile the C++ of this package once for a machine, and load it.
+"""Compile the C++ of this package once for a machine, load it and call it.
 
 A compiled library holds no Python: it is called by :mod:`ctypes`, which leaves the
 interpreter to other threads meanwhile.
