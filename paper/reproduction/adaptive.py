@@ -154,7 +154,8 @@ class Victim(torch.nn.Module):
 
     def __init__(self, nets: Nets, name: str) -> None:
         super().__init__()
-        self.nets, self.name = nets, name
+        self.nets = nets
+        self.name = name
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
         graph = SampledGraph(edge_index, edge_weight)

@@ -51,7 +51,7 @@ from reproduction.attacked_tables import (
     RATES,
     VERSIONS,
 )
-from reproduction.noisy_models import GivenGraphNet, gat
+from reproduction.baselines.given_graph import GivenGraphNet, gat
 from reproduction.studies import Results, parse_args
 from torch_geometric_gsl import GSLNet
 from torch_geometric_gsl.transforms.refine_graph import refine
@@ -89,7 +89,10 @@ class Trainer:
     def __init__(
         self, graph: AttackedGraph, split: Split, seed: int, setting: dict[str, Any]
     ) -> None:
-        self.graph, self.split, self.seed, self.setting = graph, split, seed, setting
+        self.graph = graph
+        self.split = split
+        self.seed = seed
+        self.setting = setting
         self.num_nodes = len(graph.y)
         self.num_classes = int(graph.y.max()) + 1
         self.sizes = graph.x.size(1), setting['hidden_channels'], self.num_classes

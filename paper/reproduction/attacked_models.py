@@ -106,7 +106,8 @@ class GraphNet(torch.nn.Module):
     def __init__(self, sizes: tuple[int, int, int], has_root: bool, dropout: float):
         super().__init__()
         inputs, hidden, classes = sizes
-        self.dropout, self.has_root = dropout, has_root
+        self.dropout = dropout
+        self.has_root = has_root
         num_weights = 2 if has_root else 1
         self.first = torch.nn.Parameter(torch.empty(num_weights, inputs, hidden))
         self.second = torch.nn.Parameter(torch.empty(num_weights, hidden, classes))
@@ -156,7 +157,8 @@ def fit(
     """Train a network on known labels and on probabilities of all other nodes."""
     options = {'lr': setting['lr'], 'weight_decay': setting['weight_decay']}
     optimizer = torch.optim.Adam(model.parameters(), **options)
-    best, improved = None, 0
+    best = None
+    improved = 0
     unlabelled = torch.ones_like(y, dtype=torch.bool)
     unlabelled[split.train] = False
     for epoch in range(setting['epochs']):
@@ -170,7 +172,8 @@ def fit(
         optimizer.step()
         prediction = _evaluate(model, args, y, split)
         if best is None or prediction.loss < best.loss:
-            best, improved = prediction, epoch
+            best = prediction
+            improved = epoch
         elif epoch - improved >= setting['patience']:
             break
     assert best is not None

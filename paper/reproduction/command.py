@@ -95,7 +95,8 @@ def usable_device(text: str) -> str:
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
-    threads, add = torch.get_num_threads(), parser.add_argument
+    threads = torch.get_num_threads()
+    add = parser.add_argument
     add('--threads', type=positive, default=threads, help=f'CPU threads ({threads})')
 
 

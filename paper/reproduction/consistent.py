@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.utils import degree, softmax
 
-from reproduction.noisy_models import sparse_linear
+from reproduction.baselines.given_graph import sparse_linear
 from reproduction.self_supervision import consistency_loss
 from torch_geometric_gsl import (
     GumbelKNNSampler,
@@ -85,11 +85,17 @@ class ConsistentNet(torch.nn.Module):
             else:
                 similarity = UniformSimilarity(in_channels)
             self.sampler = GumbelKNNSampler.paper(similarity, **options)
-        self.num_candidates, self.order = num_candidates, order
-        self.num_passes, self.weight, self.warm_up = num_passes, weight, warm_up
+        self.num_candidates = num_candidates
+        self.order = order
+        self.num_passes = num_passes
+        self.weight = weight
+        self.warm_up = warm_up
         self.temperature = temperature
-        self.dropout, self.node_dropout = dropout, node_dropout
-        self.num_steps, self.candidates, self.scores = 0, None, None
+        self.dropout = dropout
+        self.node_dropout = node_dropout
+        self.num_steps = 0
+        self.candidates = None
+        self.scores = None
 
     def forward(self, x: Tensor) -> Tensor:
         neighbours = self._neighbours(x)

@@ -176,7 +176,8 @@ def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
 
 def table_parser() -> argparse.ArgumentParser:
     parser = command.make_parser(__doc__)
-    add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
+    add = parser.add_argument
+    names = f'some of {", ".join(METHODS)}'
     add('table', nargs='?', choices=[*TABLES, *STUDIES])
     add('--format', choices=FORMATS, help='(markdown)')
     add('--datasets', nargs='+', metavar='DATASET', help='names or files')

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn.models import DeepGraphInfomax
 from torch_geometric.utils import softmax
 
-from reproduction.noisy_models import gcn, sparse_linear
+from reproduction.baselines.given_graph import gcn, sparse_linear
 from torch_geometric_gsl import (
     GumbelKNNSampler,
     LinearSimilarity,
@@ -34,7 +34,8 @@ DRAWS = 5
 def encode(data: Data, seed: int, options: dict[str, Any]) -> Tensor:
     """Train a GCN layer on the nearest-neighbour graph, and return its embeddings."""
     seed_everything(seed)
-    x, channels = data['x'], options['channels']
+    x = data['x']
+    channels = options['channels']
     edge_index = nearest_neighbours(x, options['k']).edge_index
     encoder = _GCNEncoder(gcn(data.num_features, channels, 1), channels)
     _train(encoder, x, lambda: edge_index, options)

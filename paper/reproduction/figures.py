@@ -157,7 +157,8 @@ def parameters(store: Store, choice: Choice) -> Figures:
 
 def graphs(store: Store, choice: Choice) -> Figures:
     """Draw the learned graphs of two layers."""
-    figures, configs = {}, with_models('graphs', store, choice)
+    figures = {}
+    configs = with_models('graphs', store, choice)
     titles = titles_of(config.dataset for config in configs)
     for config in configs:
         data = command.load(config.dataset, config.label)
@@ -309,7 +310,8 @@ def main() -> None:
     command.check_files(args.datasets, args.label)
     warnings.filterwarnings('ignore', 'Sparse CSR')
     mpl.rcParams['svg.hashsalt'] = 'torch_geometric_gsl'
-    store, is_all = Store(args.results), True
+    store = Store(args.results)
+    is_all = True
     lines: dict[str, None] = {}
     args.out.mkdir(parents=True, exist_ok=True)
     choice = command.choice_of(args, SEEDS)

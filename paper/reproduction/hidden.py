@@ -181,7 +181,8 @@ def execute(run: Run, setting: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         with torch.no_grad():
             val = relative_error(model(graphs.val), graphs.val.y)
         if val < result['val']:
-            result, best = {'val': val, 'choice': choice}, model
+            result = {'val': val, 'choice': choice}
+            best = model
     if best is None:  # All of them diverged.
         return str(run), {'val': None, 'test': None}
     with torch.no_grad():

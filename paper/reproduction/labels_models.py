@@ -18,8 +18,9 @@ from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
 from reproduction.baselines import HESGSL, IDGL, KNNGCN, SLAPS, SUBLIME, MLPClassifier
+from reproduction.baselines.given_graph import NoGraphNet
 from reproduction.consistent import ConsistentNet
-from reproduction.noisy_models import NoGraphNet, Training, train
+from reproduction.noisy_models import Training, train
 
 #: Every number that results depend on.
 SETTING: dict[str, Any] = {

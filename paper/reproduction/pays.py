@@ -27,8 +27,11 @@ from reproduction.summary import LEAST_RUNS, TEST_TO_TRAIN, Cell, compare, holm
 from reproduction.tables import Entry, Grid
 from reproduction.tables_methods import METHODS
 
-#: The angle, the change, and the labels per class that the table shows.
-DELTA, CHANGE, LABELS = 120, 300, '5'
+#: The angle of the relation, the change of the graph in %, and the labels per class
+#: that the table shows.
+DELTA = 120
+CHANGE = 300
+LABELS = '5'
 #: A key without the method, and the cells of a row.
 Key = tuple[Any, ...]
 Cells = tuple[Cell | None, ...]

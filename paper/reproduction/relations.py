@@ -31,7 +31,8 @@ SETTING: dict[str, Any] = {
     'revision': 2,
 }
 #: Initial centres, in degrees.
-NARROW, WIDE = (25, 45, 60, 75), (30, 65, 105, 140)
+NARROW = (25, 45, 60, 75)
+WIDE = (30, 65, 105, 140)
 #: Learning rates of methods without an initial centre.
 RATES = (0.003, 0.01, 0.03, 0.1)
 

@@ -165,7 +165,8 @@ def work(
     pending = store.missing(configs, args.memory_limit)
     done = len(configs) - len(pending)
     print(f'{name}: {len(configs)} runs, {done} finished, {len(pending)} to do')
-    progress, failures = command.Progress(pending), 0
+    progress = command.Progress(pending)
+    failures = 0
     while pending:
         busy, crowded = [], []
         for config in pending:
@@ -271,7 +272,8 @@ def _work_alone(config: RunConfig, args: argparse.Namespace) -> None:
 
 def parse_args() -> argparse.Namespace:
     parser = command.make_parser(__doc__)
-    add, names = parser.add_argument, f'some of {", ".join(METHODS)}'
+    add = parser.add_argument
+    names = f'some of {", ".join(METHODS)}'
     add('experiment', choices=EXPERIMENTS)
     add('--datasets', nargs='+', default=[], metavar='DATASET', help='names or files')
     add('--methods', nargs='+', default=[], choices=METHODS, metavar='M', help=names)
@@ -310,7 +312,8 @@ def main() -> None:
     args = parse_args()
     command.prepare(args)
     command.check_files(args.datasets, args.label)
-    choice, store = command.choice_of(args, range(args.seeds)), Store(args.results)
+    choice = command.choice_of(args, range(args.seeds))
+    store = Store(args.results)
     configs = EXPERIMENTS[args.experiment].configs(choice)
     if args.again:
         store.forget(configs, args.again)

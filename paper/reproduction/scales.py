@@ -41,10 +41,12 @@ class ScaleRun:
         checkpoint_seconds: float = 30.0,
     ) -> None:
         limit = config.time_limit / len(SCALES)
-        self.config, self.folder = config, folder
+        self.config = config
+        self.folder = folder
         self._scale_config = dataclasses.replace(config, time_limit=limit)
         self._args = data, device, checkpoint_seconds
-        self.epoch, self.seconds = 0, 0.0
+        self.epoch = 0
+        self.seconds = 0.0
         self.scale = SCALES[0]
         self.selected = self._begin(self.scale)[0]
 
@@ -56,7 +58,9 @@ class ScaleRun:
 
     def train(self, watch: Watcher = lambda metrics: None) -> str:
         """Train with each scale to the end; return how the best training ended."""
-        self.epoch, self.seconds, val = 0, 0.0, -2.0
+        self.epoch = 0
+        self.seconds = 0.0
+        val = -2.0
         for scale in SCALES:
             run, _ = self._begin(scale)
             run.train(watch)
@@ -64,7 +68,9 @@ class ScaleRun:
             self.epoch += run.epoch
             self.seconds += run.seconds
             if run.best['val'] > val:
-                val, self.scale, self.selected = run.best['val'], scale, run
+                val = run.best['val']
+                self.scale = scale
+                self.selected = run
         return str(self.selected.status)
 
     def save(self) -> None:

@@ -180,7 +180,8 @@ def sensors_figure(root: Path) -> Figure | None:
     if run is None:
         return None
     data = load().data
-    position, edges = data['pos'].flip(1).numpy(), data['edge_index'].t().tolist()
+    position = data['pos'].flip(1).numpy()
+    edges = data['edge_index'].t().tolist()
     roads = {tuple(sorted(pair)) for pair in edges}
     learned = [
         (source, target)

@@ -16,14 +16,18 @@ from torch_geometric.utils import dense_to_sparse
 from reproduction.tables_data import data_folder
 from torch_geometric_gsl.typing import SampledGraph
 
-#: Steps of a window, and the steps from its end to the forecasts.
-WINDOW, HORIZONS = 12, (3, 6, 12)
+#: Steps of a window.
+WINDOW = 12
+#: Steps from the end of a window to its forecasts.
+HORIZONS = (3, 6, 12)
 #: Fractions of time for training, and for training and validation together.
 SHARES = 0.7, 0.8
 #: Steps of five minutes in a day.
 DAY = 288
-#: Neighbours in fixed graphs, and ridge penalties from which validation selects.
-NEAREST, PENALTIES = 9, (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
+#: Neighbours in fixed graphs.
+NEAREST = 9
+#: Ridge penalties from which validation selects.
+PENALTIES = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
 
 
 class Traffic(NamedTuple):

@@ -88,8 +88,10 @@ class Forecaster(torch.nn.Module):
         self, graph_name: str, traffic: Traffic, setting: dict[str, Any]
     ) -> None:
         super().__init__()
-        self.graph_name, self.traffic = graph_name, traffic
-        n, hidden = len(traffic.mean), setting['hidden_channels']
+        self.graph_name = graph_name
+        self.traffic = traffic
+        n = len(traffic.mean)
+        hidden = setting['hidden_channels']
         channels = setting['embedding_channels']
         self.embedding = torch.nn.Parameter(0.1 * torch.randn(n, channels))
         self.dropout = setting['dropout']
@@ -174,7 +176,8 @@ def fit(
     options = {'lr': setting['lr'], 'weight_decay': setting['weight_decay']}
     optimizer = torch.optim.AdamW(model.parameters(), **options)
     train, val, test = steps
-    lowest, improved = float('inf'), 0
+    lowest = float('inf')
+    improved = 0
     best: dict[str, Tensor] = {}
     for epoch in range(setting['epochs']):
         model.train()
@@ -186,7 +189,8 @@ def fit(
             optimizer.step()
         total = sum(map(sum, evaluate(model, traffic, val, sensors[1]).values()))
         if total < lowest:
-            lowest, improved = total, epoch
+            lowest = total
+            improved = epoch
             best = {name: value.clone() for name, value in model.state_dict().items()}
         elif epoch - improved >= setting['patience']:
             break
@@ -230,7 +234,9 @@ class NewSensors(torch.nn.Module):
         setting: dict[str, Any],
     ) -> None:
         super().__init__()
-        self.graph_name, self.traffic, self.sources = graph_name, traffic, sources
+        self.graph_name = graph_name
+        self.traffic = traffic
+        self.sources = sources
         self.candidates = min(setting['candidates'], len(sources) - 1)
         hidden = setting['hidden_channels']
         self.first = torch.nn.Linear(WINDOW + 2, hidden)

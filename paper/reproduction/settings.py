@@ -187,7 +187,8 @@ def ours(title: str, similarity: str, recipe: dict[str, Any] = OURS) -> Method:
 
 
 KNN = {'cached': True}
-HEAT, ROOT = KNN | {'similarity': 'heat_kernel'}, KNN | {'root_weight': True}
+HEAT = KNN | {'similarity': 'heat_kernel'}
+ROOT = KNN | {'root_weight': True}
 # Recipes are from the methods' papers and code, K of kNN from the paper.
 METHODS = {
     'gcn_knn': Method('GCN_knn', 'baseline', baselines.KNNGCN, {'k': 5}, KNN),

@@ -52,7 +52,8 @@ class Store:
     """
 
     def __init__(self, root: Path, archives_only: bool = False) -> None:
-        self.root, self.archives_only = root, archives_only
+        self.root = root
+        self.archives_only = archives_only
         for path in root.glob('*.runs.json'):  # Old format: its runs would run again.
             raise ValueError(f"'{path}' must be compressed: gzip -n '{path}'")
         for path in sorted(root.glob(f'*{ARCHIVE}')) if root.is_dir() else []:

@@ -66,7 +66,8 @@ class Results:
     def __init__(
         self, path: Path, setting: dict[str, Any], methods: Mapping[str, Any]
     ) -> None:
-        self.path, self.setting = path, setting
+        self.path = path
+        self.setting = setting
         self.digests = {name: _digest(setting, m) for name, m in methods.items()}
         self.runs: dict[str, Result] = {}
         self._read()
@@ -218,7 +219,8 @@ def compared_grid(
         cells = {name: accuracies.get((*column, name)) for name in titles}
         best = _best({name: c for name, c in cells.items() if c is not None})
         for (name, cell), (_, row) in zip(cells.items(), rows, strict=True):
-            key, below = (*column, name), ''
+            key = (*column, name)
+            below = ''
             if key in pairs:
                 star = '*' if p_values.get(key, 1.0) < LEVEL else ''
                 below = f'ours {signed(pairs[key].difference)}{star}'

@@ -151,7 +151,8 @@ def compare(
 def holm(p_values: Mapping[Any, float]) -> dict[Any, float]:
     """Correct p-values for multiple tests (Holm, 1979), without NaN."""
     numbers = {key: p for key, p in p_values.items() if not math.isnan(p)}
-    corrected, last = {}, 0.0
+    corrected = {}
+    last = 0.0
     for rank, key in enumerate(sorted(numbers, key=numbers.__getitem__)):
         last = max(last, min(1.0, (len(numbers) - rank) * numbers[key]))
         corrected[key] = last

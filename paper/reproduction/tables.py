@@ -145,7 +145,8 @@ def of_accuracies(
     def table(store: Store, choice: Choice) -> Grid:
         paper = accuracies(name)
         selection = choice._replace(methods=methods or choice.methods)
-        rows, marks = [], set()
+        rows = []
+        marks = set()
         for k in ks or (None,):
             cells = cells_of(store, selection, **({'k': k} if k else {}))
             marks |= {*marks_of(cells)}

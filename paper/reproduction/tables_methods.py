@@ -33,7 +33,8 @@ def fit_pytabkit(
     import pytabkit
 
     task = 'Classifier' if problem.num_classes else 'Regressor'
-    (train, val, _), (y, y_val) = problem.x, problem.y
+    train, val, _ = problem.x
+    y, y_val = problem.y
     with tempfile.TemporaryDirectory() as folder:  # For its checkpoints.
         model = getattr(pytabkit, f'{method.options["name"]}_{task}')(
             device='cpu',

@@ -109,7 +109,8 @@ class Described:
     """
 
     def __init__(self, problem: Problem, by: Sequence[str], options: Options) -> None:
-        self.problem, self.options = problem, options
+        self.problem = problem
+        self.options = options
         self.by = tuple(
             comparison
             for comparison in by
@@ -155,11 +156,14 @@ class Described:
 def fit_knn(problem: Problem, method: Any, choice: Any, options: Options) -> Fitted:
     """Search the scaling, the number of neighbours and their weights on validation."""
     best: dict[str, Any] | None = None
-    best_val, best_scores = np.empty(0), Scores()
+    best_val = np.empty(0)
+    best_scores = Scores()
     for candidate, val in _candidates(problem, options):
         scores = score(problem.y[1], val, problem.num_classes)
         if best is None or better(scores, best_scores):
-            best, best_val, best_scores = candidate, val, scores
+            best = candidate
+            best_val = val
+            best_scores = scores
     assert best is not None  # There are candidates.
     setting = best
 

@@ -101,7 +101,8 @@ def with_snapshots(estimator: Any) -> Any:
 def make_estimator(problem: Problem, method: Any, options: Options) -> Any:
     """Build the estimator of a method for a table."""
     arguments = dict(method.options)
-    network, removed = arguments.pop('network', None), arguments.pop('without', None)
+    network = arguments.pop('network', None)
+    removed = arguments.pop('without', None)
     estimator: Any = GSLClassifier if problem.num_classes else GSLRegressor
     if network is not None:
         changed = {'_network_class': NETWORKS[network]}

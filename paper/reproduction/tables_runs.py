@@ -43,7 +43,8 @@ def execute(
     rows = split(table, source, run.split)
     seen, y_test = problem(table, source, rows)
     options = Options(run.seed, threads, setting)
-    choice, before = {}, _megabytes()
+    choice = {}
+    before = _megabytes()
     with threadpool_limits(threads):
         clock = [time.perf_counter()]
         if method.is_tuned:
@@ -54,7 +55,8 @@ def execute(
         clock.append(time.perf_counter())
         prediction = fitted.predict(seen.x[2])
         clock.append(time.perf_counter())
-    num_classes, val = seen.num_classes, fitted.val
+    num_classes = seen.num_classes
+    val = fitted.val
     seconds = [round(b - a, 3) for a, b in itertools.pairwise(clock)]
     return {
         'val': None if val is None else score(seen.y[1], val, num_classes),

@@ -77,7 +77,8 @@ class TableResults(studies.Results):
         methods: Mapping[str, Any],
         threads: int = 1,
     ) -> None:
-        self.root, self.table = root, table
+        self.root = root
+        self.table = table
         self.environments: dict[str, Any] = {}
         self.environment = environment(
             device='cpu', threads=threads, versions=_versions()
@@ -192,7 +193,8 @@ def in_own_process(task: Task, run: Run) -> tuple[Result | None, str]:
     try:
         result, error = receiver.recv()
     except EOFError:
-        result, error = None, ''
+        result = None
+        error = ''
     process.join()
     if result is None and not error:
         error = f'the process ended with code {process.exitcode}: too little memory?'

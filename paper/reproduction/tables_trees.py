@@ -136,7 +136,8 @@ def _lightgbm(
 ) -> Callable[[Array], Array]:
     import lightgbm
 
-    num_classes, (y, y_val) = problem.num_classes, problem.y
+    num_classes = problem.num_classes
+    y, y_val = problem.y
     kinds = {0: {'objective': 'regression'}, 2: {'objective': 'binary'}}
     several = {'objective': 'multiclass', 'num_class': num_classes}
     about = {'num_threads': options.threads, 'seed': options.seed, 'verbosity': -1}

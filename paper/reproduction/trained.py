@@ -127,7 +127,8 @@ def after_removal(store: Store, config: RunConfig, data: Data) -> dict[int, Cell
     """Score a model after removing random nodes, over several choices of them."""
     # One model, which searches its nearest neighbours once.
     trained = load_trained(store, config, data)
-    total, cells = count_removable(trained, data), {}
+    total = count_removable(trained, data)
+    cells = {}
     for count in [count for count in REMOVED if count < total]:
         test = {}
         for choice in range(REMOVALS if count else 1):

@@ -54,7 +54,8 @@ GIVEN = 'given'
 def build(config: RunConfig, data: Data) -> NodeClassifier:
     """Build the model of a run; warn if the data has fewer neighbours than `k`."""
     method = METHODS[config.method]
-    options, num_nodes = dict(config.options), int(data['x'].size(0))
+    options = dict(config.options)
+    num_nodes = int(data['x'].size(0))
     limit = num_nodes - 1
     for name in ('k', 'candidates'):
         if (options.get(name) or 0) > limit:
@@ -128,7 +129,8 @@ class Run:
         checkpoint_seconds: float = 30.0,
         scale: float | None = None,
     ) -> None:
-        self.config, self.folder = config, folder
+        self.config = config
+        self.folder = folder
         self.checkpoint_seconds = checkpoint_seconds
         split = split_of(config, data).to(device)
         self.x: Tensor = split.x
@@ -146,7 +148,8 @@ class Run:
         self.optimizer = optimizer_of(self.model, config)
         self.epoch, self.seconds = 0, 0.0
         self.best = UNSCORED
-        self.least_loss, self.improved = math.inf, config.pretrain_epochs
+        self.least_loss = math.inf
+        self.improved = config.pretrain_epochs
         self.best_state: dict[str, Tensor] = {}
         self.prediction = torch.zeros_like(self.y)
         self.history: list[Metrics] = []
@@ -186,7 +189,8 @@ class Run:
         return 'done'
 
     def _train_epoch(self) -> Metrics:
-        config, count = self.config, self.epoch + 1
+        config = self.config
+        count = self.epoch + 1
         is_pretraining = self.epoch < config.pretrain_epochs
         metrics: Metrics = {'epoch': self.epoch}
         is_due = count == config.epochs or count % config.eval_every == 0

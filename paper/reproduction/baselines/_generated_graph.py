@@ -151,7 +151,8 @@ def sparse_pair_dots(
     with itself, but only one block of rows is dense at a time, also in the backward
     pass. Gradients flow to the entries :obj:`value` at the columns :obj:`places`.
     """
-    sizes, source = places.offsets.diff(), neighbours.source.flatten()
+    sizes = places.offsets.diff()
+    source = neighbours.source.flatten()
     num_rows = sizes.numel()
     products = int(sizes[source].sum()) // max(1, num_rows)
     bytes_per_row = 2 * value.itemsize * places.num_sources + 40 * products
@@ -167,7 +168,8 @@ def _block_dots(
     value: Tensor, places: Neighbours, neighbours: Neighbours, rows: slice
 ) -> Tensor:
     """Compute the products of some rows, which are temporarily dense."""
-    width, offsets = places.num_sources, places.offsets.long()
+    width = places.num_sources
+    offsets = places.offsets.long()
     ends = [rows.start, rows.stop]
     entries, pairs = (slice(*o.offsets[ends].tolist()) for o in (places, neighbours))
     cell = (places.target[entries].long() - rows.start) * width + places.source[entries]
@@ -242,7 +244,8 @@ class GeneratedGraphModel(NodeClassifier):
         on one graph; the arguments are those of
         :meth:`~torch_geometric_gsl.nn.NodeClassifier.loss`.
         """
-        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
+        edges = self._edges(x, **kwargs)
+        generator = kwargs.get('generator')
         loss = self._label_loss(self._classify(x, edges, generator), y, mask)
         return loss + self._graph_loss(x, edges, generator, y, mask)
 

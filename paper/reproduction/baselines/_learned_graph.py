@@ -124,12 +124,15 @@ class LearnedGraph:
     ) -> Tensor:
         """Compute the regularizer; smoothness requires the features of the sources."""
         smoothness, degree, sparsity = factors
-        total, size, steps = self.total, self.size, None
+        total = self.total
+        size = self.size
+        steps = None
         if self.anchors is not None:  # The graph of the anchors.
             target_factor, *source_factors = self.factors
             back = self._sum_back(divided(target_factor, total))
             steps = reduce(matmul, source_factors, back)
-            total, size = steps.sum(dim=1), steps.square().sum()
+            total = steps.sum(dim=1)
+            size = steps.square().sum()
         count = total.numel()
         loss = sparsity / count**2 * size
         loss = loss - degree / count * (total + _TINY).log().sum()

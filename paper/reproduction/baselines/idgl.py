@@ -128,10 +128,16 @@ class IDGL(NeighbourModel):
         super().__init__(*sizes, k=k, cached=cached, task=task)
         check_count(num_heads, 'num_heads')
         check_count(max_iterations, 'max_iterations')
-        self.num_heads, self.epsilon = num_heads, epsilon
-        self.skip_weight, self.update_weight = skip_weight, update_weight
-        self.smoothness, self.degree, self.sparsity = smoothness, degree, sparsity
-        self.delta, self.max_iterations, self.dropout = delta, max_iterations, dropout
+        self.num_heads = num_heads
+        self.epsilon = epsilon
+        self.skip_weight = skip_weight
+        self.update_weight = update_weight
+        self.smoothness = smoothness
+        self.degree = degree
+        self.sparsity = sparsity
+        self.delta = delta
+        self.max_iterations = max_iterations
+        self.dropout = dropout
         for name in ('skip_weight', 'epsilon', 'dropout'):
             check_probability(getattr(self, name), name)
         for name in ('update_weight', 'smoothness', 'degree', 'sparsity', 'delta'):
@@ -179,7 +185,8 @@ class IDGL(NeighbourModel):
         r"""Compute the loss of the first iteration plus the mean of later ones; the
         arguments are those of :meth:`~torch_geometric_gsl.nn.NodeClassifier.loss`.
         """
-        losses, features = [], None
+        losses = []
+        features = None
         factors = self.smoothness, self.degree, self.sparsity
         for out, graph in self._iterate(x, **kwargs):
             value = self._label_loss(out, y, mask)
@@ -224,11 +231,15 @@ class IDGL(NeighbourModel):
             return initial.propagate(h), None if prior is None else prior.sum(h)
 
         start = apply_linear(lins[0], x)
-        of_start, limit = fixed(start), self.delta * initial.size
-        graph, probability, h = initial, self.dropout, x
+        of_start = fixed(start)
+        limit = self.delta * initial.size
+        graph = initial
+        probability = self.dropout
+        h = x
         for step in range(self.max_iterations):
             if step > 0:
-                last, probability = graph, 0.0
+                last = graph
+                probability = 0.0
                 graph = self._learn(h, 1, anchors, batch)
             out = self._mix(of_start, start, initial, graph)
             for lin in lins[1:]:

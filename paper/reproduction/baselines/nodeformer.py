@@ -136,7 +136,8 @@ class NodeFormerLayer(torch.nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             query, key, value = map(full_precision, projected)
             scale = 1 / (math.sqrt(self.tau) * query.size(-1) ** 0.25)
-            directions, noise = self.directions.to(query.dtype), None
+            directions = self.directions.to(query.dtype)
+            noise = None
             if self.training:
                 directions = self._draw_directions(generator)
                 noise = self._draw_noise(key, generator)
@@ -307,7 +308,8 @@ class NodeFormer(RowIndexMixin, NodeClassifier):
         if isinstance(x, tuple | list):
             src, dst, _ = check_ends(x)
         else:
-            src, dst = self._indexed(x, batch), x
+            src = self._indexed(x, batch)
+            dst = x
         check_input(dst, self.lin_in)
         check_generator(generator, dst.device)
         if src is None:

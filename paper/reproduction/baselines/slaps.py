@@ -140,7 +140,8 @@ class SLAPS(GeneratedGraphModel):
         autoencoder; the arguments are those of :meth:`forward`. Features are
         masked in evaluation mode, too.
         """
-        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
+        edges = self._edges(x, **kwargs)
+        generator = kwargs.get('generator')
         loss: Tensor = self.denoiser(x, edges, generator)
         return loss
 

@@ -138,7 +138,8 @@ class SUBLIME(GeneratedGraphModel):
         views; the arguments are those of :meth:`forward`. Features are masked in
         evaluation mode, too. In training mode the anchor graph is updated afterwards.
         """
-        edges, generator = self._edges(x, **kwargs), kwargs.get('generator')
+        edges = self._edges(x, **kwargs)
+        generator = kwargs.get('generator')
         loss: Tensor = self.encoder(x, edges, generator)
         return loss
 
