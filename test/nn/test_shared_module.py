@@ -17,7 +17,7 @@ from torch_geometric_gsl import (
 )
 from torch_geometric_gsl.diagnostics import describe_model
 from torch_geometric_gsl.distributed import RowShard
-from torch_geometric_gsl.nn.models.layers import evaluation
+from torch_geometric_gsl.nn.shared_module import evaluation
 
 
 def weighted(width):

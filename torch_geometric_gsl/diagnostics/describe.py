@@ -25,7 +25,6 @@ from torch_geometric_gsl.diagnostics.summaries import (
     ModelSummary,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import (
     HomophilyWarning as HomophilyWarning,
 )
@@ -35,7 +34,7 @@ from torch_geometric_gsl.nn.sampler.distribution import (
 )
 from torch_geometric_gsl.nn.sampler.distribution import warn_if_uniform
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.shared_module import all_named_modules
+from torch_geometric_gsl.nn.shared_module import all_named_modules, evaluation
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     MixtureSimilarity,
     NeuralGaussianSimilarity,

@@ -1,4 +1,4 @@
-"""Modules that several others use and one of them registers, and twins of modules."""
+"""Modules that several others use and one registers, their twins and modes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from types import MethodType, SimpleNamespace
 from typing import Any
 
@@ -95,6 +96,39 @@ def twin_of(module: torch.nn.Module) -> Any:
         state.pop('_compiled_call_impl', None)
         vars(twins[id(submodule)]).update(state)
     return twins[id(module)]
+
+
+@contextmanager
+def evaluation(module: torch.nn.Module, *, has_options: bool = False) -> Iterator[Any]:
+    """Yield a module in evaluation mode, and compute without gradients inside.
+
+    A module of which a part is in training mode is left as it is, so that threads may
+    share it: its twin has the same parameters, buffers and caches. So is one whose
+    options the caller sets.
+    """
+    submodules = [submodule for _, submodule in all_named_modules(module)]
+    modes = [submodule.training for submodule in submodules]
+    # The first call of lazy modules changes them, not only their parameters.
+    values = chain.from_iterable(
+        submodule.parameters(recurse=False) for submodule in submodules
+    )
+    is_lazy = any(map(is_uninitialized_parameter, values))
+    is_twin = (has_options or any(modes)) and not is_lazy
+    try:
+        for submodule in submodules if is_lazy else ():
+            submodule.training = False
+        with torch.no_grad():
+            yield _evaluated(module) if is_twin else module
+    finally:
+        for submodule, mode in zip(submodules, modes, strict=True) if is_lazy else ():
+            submodule.training = mode
+
+
+def _evaluated(module: torch.nn.Module) -> Any:
+    twin = twin_of(module)
+    for _, submodule in all_named_modules(twin):
+        vars(submodule)['training'] = False
+    return twin
 
 
 def _replaced(value: Any, twins: dict[int, Any]) -> Any:

@@ -30,7 +30,7 @@ from torch_geometric_gsl._checks import (
     check_option,
     check_type,
 )
-from torch_geometric_gsl.nn.models.layers import evaluation
+from torch_geometric_gsl.nn.shared_module import evaluation
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, near_similarity
 from torch_geometric_gsl.ops.sparse_rows import rows_between

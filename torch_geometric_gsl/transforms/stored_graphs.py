@@ -22,12 +22,11 @@ from torch_geometric_gsl._checks import (
 from torch_geometric_gsl.nn.conv.hetero_latent_graph_conv import HeteroLatentGraphConv
 from torch_geometric_gsl.nn.conv.learned_graph_conv import LearnedGraphConv
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
     samplers_of,
 )
-from torch_geometric_gsl.nn.shared_module import all_named_modules
+from torch_geometric_gsl.nn.shared_module import all_named_modules, evaluation
 from torch_geometric_gsl.ops.edges import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
     node_features,

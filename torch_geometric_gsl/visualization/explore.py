@@ -15,11 +15,11 @@ from torch_geometric.data import Data
 
 from torch_geometric_gsl._checks import check_count, check_graph, check_type
 from torch_geometric_gsl._files import atomic_write
-from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
     is_untrained,
 )
+from torch_geometric_gsl.nn.shared_module import evaluation
 from torch_geometric_gsl.ops.edges import chance_share, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._colours import (

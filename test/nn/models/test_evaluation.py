@@ -15,7 +15,7 @@ from torch_geometric_gsl import (
     TableNet,
 )
 from torch_geometric_gsl.diagnostics import describe_model
-from torch_geometric_gsl.nn.models.layers import evaluation
+from torch_geometric_gsl.nn.shared_module import evaluation
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 
 N, IN, OUT = 40, 6, 3

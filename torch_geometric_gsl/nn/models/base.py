@@ -1,4 +1,4 @@
-"""Base classes of models: saving, and loss, predictions and score by task."""
+"""Base classes of models: saving, and tasks with losses and scores; and dropout."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+from torch_geometric.nn.resolver import activation_resolver
 
-from torch_geometric_gsl._checks import check_count, check_option
+from torch_geometric_gsl._checks import check_count, check_option, check_probability
 from torch_geometric_gsl._files import SaveMixin, plain_value
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.models.tasks import (
     TASKS,
     WARMUP_LOSSES,
@@ -28,6 +28,8 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     samplers_of,
 )
 from torch_geometric_gsl.nn.sampler.options import PASSED_ON, PLAIN
+from torch_geometric_gsl.nn.shared_module import evaluation
+from torch_geometric_gsl.ops.noise import dropout
 
 
 class SavedModel(SaveMixin, torch.nn.Module):
@@ -286,3 +288,33 @@ def _plain(name: str, value: Any) -> Any:
             f'a dict of them (got {type(value).__name__})'
         )
     return value
+
+
+def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
+    """Return the activation of a name; the identity for :obj:`None`."""
+    resolved: Callable[[Tensor], Tensor] = (
+        torch.nn.Identity() if act is None else activation_resolver(act)
+    )
+    if not callable(resolved) or isinstance(resolved, type):
+        raise TypeError(f"'act' must be a str, a callable or None (got {act!r})")
+    return resolved
+
+
+class Dropout(torch.nn.Dropout):
+    """Dropout with a given source of randomness."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        check_probability(p, 'dropout')
+        super().__init__(p)
+
+    def forward(
+        self,
+        x: Tensor,
+        generator: torch.Generator | None = None,
+        shard: RowShard | None = None,
+    ) -> Tensor:
+        if shard is None or not self.training:
+            return dropout(x, self.p, self.training, generator)
+        # Drawn for the rows of all ranks: any number of them drops the same entries.
+        ones = x.new_ones(shard.total, x.size(1))
+        return x * shard.split(dropout(ones, self.p, True, generator))

@@ -22,7 +22,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
-from torch_geometric_gsl.nn.models.layers import evaluation
+from torch_geometric_gsl.nn.shared_module import evaluation
 from torch_geometric_gsl.ops.runtime import is_exporting
 
 #: Ends the error of options that transition nodes do not support.

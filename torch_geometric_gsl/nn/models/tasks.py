@@ -17,8 +17,8 @@ from torch_geometric_gsl._checks import (
     check_value,
 )
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.models.layers import evaluation
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.shared_module import evaluation
 from torch_geometric_gsl.ops.edges import chance_share
 from torch_geometric_gsl.typing import Features
 
