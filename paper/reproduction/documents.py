@@ -126,11 +126,6 @@ def make_grid(name: str, store: Store, choice: Choice) -> Grid:
     return grid
 
 
-def render(name: str, markup: str, store: Store, choice: Choice) -> str:
-    """Make a table and write it as text."""
-    return text_of(make_grid(name, store, choice), markup)
-
-
 def fill(text: str, markup: str, store: Store) -> Filled:
     """Update all tables of a document, each between two marks.
 
@@ -230,4 +225,5 @@ def main() -> None:
     if args.write:
         write_documents(store)
         return
-    print(render(args.table, args.format, store, command.choice_of(args, SEEDS)))
+    grid = make_grid(args.table, store, command.choice_of(args, SEEDS))
+    print(text_of(grid, args.format))

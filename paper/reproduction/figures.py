@@ -36,7 +36,7 @@ from reproduction.labels import labels_figure
 from reproduction.noisy import noise_figure
 from reproduction.sensors import sensors_figure
 from reproduction.settings import METHODS, PRESETS, RESULTS
-from reproduction.similarity_curves import plot_similarity_curves
+from reproduction.similarity_curves import curves
 from reproduction.store import Store
 from reproduction.summary import Cell
 from reproduction.tables import cell_of, head
@@ -49,13 +49,6 @@ from reproduction.trained import (
     load_trained,
 )
 from reproduction.training import split_of
-from torch_geometric_gsl import (
-    DifferenceSimilarity,
-    GaussianSimilarity,
-    HeatKernelSimilarity,
-    LinearSimilarity,
-    Similarity,
-)
 from torch_geometric_gsl.diagnostics import describe_model
 from torch_geometric_gsl.transforms import FreezeLatentGraph
 from torch_geometric_gsl.typing import SampledGraph
@@ -64,23 +57,6 @@ from torch_geometric_gsl.visualization import plot_adjacency, plot_graph
 OUT = Path(__file__).resolve().parents[1] / 'docs' / '_figures'
 COLUMNS = 4
 Figures = dict[str, Figure]
-
-
-def curves(store: Store, choice: Choice) -> Figures:
-    """Draw sampling probability over similarity: Figure 2 and the appendix's two."""
-    bells: dict[str, Similarity] = {
-        f'GauSim, b = {b}, c = {c:.3f}': GaussianSimilarity(1, b=b, c=c)
-        for b, c in ((0.5, 0.02 * 2.718281828), (0.25, 0.1), (0.75, 0.1), (0.5, 0.5))
-    }
-    plain: dict[str, Similarity] = {
-        'LinSim': LinearSimilarity(1),
-        'DiffSim': DifferenceSimilarity(1),
-    }
-    heat = {f'heat, t = {t}': HeatKernelSimilarity(1, t=t) for t in (0.3, 0.5, 1.0)}
-    return {
-        'curves': plot_similarity_curves(plain | bells),
-        'curves_heat': plot_similarity_curves(heat),
-    }
 
 
 def temperature(store: Store, choice: Choice) -> Figures:

@@ -8,11 +8,36 @@ from itertools import cycle
 import torch
 from matplotlib.figure import Figure
 
-from torch_geometric_gsl import Similarity
+from reproduction.experiments import Choice
+from reproduction.store import Store
+from torch_geometric_gsl import (
+    DifferenceSimilarity,
+    GaussianSimilarity,
+    HeatKernelSimilarity,
+    LinearSimilarity,
+    Similarity,
+)
 
 # Of Okabe and Ito, safe for colour-blind people.
 COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9')
 DASHES = ('-', '--', '-.', ':')
+
+
+def curves(store: Store, choice: Choice) -> dict[str, Figure]:
+    """Draw sampling probability over similarity: Figure 2 and the appendix's two."""
+    bells: dict[str, Similarity] = {
+        f'GauSim, b = {b}, c = {c:.3f}': GaussianSimilarity(1, b=b, c=c)
+        for b, c in ((0.5, 0.02 * 2.718281828), (0.25, 0.1), (0.75, 0.1), (0.5, 0.5))
+    }
+    plain: dict[str, Similarity] = {
+        'LinSim': LinearSimilarity(1),
+        'DiffSim': DifferenceSimilarity(1),
+    }
+    heat = {f'heat, t = {t}': HeatKernelSimilarity(1, t=t) for t in (0.3, 0.5, 1.0)}
+    return {
+        'curves': plot_similarity_curves(plain | bells),
+        'curves_heat': plot_similarity_curves(heat),
+    }
 
 
 def plot_similarity_curves(similarities: Mapping[str, Similarity]) -> Figure:
