@@ -203,7 +203,9 @@ def trainings(
 
 def _fit(classifier: Any, data: Data, choice: dict[str, Any]) -> Training:
     """Fit a classifier of scikit-learn to the labels of training nodes."""
-    x, y = to_numpy(data['x']), data['y'].numpy()
+    x = data['x'] if data['x'].layout == torch.strided else data['x'].to_dense()
+    x = x.numpy()
+    y = data['y'].numpy()
     mask = data['train_mask'].numpy()
     if isinstance(classifier, LabelSpreading):
         classifier.fit(x, np.where(mask, y, -1))
@@ -216,7 +218,3 @@ def _fit(classifier: Any, data: Data, choice: dict[str, Any]) -> Training:
     hit = (prediction == data['y'])[val].double().mean()
     loss = F.nll_loss(share.clamp(min=1e-9).log()[val], data['y'][val])
     return Training(float(hit), choice, 0, prediction, float(loss))
-
-
-def to_numpy(x: Tensor) -> Any:
-    return (x if x.layout == torch.strided else x.to_dense()).numpy()
