@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from oracles import matrix_pairs, seeded
 from responses import OF_USERS, RESPONSES, comparison_of, random_response
@@ -71,6 +71,7 @@ def exact_ranks(pairs, formula):
     st.sampled_from([1e-25, 1.0, 1e25]),
     st.booleans(),
 )
+@example(9, 20, 0, 'gaussian', 0.0, 1.0, True)  # Not monotonic.
 def test_against_fractions(n, num_sources, seed, formula, offset, unit, is_probed):
     generator = seeded(seed)
     x, src = (

@@ -112,6 +112,7 @@ BAD_INPUTS = [
     (ONE_SET, {'x': (features(), features())}, TypeError, r'torch.Tensor \(got tuple'),
     (['KNNLINKX'], {'x': features()[:9]}, ValueError, r'=12 rows \(got 9\): this mod'),
     (WITH_GRAPH, {'edge_index': EDGES + 11}, ValueError, 'has sources outside 0..11'),
+    (WITH_GRAPH, {'edge_index': EDGES, 'batch': ROWS // 2}, ValueError, 'joins two gr'),
     (WITH_GRAPH, {'edge_weight': torch.ones(2)}, ValueError, "needs 'edge_index'"),
     (WITH_GRAPH, weigh(torch.ones(2).long()), TypeError, r'point tensor \(got torch.i'),
     (WITH_GRAPH, weigh(torch.tensor([1, -0.5])), ValueError, r'negative \(got -0.5\)'),
