@@ -20,7 +20,7 @@ def lay_out(app: Sphinx, doctree: nodes.document) -> None:
         if RESULTS in table['classes']:
             for body in table.findall(nodes.tbody):
                 for cell in [cell for row in body for cell in row[1:]]:
-                    cell[:] = [nodes.line_block('', *split(part)) for part in cell]
+                    cell[:] = [nodes.line_block('', *split(words)) for words in cell]
 
 
 def split(cell: nodes.paragraph) -> list[nodes.line]:

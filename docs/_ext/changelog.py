@@ -41,8 +41,8 @@ def _table(match: re.Match[str]) -> str:
     head, _, *rows = match[0].splitlines()
     lines = ['.. list-table::', '   :header-rows: 1', '   :widths: auto', '']
     for row in [head, *rows]:
-        for place, cell in enumerate(row.strip('| ').split(' | ')):
-            lines.append(f'   {" " if place else "*"} - {cell}')
+        for column, cell in enumerate(row.strip('| ').split(' | ')):
+            lines.append(f'   {" " if column else "*"} - {cell}')
     return '\n'.join(lines) + '\n'
 
 

@@ -27,9 +27,9 @@ def lay_out(app: Sphinx, doctree: nodes.document) -> None:
             each for each in entry[-1] if isinstance(each, nodes.field_list)
         ]:
             for field in [each for each in fields if each[0].astext() == 'Parameters']:
-                place = fields.parent.index(fields)
+                index = fields.parent.index(fields)
                 title = nodes.rubric('', 'Arguments')
-                fields.parent.insert(place, [title, make_table(field[1], defaults)])
+                fields.parent.insert(index, [title, make_table(field[1], defaults)])
                 fields.remove(field)
             if not fields.children:
                 fields.parent.remove(fields)
@@ -37,12 +37,12 @@ def lay_out(app: Sphinx, doctree: nodes.document) -> None:
 
 def signature_defaults(signature: nodes.Element) -> dict[str, str]:
     """Return the defaults that a signature shows, by argument."""
-    found = {}
+    defaults = {}
     for parameter in signature.findall(addnodes.desc_parameter):
-        for part in parameter:
-            if 'default_value' in part.get('classes', ()):
-                found[parameter[0].astext()] = part.astext()
-    return found
+        for node in parameter:
+            if 'default_value' in node.get('classes', ()):
+                defaults[parameter[0].astext()] = node.astext()
+    return defaults
 
 
 def make_table(body: nodes.field_body, defaults: dict[str, str]) -> nodes.table:
@@ -64,19 +64,19 @@ def make_row(cells: Iterable[list[nodes.Node]]) -> nodes.row:
 
 def split(item: list[nodes.Node]) -> list[list[nodes.Node]]:
     """Return the name with its type, the default, and the meaning of an argument."""
-    first, *rest = (node.deepcopy() for node in item)
-    texts = [child.astext() for child in first]
+    paragraph, *paragraphs = (node.deepcopy() for node in item)
+    texts = [child.astext() for child in paragraph]
     dash = texts.index(DASH) if DASH in texts else len(texts)
-    kind = first.children[2 : max(dash - 1, 2)]  # Between brackets.
-    is_optional = bool(kind) and kind[-1].astext().strip() == 'optional'
-    kind = kind[:-2] if is_optional else kind
+    types = paragraph.children[2 : max(dash - 1, 2)]  # Between brackets.
+    is_optional = bool(types) and types[-1].astext().strip() == 'optional'
+    types = types[:-2] if is_optional else types
     name = [nodes.paragraph('', '', nodes.literal('', texts[0]))]
-    if kind:
-        name.append(nodes.paragraph('', '', *kind, classes=['type']))
-    said = first.children[dash + 1 :]
+    if types:
+        name.append(nodes.paragraph('', '', *types, classes=['type']))
+    said = paragraph.children[dash + 1 :]
     if len(said) == 1 and isinstance(said[0], nodes.inline):  # It marks translations.
         said = said[0].children
-    meaning = [nodes.paragraph('', '', *said), *rest]
+    meaning = [nodes.paragraph('', '', *said), *paragraphs]
     default = cut_default(meaning[-1])
     cell = [nodes.paragraph('', '', *default)] if default else []
     if not cell and not is_optional:
@@ -91,28 +91,28 @@ def separate(
 
     Such a row refers to another class for the meaning: "k, tau (optional): As in ...".
     """
-    (title, *kind), default, meaning = row
+    (title, *types), default, meaning = row
     names = title.astext().split(', ')
     if default or not any(name in defaults for name in names):
         yield row
         return
     for name in names:
         cell = nodes.paragraph('', '', nodes.literal('', defaults.get(name, '')))
-        first = nodes.paragraph('', '', nodes.literal('', name))
-        rest = [[node.deepcopy() for node in part] for part in (kind, meaning)]
-        yield [[first, *rest[0]], [cell], rest[1]]
+        argument = nodes.paragraph('', '', nodes.literal('', name))
+        copies = [[node.deepcopy() for node in cell] for cell in (types, meaning)]
+        yield [[argument, *copies[0]], [cell], copies[1]]
 
 
 def cut_default(paragraph: nodes.Node) -> list[nodes.Node]:
     """Remove the default from the end of a paragraph and return it."""
-    for place, child in enumerate(paragraph.children):
-        found = DEFAULT.search(child) if isinstance(child, nodes.Text) else None
-        if found is None:
+    for i, child in enumerate(paragraph.children):
+        match = DEFAULT.search(child) if isinstance(child, nodes.Text) else None
+        if match is None:
             continue
-        default = [nodes.Text(child[found.end() :]), *paragraph.children[place + 1 :]]
+        default = [nodes.Text(child[match.end() :]), *paragraph.children[i + 1 :]]
         if default[-1].astext().endswith(')'):
             default[-1] = nodes.Text(default[-1].astext()[:-1])
-            paragraph.children[place:] = [nodes.Text(child[: found.start()])]
+            paragraph.children[i:] = [nodes.Text(child[: match.start()])]
             return [each for each in default if each.astext()]
     return []
 

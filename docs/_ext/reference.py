@@ -65,15 +65,17 @@ def show_arguments(
     path, _, method = name.rpartition('.')
     if what != 'class' and method not in HANDED_ON:
         return None
-    kind = obj if what == 'class' else resolve_name(path)
-    callee = getattr(kind, HANDED_ON.get(method, '__init__'))
-    found = signature(callee, bound_method=True)
-    if 'args' in found.parameters:  # An abstract class, which has no constructor.
+    cls = obj if what == 'class' else resolve_name(path)
+    callee = getattr(cls, HANDED_ON.get(method, '__init__'))
+    shown = signature(callee, bound_method=True)
+    if 'args' in shown.parameters:  # An abstract class, which has no constructor.
         return '()', returns
-    some = [each for each in found.parameters.values() if each.name != 'return_graph']
-    found = found.replace(parameters=some)
+    parameters = [
+        each for each in shown.parameters.values() if each.name != 'return_graph'
+    ]
+    shown = shown.replace(parameters=parameters)
     text = stringify_signature(
-        found, show_return_annotation=False, unqualified_typehints=True
+        shown, show_return_annotation=False, unqualified_typehints=True
     )
     return text, returns
 
@@ -114,13 +116,13 @@ def missing_names(documented: Collection[str]) -> list[str]:
 
 def public_names() -> dict[tuple[str, int], tuple[object, list[str]]]:
     """Return what the package exports, by name and identity, with all its paths."""
-    found: dict[tuple[str, int], tuple[object, list[str]]] = {}
+    names: dict[tuple[str, int], tuple[object, list[str]]] = {}
     for module in public_modules():
         for name in exported(module):
             value = getattr(module, name)
-            paths = found.setdefault((name, id(value)), (value, []))[1]
+            paths = names.setdefault((name, id(value)), (value, []))[1]
             paths.append(f'{module.__name__}.{name}')
-    return {key: value for key, value in found.items() if not key[0].startswith('_')}
+    return {key: value for key, value in names.items() if not key[0].startswith('_')}
 
 
 def public_modules() -> Iterator[ModuleType]:
@@ -135,24 +137,24 @@ def public_modules() -> Iterator[ModuleType]:
 
 def exported(module: ModuleType) -> list[str]:
     """Return what a module lists, or else the classes and functions it defines."""
-    own = [
+    defined = [
         name
         for name, value in vars(module).items()
         if inspect.isfunction(value) or isinstance(value, type)
         if value.__module__ == module.__name__
     ]
-    return getattr(module, '__all__', own)
+    return getattr(module, '__all__', defined)
 
 
-def public_methods(kind: type) -> Iterator[str]:
+def public_methods(cls: type) -> Iterator[str]:
     """Yield the names of the documented methods that the package gives to a class."""
-    for base in reversed(kind.__mro__):
+    for base in reversed(cls.__mro__):
         if base.__module__.partition('.')[0] != PACKAGE:
             continue
         for method, value in vars(base).items():
-            found = inspect.getattr_static(kind, method)
-            is_method = inspect.isfunction(found) or isinstance(found, WRAPPERS)
-            is_shown = is_method and found is value and value.__doc__
+            attribute = inspect.getattr_static(cls, method)
+            is_method = inspect.isfunction(attribute) or isinstance(attribute, WRAPPERS)
+            is_shown = is_method and attribute is value and value.__doc__
             if is_shown and not method.startswith('_'):
                 yield method
 

@@ -27,9 +27,9 @@ def spirals(num: int, seed: int, noise: float) -> tuple[Tensor, Tensor]:
     turn = 0.5 + 2.5 * torch.rand(num, generator=generator).sqrt()
     angle = math.pi * (turn + y)
     shape = turn.unsqueeze(1) * torch.stack([angle.cos(), angle.sin()], dim=1)
-    others = noise * torch.randn(num, 2, generator=generator)
+    noises = noise * torch.randn(num, 2, generator=generator)
     rough = 0.08 * torch.randn(num, 2, generator=generator)
-    return torch.cat([shape + rough, others], dim=1), y
+    return torch.cat([shape + rough, noises], dim=1), y
 
 
 def train(x: Tensor, y: Tensor, steps: int = 300) -> Tensor:
@@ -42,10 +42,10 @@ def train(x: Tensor, y: Tensor, steps: int = 300) -> Tensor:
     conv = KNNEdgeConv(copy, K, 'mean', loop=False, tau=1.0)
     torch.nn.init.ones_(copy.weight)
     optimizer = torch.optim.Adam(space.parameters(), lr=0.03)
-    wanted = y.float().unsqueeze(1)
+    label = y.float().unsqueeze(1)
     for _ in range(steps):
         optimizer.zero_grad()
-        (conv(wanted, z=space(x)) - wanted).square().mean().backward()
+        (conv(label, z=space(x)) - label).square().mean().backward()
         optimizer.step()
     return space.weight.detach()
 
@@ -55,14 +55,14 @@ def share_within(edges: Tensor, y: Tensor) -> float:
     return float((y[edges[0]] == y[edges[1]]).float().mean())
 
 
-def draw(axes: Axes, place: Tensor, y: Tensor, edges: Tensor, title: str) -> None:
+def draw(axes: Axes, pos: Tensor, y: Tensor, edges: Tensor, title: str) -> None:
     """Draw points by class, and their edges; highlight those between classes."""
     is_wrong = y[edges[0]] != y[edges[1]]
-    for some, colour, width in ((~is_wrong, GREY, 0.5), (is_wrong, WRONG, 0.6)):
-        lines = place[edges[:, some].T].numpy()
+    for mask, colour, width in ((~is_wrong, GREY, 0.5), (is_wrong, WRONG, 0.6)):
+        lines = pos[edges[:, mask].T].numpy()
         axes.add_collection(LineCollection(lines, colors=colour, linewidths=width))
-    for number, (colour, marker) in enumerate(zip(COLOURS, 'o^', strict=True)):
-        points = place[y == number].T.numpy()
+    for label, (colour, marker) in enumerate(zip(COLOURS, 'o^', strict=True)):
+        points = pos[y == label].T.numpy()
         axes.scatter(*points, s=11, color=colour, marker=marker, zorder=2)
     axes.set(aspect='equal', xticks=[], yticks=[])
     axes.set_title(title, fontsize=11)
@@ -75,10 +75,10 @@ def two_clouds() -> tuple[Tensor, Tensor, Tensor]:
     angle = 2 * math.pi * torch.rand(2, 60, generator=generator)
     ring = torch.stack([angle[0].cos(), angle[0].sin()], dim=1)
     bow = torch.stack([angle[1] / math.pi - 1, 0.6 * angle[1].sin()], dim=1)
-    place = torch.cat([ring, bow + torch.tensor([0.8, 0.0])])
-    place += 0.06 * torch.randn(120, 2, generator=generator)
+    pos = torch.cat([ring, bow + torch.tensor([0.8, 0.0])])
+    pos += 0.06 * torch.randn(120, 2, generator=generator)
     batch = torch.arange(2).repeat_interleave(60)
-    return place, batch, knn_graph(place, 4, batch)
+    return pos, batch, knn_graph(pos, 4, batch)
 
 
 def learn(seed: int, noise: float = 3.0) -> tuple[dict[str, float], tuple[Tensor, ...]]:
@@ -97,9 +97,9 @@ def learn(seed: int, noise: float = 3.0) -> tuple[dict[str, float], tuple[Tensor
 def main() -> None:
     shares, (x, y, *graphs) = learn(0)
     figure = Figure(figsize=(12, 4.3), layout='constrained')
-    left, *others = figure.subplots(1, 3)
+    left, *panels = figure.subplots(1, 3)
     draw(left, *two_clouds(), 'two clouds of one batch')
-    for axes, edges, name in zip(others, graphs, shares, strict=False):
+    for axes, edges, name in zip(panels, graphs, shares, strict=False):
         title = f'{name}: {shares[name]:.0%} of the edges within a class'
         draw(axes, x[:, :2], y, edges, title)
     FOLDER.mkdir(exist_ok=True)

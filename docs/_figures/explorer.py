@@ -71,16 +71,18 @@ for (const name of ['drawArrays', 'drawElements']) {
 def digits_page(path: Path) -> Path:
     """Write a page of two graphs of digits: learned, and of the nearest neighbours."""
     x, y = load_digits(return_X_y=True)
-    some = y.copy()
-    some[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))[:-100]] = -1
-    model = GSLClassifier('learned', random_state=0).fit(x, some)
+    labels = y.copy()
+    labels[
+        torch.randperm(len(y), generator=torch.Generator().manual_seed(0))[:-100]
+    ] = -1
+    model = GSLClassifier('learned', random_state=0).fit(x, labels)
     nearest = kneighbors_graph(x, 5, mode='distance', metric='cosine')
     return explore(
         {'learned': model.graph_, 'nearest': nearest},
         data=Data(x=torch.tensor(x), y=torch.tensor(y)),
         prediction=torch.tensor(model.transduction_),
         images=torch.tensor(x).view(-1, 8, 8),
-        names=[f'image {number}' for number in range(len(y))],
+        names=[f'image {i}' for i in range(len(y))],
         feature_names=[f'pixel {i // 8}, {i % 8}' for i in range(64)],
         title='Handwritten digits, 100 of them labelled',
         path=path,
@@ -133,13 +135,13 @@ def time_frames(browser: Any, folder: Path) -> dict[str, dict[str, list[float]]]
     browser.get(page.as_uri())
     time.sleep(5)
     browser.set_script_timeout(600)
-    found = {}
+    times = {}
     for how in ('drawn by software', 'without drawing'):
-        found[how] = {
-            kind: sorted(browser.execute_async_script(TIMED, kind)) for kind in KINDS
+        times[how] = {
+            frame: sorted(browser.execute_async_script(TIMED, frame)) for frame in KINDS
         }
         browser.execute_script(UNDRAWN)
-    return found
+    return times
 
 
 def main() -> None:
@@ -157,13 +159,13 @@ def main() -> None:
             take_pictures(browser, page)
         if args.only == 'pictures':
             return
-        found = time_frames(browser, Path(folder))
+        times = time_frames(browser, Path(folder))
         log = browser.get_log('browser')
     print(f'\n{"milliseconds a frame":<24}{"":<20}{"least":>8}{"median":>8}')
-    for how, kinds in found.items():
-        for what, spent in kinds.items():
+    for how, kinds in times.items():
+        for frame, spent in kinds.items():
             middle = spent[len(spent) // 2]
-            print(f'{what:<24}{how:<20}{spent[0]:>8.0f}{middle:>8.0f}')
+            print(f'{frame:<24}{how:<20}{spent[0]:>8.0f}{middle:>8.0f}')
     print(f'messages of the browser: {log}')
 
 

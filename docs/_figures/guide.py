@@ -26,11 +26,11 @@ TO_NEW = [(3, 0), (5, 0), (3, 1), (4, 1), (4, 2), (1, 2)]
 
 
 def draw_edge(
-    axes: Axes, first: tuple[float, float], second: tuple[float, float], colour: str
+    axes: Axes, source: tuple[float, float], target: tuple[float, float], colour: str
 ) -> None:
     """Draw an arrow between two nodes."""
     style = {'arrowstyle': '-|>', 'color': colour, 'lw': 1.4}
-    axes.annotate('', second, first, arrowprops={**style, 'shrinkA': 8, 'shrinkB': 8})
+    axes.annotate('', target, source, arrowprops={**style, 'shrinkA': 8, 'shrinkB': 8})
 
 
 def new_rows() -> Figure:
@@ -80,14 +80,14 @@ def scale() -> Figure:
         'without structure, cosine, scale 1': (ORANGE, 's--', 'one draw, scale 1'),
         'in clusters (noise 0.1), bell, scale 5': (INK, '^--', 'one draw, scale 5'),
     }
-    for kind, (colour, style, name) in lines.items():
-        found = [
+    for workload, (colour, style, name) in lines.items():
+        points = [
             (int(row[0].split(' ')[0].replace(',', '')), float(row[3]))
             for row in read('benchmarks_kernel')
-            if row[0].endswith(kind)
+            if row[0].endswith(workload)
         ]
         label = f'{name} (one core, compiled)'
-        axes.loglog(*zip(*found, strict=True), style, color=colour, label=label)
+        axes.loglog(*zip(*points, strict=True), style, color=colour, label=label)
     axes.set(xlabel='rows', ylabel='seconds a training step')
     axes.grid(alpha=0.3)
     axes.legend(fontsize=9)

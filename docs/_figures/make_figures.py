@@ -105,14 +105,14 @@ def draw_narrow(numbers: Numbers) -> Figure:
     figure = Figure(figsize=(3.9, 8.4))
     height, gap, middle = 0.157, 0.033, 0.74
     axes = []
-    for number, (*_, width) in enumerate(PANELS):
+    for i, (*_, width) in enumerate(PANELS):
         share = width * height * 8.4 / 3.9
-        bottom = 0.99 - (number + 1) * height - number * gap
+        bottom = 0.99 - (i + 1) * height - i * gap
         axes.append(figure.add_axes((middle - share / 2, bottom, share, height)))
     draw_panels(axes, numbers)
     for ax, (title, formula, code, _) in zip(axes, PANELS, strict=True):
-        place = ax.get_position()
-        top = (0.09 - place.x0) / place.width
+        box = ax.get_position()
+        top = (0.09 - box.x0) / box.width
         label(ax, (top, 0.84), title, fontsize=13.5, fontweight='bold')
         label(ax, (top, 0.57), formula)
         label(ax, (top, 0.32), code, **CODE)
@@ -120,8 +120,8 @@ def draw_narrow(numbers: Numbers) -> Figure:
     return figure
 
 
-def label(ax: Axes, place: Point, text: str, **kwargs: object) -> None:
-    ax.text(*place, text, va='top', transform=ax.transAxes, **kwargs)
+def label(ax: Axes, point: Point, text: str, **kwargs: object) -> None:
+    ax.text(*point, text, va='top', transform=ax.transAxes, **kwargs)
 
 
 def show(ax: Axes, values: Tensor, cmap: str, symmetric: bool = False) -> None:
@@ -140,12 +140,12 @@ def draw_graph(ax: Axes, graph: SampledGraph) -> None:
     angle = [
         math.pi / 2 - 2 * math.pi * (i + 0.5) / NUM_NODES for i in range(NUM_NODES)
     ]
-    place = [(math.cos(a), math.sin(a)) for a in angle]
+    pos = [(math.cos(a), math.sin(a)) for a in angle]
     edges = zip(*graph.edge_index.tolist(), graph.edge_weight.tolist(), strict=True)
     for source, target, weight in edges:
         if weight >= VISIBLE:
-            draw_edge(ax, place[source], place[target], weight, BLUE)
-    for point in place:
+            draw_edge(ax, pos[source], pos[target], weight, BLUE)
+    for point in pos:
         draw_node(ax, point, 'white')
     frame(ax)
 
@@ -153,15 +153,15 @@ def draw_graph(ax: Axes, graph: SampledGraph) -> None:
 def draw_sum(ax: Axes, graph: SampledGraph) -> None:
     """Draw the target with the most neighbours, and their weights."""
     (source, target), weight = graph.prune(VISIBLE)
-    chosen = int(torch.bincount(target).argmax())
-    neighbours = source[target == chosen].tolist()
-    for number, share in enumerate(weight[target == chosen].tolist()):
-        angle = math.pi * (0.5 + 2 * number / len(neighbours))
+    hub = int(torch.bincount(target).argmax())
+    neighbours = source[target == hub].tolist()
+    for i, share in enumerate(weight[target == hub].tolist()):
+        angle = math.pi * (0.5 + 2 * i / len(neighbours))
         x, y = math.cos(angle), math.sin(angle)
         draw_edge(ax, (x, y), (0, 0), share, ORANGE)
         box = {'boxstyle': 'round,pad=0.15', 'fc': 'white', 'ec': 'none'}
-        place = {'ha': 'center', 'va': 'center', 'fontsize': 9.5, 'bbox': box}
-        ax.text(0.52 * x, 0.52 * y, f'{share:.2f}', **place)
+        style = {'ha': 'center', 'va': 'center', 'fontsize': 9.5, 'bbox': box}
+        ax.text(0.52 * x, 0.52 * y, f'{share:.2f}', **style)
         draw_node(ax, (x, y), 'white')
     draw_node(ax, (0, 0), ORANGE)
     frame(ax)
@@ -211,8 +211,8 @@ def connect_row(figure: Figure, axes: list[Axes]) -> None:
     canvas.annotate(
         '', (end, 0.22), (end, low - 0.003), arrowprops={**FORWARD, 'color': ORANGE}
     )
-    place = ((start + end) / 2, low - 0.03)
-    canvas.text(*place, f'{GRADIENT[0]} {GRADIENT[1]}', va='top', **CAPTION)
+    corner = ((start + end) / 2, low - 0.03)
+    canvas.text(*corner, f'{GRADIENT[0]} {GRADIENT[1]}', va='top', **CAPTION)
 
 
 def connect_column(figure: Figure, axes: list[Axes]) -> None:

@@ -106,10 +106,10 @@ def theta() -> None:
         torch.manual_seed(0)
         model = GSLNet.paper(64, 32, 2, 10, num_transition_nodes=100, num_nodes=n)
         # Adam with the rate n * lr changes n W as Adam with the rate lr changes W.
-        named = list(model.named_parameters())
-        own = [p for key, p in named if 'theta' in key]
-        rest = [p for key, p in named if 'theta' not in key]
-        params = [{'params': own, 'lr': 0.01 * factor}, {'params': rest}]
+        parameters = list(model.named_parameters())
+        theta_params = [p for key, p in parameters if 'theta' in key]
+        weights = [p for key, p in parameters if 'theta' not in key]
+        params = [{'params': theta_params, 'lr': 0.01 * factor}, {'params': weights}]
         losses = train(model, data, 60, params)
         text = ', '.join(f'{losses[step]:.3g}' for step in (0, 1, 5, 20, 59))
         print(f'parameters hold {name}: loss after 0, 1, 5, 20 and 59 steps {text}')
@@ -137,8 +137,10 @@ def neighbours() -> None:
         sampler = GumbelKNNSampler.paper(similarity, k=5, scale=scale).eval()
         edge_index, _ = sampler(x)
         weight = torch.softmax(scale * similarity(x) / sampler.tau, dim=1)
-        held = weight[edge_index[1], edge_index[0]].sum() / x.size(0)
-        print(f'scale {scale:>4}: the 5 nearest of {x.size(0)} hold {100 * held:.2f} %')
+        share = weight[edge_index[1], edge_index[0]].sum() / x.size(0)
+        print(
+            f'scale {scale:>4}: the 5 nearest of {x.size(0)} hold {100 * share:.2f} %'
+        )
 
 
 def sparse() -> None:
@@ -165,28 +167,28 @@ def best_time(run: Callable[[], object]) -> float:
 def shared() -> None:
     """Measure the variance of the gradient if blocks of rows share proposals."""
     data = digits()
-    own = race_block.draw_uniform
+    draw_uniform = race_block.draw_uniform
     torch.manual_seed(0)
     conv = LatentGraphConv.paper(64, 32)
 
     def gradients() -> Tensor:
-        found = []
+        grads = []
         for seed in range(100):
             torch.manual_seed(seed)
             conv.zero_grad()
             conv(data.x).square().mean().backward()
-            found.append(torch.cat([p.grad.flatten() for p in conv.parameters()]))
-        return torch.stack(found)
+            grads.append(torch.cat([p.grad.flatten() for p in conv.parameters()]))
+        return torch.stack(grads)
 
     alone = gradients().var(dim=0).sum()
     for size in (4, 16, 64, 256):
 
         def draw(state: Tensor, *args: Any, size: int = size) -> tuple[Tensor, ...]:
-            source, *others = own(state, *args)
-            number, width = torch.arange(source.size(0)), size * conv.sampler.k
+            source, *arrivals = draw_uniform(state, *args)
+            races, width = torch.arange(source.size(0)), size * conv.sampler.k
             # Each race takes the sources of the same race of the block's first row.
-            first = number // width * width + number % conv.sampler.k
-            return source[first], *others
+            leaders = races // width * width + races % conv.sampler.k
+            return source[leaders], *arrivals
 
         with mock.patch.object(race_block, 'draw_uniform', draw):
             ratio = float(gradients().var(dim=0).sum() / alone)
@@ -198,8 +200,8 @@ def sampled() -> None:
     for name in ('wine', 'breast_cancer', 'digits'):
         table = load_dataset(name)
         for scale in (1.0, 5.0, 10.0, 20.0, 40.0):
-            found = [sampled_accuracy(table, scale, seed) for seed in range(3)]
-            print(f'{name}, scale {scale:g}: {100 * sum(found) / 3:.1f} %')
+            accuracies = [sampled_accuracy(table, scale, seed) for seed in range(3)]
+            print(f'{name}, scale {scale:g}: {100 * sum(accuracies) / 3:.1f} %')
 
 
 def sampled_accuracy(table: Data, scale: float, seed: int) -> float:

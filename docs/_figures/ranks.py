@@ -26,12 +26,12 @@ CELL = 0.17
 Point: TypeAlias = tuple[float, float]
 
 
-def draw_block(axes: Axes, place: Point, width: int, rows: range, colour: str) -> None:
+def draw_block(axes: Axes, corner: Point, width: int, rows: range, colour: str) -> None:
     """Draw some rows of a table, given its upper left corner."""
-    left, top = place
+    left, top = corner
     size = width * CELL, len(rows) * CELL
-    corner = left, top - rows.stop * CELL
-    box = Rectangle(corner, *size, facecolor=colour, edgecolor='white', lw=0.8)
+    lower = left, top - rows.stop * CELL
+    box = Rectangle(lower, *size, facecolor=colour, edgecolor='white', lw=0.8)
     axes.add_patch(box)
 
 
@@ -42,18 +42,18 @@ def middle_of(rank: int) -> float:
 
 def draw_rank(axes: Axes, rank: int, top: float) -> None:
     """Draw the matrices of one rank."""
-    first = sum(SIZES[:rank])
-    own = range(first, first + SIZES[rank])
+    start = sum(SIZES[:rank])
+    own_rows = range(start, start + SIZES[rank])
     total = sum(SIZES)
     starts = [sum(SIZES[:i]) for i in range(len(SIZES))]
     for name, width in (('own rows', 8), ('projected', 4), ('out', 4)):
-        place = COLUMNS[name], top
-        draw_block(axes, place, width, own, COLOURS[rank])
+        corner = COLUMNS[name], top
+        draw_block(axes, corner, width, own_rows, COLOURS[rank])
     for start, size, colour in zip(starts, SIZES, COLOURS, strict=True):
         rows = range(start, start + size)
         draw_block(axes, (COLUMNS['gathered'], top), 4, rows, colour)
     draw_block(axes, (COLUMNS['graph'], top), total, range(total), GREY)
-    draw_block(axes, (COLUMNS['graph'], top), total, own, COLOURS[rank])
+    draw_block(axes, (COLUMNS['graph'], top), total, own_rows, COLOURS[rank])
     middle = top - middle_of(rank)
     axes.text(-0.35, middle, f'rank {rank}', ha='right', va='center')
 
@@ -76,8 +76,8 @@ def draw() -> Figure:
         middle = top - middle_of(rank)
         for left, right in ((1.5, 2.1), (6.4, 8.5), (10.75, 11.5)):
             draw_arrow(axes, (left, middle), (right, middle), INK, '-')
-        for other in tops:
-            end = 5.55, other - middle_of(rank)
+        for sender_top in tops:
+            end = 5.55, sender_top - middle_of(rank)
             draw_arrow(axes, (2.95, middle), end, COLOURS[rank], '-')
     titles = {
         'own rows': '$X_r$\nown rows',

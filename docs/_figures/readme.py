@@ -68,16 +68,16 @@ def cells(x):
 
 
 def draw(rows, new, predicted, weights, neighbours):
-    (x, y), (own, value) = rows, new
+    (x, y), (district, value) = rows, new
     figure = Figure(figsize=(7, 5.3), facecolor='white')
     left = figure.add_axes((0.015, 0.31, 0.41, 0.62))
     right = figure.add_axes((0.438, 0.31, 0.46, 0.62))
     scale = figure.add_axes((0.91, 0.36, 0.018, 0.5))
     draw_points(left, x, y, 2.5)
     dots = draw_points(right, x, y, 26)
-    at, up = own[7], own[6]
-    for name, place in CITIES.items():
-        text = left.annotate(name, place, fontsize=8, color=DARK)
+    at, up = district[7], district[6]
+    for name, pos in CITIES.items():
+        text = left.annotate(name, pos, fontsize=8, color=DARK)
         text.set_path_effects([withStroke(linewidth=3, foreground='white')])
     box = Rectangle(
         (at - REACH, up - REACH / ASPECT), 2 * REACH, 2 * REACH / ASPECT,
@@ -97,11 +97,11 @@ def draw(rows, new, predicted, weights, neighbours):
     bar.ax.set_yticklabels(['100k', '200k', '300k', '400k', '500k'], fontsize=8)
     bar.ax.set_title('house\nvalue, $', fontsize=8, color=DARK, loc='left')
     bar.outline.set_visible(False)
-    lines = [['★ predicted', '', f'{1e5 * predicted:,.0f}', *cells(own)]]
+    lines = [['★ predicted', '', f'{1e5 * predicted:,.0f}', *cells(district)]]
     for rank in range(LISTED):
         near = neighbours[rank]
-        known = f'{weights[rank]:.2f}', f'{1e5 * y[near]:,.0f}'
-        lines.append([f'training row {near}', *known, *cells(x[near])])
+        values = f'{weights[rank]:.2f}', f'{1e5 * y[near]:,.0f}'
+        lines.append([f'training row {near}', *values, *cells(x[near])])
     draw_lines(figure.add_axes((0.015, 0.01, 0.97, 0.27)), [HEAD, *lines])
     note = f'Its true value is {1e5 * value:,.0f}.'
     figure.text(0.985, 0.012, note, ha='right', fontsize=8.5, color=DARK)
@@ -115,10 +115,10 @@ def draw_lines(ax, lines):
     for i, line in enumerate(lines):
         color = RED if i == 1 else DARK
         weight = 'bold' if i <= 1 else 'normal'
-        for place, word in zip(places, line, strict=True):
-            side = 'right' if place else 'left'
+        for x, word in zip(places, line, strict=True):
+            side = 'right' if x else 'left'
             style = {'ha': side, 'va': 'center', 'fontsize': 9.5, 'fontweight': weight}
-            ax.text(place, i + 0.3, word, color=color, **style)
+            ax.text(x, i + 0.3, word, color=color, **style)
     ax.axhline(0.8, color=PALE, linewidth=1)
 
 

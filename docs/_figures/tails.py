@@ -28,13 +28,13 @@ def tail(n: int = 1000, runs: int = 4000) -> None:
     log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log() - score
     for tau in (0.25, 0.5, 0.75, 1.0):
         weight = torch.softmax(-log_time / tau, dim=1)
-        whole = summary(weight, weight @ h)
+        exact = summary(weight, weight @ h)
         for num_arrivals in (2, 4, 8, 16, 32):
             changes = []
             for size in (0, tail_size(tau, num_arrivals, n), n):
                 options = DrawOptions(1, tau, num_arrivals, size)
-                part = summary(*truncated_draw(score, log_time, h, options))
-                pairs = zip(part, whole, strict=True)
+                approximate = summary(*truncated_draw(score, log_time, h, options))
+                pairs = zip(approximate, exact, strict=True)
                 change = ' / '.join(f'{100 * (a / b - 1):+.2g} %' for a, b in pairs)
                 changes.append(f'S = {size}: {change}')
             print(f'tau {tau}, M = {num_arrivals}: ' + ', '.join(changes))
@@ -46,17 +46,21 @@ def truncated_draw(
     """Compute weights of the first arrivals of each run, and the sum with the tail."""
     (runs, n), size = log_time.shape, options.num_tail
     time, source = log_time.topk(options.num_arrivals, largest=False)
-    own = score[source].unsqueeze(1)
-    arrivals = Arrivals(source.unsqueeze(1), -time.unsqueeze(1) - own, time[:, -1:])
-    place, share = torch.zeros(runs, 0, dtype=torch.long), torch.tensor(0.0)
+    scores = score[source].unsqueeze(1)
+    arrivals = Arrivals(source.unsqueeze(1), -time.unsqueeze(1) - scores, time[:, -1:])
+    late_source, share = torch.zeros(runs, 0, dtype=torch.long), torch.tensor(0.0)
     if size:  # A new tail in each run, as in each call.
-        place = spread_sources(torch.rand(runs, size, dtype=torch.double), n)
+        late_source = spread_sources(torch.rand(runs, size, dtype=torch.double), n)
         share = torch.tensor(n / size).log()
     # Sources that have arrived do not arrive again.
-    late = score[place].masked_fill(log_time.gather(1, place) <= time[:, -1:], -inf)
-    first, later = relax(own, arrivals, options, late.unsqueeze(1), share)
-    out = torch.einsum('ij,ijm->im', first[:, 0], h[source])
-    return first[:, 0], out + torch.einsum('ij,ijm->im', later[:, 0], h[place])
+    late = score[late_source].masked_fill(
+        log_time.gather(1, late_source) <= time[:, -1:], -inf
+    )
+    weight, late_weight = relax(scores, arrivals, options, late.unsqueeze(1), share)
+    out = torch.einsum('ij,ijm->im', weight[:, 0], h[source])
+    return weight[:, 0], out + torch.einsum(
+        'ij,ijm->im', late_weight[:, 0], h[late_source]
+    )
 
 
 def summary(weight: Tensor, out: Tensor) -> tuple[float, float]:
@@ -85,27 +89,29 @@ def rounds(n: int = 2000, runs: int = 4000) -> None:
     log_time = torch.rand(runs, n, dtype=torch.double).log().neg().log()
     log_time = log_time.sort(dim=1).values
     for tau in (0.1, 0.25, 0.5, 1.0):
-        most = default_num_arrivals(tau)
+        num_arrivals = default_num_arrivals(tau)
         weight = torch.softmax(-log_time / tau, dim=1)
         variance = weight.square().sum(dim=1).mean() - 1 / n
-        length = ceil(FIRST_ROUND * num_proposals(most, 1.0))
-        losses = [lost(weight, torch.full((runs,), most)) / variance]
+        length = ceil(FIRST_ROUND * num_proposals(num_arrivals, 1.0))
+        losses = [lost(weight, torch.full((runs,), num_arrivals)) / variance]
         for rate in (exp(-1), 0.42, 0.6):  # exp(-1) is the lowest possible rate.
-            found = torch.binomial(torch.full((runs,), float(length)), tensor(rate))
-            while bool((none := found == 0).any()):
-                more = torch.full_like(found[none], 2.0 * length)
-                found[none] = torch.binomial(more, tensor(rate))
-            losses.append(lost(weight, found.clamp(max=most).long()) / variance)
+            arrived = torch.binomial(torch.full((runs,), float(length)), tensor(rate))
+            while bool((none := arrived == 0).any()):
+                proposals = torch.full_like(arrived[none], 2.0 * length)
+                arrived[none] = torch.binomial(proposals, tensor(rate))
+            losses.append(
+                lost(weight, arrived.clamp(max=num_arrivals).long()) / variance
+            )
         text = ', '.join(f'{100 * float(loss):.2f} %' for loss in losses)
-        print(f'tau {tau}, M = {most}, {length} proposals: {text}')
+        print(f'tau {tau}, M = {num_arrivals}, {length} proposals: {text}')
 
 
-def lost(weight: Tensor, found: Tensor) -> Tensor:
+def lost(weight: Tensor, arrived: Tensor) -> Tensor:
     """Compute the variance of the weights after the first few of each run."""
-    later = torch.arange(weight.size(1)) >= found.unsqueeze(1)
-    rest = weight * later
-    mean = rest.sum(dim=1).square() / later.sum(dim=1)
-    return (rest.square().sum(dim=1) - mean).mean()
+    later = torch.arange(weight.size(1)) >= arrived.unsqueeze(1)
+    late = weight * later
+    mean = late.sum(dim=1).square() / later.sum(dim=1)
+    return (late.square().sum(dim=1) - mean).mean()
 
 
 def sharp(n: int = 1000, runs: int = 400) -> None:
@@ -115,7 +121,7 @@ def sharp(n: int = 1000, runs: int = 400) -> None:
     h = torch.randn(n, 4)
     for similarity in (GaussianSimilarity(16), CosineSimilarity(16)):
         for tau in (0.25, 0.5, 1.0):
-            found = []
+            ratios = []
             for scale in (1.0, 3.0, 5.0, 10.0, 20.0, 40.0):
                 options = {'k': 1, 'tau': tau, 'scale': scale}
                 race = GumbelKNNSampler.paper(similarity, method='race', **options)
@@ -123,9 +129,9 @@ def sharp(n: int = 1000, runs: int = 400) -> None:
                 ratio = variance(race, x, h, runs) / variance(dense, x, h, runs)
                 plan = race.plan(x)
                 needed = plan.num_proposals / plan.num_arrivals
-                found.append(f'{scale:g}: {ratio:.3f} ({needed:.0f})')
+                ratios.append(f'{scale:g}: {ratio:.3f} ({needed:.0f})')
             name = type(similarity).__name__
-            print(f'{name}, tau {tau} (S = {plan.num_tail}): ' + ', '.join(found))
+            print(f'{name}, tau {tau} (S = {plan.num_tail}): ' + ', '.join(ratios))
 
 
 @torch.no_grad()

@@ -81,8 +81,8 @@ predicted = model.predict(new[:3])
 figure, axes = plt.subplots(1, 3, figsize=(8, 3.4), layout='constrained', sharey=True)
 for i, ax in enumerate(axes):
     ax.barh(range(10), weights[i], color='C0')
-    for place, number in enumerate(neighbours[i]):
-        ax.text(weights[i, place], place, f' {y.iloc[number]:.0f}', va='center')
+    for rank, j in enumerate(neighbours[i]):
+        ax.text(weights[i, rank], rank, f' {y.iloc[j]:.0f}', va='center')
     ax.set(title=f'predicted {predicted[i]:.0f}, true {y_new.iloc[i]:.0f}')
     ax.set(xlabel='weight', xlim=(0, 1.3 * weights[i, 0]), yticks=[])
 axes[0].set_ylabel('neighbours, with their prices')
@@ -98,9 +98,9 @@ figure, ax = plt.subplots(figsize=(6, 5), layout='constrained')
 dots = ax.scatter(rows.east, rows.north, c=y, s=12, cmap='viridis', vmax=300)
 weights, neighbours = model.kneighbors(new[:3], 96)
 for i, house in enumerate(new[:3].itertuples()):
-    for weight, number in zip(weights[i], neighbours[i], strict=True):
-        other = rows.iloc[number]
-        ends = [house.east, other.east], [house.north, other.north]
+    for weight, j in zip(weights[i], neighbours[i], strict=True):
+        neighbour = rows.iloc[j]
+        ends = [house.east, neighbour.east], [house.north, neighbour.north]
         ax.plot(*ends, color='C3', linewidth=12 * weight, alpha=0.7)
     ax.plot(house.east, house.north, 'o', color='C3', markersize=8)
 ax.set(xlabel='east', ylabel='north', aspect='equal')
@@ -117,7 +117,7 @@ plt.show()
 # on held-back rows.
 
 
-def compare(rows, new, y, y_new, **known):
+def compare(rows, new, y, y_new, **fit_kwargs):
     models = {
         'gradient boosting': HistGradientBoostingRegressor(random_state=0).fit(rows, y)
     }
@@ -127,7 +127,7 @@ def compare(rows, new, y, y_new, **known):
         'blend': 'auto',
     }.items():
         model = GSLRegressor(graph, n_members=1, random_state=0)
-        models[name] = model.fit(rows, y, **known)
+        models[name] = model.fit(rows, y, **fit_kwargs)
     errors = {
         name: np.sqrt(np.mean((model.predict(new) - y_new) ** 2))
         for name, model in models.items()
@@ -186,10 +186,10 @@ print(f'{blend.is_far(table[east]).mean():.0%} of the eastern houses are far')
 
 figure, axes = plt.subplots(1, 3, figsize=(8, 2.6), layout='constrained', sharey=True)
 titles = 'houses, random split', 'parcels', 'houses, split by place'
-for ax, title, found in zip(
+for ax, title, errors in zip(
     axes, titles, (of_houses, of_parcels, by_place), strict=True
 ):
-    ax.barh(list(found), list(found.values()), color=['C7', 'C7', 'C0', 'C1'])
+    ax.barh(list(errors), list(errors.values()), color=['C7', 'C7', 'C0', 'C1'])
     ax.set(title=title, xlabel='RMSE')
 axes[0].invert_yaxis()
 plt.show()

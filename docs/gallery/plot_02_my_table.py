@@ -90,9 +90,9 @@ for seed in range(3):
         scores[name].append(pipeline.score(split[1], split[3]))
 
 figure, ax = plt.subplots(figsize=(7, 3.5), layout='constrained')
-for place, (name, score) in enumerate(scores.items()):
-    ax.plot(score, [place] * 3, 'o', color='C0', alpha=0.4)
-    ax.plot(np.mean(score), place, '|', color='C1', markersize=20, markeredgewidth=3)
+for i, (name, score) in enumerate(scores.items()):
+    ax.plot(score, [i] * 3, 'o', color='C0', alpha=0.4)
+    ax.plot(np.mean(score), i, '|', color='C1', markersize=20, markeredgewidth=3)
     print(f'{name:<20} {np.mean(score):.3f} ± {np.std(score, ddof=1):.3f}')
 ax.set(xlabel='accuracy on rows held out; orange: the mean', xlim=(None, 1.005))
 ax.set_yticks(range(len(models)), models)
@@ -120,10 +120,10 @@ learned = make_pipeline(
 graph = learned[-1].graph_
 print(graph.shape, f'{graph.nnz / len(rows):.0f} neighbours a row')
 
-first = graph[0].tocoo()
-strongest = first.col[np.argsort(-first.data)[:4]]
+weights = graph[0].tocoo()
+strongest = weights.col[np.argsort(-weights.data)[:4]]
 neighbours = rows.iloc[[0, *strongest]][['alcohol', 'flavanoids', 'proline', 'colour']]
-neighbours.insert(0, 'weight', [np.nan, *np.sort(first.data)[::-1][:4].round(2)])
+neighbours.insert(0, 'weight', [np.nan, *np.sort(weights.data)[::-1][:4].round(2)])
 neighbours.insert(1, 'cultivar', y.iloc[[0, *strongest]])
 neighbours
 

@@ -33,7 +33,7 @@ digits = load_digits()
 x, y = digits.data[:600], torch.from_numpy(digits.target[:600])
 x_new, y_new = digits.data[600:], torch.from_numpy(digits.target[600:])
 scaler = StandardScaler().fit(x)
-x, x_new = (torch.from_numpy(scaler.transform(part)).float() for part in (x, x_new))
+x, x_new = (torch.from_numpy(scaler.transform(rows)).float() for rows in (x, x_new))
 print(x.shape, x_new.shape)
 
 # %%
@@ -109,10 +109,10 @@ with torch.no_grad():
     edge_index, edge_weight = model.graphs((x, x_new))[0]
 
 figure, axes = plt.subplots(4, 6, figsize=(7, 5), layout='constrained')
-for row, number in zip(axes, (2, 5, 7, 30), strict=True):
-    row[0].imshow(digits.images[600 + number], cmap='Greys')
-    row[0].set_title(f'new: {predicted[number]}', color='C1', fontsize=10)
-    mine = edge_index[1] == number
+for row, i in zip(axes, (2, 5, 7, 30), strict=True):
+    row[0].imshow(digits.images[600 + i], cmap='Greys')
+    row[0].set_title(f'new: {predicted[i]}', color='C1', fontsize=10)
+    mine = edge_index[1] == i
     weight, order = edge_weight[mine].topk(5)
     for ax, value, source in zip(
         row[1:], weight, edge_index[0, mine][order], strict=True
@@ -139,13 +139,13 @@ models = {
     'no graph, MLP': (MLP([64, 64, 10], dropout=0.5, act='elu', norm=None), rows),
 }
 nearest = KNeighborsClassifier(5).fit(x[train], y[train])
-found = {
+predictions = {
     'learned graph': predicted,
     'vote of nearest rows': torch.from_numpy(nearest.predict(x_new)),
 }
 for name, (control, *inputs) in models.items():
-    found[name] = fit(control, *inputs)(*inputs)[600:].argmax(dim=1)
-for name, classes in found.items():
+    predictions[name] = fit(control, *inputs)(*inputs)[600:].argmax(dim=1)
+for name, classes in predictions.items():
     print(f'{name:<21} {(classes == y_new).float().mean():.1%} of new rows right')
 
 # %%
@@ -162,9 +162,9 @@ for name, classes in found.items():
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, 'model.pt')
     torch.save(model.state_dict(), path)
-    other = GSLNet(64, 64, 2, 10, similarity='linear', act='elu').eval()
-    other.load_state_dict(torch.load(path, weights_only=True))
-assert torch.equal(other.predict(x_new), predicted)
+    loaded = GSLNet(64, 64, 2, 10, similarity='linear', act='elu').eval()
+    loaded.load_state_dict(torch.load(path, weights_only=True))
+assert torch.equal(loaded.predict(x_new), predicted)
 
 # %%
 # :doc:`/guide/new_rows` says which models can predict new rows, and which cannot. Next:

@@ -32,7 +32,7 @@ from torch_geometric_gsl.transforms import SimilarityKNNGraph
 # first is the network of the paper, as printed; the second compares pixels by their
 # cosine, multiplied by 40.
 
-x, y = (torch.from_numpy(part[:500]) for part in load_digits(return_X_y=True))
+x, y = (torch.from_numpy(array[:500]) for array in load_digits(return_X_y=True))
 x = torch.nn.functional.normalize(x.float())
 train, test = torch.arange(50), torch.arange(50, 500)
 
@@ -105,11 +105,11 @@ print(f'sharp: {spread.effective.median():.0f} of {spread.candidates[0]} are eff
 with torch.no_grad():
     graphs = {'flat': flat.graphs(x)[0], 'sharp': sharp.graphs(x)[0]}
 for name, graph in graphs.items():
-    found = describe_graph(graph, y)
+    summary = describe_graph(graph, y)
     print(
-        f'{name:<6} {found.weighted_homophily:.0%} of the weight joins equal digits '
-        f'({found.chance:.0%} by chance), '
-        f'{found.effective_neighbors.mean():.1f} effective neighbours'
+        f'{name:<6} {summary.weighted_homophily:.0%} of the weight joins equal digits '
+        f'({summary.chance:.0%} by chance), '
+        f'{summary.effective_neighbors.mean():.1f} effective neighbours'
     )
 
 # %%
@@ -156,10 +156,10 @@ scores = {
     for name, (make, *graph) in models.items()
 }
 figure, ax = plt.subplots(figsize=(7, 2.8), layout='constrained')
-for place, (name, score) in enumerate(scores.items()):
+for i, (name, score) in enumerate(scores.items()):
     mean = sum(score) / len(score)
-    ax.plot(score, [place] * 3, 'o', color='C0', alpha=0.4)
-    ax.plot(mean, place, '|', color='C1', markersize=18, markeredgewidth=3)
+    ax.plot(score, [i] * 3, 'o', color='C0', alpha=0.4)
+    ax.plot(mean, i, '|', color='C1', markersize=18, markeredgewidth=3)
     print(f'{name:<18} {mean:.1%}')
 ax.set(xlabel='accuracy on 450 rows without a label; orange: the mean')
 ax.set_yticks(range(len(scores)), scores)

@@ -35,25 +35,27 @@ from torch_geometric_gsl.visualization import explore
 NUM_NODES = 500
 seed_everything(0)
 images, labels = (
-    torch.from_numpy(part[:NUM_NODES]) for part in load_digits(return_X_y=True)
+    torch.from_numpy(array[:NUM_NODES]) for array in load_digits(return_X_y=True)
 )
 order = labels.argsort(stable=True)
 images, y = images[order].float(), labels[order]
 x = images - images.mean(dim=0) + 6 * torch.randn(images.shape)
 x = F.normalize(x)
 chance = torch.full((10, 10), 0.001).fill_diagonal_(0.08)
-given = stochastic_blockmodel_graph(y.bincount().tolist(), chance)
+observed = stochastic_blockmodel_graph(y.bincount().tolist(), chance)
 
 
 def add_random(share):
-    wrong = torch.randint(NUM_NODES, (2, int(share * given.size(1) / 2)))
-    return coalesce(torch.cat([given, to_undirected(wrong)], dim=1))
+    wrong = torch.randint(NUM_NODES, (2, int(share * observed.size(1) / 2)))
+    return coalesce(torch.cat([observed, to_undirected(wrong)], dim=1))
 
 
-graphs = {'as given': given, '+300 %': add_random(3.0), '+600 %': add_random(6.0)}
+graphs = {'as given': observed, '+300 %': add_random(3.0), '+600 %': add_random(6.0)}
 for name, edge_index in graphs.items():
-    found = describe_graph((edge_index, torch.ones(edge_index.size(1))), y)
-    print(f'{name:<9} {found.num_edges} edges, {found.homophily:.0%} join one digit')
+    summary = describe_graph((edge_index, torch.ones(edge_index.size(1))), y)
+    print(
+        f'{name:<9} {summary.num_edges} edges, {summary.homophily:.0%} join one digit'
+    )
 
 # %%
 # First networks
@@ -67,7 +69,7 @@ train, val, test = torch.randperm(NUM_NODES).split([100, 100, 300])
 
 
 def fit(model, edge_index=None, edge_weight=None, prob=None):
-    graph = [part for part in (edge_index, edge_weight) if part is not None]
+    graph = [tensor for tensor in (edge_index, edge_weight) if tensor is not None]
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     least = torch.inf
     for _ in range(150):
@@ -75,8 +77,8 @@ def fit(model, edge_index=None, edge_weight=None, prob=None):
         out = model.train()(x, *graph)
         loss = F.cross_entropy(out[train], y[train])
         if prob is not None:
-            others = torch.cat([val, test])
-            loss = loss + F.cross_entropy(out[others], prob[others])
+            untrained = torch.cat([val, test])
+            loss = loss + F.cross_entropy(out[untrained], prob[untrained])
         loss.backward()
         optimizer.step()
         with torch.no_grad():
@@ -136,12 +138,12 @@ def refined_networks(edge_index, mixture):
     data = Data(x=x, edge_index=edge_index, prob=prob, y=y)
     data = RefineGraph(10, prob='prob')(data)
     graph = data.edge_index, data.edge_weight
-    found = {
+    probs = {
         'MLP, taught': fit(MLP([64, 64, 10], dropout=0.5, norm=None), prob=prob),
         'refined, GCN': fit(gcn(), *graph),
         'refined, GCN, taught': fit(gcn(), *graph, prob=prob),
     }
-    return found, data
+    return probs, data
 
 
 def accuracy(prob):
@@ -150,14 +152,14 @@ def accuracy(prob):
 
 scores, refined = {}, {}
 for name, edge_index in graphs.items():
-    found = first_networks(edge_index)
-    found['mixture'] = mix([*found.values()])
-    last, refined[name] = refined_networks(edge_index, found['mixture'])
-    scores[name] = {kind: accuracy(prob) for kind, prob in (found | last).items()}
+    probs = first_networks(edge_index)
+    probs['mixture'] = mix([*probs.values()])
+    last, refined[name] = refined_networks(edge_index, probs['mixture'])
+    scores[name] = {method: accuracy(prob) for method, prob in (probs | last).items()}
 
 print(f'{"":<23}' + ''.join(f'{name:>10}' for name in graphs))
-for kind in scores['as given']:
-    print(f'{kind:<23}' + ''.join(f'{row[kind]:>10.1%}' for row in scores.values()))
+for method in scores['as given']:
+    print(f'{method:<23}' + ''.join(f'{row[method]:>10.1%}' for row in scores.values()))
 
 # %%
 # On the graph as given a GCN needs no help, and refining does no harm. With three
@@ -170,9 +172,9 @@ for kind in scores['as given']:
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout='constrained')
 names = [*graphs]
 shown = ('MLP', 'GCN', 'nearest rows, GCN', 'given and nearest, GCN', 'mixture')
-for kind in (*shown, 'refined, GCN, taught'):
-    style = 'o-k' if kind.startswith('refined') else '.:'
-    left.plot(names, [scores[name][kind] for name in names], style, label=kind)
+for method in (*shown, 'refined, GCN, taught'):
+    style = 'o-k' if method.startswith('refined') else '.:'
+    left.plot(names, [scores[name][method] for name in names], style, label=method)
 left.set(xlabel='random edges added', ylabel='accuracy on test nodes')
 left.legend(fontsize=8)
 

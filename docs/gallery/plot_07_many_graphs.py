@@ -37,9 +37,11 @@ def ring(graph):
     return Data(x=graph.x, pos=graph.pos, y=repeats.long().view(1))
 
 
-def rings(number, seed):
+def rings(num_graphs, seed):
     sizes = enumerate((40, 60, 80))
-    sets = (HiddenRelation(number, n, delta=110, seed=3 * seed + i) for i, n in sizes)
+    sets = (
+        HiddenRelation(num_graphs, n, delta=110, seed=3 * seed + i) for i, n in sizes
+    )
     return [ring(graph) for graphs in sets for graph in graphs]
 
 
@@ -158,12 +160,12 @@ makers = {
     'nearest': OnNearest,
     'none (MLP)': OnNothing,
 }
-chosen, curves = {}, {}
+best_models, curves = {}, {}
 for name, make in makers.items():
     trained = [fit(make, seed) for seed in range(3)]
     curves[name] = [curve for _, curve in trained]
-    chosen[name] = max(trained, key=lambda one: one[1][-1])[0]
-    print(f'{name:<12}{accuracy(chosen[name], test):.1%} of new rings')
+    best_models[name] = max(trained, key=lambda run: run[1][-1])[0]
+    print(f'{name:<12}{accuracy(best_models[name], test):.1%} of new rings')
 
 # %%
 # The controls are little better than a guess, which is right for 57 %; the learned
@@ -172,14 +174,12 @@ for name, make in makers.items():
 # both ends agree, in the other they do not.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout='constrained')
-for number, (name, three) in enumerate(curves.items()):
+for i, (name, three) in enumerate(curves.items()):
     for curve in three:
-        axes[0].plot(
-            curve, color=f'C{number}', label=name if curve is three[0] else None
-        )
+        axes[0].plot(curve, color=f'C{i}', label=name if curve is three[0] else None)
 axes[0].set(xlabel='epoch', ylabel='accuracy on validation rings', ylim=(0.3, 1))
 axes[0].legend(fontsize=8)
-layer = chosen['learned'].conv.layer
+layer = best_models['learned'].conv.layer
 for ax, label, title in zip(axes[1:], (1, 0), ('repeats', 'does not'), strict=True):
     graph = next(graph for graph in test if graph.y == label)
     with torch.no_grad():

@@ -75,9 +75,11 @@ random = np.random.default_rng(0)
 def note(topic, length=14):
     words = TOPICS[topic].split()
     start = random.integers(len(words))
-    part = [words[(start + i) % len(words)] for i in range(10)]
-    lists = [part if draw < 0.5 else small_talk for draw in random.random(length)]
-    return ' '.join(random.choice(one) for one in lists)
+    topic_words = [words[(start + i) % len(words)] for i in range(10)]
+    lists = [
+        topic_words if draw < 0.5 else small_talk for draw in random.random(length)
+    ]
+    return ' '.join(random.choice(vocabulary) for vocabulary in lists)
 
 
 names = list(TOPICS)
@@ -122,11 +124,11 @@ models = {
 
 
 def accuracy(name, per_topic, seed):
-    chosen = np.random.default_rng(seed)
-    known = np.concatenate(
-        [chosen.choice(np.flatnonzero(y == c), per_topic, False) for c in np.unique(y)]
+    rng = np.random.default_rng(seed)
+    labelled = np.concatenate(
+        [rng.choice(np.flatnonzero(y == c), per_topic, False) for c in np.unique(y)]
     )
-    is_known = np.isin(np.arange(len(y)), known)
+    is_known = np.isin(np.arange(len(y)), labelled)
     # Logistic regression cannot use rows without a label.
     rows = is_known if name == 'logistic regression' else slice(None)
     with np.errstate(invalid='ignore'):  # Label spreading where no label arrives.
@@ -138,15 +140,15 @@ def accuracy(name, per_topic, seed):
 
 
 numbers = (2, 5, 20)
-found = {name: [accuracy(name, n, seed=0) for n in numbers] for name in models}
+accuracies = {name: [accuracy(name, n, seed=0) for n in numbers] for name in models}
 print(f'{"labels a topic":<20}' + ''.join(f'{n:>8}' for n in numbers))
-for name, values in found.items():
+for name, values in accuracies.items():
     print(f'{name:<20}' + ''.join(f'{value:>8.1%}' for value in values))
 
 figure, ax = plt.subplots(figsize=(6.5, 3.5), layout='constrained')
-for name, values in found.items():
+for name, values in accuracies.items():
     style = {'marker': 'o'} if name == 'learned graph' else {'linestyle': '--'}
-    ax.plot([str(number) for number in numbers], values, label=name, **style)
+    ax.plot([str(num_labels) for num_labels in numbers], values, label=name, **style)
 ax.set(xlabel='labels a topic', ylabel='accuracy on notes without a label')
 ax.legend(fontsize=8)
 plt.show()
@@ -170,8 +172,8 @@ is_known = np.arange(len(y)) < 200
 model = GSLClassifier('learned', random_state=0).fit(x, np.where(is_known, y, -1))
 row = model.graph_[300].tocoo()
 print(f'{texts[300]}\n')
-for place in np.argsort(-row.data)[:3]:
-    print(f'{row.data[place]:.2f}  {texts[row.col[place]]}')
+for i in np.argsort(-row.data)[:3]:
+    print(f'{row.data[i]:.2f}  {texts[row.col[i]]}')
 
 # %%
 # Real documents

@@ -83,8 +83,8 @@ for name, graph in graphs.items():
     row, column = graph.nonzero()
     alike = (y[row] == y[column])[~is_known[row]].mean()
     clusters = SpectralClustering(10, affinity='precomputed', random_state=0)
-    found = clusters.fit_predict(graph.maximum(graph.T))
-    agreement = adjusted_rand_score(y[~is_known], found[~is_known])
+    assigned = clusters.fit_predict(graph.maximum(graph.T))
+    agreement = adjusted_rand_score(y[~is_known], assigned[~is_known])
     print(f'{name:<18} {alike:.1%} alike, Rand {agreement:.2f}')
 
 # %%
