@@ -34,8 +34,8 @@ def group(request, monkeypatch):
 
 def drawn(pairs, options):
     """Draw arrivals, of which one race misses its last, and a tail."""
-    kept = min(options.num_arrivals, pairs.available)
-    arrivals = stream_arrivals(pairs, options.num_races, kept, generator=seeded())
+    count = min(options.num_arrivals, pairs.available)
+    arrivals = stream_arrivals(pairs, options.num_races, count, generator=seeded())
     arrivals.noise[1, 0, -1] = -INF
     return arrivals, draw_tail(pairs, options, generator=seeded(6))
 
@@ -54,21 +54,21 @@ def test_drawn_graph_against_loops(options, loop, sets, group):
     arrivals, tail = drawn(pairs, options)
     expected = {}
     for i in range(8):
-        own = Arrivals(*(part[i : i + 1] for part in arrivals[:3]))
+        row = Arrivals(*(tensor[i : i + 1] for tensor in arrivals[:3]))
         late, args = torch.empty(races, 0).long(), []
-        present = own.noise[0] > -INF
+        present = row.noise[0] > -INF
         if tail is not None:
             assert tail.group == group
             late = tail.source[i // group].view(races, -1)
             value = score[i][late]
             for k in range(races):  # Neither what has arrived nor the target itself.
-                gone = own.source[0, k, present[k]].tolist() + ([] if loop else [i])
+                gone = row.source[0, k, present[k]].tolist() + ([] if loop else [i])
                 value[k, [j in gone for j in late[k].tolist()]] = -INF
             share = tail.log_share.expand(8, races, 1)[i : i + 1]
             args = [value.unsqueeze(0), share]
             present = torch.cat([present, value > -INF], dim=1)
-        weight = torch.cat(relax(score[i][own.source], own, options, *args), dim=2)[0]
-        source = torch.cat([own.source[0], late], dim=1)
+        weight = torch.cat(relax(score[i][row.source], row, options, *args), dim=2)[0]
+        source = torch.cat([row.source[0], late], dim=1)
         listed = zip(source[present].tolist(), weight[present].tolist(), strict=True)
         for j, w in listed:
             expected[i, j] = expected.get((i, j), 0.0) + w
@@ -83,12 +83,12 @@ def test_drawn_graph_against_loops(options, loop, sets, group):
         for memory in (1, 5000, 2**25):
             small = pairs._replace(memory=memory)
             sums.append(drawn_sum(h, small, arrivals, tail, options))
-    factor, found = torch.randn(8, 2, **DOUBLE), []
+    factor, results = torch.randn(8, 2, **DOUBLE), []
     for out in sums:
         grads = torch.autograd.grad(out, (score, h), factor, retain_graph=True)
-        found.append([out, *grads])
-    for same in found[1:]:
-        torch.testing.assert_close(same, found[0])
+        results.append([out, *grads])
+    for same in results[1:]:
+        torch.testing.assert_close(same, results[0])
 
 
 # Eight temporaries of 3 draws * (3 arrivals + 8 of the tail) * 8 bytes: 2112 a row.
@@ -106,14 +106,14 @@ def test_drawn_graph_against_loops(options, loop, sets, group):
 )
 def test_blocks_are_checkpointed(group, budget, sizes, monkeypatch, spy):
     options = DrawOptions(3, 1.0, 3, 8)
-    calls = spy(runtime, 'checkpoint', lambda _, run, block, *rest: block.size(0))
+    calls = spy(runtime, 'checkpoint', lambda _, run, block, *args: block.size(0))
     pairs = matrix_pairs(torch.randn(8, 8, **DOUBLE))._replace(memory=budget)
     args = torch.randn(8, 2, **DOUBLE), pairs, *drawn(pairs, options), options
-    kept = drawn_sum(*args)
+    expected = drawn_sum(*args)
     assert calls == []  # A few blocks are kept.
     monkeypatch.setattr(aggregate, '_KEPT_BLOCKS', 1)
     out = drawn_sum(*args)
-    assert torch.equal(out, kept)
+    assert torch.equal(out, expected)
     assert calls == sizes
     with torch.no_grad():  # There is no backward pass to save memory for.
         same = drawn_sum(*args)

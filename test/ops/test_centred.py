@@ -47,10 +47,10 @@ def test_an_outlier_leaves_the_distances_of_the_others(size):
     z, is_other = with_outlier(size)
     pairs = PairScores(z[:100], z[is_other], Negative(), 'squared_distance')
     dots = distances_as_dots(pairs, Sources.of(z))
-    found = dots._replace(src=dots.src[is_other]).rows().double()
+    scores = dots._replace(src=dots.src[is_other]).rows().double()
     expected = torch.cdist(z[:100].double(), z[is_other].double()).square()
     # What is left is a number of each target.
-    error = found + expected
+    error = scores + expected
     error -= error.mean(dim=1, keepdim=True)
     assert float(error.abs().max()) < 2e-4
 
@@ -59,8 +59,8 @@ def test_an_outlier_leaves_the_distances_of_the_others(size):
 @pytest.mark.parametrize('size', [1e4, 1e6])
 def test_an_outlier_leaves_the_sums_of_the_others(size):
     z, is_other = with_outlier(size, n=200, channels=8)
-    h, own = torch.randn(200, 3, generator=seeded(1)), torch.arange(200)
-    pairs = PairScores(z, z, Negative(), 'squared_distance', excluded=own)
+    h, targets = torch.randn(200, 3, generator=seeded(1)), torch.arange(200)
+    pairs = PairScores(z, z, Negative(), 'squared_distance', excluded=targets)
     double = pairs._replace(dst=z.double(), src=z.double())
     expected = double.rows().softmax(dim=1) @ h.double()
     error = (pool_sum(h, pairs, pool_softmax) - expected)[is_other]

@@ -63,19 +63,18 @@ def envelopes(pairs):
     every = torch.arange(count).expand(pairs.dst.size(0), count)
     anything = torch.full((2, pairs.dst.size(0)), 9.0)
     anything[0] = -9.0 if pairs.comparison == 'dot' else 0.0
-    some = torch.stack(
+    sources = torch.stack(
         [torch.randperm(count, generator=seeded(i))[:5] for i in range(len(every))]
     )
+    head = Head(sources.sort().values, *anything)
     one_cluster, one_each = group(torch.zeros(count).long()), group(torch.arange(count))
     five = group(torch.randint(5, (count,), generator=seeded()))
     by_name = {
         'one cluster': make_envelope(pairs, one_cluster),
         'clusters': make_envelope(pairs, five),
         'a cluster each': make_envelope(pairs, one_each),
-        'random head': make_envelope(pairs, None, Head(some.sort().values, *anything)),
-        'head and clusters': make_envelope(
-            pairs, five, Head(some.sort().values, *anything)
-        ),
+        'random head': make_envelope(pairs, None, head),
+        'head and clusters': make_envelope(pairs, five, head),
         'all in the head': make_envelope(pairs, five, Head(every, *anything)),
     }
     if pairs.response.head_sign:

@@ -119,8 +119,8 @@ def test_pairs_in_any_order_against_loops(pairs):
 @pytest.mark.parametrize('size', [*SIZES, None])
 @pytest.mark.parametrize('budget', [1, 2**25])
 def test_gradients(size, budget):
-    some = [[4, 4, 0], [], [4, 1, 2, 2, 2, 3, 0]]
-    neighbours = lists(size) if size else ragged(some)
+    sources = [[4, 4, 0], [], [4, 1, 2, 2, 2, 3, 0]]
+    neighbours = lists(size) if size else ragged(sources)
     neighbours.memory_budget = budget
     n, num_sources = neighbours.offsets.numel() - 1, neighbours.num_sources
     dst = rand(n, 2).requires_grad_()

@@ -37,14 +37,14 @@ def loop_scores(pairs):
             value = sum(a * b for a, b in zip(u, v, strict=True))
             if pairs.comparison == 'squared_distance':
                 value = math.dist(u, v) ** 2
-            own = [param[i] for param in params]
-            result.append(pairs.scale * formula(value, *own))
+            of_target = [param[i] for param in params]
+            result.append(pairs.scale * formula(value, *of_target))
     return torch.tensor(result).view(pairs.dst.size(0), pairs.src.size(0))
 
 
-def check(found, expected):
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+def check(score, expected):
+    assert score.dtype == torch.float32
+    torch.testing.assert_close(score, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize('loop', [True, False])
@@ -60,8 +60,8 @@ def test_rows_pairs_and_edges(formula, comparison, loop):
     edge_index = torch.stack([torch.randint(0, 7, (9,)), torch.randint(0, 5, (9,))])
     for budget in (1, 2**25):
         value = pairs._replace(memory=budget).compare_edges(edge_index)
-        for found in (pairs.edges(edge_index), pairs.edges(edge_index, value)):
-            check(found, expected[edge_index[1], edge_index[0]])
+        for score in (pairs.edges(edge_index), pairs.edges(edge_index, value)):
+            check(score, expected[edge_index[1], edge_index[0]])
     if not loop:  # Rows alone leave the target itself out.
         expected[torch.arange(5), torch.arange(5)] = -INF
     check(pairs.rows(), expected)

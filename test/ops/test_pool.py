@@ -21,10 +21,10 @@ DOUBLE = {'dtype': torch.float64}
 CPU = torch.device('cpu')
 
 
-def make(n=5, num_sources=7, own=False, scale=1.5, **options):
+def make(n=5, num_sources=7, is_square=False, scale=1.5, **options):
     dst, src = torch.randn(n, 3, **DOUBLE), torch.randn(num_sources, 3, **DOUBLE)
-    src = dst if own else src
-    excluded = torch.arange(n) if own else None
+    src = dst if is_square else src
+    excluded = torch.arange(n) if is_square else None
     response, comparison = Negative(), 'squared_distance'
     pairs = PairScores(dst, src, response, comparison, scale, excluded=excluded)
     return pairs._replace(**options)
@@ -41,11 +41,11 @@ def as_matrix(neighbours, weight, pairs):
     return to_matrix(edges, weight, pairs.dst.size(0), pairs.src.size(0))
 
 
-@pytest.mark.parametrize('own', [False, True])
+@pytest.mark.parametrize('is_square', [False, True])
 @pytest.mark.parametrize('memory', [1, 2**25])
 @pytest.mark.parametrize('is_dot', [False, True])
-def test_softmax_equals_the_definition(own, memory, is_dot):
-    pairs = make(own=own, memory=memory)
+def test_softmax_equals_the_definition(is_square, memory, is_dot):
+    pairs = make(is_square=is_square, memory=memory)
     h = torch.randn(pairs.src.size(0), 2, **DOUBLE)
     expected = noise_free(h, pairs, 1.0)
     pairs = distances_as_dots(pairs) if is_dot else pairs
@@ -68,18 +68,18 @@ def test_softmax_equals_the_definition(own, memory, is_dot):
 def test_draws_equal_the_definition_with_their_noise(
     n, num_sources, k, tau, scale, null, hard, memory, seed
 ):
-    own = n == num_sources
+    is_square = n == num_sources
     dst, src = (torch.randn(c, 3, generator=seeded(c)) for c in (n, num_sources))
-    pairs = make(own=own, scale=scale, memory=memory, dst=dst.double())
-    pairs = pairs._replace(src=pairs.dst if own else src.double())
-    pairs = pairs._replace(excluded=torch.arange(n) if own else None)
+    pairs = make(is_square=is_square, scale=scale, memory=memory, dst=dst.double())
+    pairs = pairs._replace(src=pairs.dst if is_square else src.double())
+    pairs = pairs._replace(excluded=torch.arange(n) if is_square else None)
     null = None if null is None else torch.tensor(null, **DOUBLE)
-    found = draw(k, tau, hard, seed)(pairs._replace(null=null))
+    drawn = draw(k, tau, hard, seed)(pairs._replace(null=null))
     score = pairs.rows()
     score = score if null is None else torch.cat([score, null.expand(n, 1)], dim=1)
     noise = noise_of('pool', seed, score, k, None)
     expected = relaxed(score, noise, tau, hard)[:, :num_sources]
-    torch.testing.assert_close(as_matrix(*found, pairs), expected, atol=1e-9, rtol=1e-6)
+    torch.testing.assert_close(as_matrix(*drawn, pairs), expected, atol=1e-9, rtol=1e-6)
 
 
 @pytest.mark.parametrize('tau', [0.1, 0.5, 1.0, 2.0])
@@ -109,7 +109,7 @@ def test_gradient_of_draws(tau, memory):
 def test_gradient_of_a_softmax(p):
     scale = torch.tensor(0.7, **DOUBLE, requires_grad=True)
     h = torch.randn(7, 2, **DOUBLE, requires_grad=True)
-    dst, src = (part.requires_grad_() for part in make()[:2])
+    dst, src = (z.requires_grad_() for z in make()[:2])
 
     def run(h, dst, src, scale):
         weigh = partial(pool_softmax, p=p, generator=seeded(3))
@@ -118,15 +118,15 @@ def test_gradient_of_a_softmax(p):
     assert torch.autograd.gradcheck(run, (h, dst, src, scale))
 
 
-@pytest.mark.parametrize('own', [False, True])
-def test_targets_keep_their_draws(own):
-    pairs = make(9, 9, own, memory=1)
-    whole = as_matrix(*draw()(pairs), pairs)
+@pytest.mark.parametrize('is_square', [False, True])
+def test_targets_keep_their_draws(is_square):
+    pairs = make(9, 9, is_square, memory=1)
+    expected = as_matrix(*draw()(pairs), pairs)
     block = pairs.block(slice(4, 7))
-    torch.testing.assert_close(as_matrix(*draw()(block), block), whole[4:7])
-    assert not torch.allclose(as_matrix(*draw(seed=8)(pairs), pairs), whole)
-    if own:
-        assert not bool(whole.diagonal().any())
+    torch.testing.assert_close(as_matrix(*draw()(block), block), expected[4:7])
+    assert not torch.allclose(as_matrix(*draw(seed=8)(pairs), pairs), expected)
+    if is_square:
+        assert not bool(expected.diagonal().any())
 
 
 def test_one_hot_draws_have_their_exact_law():
@@ -159,7 +159,7 @@ def test_noise_is_precise_where_arrivals_are_early():
 
 
 def test_dots_hold_far_from_the_origin():
-    near = make(n=200, own=True)
+    near = make(n=200, is_square=True)
     far = near._replace(dst=near.dst + 1e4, src=near.dst + 1e4)
     h = torch.randn(200, 2, **DOUBLE)
     single = far._replace(dst=far.dst.float(), src=far.dst.float())
@@ -174,8 +174,8 @@ def test_near_rows_far_from_the_others_are_listed():
     z[50:] = 1e5 + torch.arange(10).unsqueeze(1) / 4
     pairs = PairScores(z[50:], z, Negative(), 'squared_distance')
     expected = (-torch.cdist(z[50:].double(), z.double()).square()).softmax(dim=1)
-    found = as_matrix(*pool_softmax(pairs), pairs).double()
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+    weight = as_matrix(*pool_softmax(pairs), pairs).double()
+    torch.testing.assert_close(weight, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_dropped_weights():
@@ -232,18 +232,18 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize('own', [False, True])
+@pytest.mark.parametrize('no_loops', [False, True])
 @pytest.mark.parametrize('name', ODD)
-def test_scores_beyond_rounding_and_numbers(name, own):
+def test_scores_beyond_rounding_and_numbers(name, no_loops):
     change, scale = ODD[name]
     z, h = torch.randn(20, 4), torch.randn(20, 3)
-    excluded = torch.arange(20) if own else None
+    excluded = torch.arange(20) if no_loops else None
     pairs = PairScores(z, change(z), Identity(), scale=scale, excluded=excluded)
     expected = pairs.rows().softmax(dim=1) @ h
     # Targets without candidates get zero; here some have candidates of score -inf only.
     expected[(pairs.rows() == -math.inf).all(dim=1)] = 0
-    found = pool_sum(h, pairs, pool_softmax)
-    torch.testing.assert_close(found, expected, equal_nan=True)
+    out = pool_sum(h, pairs, pool_softmax)
+    torch.testing.assert_close(out, expected, equal_nan=True)
 
 
 @pytest.mark.parametrize('has_gradient', [False, True])

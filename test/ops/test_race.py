@@ -234,7 +234,7 @@ def test_num_proposals(m, spread):
 
 
 def test_tails_of_a_block_fit_into_the_budget(spy, definition):
-    seen = spy(race_block, 'propose', lambda _, level, word, *rest: tuple(word.shape))
+    seen = spy(race_block, 'propose', lambda _, level, word, *args: tuple(word.shape))
     pairs = matrix_pairs(scores(9, 150))
     envelope = make_envelope(pairs, group(torch.arange(150) % 3))
     # 64 bytes a source of the tail or a bound, two tails of 100 a row: four rows fit.

@@ -54,8 +54,8 @@ def test_neighbours_without_replacement(case, monkeypatch):
     monkeypatch.setattr('race_cases.CASES', [*CASES, *DISTINCT])
     arrivals = run(case, race_native)
     compare(case, arrivals, run(case))
-    some = arrivals.source[0, 0][arrivals.noise[0, 0] > -torch.inf]
-    assert some.unique().numel() == some.numel()
+    source = arrivals.source[0, 0][arrivals.noise[0, 0] > -torch.inf]
+    assert source.unique().numel() == source.numel()
 
 
 @needs_compiler

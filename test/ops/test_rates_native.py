@@ -92,10 +92,10 @@ def test_some_targets_and_threads(monkeypatch):
     every = proposal_rates(pairs, envelope, EVERY)
     monkeypatch.setattr(compiled, '_MIN_THREADED', 1)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 3)
-    some = proposal_rates(pairs, envelope, slice(7, 31))
-    for tensor, of_all in zip(some.lookup[:2], every.lookup[:2], strict=True):
+    block = proposal_rates(pairs, envelope, slice(7, 31))
+    for tensor, of_all in zip(block.lookup[:2], every.lookup[:2], strict=True):
         assert torch.equal(tensor, of_all[7:31])
-    assert torch.equal(some.total, every.total[7:31])
+    assert torch.equal(block.total, every.total[7:31])
 
 
 def test_parameters_that_all_targets_share():

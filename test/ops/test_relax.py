@@ -32,8 +32,8 @@ def log_mass(log_rate, tau):
 def test_log_tail_mass_against_quadrature(tau, dtype):
     # Rates from e^-40 to e^3, not all of them places of a table.
     rates = [*torch.linspace(-40, 3, 87).tolist(), -0.49, 0.01, 1.01, 2.01, 2.99]
-    found = log_tail_mass(torch.tensor(rates, dtype=dtype), tau).tolist()
-    for log_rate, value in zip(rates, found, strict=True):
+    masses = log_tail_mass(torch.tensor(rates, dtype=dtype), tau).tolist()
+    for log_rate, value in zip(rates, masses, strict=True):
         assert abs(math.expm1(value - log_mass(log_rate, tau))) < 1e-4, log_rate
 
 
@@ -52,10 +52,10 @@ def test_log_tail_mass_far_out(tau):
 
 def loop_relax(score, arrivals, options, late=None, log_share=None):
     """Relaxed weights number by number; the tail by quadrature."""
-    n, draws, kept = score.shape
+    n, draws, num_arrivals = score.shape
     late = torch.empty(n, draws, 0) if late is None else late
     shares = [0.0] * n if log_share is None else log_share.expand(n, 1, 1).flatten()
-    found = torch.zeros(n, draws, kept + late.size(2), **DOUBLE)
+    result = torch.zeros(n, draws, num_arrivals + late.size(2), **DOUBLE)
     for i in range(n):
         for k in range(draws):
             value = (score[i, k] + arrivals.noise[i, k]).tolist()
@@ -65,10 +65,10 @@ def loop_relax(score, arrivals, options, late=None, log_share=None):
                 mass = -INF if s == -INF else log_mass(s + horizon, options.tau)
                 weight.append(math.exp(mass - horizon / options.tau + shares[i]))
             if options.hard:
-                winners = 1 if options.replace else kept
+                winners = 1 if options.replace else num_arrivals
                 weight = [1.0] * winners + [0.0] * (len(weight) - winners)
-            found[i, k] = torch.tensor([w / sum(weight) / draws for w in weight])
-    return found.split([kept, late.size(2)], dim=2)
+            result[i, k] = torch.tensor([w / sum(weight) / draws for w in weight])
+    return result.split([num_arrivals, late.size(2)], dim=2)
 
 
 def race(draws=2):
@@ -98,15 +98,15 @@ def test_relax_against_loops(form, tau, hard):
         args = [late, torch.rand(3 if form == 'own shares' else 1, 1, 1, **DOUBLE)]
     k, size = 4 if is_distinct else 2, 5 if args else 0
     options = DrawOptions(k, tau, 4, size, hard, replace=not is_distinct)
-    found = relax(score, arrivals, options, *args)
+    weights = relax(score, arrivals, options, *args)
     expected = loop_relax(score, arrivals, options, *args)
     limits = {'rtol': 1e-4, 'atol': 1e-6} if args else {}
-    torch.testing.assert_close(found, expected, **limits)
+    torch.testing.assert_close(weights, expected, **limits)
     # What is excluded or has not come has no weight at all.
     assert all(
-        map(torch.equal, *((x == 0 for x in part) for part in (found, expected)))
+        map(torch.equal, *((x == 0 for x in pair) for pair in (weights, expected)))
     )
-    total = sum(part.sum((1, 2)) for part in found)
+    total = sum(weight.sum((1, 2)) for weight in weights)
     torch.testing.assert_close(total, torch.ones(3, **DOUBLE))
 
 
@@ -122,13 +122,13 @@ def test_gradient_is_that_of_the_dense_formula(tau, hard):
     late_score.requires_grad_()
     share = torch.tensor(math.log(7.0), **DOUBLE)
     factor, late_factor = torch.randn(3, 2, 4, **DOUBLE), torch.randn(3, 2, 5, **DOUBLE)
-    soft, given = DrawOptions(2, tau, 4, 5), DrawOptions(2, tau, 4, 5, hard)
-    weight, late = relax(score, arrivals, given, late_score, share)
+    soft, options = DrawOptions(2, tau, 4, 5), DrawOptions(2, tau, 4, 5, hard)
+    weight, late = relax(score, arrivals, options, late_score, share)
     loss = (weight * factor).sum() + (late * late_factor).sum()
     grads = torch.autograd.grad(loss, (score, late_score))
 
     # The soft weights of each draw, which are half of its share of two draws.
-    w, v = (part.detach() for part in relax(score, arrivals, soft, late_score, share))
+    w, v = (value.detach() for value in relax(score, arrivals, soft, late_score, share))
     mean = 2 * ((w * factor).sum(2) + (v * late_factor).sum(2)).unsqueeze(2)
     expected = w * (factor - mean) / tau, v * (late_factor - mean) / tau
     torch.testing.assert_close(grads, expected)

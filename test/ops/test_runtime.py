@@ -55,7 +55,7 @@ def test_find_compiler(monkeypatch, present):
 
 
 @pytest.mark.parametrize(
-    ('given', 'present', 'expected'),
+    ('command', 'present', 'expected'),
     [
         ('ccache clang++', ['ccache', 'g++', 'clang++'], 'clang++'),
         ('/my path/c++', ['/my path/c++', 'c++'], '/my path/c++'),
@@ -63,10 +63,10 @@ def test_find_compiler(monkeypatch, present):
         ('ccache lost', ['g++'], 'g++'),
     ],
 )
-def test_a_compiler_of_several_words(monkeypatch, given, present, expected):
-    found = {name: name for name in present}
-    monkeypatch.setattr(module.shutil, 'which', found.get)
-    monkeypatch.setenv('CXX', given)
+def test_a_compiler_of_several_words(monkeypatch, command, present, expected):
+    paths = {name: name for name in present}
+    monkeypatch.setattr(module.shutil, 'which', paths.get)
+    monkeypatch.setenv('CXX', command)
     assert find_compiler.__wrapped__() == expected
 
 

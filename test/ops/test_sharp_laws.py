@@ -143,8 +143,9 @@ def check_law(outcomes, laws, share):
     """Check the outcomes [runs] of each target against its law."""
     statistic, freedom = 0.0, 0
     for outcome, law in zip(outcomes, laws, strict=True):
-        found = law_statistic(outcome.bincount(minlength=len(law)), law)
-        statistic, freedom = statistic + found[0], freedom + found[1]
+        value, degrees = law_statistic(outcome.bincount(minlength=len(law)), law)
+        statistic += value
+        freedom += degrees
     if freedom > 0:
         assert_level(stats.chi2.cdf(statistic, freedom), share)
 

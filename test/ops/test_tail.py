@@ -33,11 +33,11 @@ def zeros(n, num_sources):
     return matrix_pairs(torch.zeros(n, num_sources, **DOUBLE))
 
 
-def check_parts(found, size, count):
-    """Check for places that each is from its own of `size` equal parts."""
-    for number, place in enumerate(found):
-        part = number % size
-        assert part * count // size <= place < (part + 1) * count / size
+def check_strata(sources, size, count):
+    """Check that each source is from its own of `size` equal strata."""
+    for position, source in enumerate(sources):
+        stratum = position % size
+        assert stratum * count // size <= source < (stratum + 1) * count / size
 
 
 @given(st.integers(1, 60), st.data())
@@ -45,12 +45,12 @@ def test_spread_sources(num_sources, data):
     size = data.draw(st.integers(1, num_sources))
     repeats = data.draw(st.integers(1, 3))
     generator = seeded(data.draw(st.integers(0, 99)))
-    part = torch.rand(repeats, size, dtype=torch.double, generator=generator)
-    found = spread_sources(part, num_sources).flatten().tolist()
-    assert len(found) == repeats * size
-    check_parts(found, size, num_sources)
+    position = torch.rand(repeats, size, dtype=torch.double, generator=generator)
+    sources = spread_sources(position, num_sources).flatten().tolist()
+    assert len(sources) == repeats * size
+    check_strata(sources, size, num_sources)
     if size == num_sources:
-        assert found == list(range(num_sources)) * repeats
+        assert sources == list(range(num_sources)) * repeats
 
 
 @given(st.integers(2, 60), st.data())
@@ -61,14 +61,14 @@ def test_groups_of_targets_share_a_tail(num_sources, data):
     # Other ones in each of the races, and in each group: the last may be smaller.
     assert tail.group == group_size(DrawOptions(3, 0.5, 1, num_tail=size))
     assert tail.source.shape == (math.ceil(n / tail.group), 3 * size)
-    check_parts(tail.source.flatten().tolist(), size, num_sources)
+    check_strata(tail.source.flatten().tolist(), size, num_sources)
     # Together they stand for all sources.
     assert tail.log_share.dtype == torch.float64
     assert size * math.exp(tail.log_share) == pytest.approx(num_sources)
 
 
-def parts(num_sources, size):
-    """For each part the probability of its sources: where they overlap with it."""
+def strata(num_sources, size):
+    """For each stratum the probability of its sources: where they overlap with it."""
     width = num_sources / size
     return [
         {
@@ -82,12 +82,12 @@ def parts(num_sources, size):
 def test_groups_are_uniform_and_independent():
     tail = tail_of(zeros(16 * 4000, 5), 2, 2)
     assert tail.source.shape == (4000, 4)
-    first, second = tail.source.view(2000, 2, 4).unbind(1)
-    law = list(parts(5, 2)[0].values())
+    even, odd = tail.source.view(2000, 2, 4).unbind(1)
+    law = list(strata(5, 2)[0].values())
     joint = [a * b for a in law for b in law]
     # The first part in neighbouring groups: in the same race, and in different ones.
-    for other in (second[:, 0], second[:, 2]):
-        cell = first[:, 0] * 3 + other
+    for source in (odd[:, 0], odd[:, 2]):
+        cell = even[:, 0] * 3 + source
         check_law(torch.bincount(cell, minlength=9).tolist(), joint)
 
 
@@ -110,11 +110,11 @@ def test_a_tail_among_candidates_of_ones_own(sets, size):
         assert tail.source.shape == (5, 3 * size)
         for i in range(5):
             start, count = int(sets.start[i]), int(sets.size[i])
-            own = list(range(start, start + count))
+            candidates = list(range(start, start + count))
             if sets.source is not None:
-                own = [int(sets.source[p]) for p in own]
-            found = [own.index(source) for source in tail.source[i].tolist()]
-            check_parts(found, size, count)
+                candidates = [int(sets.source[p]) for p in candidates]
+            positions = [candidates.index(source) for source in tail.source[i].tolist()]
+            check_strata(positions, size, count)
             share = tail.log_share.expand(5, 3, size)[i].exp().sum() / 3
             assert float(share) == pytest.approx(count)
 
@@ -124,11 +124,11 @@ def test_a_tail_of_ones_own_is_drawn_uniformly():
     sets = Candidates(torch.zeros(n).long(), torch.full((n,), 5))
     tail = tail_of(zeros(n, 9)._replace(candidates=sets), 2, 2)
     drawn = tail.source.view(n, 2, 2)
-    first, second = (list(law.values()) for law in parts(5, 2))
+    low, high = (list(law.values()) for law in strata(5, 2))
     # The parts of one race, and the races, are independent of each other.
     for pair, laws in (
-        (drawn[:, 0] - torch.tensor([0, 2]), (first, second)),
-        (drawn[..., 0], (first, first)),
+        (drawn[:, 0] - torch.tensor([0, 2]), (low, high)),
+        (drawn[..., 0], (low, low)),
     ):
         joint = [a * b for a in laws[0] for b in laws[1]]
         cell = pair[:, 0] * 3 + pair[:, 1]
@@ -165,39 +165,39 @@ def test_sources_that_have_arrived_leave_the_tail(form):
     noise = torch.zeros(3, 2, 2, **DOUBLE)
     # No arrivals: source 3 in the second race, 0 in the first, and a repeated one.
     noise[0, 1, 1] = noise[1, 0, 0] = noise[1, 1, 1] = -INF
-    found = tail_scores(pairs, tail, Arrivals(arrived, noise, noise[..., 0]))
-    assert found.tolist() == [
+    score = tail_scores(pairs, tail, Arrivals(arrived, noise, noise[..., 0]))
+    assert score.tolist() == [
         # Each race has arrivals of its own, and a target is no source of its own.
         [[-INF, 3, -INF], [1, -INF, -INF]],
         [[6, 9, 11], [-INF, 10, 10]],
         [[-INF, -INF, -INF], [-INF, -INF, 12]],
     ]
     if form == 'shared':  # The embeddings may come gathered.
-        given = Arrivals(arrived, noise, noise[..., 0])
-        again = tail_scores(pairs, tail, given, pairs.src[tail.source])
-        assert torch.equal(again, found)
+        arrivals = Arrivals(arrived, noise, noise[..., 0])
+        again = tail_scores(pairs, tail, arrivals, pairs.src[tail.source])
+        assert torch.equal(again, score)
 
 
 @pytest.mark.parametrize(
-    ('tau', 'kept', 'n'), [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900)]
+    ('tau', 'num_arrivals', 'n'), [(0.5, 1, 40), (0.8, 12, 2000), (1.0, 16, 900)]
 )
-def test_the_least_tail_that_is_needed(tau, kept, n):
+def test_the_least_tail_that_is_needed(tau, num_arrivals, n):
     # The r-th of n exponential times is about that quantile.
     weight = [math.log((n + 1) / (n + 1 - r)) ** (-1 / tau) for r in range(1, n + 1)]
     mean = sum(weight) / n
-    share = sum(weight[kept:]) ** 2 / sum((w - mean) ** 2 for w in weight)
+    share = sum(weight[num_arrivals:]) ** 2 / sum((w - mean) ** 2 for w in weight)
     for size in (1, 7, n):
         added = (1 / size - 1 / n) * share
-        assert added_variance(tau, kept, size, n) == pytest.approx(added)
+        assert added_variance(tau, num_arrivals, size, n) == pytest.approx(added)
     # The least that adds no more than 2 %.
-    size = tail_size(tau, kept, n)
+    size = tail_size(tau, num_arrivals, n)
     assert 2 * size <= n
-    assert added_variance(tau, kept, size, n) <= 0.02
-    assert added_variance(tau, kept, size - 1, n) > 0.02
+    assert added_variance(tau, num_arrivals, size, n) <= 0.02
+    assert added_variance(tau, num_arrivals, size - 1, n) > 0.02
 
 
 @pytest.mark.parametrize(
-    ('tau', 'kept', 'num_sources', 'size'),
+    ('tau', 'num_arrivals', 'num_sources', 'size'),
     [
         (0.25, 4, 2000, 4),  # The least.
         (1.0, 16, 200, 80),  # As many as it takes.
@@ -206,5 +206,5 @@ def test_the_least_tail_that_is_needed(tau, kept, n):
         (2.0, 32, 10_000, 4096),  # The limit.
     ],
 )
-def test_tail_size(tau, kept, num_sources, size):
-    assert tail_size(tau, kept, num_sources) == size
+def test_tail_size(tau, num_arrivals, num_sources, size):
+    assert tail_size(tau, num_arrivals, num_sources) == size
